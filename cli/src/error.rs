@@ -118,7 +118,9 @@ pub(crate) enum Error {
     HalfWritten { path: PathBuf, source: io::Error, left: Vec<PathBuf> },
     #[error("refusing to overwrite the input `{}`\n  help: name another file", path.display())]
     SameFile { path: PathBuf },
-    #[error("--json and `-o -` both write to standard output\n  help: leave --json out, or name a file with -o")]
+    #[error(
+        "--json and the result itself would both go to standard output\n  help: leave --json out, or name a file with -o"
+    )]
     NotAlone,
     #[error(transparent)]
     Monitor(#[from] MonitorError),

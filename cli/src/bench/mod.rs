@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args::Common;
 use crate::error::Error;
 use crate::files::write;
-use crate::output::{Answer, Code, pretty};
+use crate::output::{Answer, Code};
 use crate::project::Project;
 pub(crate) use args::BenchArgs;
 use drive::Drive;
@@ -61,15 +61,16 @@ pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
         notes.push(format!("no picture: {}", found.without_memory()));
     }
     let seconds = clock.elapsed().as_secs_f64();
-    let text = if common.json {
-        let Found { header, planned, rows } = &found;
-        let points = rows.iter().map(|row| Point { row, why: found.why_not(row) }).collect();
-        let (results, svg) = (results.path().display().to_string(), svg.map(|path| path.display().to_string()));
-        let report = Report { header, planned: *planned, points, results, svg, seconds };
-        pretty(&report)
-    } else {
-        table::text(&found, svg, seconds)
+    let Found { header, planned, rows } = &found;
+    let report = Report {
+        header,
+        planned: *planned,
+        points: rows.iter().map(|row| Point { row, why: found.why_not(row) }).collect(),
+        results: results.path().display().to_string(),
+        svg: svg.map(|path| path.display().to_string()),
+        seconds,
     };
     let is_ok = found.rows.iter().any(|row| row.outcome.figures().is_some()) && svg.is_some() == args.svg.is_some();
-    Ok(Answer { text, notes, code: if is_ok { Code::Ok } else { Code::No } })
+    let code = if is_ok { Code::Ok } else { Code::No };
+    Ok(Answer::new(("bench", common.json), &report, || table::text(&found, svg, seconds), notes, code))
 }

@@ -8,6 +8,7 @@ use crate::output::{BAD, Code, FAINT, GOOD, MARKED};
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
+    #[serde(rename = "kind")]
     pub level: Level,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
@@ -15,7 +16,7 @@ pub(super) struct Finding {
     pub target: Option<String>,
     pub message: String,
     /// Command or change that fixes it.
-    #[serde(rename = "mend", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 

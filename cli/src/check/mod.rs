@@ -6,10 +6,11 @@ mod freshness;
 use gpu_tuned_core::plan;
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::source::without_controls;
+use serde::Serialize;
 
 use crate::args::{Common, GpuNames};
 use crate::error::Error;
-use crate::output::{Answer, Code, Table, pretty};
+use crate::output::{Answer, Code, Table};
 use crate::project::{Described, Project, WorkloadArgs};
 use crate::target::Target;
 use finding::{Finding, Level};
@@ -29,6 +30,11 @@ pub(crate) struct CheckArgs {
     workload: WorkloadArgs,
 }
 
+#[derive(Serialize)]
+struct Findings<'a> {
+    findings: &'a [Finding],
+}
+
 /// Checks without building: the files, that measurements are of the present model, and that workloads fit the GPUs.
 pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
     let found = match Project::read(common) {
@@ -41,8 +47,7 @@ pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
         Err(error) => return Err(error),
     };
     let code = found.iter().map(|finding| finding.level.code()).max().unwrap_or(Code::Ok);
-    let text = if common.json { pretty(&found) } else { lines(&found) };
-    Ok(Answer { text, notes: Vec::new(), code })
+    Ok(Answer::new(("check", common.json), &Findings { findings: &found }, || lines(&found), Vec::new(), code))
 }
 
 fn findings(project: &Project, args: &CheckArgs) -> Result<Vec<Finding>, Error> {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::args::{Common, no_standard_stream, parse_time};
 use crate::error::Error;
 use crate::files::once;
-use crate::output::{Answer, Code, pretty};
+use crate::output::{Answer, Code};
 use crate::process::Stop;
 use input::Input;
 use program::Ended;
@@ -91,6 +91,5 @@ pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, Error>
         _ => Code::Ok,
     };
     let report = Report { diagnosis, program: seen.ended, tried, compared };
-    let text = if common.json { pretty(&report) } else { report::text(&report) };
-    Ok(Answer { text, notes: seen.notes, code })
+    Ok(Answer::new(("diagnose", common.json), &report, || report::text(&report), seen.notes, code))
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::args::{Common, GoalArgs, TargetArgs};
 use crate::error::Error;
-use crate::output::{Answer, BAD, BOLD, Code, pretty, styled, wrapped};
+use crate::output::{Answer, BAD, BOLD, Code, styled, wrapped};
 use crate::project::{ModelOrWorkloadArgs, Project};
 use crate::target::{Target, Targets};
 use crate::view;
@@ -26,7 +26,7 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Serialize)]
 struct Explained<'a> {
-    workload_name: &'a str,
+    workload: &'a str,
     target: &'a str,
     #[serde(flatten)]
     explanation: &'a Explanation,
@@ -63,15 +63,13 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
         Outcome::Plan(_) => Code::Ok,
         Outcome::Misfit(_) => Code::No,
     };
-    let text = if common.json {
-        let explained = Explained { workload_name: described.name, target: &target.name, explanation: &explanation };
-        pretty(&explained)
-    } else {
+    let explained = Explained { workload: described.name, target: &target.name, explanation: &explanation };
+    let text = || {
         let heading = format!("{} on {}", styled(BOLD, described.name), styled(BOLD, &target.name));
         let heading = wrapped(&format!("{heading}: {}", summary(&explanation)), 2);
         format!("{heading}\n{}", view::explanation(&project, target, &explanation))
     };
-    Ok(Answer { text, notes, code })
+    Ok(Answer::new(("explain", common.json), &explained, text, notes, code))
 }
 
 fn summary(explanation: &Explanation) -> String {

@@ -6,11 +6,11 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gpu_tuned_observe::export::tensorboard::EventWriter;
 use gpu_tuned_observe::export::{Table, csv, prometheus};
 use gpu_tuned_observe::recording::Record;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::args::{Common, no_standard_stream};
 use crate::error::Error;
-use crate::files::{distinct, write};
+use crate::files::{alone, distinct, write};
 use crate::output::{Answer, Code};
 use crate::recording::{Recorded, read};
 use crate::stdio::is_standard;
@@ -47,27 +47,46 @@ fn table() -> impl TypedValueParser<Value = Table> {
 }
 
 pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
+    if args.tensorboard.is_none() {
+        alone(args.output.as_deref().unwrap_or(Path::new("-")), common.json)?;
+    }
     let Recorded { records, notes } = read(&args.recording)?;
-    let text = if let Some(directory) = &args.tensorboard {
+    let written = if let Some(directory) = &args.tensorboard {
         let file = event_file(&records, directory)?;
-        let hint = format!("tensorboard --logdir {}", directory.display());
-        written(common, "tensorboard", &file, Some(&hint))
+        Written::new("tensorboard", &file, Some(format!("tensorboard --logdir {}", directory.display())))
     } else {
         let (form, text) = match args.csv {
             Some(table) => ("csv", csv(&records, table)),
             None => ("prometheus", prometheus(&records)),
         };
-        match args.output.as_ref().filter(|output| !is_standard(output)) {
-            Some(file) => {
-                distinct(&args.recording, file)?;
-                write(file, |into| into.write_all(text.as_bytes()))?;
-                written(common, form, file, None)
-            }
-            None if common.json => format!("{:#}\n", json!({ "form": form, "text": text })),
-            None => text,
-        }
+        let Some(file) = args.output.as_ref().filter(|output| !is_standard(output)) else {
+            return Ok(Answer { text, notes, code: Code::Ok });
+        };
+        distinct(&args.recording, file)?;
+        write(file, |into| into.write_all(text.as_bytes()))?;
+        Written::new(form, file, None)
     };
-    Ok(Answer { text, notes, code: Code::Ok })
+    Ok(Answer::new(("export", common.json), &written, || written.describe(), notes, Code::Ok))
+}
+
+#[derive(Serialize)]
+struct Written {
+    form: &'static str,
+    file: String,
+    /// Command that shows the file.
+    #[serde(skip)]
+    viewer: Option<String>,
+}
+
+impl Written {
+    fn new(form: &'static str, file: &Path, viewer: Option<String>) -> Self {
+        Self { form, file: file.display().to_string(), viewer }
+    }
+
+    fn describe(&self) -> String {
+        let hint = self.viewer.as_ref().map(|command| format!("View it with: {command}\n")).unwrap_or_default();
+        format!("{}\n{hint}", self.file)
+    }
 }
 
 fn event_file(records: &[Record], directory: &Path) -> Result<PathBuf, Error> {
@@ -78,12 +97,4 @@ fn event_file(records: &[Record], directory: &Path) -> Result<PathBuf, Error> {
     }
     writer.flush().map_err(failed)?;
     Ok(writer.path().to_owned())
-}
-
-fn written(common: &Common, form: &str, file: &Path, hint: Option<&str>) -> String {
-    if common.json {
-        return format!("{:#}\n", json!({ "form": form, "file": file.display().to_string() }));
-    }
-    let hint = hint.map(|hint| format!("View it with: {hint}\n")).unwrap_or_default();
-    format!("{}\n{hint}", file.display())
 }

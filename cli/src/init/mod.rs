@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::args::{Common, GpuNames};
 use crate::error::Error;
 use crate::files::{Change, colored, write_all};
-use crate::output::{Answer, Code, FAINT, pretty, styled};
+use crate::output::{Answer, Code, FAINT, styled};
 use crate::project::Project;
 use here::GpuHere;
 use setup::Setup;
@@ -56,7 +56,6 @@ struct Report<'a> {
     /// GPUs of this machine, first the one that the steps build for.
     gpus: &'a [GpuHere],
     steps: &'a [String],
-    notes: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -94,14 +93,20 @@ pub(crate) fn run(common: &Common, args: &InitArgs) -> Result<Answer, Error> {
     if outcome == Outcome::Written {
         write_all(&setup.changes)?;
     }
-    let text = if common.json {
-        json(&project, &setup, outcome)
-    } else {
+    let report = Report {
+        package: project.name(),
+        written: outcome == Outcome::Written,
+        files: setup.changes.iter().map(FileReport::new).collect(),
+        proposal: setup.proposal.as_ref(),
+        by_hand: &setup.by_hand,
+        gpus: &setup.gpus,
+        steps: &setup.steps,
+    };
+    let text = || {
         let shown = if can_ask && !args.yes && !args.dry_run { String::new() } else { shown };
         format!("{shown}{}\n{}", outcome.describe(&project, &setup), remaining(&setup))
     };
-    let notes = if common.json { Vec::new() } else { setup.notes };
-    Ok(Answer { text, notes, code: outcome.code() })
+    Ok(Answer::new(("init", common.json), &report, text, setup.notes.clone(), outcome.code()))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,19 +175,6 @@ fn describe(proposal: &Proposal) -> String {
 
 fn counted(lines: usize) -> String {
     if lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") }
-}
-
-fn json(project: &Project, setup: &Setup, outcome: Outcome) -> String {
-    pretty(&Report {
-        package: project.name(),
-        written: outcome == Outcome::Written,
-        files: setup.changes.iter().map(FileReport::new).collect(),
-        proposal: setup.proposal.as_ref(),
-        by_hand: &setup.by_hand,
-        gpus: &setup.gpus,
-        steps: &setup.steps,
-        notes: &setup.notes,
-    })
 }
 
 #[cfg(test)]

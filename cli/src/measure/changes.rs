@@ -28,8 +28,10 @@ pub(super) enum Change {
     /// Figures differ; largest relative changes at batches measured both times.
     Other {
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(rename = "memory_share")]
         memory: Option<f64>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(rename = "time_share")]
         time: Option<f64>,
     },
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::args::{Common, GpuNames, ProgramArgs, parse_time};
 use crate::error::Error;
-use crate::output::{Answer, Code, FAINT, pretty, styled};
+use crate::output::{Answer, Code, FAINT, styled};
 use crate::program;
 use crate::project::Project;
 use changes::Changed;
@@ -53,15 +53,13 @@ pub(crate) fn run(common: &Common, args: &MeasureArgs) -> Result<Answer, Error> 
     if measured.is_empty() && changed.is_empty() {
         return Err(Error::NothingMeasured { package: project.name().to_owned() });
     }
-    let text = if common.json {
-        let report = Report { measured: &measured, changed: &changed, seconds };
-        pretty(&report)
-    } else {
+    let report = Report { measured: &measured, changed: &changed, seconds };
+    let text = || {
         let took = styled(FAINT, format!("in {seconds:.0} s, building included"));
         match changed.as_slice() {
             [] => format!("{} is unchanged: measured the same values {took}\n", Lock::NAME),
             changed => format!("{} changed {took}\n{}", Lock::NAME, changes::table(changed)),
         }
     };
-    Ok(Answer { text, notes: Vec::new(), code: Code::Ok })
+    Ok(Answer::new(("measure", common.json), &report, text, Vec::new(), Code::Ok))
 }

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use gpu_tuned_observe::monitor::{Summary, csv_header, csv_line};
 use gpu_tuned_observe::recording::{GpuSample, HostSample, Record, StepRecord};
+use serde::Serialize;
 
 use super::MonitorArgs;
 use super::amounts::{gib, part_of, rate, reasons, short, size, watts};
 use super::seen::{Seen, Track};
 use crate::error::Error;
-use crate::output::print;
+use crate::output::{SCHEMA_VERSION, print};
 
 pub(super) enum Ended {
     Whole(Box<Seen>),
@@ -59,7 +60,7 @@ impl Output {
         }
         let text = match self.kind {
             Kind::Lines => line(record, seen),
-            Kind::Json => Some(format!("{}\n", serde_json::to_string(record).expect("BUG: records are always JSON"))),
+            Kind::Json => Some(line_of(None, record)),
             Kind::Csv => csv_line(record, uuid(record, seen)),
         };
         text.map_or(Ok(true), |text| print(&text)).map_err(Error::Print)
@@ -81,10 +82,23 @@ impl Table {
     }
 }
 
+/// A record or the summary, with the version of JSON documents.
+#[derive(Serialize)]
+struct Line<'a, T> {
+    schema_version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
 pub(super) fn summary_line(summary: &Summary) -> String {
-    let mut json = serde_json::to_value(summary).expect("BUG: a summary is always JSON");
-    json["kind"] = "summary".into();
-    format!("{json}\n")
+    line_of(Some("summary"), summary)
+}
+
+fn line_of(kind: Option<&str>, body: &impl Serialize) -> String {
+    let line = Line { schema_version: SCHEMA_VERSION, kind, body };
+    format!("{}\n", serde_json::to_string(&line).expect("BUG: records are always JSON"))
 }
 
 fn uuid<'a>(record: &Record, seen: &'a Seen) -> Option<&'a str> {

@@ -54,8 +54,8 @@ fn of_gpu(gpu: &GpuSummary, seconds: f64) -> String {
         let said = format!("clocks throttled for {} ({share:.0}%): {}", clock(*held), reason(*throttle));
         let _ = writeln!(text, "  {}", styled(MARKED, said));
     }
-    if gpu.lost_looks > 0 {
-        let _ = writeln!(text, "  {}", styled(MARKED, format!("no answer to {} polls", gpu.lost_looks)));
+    if gpu.lost_polls > 0 {
+        let _ = writeln!(text, "  {}", styled(MARKED, format!("no answer to {} polls", gpu.lost_polls)));
     }
     text
 }

@@ -76,14 +76,14 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     }
     let fits = all.iter().all(|one| one.tuned.plan.is_some());
     let report = Report { args, file: &file, config: &config, step, training: &training, targets: &all };
-    let mut text = if common.json { report.json(&notes) } else { report.text() };
-    let mut notes = if common.json { Vec::new() } else { notes };
+    let code = if fits { Code::Ok } else { Code::No };
     if args.write.output.as_deref().is_some_and(is_standard) {
         // The copy goes to standard output, the report to standard error.
-        notes.push(text);
-        text = all.iter().filter_map(|one| one.copy.as_ref()).map(|copy| copy.after.as_str()).collect();
+        notes.push(report.text());
+        let text = all.iter().filter_map(|one| one.copy.as_ref()).map(|copy| copy.after.as_str()).collect();
+        return Ok(Answer { text, notes, code });
     }
-    Ok(Answer { text, notes, code: if fits { Code::Ok } else { Code::No } })
+    Ok(Answer::new(("optimize", common.json), &report.json(), || report.text(), notes, code))
 }
 
 /// The package, where there is one; measured again with `--benchmark`.

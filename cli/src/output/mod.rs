@@ -1,5 +1,6 @@
 //! Output of commands: answers, tables, wrapped text and JSON.
 
+mod document;
 mod table;
 mod verbosity;
 mod wrap;
@@ -9,13 +10,16 @@ use std::io::{self, Write as _};
 use anstream::AutoStream;
 use serde::Serialize;
 
+pub(crate) use document::SCHEMA_VERSION;
+use document::document;
+
 pub(crate) use table::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
 pub(crate) use verbosity::{Verbosity, detail, note, verbosity};
 pub(crate) use wrap::{wrapped, wrapped_at};
 
 pub(crate) struct Answer {
     pub text: String,
-    /// Remarks for people, on standard error.
+    /// Remarks for people, on standard error. A JSON document has them, too.
     pub notes: Vec<String>,
     pub code: Code,
 }
@@ -30,6 +34,18 @@ pub(crate) enum Code {
 }
 
 impl Answer {
+    /// The result of a command as text, or as a JSON document with the notes.
+    pub(crate) fn new(
+        (command, as_json): (&str, bool),
+        body: &impl Serialize,
+        text: impl FnOnce() -> String,
+        notes: Vec<String>,
+        code: Code,
+    ) -> Self {
+        let text = if as_json { document(command, body, &notes) } else { text() };
+        Self { text, notes, code }
+    }
+
     /// Prints the answer. A closed pipe, as of `head`, is no error.
     pub(crate) fn print(&self) -> io::Result<Code> {
         self.notes.iter().for_each(|text| note(text));
@@ -59,11 +75,6 @@ pub(crate) fn print(text: &str) -> io::Result<bool> {
 /// Prints a line on standard error, which may be closed.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(AutoStream::auto(io::stderr()), "{text}");
-}
-
-/// Indented JSON with a line break at the end.
-pub(crate) fn pretty(value: &impl Serialize) -> String {
-    format!("{}\n", serde_json::to_string_pretty(value).expect("BUG: reports are always JSON"))
 }
 
 /// A section of an explanation: a bold heading and its body.

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::args::{Common, GoalArgs, TargetArgs};
 use crate::error::Error;
-use crate::output::{Answer, BAD, Code, FAINT, PLAIN, Table, add_new, pretty, styled};
+use crate::output::{Answer, BAD, Code, FAINT, PLAIN, Table, add_new, styled};
 use crate::project::{Described, ModelOrWorkloadArgs, Project};
 use crate::target::{Target, Targets};
 use crate::view;
@@ -37,6 +37,11 @@ pub(crate) struct PlanArgs {
     workload: ModelOrWorkloadArgs,
     #[command(flatten)]
     goal: GoalArgs,
+}
+
+#[derive(Serialize)]
+struct Plans<'a> {
+    plans: &'a [Row],
 }
 
 #[derive(Serialize)]
@@ -102,12 +107,9 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
         rows.extend(found);
     }
     let fits = rows.iter().all(|row| matches!(row.outcome, Outcome::Plan(_)));
-    let text = if common.json {
-        pretty(&rows)
-    } else {
-        workloads.iter().map(|described| table(described, args, &rows)).collect::<Vec<_>>().join("\n")
-    };
-    Ok(Answer { text, notes, code: if fits { Code::Ok } else { Code::No } })
+    let text = || workloads.iter().map(|described| table(described, args, &rows)).collect::<Vec<_>>().join("\n");
+    let code = if fits { Code::Ok } else { Code::No };
+    Ok(Answer::new(("plan", common.json), &Plans { plans: &rows }, text, notes, code))
 }
 
 /// Compares two rows; those without a plan are last.

@@ -9,12 +9,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use gpu_tuned::Fit;
 use serde::Serialize;
 
 use crate::args::{Common, GoalArgs, TargetArgs};
 use crate::error::Error;
 use crate::files::{alone, distinct, once, write};
-use crate::output::{Answer, Code, add_new, pretty};
+use crate::output::{Answer, Code, add_new};
 use crate::project::{Project, WorkloadArgs};
 use crate::recording::read;
 use crate::stdio::is_standard;
@@ -52,16 +53,17 @@ impl ReportArgs {
 
 #[derive(Serialize)]
 struct Written {
-    report: String,
+    file: String,
     bytes: usize,
     workloads: Vec<String>,
     targets: Vec<String>,
     recordings: usize,
 }
 
-#[derive(Default)]
 struct Planned {
     package: Option<String>,
+    /// True if every workload fits every target.
+    fits: bool,
     workloads: Vec<String>,
     targets: Vec<String>,
     sections: Vec<Section>,
@@ -72,7 +74,8 @@ pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
     alone(&args.output, common.json)?;
     check_is_report(&args.output)?;
     once(&args.recordings)?;
-    let Planned { package, workloads, targets, mut sections, mut notes } = planned(common, args)?;
+    let Planned { package, workloads, targets, fits, mut sections, mut notes } = planned(common, args)?;
+    let code = if fits { Code::Ok } else { Code::No };
     for path in &args.recordings {
         distinct(path, &args.output)?;
         let recorded = read(path)?;
@@ -82,18 +85,13 @@ pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
     let title = package.unwrap_or_else(|| "training run".to_owned());
     let page = page::page(&title, &date(SystemTime::now()), &sections);
     if is_standard(&args.output) {
-        return Ok(Answer { text: page, notes, code: Code::Ok });
+        return Ok(Answer { text: page, notes, code });
     }
     write(&args.output, |file| file.write_all(page.as_bytes()))?;
-    let recordings = args.recordings.len();
-    let text = if common.json {
-        let written =
-            Written { report: args.output.display().to_string(), bytes: page.len(), workloads, targets, recordings };
-        pretty(&written)
-    } else {
-        format!("wrote `{}`: {} KiB, open it in a browser\n", args.output.display(), page.len() / 1024)
-    };
-    Ok(Answer { text, notes, code: Code::Ok })
+    let (file, recordings) = (args.output.display().to_string(), args.recordings.len());
+    let written = Written { file, bytes: page.len(), workloads, targets, recordings };
+    let text = || format!("wrote `{}`: {} KiB, open it in a browser\n", written.file, page.len() / 1024);
+    Ok(Answer::new(("report", common.json), &written, text, notes, code))
 }
 
 /// The plans; none where only recordings are requested and there is nothing to plan.
@@ -103,7 +101,8 @@ fn planned(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
         Err(error) if recordings_do && error.leaves_plans_open() => {
             let why = error.to_string();
             let why = why.lines().next().unwrap_or_default();
-            Ok(Planned { notes: vec![format!("the page has no plans: {why}")], ..Planned::default() })
+            let notes = vec![format!("the page has no plans: {why}")];
+            Ok(Planned { package: None, fits: true, workloads: vec![], targets: vec![], sections: vec![], notes })
         }
         other => other,
     }
@@ -116,10 +115,11 @@ fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
     let mut notes = targets.notes();
     notes.extend(args.goal.note());
     notes.extend(project.left_out(&workloads));
-    let (mut sections, mut names) = (Vec::new(), Vec::new());
+    let (mut sections, mut names, mut fits) = (Vec::new(), Vec::new(), true);
     for described in &workloads {
         let fit = |target: &Target| target.fit(described, &args.goal);
         let (chosen, reasons) = targets.chosen(fit);
+        fits &= chosen.iter().all(|target| !matches!(fit(target), Fit::No { .. }));
         add_new(&mut notes, reasons);
         add_new(&mut notes, chosen.iter().filter_map(|target| target.precision_note(described, &args.goal)));
         add_new(&mut names, chosen.iter().map(|target| target.name.clone()));
@@ -130,6 +130,7 @@ fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
     }
     Ok(Planned {
         package: Some(project.name().to_owned()),
+        fits,
         workloads: workloads.iter().map(|described| described.name.to_owned()).collect(),
         targets: names,
         sections,

@@ -7,10 +7,11 @@ mod search;
 
 use gpu_tuned_core::device::ComputeCapability;
 use gpu_tuned_core::profile::Peak;
+use serde::Serialize;
 
 use crate::args::{Common, gib};
 use crate::error::Error;
-use crate::output::{Answer, Code, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, pretty, styled, wrapped};
+use crate::output::{Answer, Code, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
 use catalogue::{Catalogue, Entry, Nearness};
 use search::{Found, Search};
 
@@ -70,15 +71,20 @@ pub(crate) fn run(common: &Common, args: &TargetsArgs) -> Result<Answer, Error> 
     } else if exact {
         notes.extend(search.others(&entries, &found));
     }
-    let text = if common.json {
-        pretty(&found)
-    } else if exact || args.details {
-        found.iter().map(|entry| details::text(entry)).collect::<Vec<_>>().join("\n")
-    } else {
-        list(&found)
+    let text = || {
+        if exact || args.details {
+            found.iter().map(|entry| details::text(entry)).collect::<Vec<_>>().join("\n")
+        } else {
+            list(&found)
+        }
     };
     let code = if found.is_empty() { Code::No } else { Code::Ok };
-    Ok(Answer { text, notes, code })
+    Ok(Answer::new(("targets", common.json), &Targets { targets: &found }, text, notes, code))
+}
+
+#[derive(Serialize)]
+struct Targets<'a> {
+    targets: &'a [&'a Entry<'a>],
 }
 
 const COLUMNS: [&str; 7] = ["  target", "family", ">cc", ">memory", ">GB/s", ">f32", ">bf16"];

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_observe::recording::Record;
-use gpu_tuned_observe::trace::{Steps, Trace, from_records};
-use serde_json::json;
+use gpu_tuned_observe::trace::{Steps, from_records};
+use serde::Serialize;
 
 use crate::args::Common;
 use crate::error::Error;
-use crate::files::{distinct, write};
+use crate::files::{alone, distinct, write};
 use crate::output::{Answer, Code};
 use crate::recording::{Recorded, beside, read};
 use crate::stdio::{is_standard, quoted};
@@ -40,26 +40,34 @@ pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
         return Ok(Answer { text: String::new(), notes, code: Code::No });
     }
     let output = args.output.clone().unwrap_or_else(|| beside(&args.recording, "trace.json"));
+    alone(&output, common.json)?;
     if is_standard(&output) {
         let text = serde_json::to_string(&trace).expect("BUG: a trace is always JSON");
         return Ok(Answer { text: format!("{text}\n"), notes, code: Code::Ok });
     }
     distinct(&args.recording, &output)?;
     write(&output, |file| trace.write(file))?;
-    Ok(Answer { text: written(common.json, &output, &trace, counted(&records, steps)), notes, code: Code::Ok })
+    let written = Written { file: output.display().to_string(), steps: counted(&records, steps), events: trace.len() };
+    Ok(Answer::new(("trace", common.json), &written, || written.describe(), notes, Code::Ok))
 }
 
 fn counted(records: &[Record], steps: Steps) -> usize {
     records.iter().filter(|record| matches!(record, Record::Step(step) if steps.has(step.step))).count()
 }
 
-fn written(as_json: bool, output: &Path, trace: &Trace, steps: usize) -> String {
-    let events = trace.len();
-    if as_json {
-        return format!("{:#}\n", json!({ "file": output.display().to_string(), "steps": steps, "events": events }));
+#[derive(Serialize)]
+struct Written {
+    file: String,
+    steps: usize,
+    events: usize,
+}
+
+impl Written {
+    fn describe(&self) -> String {
+        let Self { file, steps, events } = self;
+        let steps = if *steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
+        format!("{file}: {steps}, {events} events\nOpen it at https://ui.perfetto.dev\n")
     }
-    let steps = if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
-    format!("{}: {steps}, {events} events\nOpen it at https://ui.perfetto.dev\n", output.display())
 }
 
 fn nothing(recording: &Path, records: &[Record]) -> String {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::{Common, GpuNames, ProgramArgs};
 use crate::error::Error;
-use crate::output::{Answer, Code, FAINT, pretty, styled};
+use crate::output::{Answer, Code, FAINT, styled};
 use crate::program::{Program, Run};
 use crate::project::Project;
 
@@ -84,14 +84,12 @@ pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, Error> {
         return Err(Error::NothingWarmed { package: project.name().to_owned() });
     }
     let seconds = begin.elapsed().as_secs_f64();
-    let text = if common.json {
-        let report = Report { warmed: &warmed, seconds };
-        pretty(&report)
-    } else {
+    let text = || {
         let lines = warmed.iter().map(|warmed| line(warmed, &project.root)).collect::<String>();
         format!("{lines}{}\n", styled(FAINT, format!("in {seconds:.0} s, building included")))
     };
-    Ok(Answer { text, notes: Vec::new(), code: Code::Ok })
+    let report = Report { warmed: &warmed, seconds };
+    Ok(Answer::new(("warm", common.json), &report, text, Vec::new(), Code::Ok))
 }
 
 /// Creates the folder and keeps it out of version control: archives are large, and specific to a machine.

@@ -26,10 +26,10 @@ fn each_reason_to_measure_again_is_found_by_itself() {
         let project = Project::new("measured");
         change(&project);
         let found = project.run(&["check", "--json"]).json(1);
-        let is_stale = |finding: &&serde_json::Value| finding["level"] == "stale";
-        let stale: Vec<_> = found.as_array().expect("findings").iter().filter(is_stale).cloned().collect();
+        let is_stale = |finding: &&serde_json::Value| finding["kind"] == "stale";
+        let stale: Vec<_> = found["findings"].as_array().expect("findings").iter().filter(is_stale).cloned().collect();
         let [only] = stale.as_slice() else { panic!("{found:#}") };
-        assert_eq!(only["mend"], "run `cargo gpu-tuned measure -p measured`");
+        assert_eq!(only["fix"], "run `cargo gpu-tuned measure -p measured`");
         only["message"].as_str().expect("a message").to_owned()
     };
     let other = "[workload.lm.transformer]\nlayers = 6\nd_model = 768\nvocab = 8192\nseq = 256\nheads = 8\n";
@@ -85,7 +85,7 @@ fn a_model_of_another_size_than_its_description_is_told_of() {
     let project = Project::new("measured");
     project.replace("gpu-tuned.lock", "parameters = 23_240_704", "parameters = 102_003_210");
     let found = project.run(&["check", "--json"]).json(0);
-    let notes = found.as_array().expect("findings").iter().filter(|finding| finding["level"] == "note");
+    let notes = found["findings"].as_array().expect("findings").iter().filter(|finding| finding["kind"] == "note");
     let notes: Vec<_> = notes.filter_map(|finding| finding["message"].as_str()).collect();
     let is_told = |note: &&str| note.contains("parameters, and the measured model 102,003,210");
     assert!(notes.iter().any(is_told), "{notes:?}");
@@ -97,9 +97,9 @@ fn a_cargo_lock_that_cannot_be_read_is_a_mistake() {
     let lock = project.read("Cargo.lock");
     project.write("Cargo.lock", &format!("<<<<<<< HEAD\n{lock}"));
     let found = project.run(&["check", "--json"]).json(2);
-    let [only] = found.as_array().expect("findings").as_slice() else { panic!("{found:#}") };
+    let [only] = found["findings"].as_array().expect("findings").as_slice() else { panic!("{found:#}") };
     let merged = "a merge left both sides here: keep either side whole";
-    assert_eq!(only["level"], "mistake");
+    assert_eq!(only["kind"], "mistake");
     let message = only["message"].as_str().expect("a message");
     assert!(message.starts_with(&format!("Cargo.lock:1:1: {merged}")), "{message}");
     // So it is to whatever takes figures from what was measured, and to nothing else.
@@ -113,8 +113,8 @@ fn a_cargo_lock_that_cannot_be_read_is_a_mistake() {
     std::fs::remove_file(project.path("Cargo.lock")).expect("it is there");
     std::fs::create_dir(project.path("Cargo.lock")).expect("a folder can be made");
     let found = project.run(&["check", "--json"]).json(2);
-    let message = found[0]["message"].as_str().expect("a message");
-    assert!(found[0]["level"] == "mistake" && message.starts_with("cannot read `"), "{message}");
+    let message = found["findings"][0]["message"].as_str().expect("a message");
+    assert!(found["findings"][0]["kind"] == "mistake" && message.starts_with("cannot read `"), "{message}");
     let said = project.run(&["check"]).refused(2);
     assert!(said.starts_with("error: cannot read `") && said.contains("Cargo.lock`: "), "{said}");
 }
@@ -124,7 +124,7 @@ fn a_goal_that_no_gpu_could_meet_is_a_mistake() {
     let project = Project::new("measured");
     project.write("gpu-tuned.toml", "[goal]\nworld_size = 7\n");
     let found = project.run(&["check", "--json"]).json(2);
-    let mistake = found.as_array().expect("findings").iter().find(|finding| finding["level"] == "mistake");
+    let mistake = found["findings"].as_array().expect("findings").iter().find(|finding| finding["kind"] == "mistake");
     let message = mistake.expect("a mistake")["message"].as_str().expect("a message");
     assert_eq!(message, "a global batch of 512 cannot be shared by 7 ranks; 4 or 8 would do");
 }
@@ -132,8 +132,8 @@ fn a_goal_that_no_gpu_could_meet_is_a_mistake() {
 #[test]
 fn mistakes_in_files_are_findings_for_programs() {
     let found = Project::new("broken").run(&["check", "--json"]).json(2);
-    let found = found.as_array().expect("findings");
+    let found = found["findings"].as_array().expect("findings");
     assert_eq!(found.len(), 4);
-    assert!(found.iter().all(|finding| finding["level"] == "mistake"));
+    assert!(found.iter().all(|finding| finding["kind"] == "mistake"));
     assert!(found[3]["message"].as_str().is_some_and(|message| message.starts_with("gpu-tuned.lock:11:16: ")));
 }

@@ -74,7 +74,7 @@ fn a_gpu_outside_the_table_is_planned_by_its_printed_profile() {
     let planned = project.run(&["plan", "l20x", "--workload", "digits"]).ended(0);
     assert!(planned.contains("l20x"), "{planned}");
     let matched = on("l20x", &project, &["targets", "--here", "--json"]).json(0);
-    assert_eq!(matched["gpus"][0]["device"]["rung"], "exact");
+    assert_eq!(matched["gpus"][0]["device"]["match"], "exact");
     assert_eq!(matched["gpus"][0]["device"]["profile"], "l20x");
 }
 

@@ -34,13 +34,13 @@ fn json_adds_up() {
     let explained = Project::new("measured").run(&["explain", "l4", "--json"]).json(0);
     let bytes = |item: &serde_json::Value| item["bytes"].as_u64().expect("bytes");
     let items = explained["memory"].as_array().expect("items");
-    assert_eq!(items.iter().map(bytes).sum::<u64>(), explained["needed"].as_u64().expect("bytes"));
-    let plan = &explained["outcome"]["plan"];
+    assert_eq!(items.iter().map(bytes).sum::<u64>(), explained["needed_bytes"].as_u64().expect("bytes"));
+    let plan = &explained["plan"];
     let taken = |one: &&serde_json::Value| one["verdict"] == "taken";
     let considered = explained["considered"].as_array().expect("ways");
     let taken = considered.iter().find(taken).expect("one was taken");
     assert_eq!(taken["batch_size"], plan["settings"]["batch_size"]);
-    assert_eq!(taken["memory"], explained["needed"]);
+    assert_eq!(taken["memory_bytes"], explained["needed_bytes"]);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn each_compared_precision_is_explained() {
     let verdict = |at: usize| (compared[at]["precision"].as_str(), compared[at]["verdict"].as_str());
     assert_eq!(verdict(0), (Some("f32"), Some("taken")));
     assert_eq!(verdict(1), (Some("mixed_bf16"), Some("not_measured")));
-    assert!(compared[1]["samples_per_s"].is_number() && compared[1]["memory"].is_number(), "{compared:?}");
+    assert!(compared[1]["samples_per_s"].is_number() && compared[1]["memory_bytes"].is_number(), "{compared:?}");
     let text = project.run(&["explain", "h200", "--precision", "auto"]).ended(0);
     assert!(text.contains("not measured here: run"), "{text}");
     // A fixed precision is compared with nothing.

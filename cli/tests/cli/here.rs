@@ -23,7 +23,7 @@ fn planned(machine: &str, variables: &[(&str, &str)], args: &[&str]) -> Ran {
 
 /// GPUs of the rows of `plan`.
 fn targets(rows: &Value) -> Vec<&str> {
-    rows.as_array().expect("rows").iter().map(|row| row["target"].as_str().expect("a name")).collect()
+    rows["plans"].as_array().expect("rows").iter().map(|row| row["target"].as_str().expect("a name")).collect()
 }
 
 const RTX_3090: &str = "NVIDIA GeForce RTX 3090";
@@ -107,8 +107,8 @@ fn an_idle_gpu_is_shown_in_place_of_a_busy_one() {
         ran.stderr
     );
     let rows = ran.json(0);
-    assert_eq!(rows.as_array().map(Vec::len), Some(1));
-    assert_eq!(rows[0]["plan"]["memory"]["available"], 24110_u64 << 20);
+    assert_eq!(rows["plans"].as_array().map(Vec::len), Some(1));
+    assert_eq!(rows["plans"][0]["plan"]["memory"]["available_bytes"], 24110_u64 << 20);
     let here = on("first-busy", &Project::new("bare"), &[], &["targets", "--here"]).ended(0);
     assert!(here.contains("\nGPU 1: NVIDIA GeForce RTX 4090, which a program takes\n"), "{here}");
     // Where the busy one is asked for, the idle one is named.
@@ -122,14 +122,14 @@ fn a_memory_limit_of_mps_bounds_the_plan() {
     let limit = [("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=4G,1=8G")];
     let ran = planned("rtx4090", &limit, &["--here", "--json"]);
     assert_eq!(ran.stderr, "note: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT limits this process to 4.0 GiB of GPU 0\n");
-    assert_eq!(ran.json(0)[0]["plan"]["memory"]["available"], 4_u64 << 30);
+    assert_eq!(ran.json(0)["plans"][0]["plan"]["memory"]["available_bytes"], 4_u64 << 30);
 }
 
 #[test]
 fn a_share_of_the_multiprocessors_slows_the_plan_down() {
     let speed = |variables: &[(&str, &str)]| {
         let rows = planned("rtx4090", variables, &["--here", "--json"]).json(0);
-        rows[0]["plan"]["samples_per_s"].as_f64().expect("a rate")
+        rows["plans"][0]["plan"]["samples_per_s"].as_f64().expect("a rate")
     };
     let (all, half) = (speed(&[]), speed(&[("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50")]));
     assert!((0.4..0.8).contains(&(half / all)), "{half} of {all}");
@@ -140,7 +140,7 @@ fn a_job_of_slurm_bounds_the_plan_of_the_cpu() {
     let job = [("SLURM_CPUS_PER_TASK", "1"), ("SLURM_MEM_PER_NODE", "4000")];
     let rows = planned("no-gpu", &job, &["--here", "--json"]).json(0);
     assert_eq!(targets(&rows), ["CPU (1 cores)"]);
-    let available = rows[0]["plan"]["memory"]["available"].as_u64().expect("bytes");
+    let available = rows["plans"][0]["plan"]["memory"]["available_bytes"].as_u64().expect("bytes");
     assert!(available <= 4000 << 20, "{available}");
 }
 
@@ -237,7 +237,7 @@ fn energy_is_that_of_the_power_limit_in_force_and_of_the_share_of_the_board() {
     ] {
         let ran = planned(machine, variables, &["--here", "--json"]);
         let noted = ran.stderr.lines().find(|line| line.contains("Wh/1000")).map(str::to_owned);
-        let row = &ran.json(0)[0];
+        let row = &ran.json(0)["plans"][0];
         let speed = row["plan"]["samples_per_s"].as_f64().expect("a speed");
         let energy = row["wh_per_1000_steps"].as_f64().expect("an energy");
         // A step has 512 samples.

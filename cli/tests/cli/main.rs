@@ -9,6 +9,7 @@ mod described;
 mod diagnose;
 #[cfg(unix)]
 mod diagnose_program;
+mod documents;
 mod explain;
 mod help;
 mod here;

@@ -43,7 +43,7 @@ fn what_the_program_measured_is_told() {
         (&changed["mode"], &gone["mode"], &gone["change"]),
         (&"f32".into(), &"bf16_params".into(), &"gone".into())
     );
-    let share = |name: &str| changed["change"]["other"][name].as_f64().expect("a share");
+    let share = |name: &str| changed["change"]["other"][format!("{name}_share")].as_f64().expect("a share");
     assert!((share("memory") - 0.1).abs() < 1e-6 && (share("time") + 0.05).abs() < 1e-6, "{changed:#}");
 }
 

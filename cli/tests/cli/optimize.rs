@@ -197,7 +197,7 @@ fn a_workload_of_the_package_goes_before_dimensions_and_what_was_measured_is_tol
     project.write("train.toml", "batch_size = 512\ngradient_accumulation = 1\n");
     let answer = optimize(&project, &["train.toml", "--workload", "lm", "--target", "h200", "--json"]).json(0);
     assert_eq!(answer["targets"][0]["after"]["samples_per_s_provenance"], "measured");
-    let plan = &project.run(&["plan", "h200", "--json"]).json(0)[0]["plan"]["settings"];
+    let plan = &project.run(&["plan", "h200", "--json"]).json(0)["plans"][0]["plan"]["settings"];
     let (batch, steps) = (&plan["batch_size"], &plan["gradient_accumulation"]);
     assert_eq!(project.read("train.h200.toml"), format!("batch_size = {batch}\ngradient_accumulation = {steps}\n"));
     let said = optimize(&project, &["train.toml", "--workload", "ml"]).refused(2);

@@ -50,7 +50,7 @@ fn all_profiles_are_planned_on_request() {
     let note = "note: left out, because Burn cannot train on them: k80, m40-24gb, m60\n";
     assert!(ran.stderr.starts_with(note), "{}", ran.stderr);
     let rows = ran.json(0);
-    let targets: Vec<_> = rows.as_array().expect("rows").iter().map(|row| row["target"].as_str()).collect();
+    let targets: Vec<_> = rows["plans"].as_array().expect("rows").iter().map(|row| row["target"].as_str()).collect();
     assert_eq!(targets.len(), 169);
     assert!(!targets.contains(&Some("k80")), "Burn cannot train on it");
     assert!(targets.contains(&Some("mine")) && !targets.contains(&Some("generic")), "{targets:?}");
@@ -67,7 +67,7 @@ fn a_gpu_that_burn_cannot_train_on_is_refused_with_the_reason() {
 #[test]
 fn json_has_the_plans_and_the_misfits() {
     let rows = Project::new("declared").run(&["plan", "--json", "gtx1080", "h200"]).json(1);
-    let [digits, _, misfit, large] = rows.as_array().expect("rows").as_slice() else { panic!("{rows:#}") };
+    let [digits, _, misfit, large] = rows["plans"].as_array().expect("rows").as_slice() else { panic!("{rows:#}") };
     assert_eq!((&digits["workload"], &digits["target"]), (&"digits".into(), &"gtx1080".into()));
     assert_eq!(digits["plan"]["schedule"]["global_batch"], 512);
     assert_eq!(misfit["misfit"]["remedy"]["larger_gpu"]["profile"], "a40");
@@ -80,13 +80,13 @@ fn flags_go_before_what_the_files_ask_for() {
     let args =
         ["plan", "rtx4090", "--workload", "large", "--json", "--global-batch", "96", "--precision", "bf16_params"];
     let rows = project.run(&args).json(0);
-    let plan = &rows[0]["plan"];
+    let plan = &rows["plans"][0]["plan"];
     assert_eq!(plan["settings"]["precision"], "bf16_params");
     assert_eq!(plan["schedule"]["global_batch"], 96);
     let more = ["--world-size", "4", "--headroom", "0"];
     let rows = project.run(&[&args[..], &more].concat()).json(0);
     assert_eq!(
-        (&rows[0]["plan"]["schedule"]["world_size"], &rows[0]["plan"]["memory"]["headroom"]),
+        (&rows["plans"][0]["plan"]["schedule"]["world_size"], &rows["plans"][0]["plan"]["memory"]["headroom_bytes"]),
         (&4.into(), &0.into())
     );
     let said = project.run(&[&args[..], &["--world-size", "7"]].concat()).refused(2);
@@ -98,9 +98,9 @@ fn the_goal_of_the_measured_program_goes_before_that_of_the_file() {
     let project = Project::new("measured");
     project.write("gpu-tuned.toml", "[goal]\nglobal_tokens = 65_536\nmemory_headroom = 0.5\n");
     let rows = project.run(&["plan", "h200", "--json"]).json(0);
-    let plan = &rows[0]["plan"];
+    let plan = &rows["plans"][0]["plan"];
     assert_eq!(plan["schedule"]["global_batch"], 512);
-    let memory = |item: &str| plan["memory"][item].as_u64().expect("bytes");
+    let memory = |item: &str| plan["memory"][format!("{item}_bytes")].as_u64().expect("bytes");
     assert_eq!(memory("headroom"), memory("available").div_ceil(2));
 }
 
@@ -108,8 +108,8 @@ fn the_goal_of_the_measured_program_goes_before_that_of_the_file() {
 fn a_precision_that_a_target_has_not_is_a_row_of_its_own() {
     let rows = Project::new("declared").run(&["plan", "--workload", "digits", "--json", "--precision", "bf16_params"]);
     let rows = rows.json(1);
-    assert_eq!(rows[0]["unsupported"], "gtx1080 has no bf16 tensor cores for bf16_params; use f32");
-    assert!(rows[1]["plan"].is_object());
+    assert_eq!(rows["plans"][0]["unsupported"], "gtx1080 has no bf16 tensor cores for bf16_params; use f32");
+    assert!(rows["plans"][1]["plan"].is_object());
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn unknown_names_are_refused_with_what_was_meant() {
 fn a_target_that_is_named_twice_is_planned_once() {
     let rows = Project::new("declared").run(&["plan", "--workload", "digits", "--json", "h200", "rtx4090", "h200"]);
     let rows = rows.json(0);
-    let targets: Vec<_> = rows.as_array().expect("rows").iter().map(|row| &row["target"]).collect();
+    let targets: Vec<_> = rows["plans"].as_array().expect("rows").iter().map(|row| &row["target"]).collect();
     assert_eq!(targets, ["h200", "rtx4090"]);
 }
 
@@ -180,8 +180,10 @@ fn here_is_the_gpu_that_the_driver_shows() {
         Ran::of(&mut command).json(0)
     };
     let rows = here(&[]);
-    assert_eq!(rows[0]["target"], "NVIDIA GeForce RTX 4090");
-    let memory = |rows: &serde_json::Value, item: &str| rows[0]["plan"]["memory"][item].as_u64().expect("bytes");
+    assert_eq!(rows["plans"][0]["target"], "NVIDIA GeForce RTX 4090");
+    let memory = |rows: &serde_json::Value, item: &str| {
+        rows["plans"][0]["plan"]["memory"][format!("{item}_bytes")].as_u64().expect("bytes")
+    };
     // What neighbours take is known here, so that half of the 10% is left alone, as the runtime does.
     let available = memory(&rows, "available");
     assert_eq!(memory(&rows, "headroom"), (available as f64 * 0.05).ceil() as u64);
@@ -223,16 +225,17 @@ fn energy_and_cost_follow_from_power_price_and_speed() {
     let project = Project::new("declared");
     let args = ["plan", "h200", "rtx4090", "--workload", "digits", "--price", "h200=3.6", "--json"];
     let rows = project.run(&args).json(0);
-    let speed = rows[0]["plan"]["samples_per_s"].as_f64().expect("a speed");
+    let speed = rows["plans"][0]["plan"]["samples_per_s"].as_f64().expect("a speed");
     let near = |figure: &serde_json::Value, expected: f64| {
         let figure = figure.as_f64().expect("a figure");
         assert!((figure / expected - 1.0).abs() < 1e-9, "{figure}, not {expected}");
     };
     // A step has 512 samples, and the board takes 700 W.
-    near(&rows[0]["wh_per_1000_steps"], 700.0 * 512_000.0 / speed / 3600.0);
-    near(&rows[0]["usd_per_million_samples"], 3.6 * 1e6 / speed / 3600.0);
-    assert!(rows[1].get("usd_per_million_samples").is_none(), "{rows:#}");
-    let [low, high] = [0, 1].map(|end| rows[0]["plan"]["samples_per_s_interval"][end].as_f64().expect("a speed"));
+    near(&rows["plans"][0]["wh_per_1000_steps"], 700.0 * 512_000.0 / speed / 3600.0);
+    near(&rows["plans"][0]["usd_per_million_samples"], 3.6 * 1e6 / speed / 3600.0);
+    assert!(rows["plans"][1].get("usd_per_million_samples").is_none(), "{rows:#}");
+    let [low, high] =
+        [0, 1].map(|end| rows["plans"][0]["plan"]["samples_per_s_interval"][end].as_f64().expect("a speed"));
     assert!(low < speed && speed < high, "{low} {speed} {high}");
 }
 
@@ -241,13 +244,13 @@ fn the_smallest_gpu_that_trains_a_workload_is_the_first_by_memory() {
     let project = Project::new("declared");
     let sorted = |args: &[&str]| {
         let rows = project.run(&[&["plan", "--all", "--workload", "large", "--json", "--sort"], args].concat()).json(1);
-        let rows = rows.as_array().expect("rows").clone();
+        let rows = rows["plans"].as_array().expect("rows").clone();
         let fitting = rows.iter().take_while(|row| row.get("plan").is_some()).count();
         assert!(rows[fitting..].iter().all(|row| row.get("misfit").is_some()), "misfits are last");
         rows
     };
     let rows = sorted(&["memory"]);
-    let available = |row: &serde_json::Value| row["plan"]["memory"]["available"].as_u64();
+    let available = |row: &serde_json::Value| row["plan"]["memory"]["available_bytes"].as_u64();
     assert!(rows.iter().map_while(available).is_sorted());
     let speed = |row: &serde_json::Value| Some(-row["plan"]["samples_per_s"].as_f64()?);
     assert!(sorted(&["time"]).iter().map_while(speed).is_sorted_by(|a, b| a <= b));

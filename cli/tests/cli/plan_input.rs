@@ -133,7 +133,7 @@ fn planned(folder: &Path, name: &str, target: &str) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-gpu-tuned"));
     command.args(["plan", "--json", "--struct", name, target]).current_dir(folder);
     let rows = Ran::of(&mut command).json(0);
-    let [row] = rows.as_array().unwrap().as_slice() else { panic!("{rows:#}") };
+    let [row] = rows["plans"].as_array().unwrap().as_slice() else { panic!("{rows:#}") };
     assert_eq!((&row["config"], &row["target"]), (&name.into(), &target.into()), "{rows:#}");
     row["plan"].clone()
 }
@@ -250,8 +250,8 @@ fn planned_path(folder: &Path, path: &str, name: &str, target: &str) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-gpu-tuned"));
     command.args(["plan", "--json", "--struct", path, target]).current_dir(folder);
     let rows = Ran::of(&mut command).json(0);
-    assert_eq!(rows[0]["config"], name, "{rows:#}");
-    rows[0]["plan"].clone()
+    assert_eq!(rows["plans"][0]["config"], name, "{rows:#}");
+    rows["plans"][0]["plan"].clone()
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn names_that_are_no_utf_8_are_shown_in_json_as_elsewhere() {
     let events = said(&["export", "run.jsonl", "--tensorboard"], b"")["file"].clone();
     assert!(events.as_str().is_some_and(|file| file.starts_with("na\u{fffd}ve/events.out.")), "{events}");
     let report = said(&["report", "--recording", "run.jsonl", "-o"], b".html");
-    assert_eq!(report["report"], "na\u{fffd}ve.html");
+    assert_eq!(report["file"], "na\u{fffd}ve.html");
 }
 
 #[test]

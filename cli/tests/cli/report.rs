@@ -87,7 +87,7 @@ fn json_says_where_it_is() {
     let project = Project::new("measured");
     let written = project.run(&["report", "h200", "-o", "page.html", "--json"]).json(0);
     let bytes = project.read("page.html").len();
-    assert_eq!((&written["report"], &written["bytes"]), (&"page.html".into(), &bytes.into()));
+    assert_eq!((&written["file"], &written["bytes"]), (&"page.html".into(), &bytes.into()));
     let said = project.run(&["report", "h200", "-o", "no/such/folder.html"]).refused(2);
     assert!(said.starts_with("error: cannot write `no/such/folder.html`"), "{said}");
 }

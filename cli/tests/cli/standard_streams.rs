@@ -143,7 +143,9 @@ fn with_json_standard_output_has_that_or_nothing() {
         (&["trace", "run.jsonl", "--steps", "7..9"], 1),
         (&["trace", "run.jsonl"], 0),
         (&["export", "broken.jsonl", "--csv"], 2),
-        (&["export", "run.jsonl", "--csv"], 0),
+        (&["export", "run.jsonl", "--csv"], 2),
+        (&["export", "run.jsonl", "--csv", "-o", "steps.csv"], 0),
+        (&["trace", "run.jsonl", "-o", "-"], 2),
         (&["report", "h200", "-o", "none/page.html"], 2),
         (&["report", "h200"], 0),
     ] {

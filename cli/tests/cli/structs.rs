@@ -19,7 +19,7 @@ fn package(program: &str) -> Project {
 }
 
 fn row(rows: &Value) -> (&str, &Value, &Value) {
-    let [row] = rows.as_array().expect("rows").as_slice() else { panic!("{rows:#}") };
+    let [row] = rows["plans"].as_array().expect("rows").as_slice() else { panic!("{rows:#}") };
     (row["workload"].as_str().expect("a name"), &row["config"], &row["plan"]["schedule"]["global_batch"])
 }
 
@@ -29,7 +29,7 @@ fn the_attribute_goes_before_the_file_and_the_arguments_before_both() {
     project.write("gpu-tuned.toml", "[goal]\nglobal_batch = 512\nmemory_headroom = 0.5\n");
     let rows = project.run(&["plan", "h200", "--json"]).json(0);
     assert_eq!(row(&rows), ("Config", &"Config".into(), &96.into()));
-    let memory = |item: &str| rows[0]["plan"]["memory"][item].as_u64().expect("bytes");
+    let memory = |item: &str| rows["plans"][0]["plan"]["memory"][format!("{item}_bytes")].as_u64().expect("bytes");
     assert_eq!(memory("headroom"), memory("available").div_ceil(2));
     let rows = project.run(&["plan", "h200", "--json", "--global-batch", "48"]).json(0);
     assert_eq!(row(&rows).2, &48);
@@ -65,7 +65,7 @@ fn one_of_several_structs_is_named_by_its_name_or_path() {
     let project = package(&program);
     let planned = |args: &[&str]| project.run(&[&["plan", "h200", "--json"], args].concat());
     let rows = planned(&[]).json(0);
-    let names: Vec<_> = rows.as_array().expect("rows").iter().map(|row| row["workload"].clone()).collect();
+    let names: Vec<_> = rows["plans"].as_array().expect("rows").iter().map(|row| row["workload"].clone()).collect();
     assert_eq!(names, ["Other", "bare::a::Config", "bare::b::Config"]);
     assert_eq!(row(&planned(&["--struct", "Other"]).json(0)).2, &3);
     assert_eq!(row(&planned(&["--struct", "b::Config"]).json(0)).2, &2);
@@ -89,7 +89,7 @@ fn a_struct_with_a_mistake_is_an_error_or_beside_others_a_note() {
         assert!(said.starts_with(start) && said.contains("--> src/main.rs:1:"), "{said}");
     }
     let findings = project.run(&["check", "--json"]).json(2);
-    assert!(findings[0]["message"].as_str().is_some_and(|it| it.contains("globl_batch")), "{findings:#}");
+    assert!(findings["findings"][0]["message"].as_str().is_some_and(|it| it.contains("globl_batch")), "{findings:#}");
     let said = project.run(&["measure"]).refused(2);
     assert!(said.contains("globl_batch"), "nothing is built: {said}");
     let project = package(&(broken + &annotated(DIMS, "Config")));
@@ -115,7 +115,7 @@ fn a_target_in_the_attribute_is_planned_without_a_build_script() {
     let program = annotated(&format!("{DIMS}, target = \"rtx4090\""), "Config");
     project.write("src/main.rs", &format!("{program}fn main() {{}}\n"));
     let rows = project.run(&["plan", "--json"]).json(0);
-    assert_eq!((&rows[0]["config"], &rows[0]["target"]), (&"Config".into(), &"rtx4090".into()));
+    assert_eq!((&rows["plans"][0]["config"], &rows["plans"][0]["target"]), (&"Config".into(), &"rtx4090".into()));
 }
 
 #[test]
@@ -130,7 +130,8 @@ fn a_measured_struct_has_the_name_and_the_figures_of_its_measurements() {
     let attribute = format!("{kind}({}), global_batch = 64", dims.join(", "));
     project.write("src/main.rs", &format!("{}fn main() {{}}\n", annotated(&attribute, "Config")));
     let rows = project.run(&["plan", "h200", "--json"]).json(0);
-    let of_config: Vec<_> = rows.as_array().expect("rows").iter().filter(|row| row["config"] == "Config").collect();
+    let of_config: Vec<_> =
+        rows["plans"].as_array().expect("rows").iter().filter(|row| row["config"] == "Config").collect();
     assert_eq!((of_config.len(), &of_config[0]["workload"]), (1, &name.into()), "{rows:#}");
     assert_ne!(of_config[0]["plan"]["samples_per_s_provenance"], "derived", "{rows:#}");
     assert_eq!(of_config[0]["plan"]["schedule"]["global_batch"], 64);

@@ -15,7 +15,12 @@ fn targets(args: &[&str]) -> Ran {
 
 /// What the rows of an answer are of.
 fn names(answer: &Value) -> Vec<&str> {
-    answer.as_array().expect("entries").iter().map(|entry| entry["target"].as_str().expect("a name")).collect()
+    answer["targets"]
+        .as_array()
+        .expect("entries")
+        .iter()
+        .map(|entry| entry["target"].as_str().expect("a name"))
+        .collect()
 }
 
 /// A package with a profile of its own and a shipped one with other figures.
@@ -58,7 +63,7 @@ fn filters_leave_out_what_they_say() {
     );
     let all = targets(&["--json"]).json(0);
     let count = |is_meant: &dyn Fn(&Value) -> bool| {
-        all.as_array().expect("entries").iter().filter(|entry| is_meant(&entry["profile"])).count()
+        all["targets"].as_array().expect("entries").iter().filter(|entry| is_meant(&entry["profile"])).count()
     };
     let number = |text: &Value| text.as_str().and_then(|text| text.parse::<f64>().ok()).expect("a number");
     let found = |args: &[&str]| names(&targets(&[args, &["--json"]].concat()).json(0)).len();
@@ -84,7 +89,7 @@ fn details_keep_to_80_columns_and_leave_no_source_unexplained() {
     let text = targets(&["--details"]).ended(0);
     let wide: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
     assert!(wide.is_empty(), "{wide:#?}");
-    for entry in targets(&["--json"]).json(0).as_array().expect("entries") {
+    for entry in targets(&["--json"]).json(0)["targets"].as_array().expect("entries") {
         let (profile, sources) = (&entry["profile"], &entry["sources"]);
         let peaks = profile["peaks"].as_object().expect("peaks").values().map(|peak| &peak["source"]);
         let general = profile["sources"].as_array().expect("sources").iter();
@@ -96,7 +101,7 @@ fn details_keep_to_80_columns_and_leave_no_source_unexplained() {
 
 #[test]
 fn the_limits_are_those_of_a_plan() {
-    let entry = &targets(&["h200", "--json"]).json(0)[0];
+    let entry = &targets(&["h200", "--json"]).json(0)["plans"][0];
     let plan = Project::new("declared").run(&["plan", "h200", "--workload", "digits", "--json"]).json(0);
     let memory = &plan[0]["plan"]["memory"];
     for figure in ["available", "headroom", "context"] {
@@ -112,7 +117,7 @@ fn own_profiles_are_among_them_and_marked() {
     assert!(of_mine.starts_with("mine\n  a profile of gpu-tuned.toml"), "{of_mine}");
     let list = project.run(&["targets", "ada", "--json"]).json(0);
     let own = |entry: &&Value| entry["own"] == true;
-    let own: Vec<_> = list.as_array().expect("entries").iter().filter(own).collect();
+    let own: Vec<_> = list["targets"].as_array().expect("entries").iter().filter(own).collect();
     let own: Vec<_> =
         own.iter().map(|entry| (&entry["target"], &entry["profile"]["memory"]["bandwidth_gb_s"])).collect();
     assert_eq!(own, [(&"rtx4090".into(), &900.0.into()), (&"mine".into(), &300.0.into())]);
@@ -139,7 +144,7 @@ fn nothing_found_is_1_with_what_is_near() {
         let ran = targets(args);
         assert_eq!((ran.stderr.as_str(), ran.stdout.as_str()), (&*format!("note: {said}\n"), ""), "{args:?}");
         assert_eq!(ran.code, 1, "{args:?}");
-        assert_eq!(targets(&[args, &["--json"]].concat()).json(1), Value::Array(Vec::new()), "{args:?}");
+        assert_eq!(targets(&[args, &["--json"]].concat()).json(1)["targets"], Value::Array(Vec::new()), "{args:?}");
     }
     let ran = Project::new("bare").run(&["targets", "--project"]);
     assert_eq!(ran.stderr, "note: `bare` declares no GPU; declare one in Cargo.toml: [features] h200 = []\n");
@@ -180,10 +185,10 @@ fn the_gpus_of_this_machine_are_marked() {
     insta::assert_snapshot!("targets_marked", on("two-gpus", &project, &["90", "--bf16", "rtx"]).ended(0));
     let modified = on("rtx2080-ti-22gb", &project, &["2080"]).ended(0);
     assert!(modified.contains("\n~ rtx2080-ti ") && modified.contains("\n~: nearest to"), "{modified}");
-    assert_eq!(on("rtx4090-48gb", &project, &["rtx4090-48gb", "--json"]).json(0)[0]["here"], "exact");
+    assert_eq!(on("rtx4090-48gb", &project, &["rtx4090-48gb", "--json"]).json(0)["targets"][0]["here"], "exact");
     // A process can use a slice, and not the whole GPU beside it.
-    assert_eq!(on("h200-mig-beside-whole", &project, &["h200", "--json"]).json(0)[0]["here"], "variant");
-    assert_eq!(on("only-gpu-lost", &project, &["rtx4090", "--json"]).json(0)[0]["here"], Value::Null);
+    assert_eq!(on("h200-mig-beside-whole", &project, &["h200", "--json"]).json(0)["targets"][0]["here"], "variant");
+    assert_eq!(on("only-gpu-lost", &project, &["rtx4090", "--json"]).json(0)["targets"][0]["here"], Value::Null);
 }
 
 #[test]
@@ -232,7 +237,7 @@ fn every_scenario_is_answered_as_it_expects() {
         }
         let rung = serde_json::to_value(expected.rung).expect("a rung is JSON");
         let device = &gpu["device"];
-        let (found, expected) = ((&device["rung"], device["profile"].as_str()), (&rung, expected.profile.as_deref()));
+        let (found, expected) = ((&device["match"], device["profile"].as_str()), (&rung, expected.profile.as_deref()));
         if found != expected {
             unexpected.push(format!("{name}: {found:?}, not {expected:?}"));
         }
@@ -274,12 +279,12 @@ fn here_as_json_has_the_reading_and_what_is_made_of_it() {
     let project = Project::new("declared");
     let capped = on("power-capped", &project, &["--here", "--json"]).json(0);
     let gpu = &capped["gpus"][0];
-    assert_eq!((&gpu["device"]["rung"], &gpu["device"]["profile"]), (&"exact".into(), &"rtx4090".into()));
-    assert_eq!(gpu["power_capped_to"], 250.0 / 450.0);
+    assert_eq!((&gpu["device"]["match"], &gpu["device"]["profile"]), (&"exact".into(), &"rtx4090".into()));
+    assert_eq!(gpu["power_cap_share"], 250.0 / 450.0);
     assert_eq!(gpu["reading"]["power_limit_mw"], 250_000);
     let sliced = on("h200-mig-beside-whole", &project, &["--here", "--json"]).json(0);
     assert_eq!(sliced["gpus"][0]["reading"]["mig"]["gpu_instance"], 9);
-    let memory = sliced["gpus"][0]["limits"]["available"].as_u64().expect("bytes");
+    let memory = sliced["gpus"][0]["limits"]["available_bytes"].as_u64().expect("bytes");
     assert_eq!(memory, 16371 << 20);
     assert_eq!(sliced["gpus"].as_array().map(Vec::len), Some(1));
 }

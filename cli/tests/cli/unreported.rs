@@ -28,7 +28,7 @@ fn said(machine: &str, args: &[&str]) -> (String, String) {
 #[test]
 fn a_gpu_whose_rates_are_unknown_is_planned_by_estimates() {
     let planned = |file: &std::path::Path| {
-        let row = on(file, &["plan", "--here", "--json"]).json(0)[0].clone();
+        let row = on(file, &["plan", "--here", "--json"]).json(0)["plans"][0].clone();
         let figure = |figure: &serde_json::Value| figure.as_f64().expect("a number");
         let plan = &row["plan"];
         (figure(&plan["settings"]["batch_size"]), figure(&plan["samples_per_s"]))
@@ -100,7 +100,7 @@ fn a_precision_that_this_machine_lacks_becomes_fp32_as_in_a_program() {
         let ran = here(&["plan", "--here", "--json"]);
         assert!(note.is_none_or(|note| ran.stderr.contains(note)), "{machine}: {}", ran.stderr);
         let expected = if note.is_some() { "f32" } else { "mixed_bf16" };
-        assert_eq!(ran.json(0)[0]["plan"]["settings"]["precision"], expected, "{machine}");
+        assert_eq!(ran.json(0)["plans"][0]["plan"]["settings"]["precision"], expected, "{machine}");
         let explained = here(&["explain", "--here"]);
         assert_eq!(explained.stderr.contains("fp32 in place of"), note.is_some(), "{machine}: {}", explained.stderr);
         explained.ended(0);
@@ -115,9 +115,9 @@ fn a_precision_that_this_machine_lacks_becomes_fp32_as_in_a_program() {
 fn mixed_f16_is_refused_without_fp16_tensor_cores_and_auto_takes_f32() {
     let row = |precision| project().run(&["plan", "gtx1080-ti", "t4", "--json", "--precision", precision]);
     let rows = row("auto").json(0);
-    let taken: Vec<_> = (0..2).map(|row| rows[row]["plan"]["settings"]["precision"].as_str()).collect();
+    let taken: Vec<_> = (0..2).map(|row| rows["plans"][row]["plan"]["settings"]["precision"].as_str()).collect();
     assert_eq!(taken, [Some("f32"), Some("mixed_f16")]);
     let rows = row("mixed_f16").json(1);
-    assert_eq!(rows[0]["unsupported"], "gtx1080-ti has no fp16 tensor cores for mixed_f16; use f32");
-    assert_eq!(rows[1]["plan"]["settings"]["precision"], "mixed_f16");
+    assert_eq!(rows["plans"][0]["unsupported"], "gtx1080-ti has no fp16 tensor cores for mixed_f16; use f32");
+    assert_eq!(rows["plans"][1]["plan"]["settings"]["precision"], "mixed_f16");
 }

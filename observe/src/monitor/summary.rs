@@ -28,7 +28,7 @@ pub struct Summary {
     /// Seconds from the first sample to the last, summed over consecutive monitors.
     pub seconds: f64,
     /// Samples of the host.
-    pub looks: u64,
+    pub polls: u64,
     /// GPUs, each followed by its MIG slices.
     pub gpus: Vec<GpuSummary>,
     /// Figures of the host and the monitored program, by the keys of [`HOST_FIGURES`].
@@ -54,7 +54,7 @@ pub struct GpuSummary {
     /// Seconds with lowered clocks, by throttle reason.
     pub throttled_s: BTreeMap<Throttle, f64>,
     /// Samples without an answer of the driver.
-    pub lost_looks: u64,
+    pub lost_polls: u64,
 }
 
 /// The summary of optimizer steps.
@@ -77,14 +77,14 @@ pub struct StepSummary {
 #[derive(Clone, Debug, Default)]
 struct Device {
     gpu: Gpu,
-    looks: u64,
+    polls: u64,
     last: Option<f64>,
     series: BTreeMap<&'static str, Series>,
     /// Time and watts of the last sample.
     power: Option<(f64, f64)>,
     energy_j: Option<f64>,
     throttled_s: BTreeMap<Throttle, f64>,
-    lost_looks: u64,
+    lost_polls: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -123,12 +123,12 @@ impl Gathering {
             figures: stats(&device.series),
             energy_j: device.energy_j,
             throttled_s: device.throttled_s.clone(),
-            lost_looks: device.lost_looks,
+            lost_polls: device.lost_polls,
         };
         let value = |(name, series): (&String, &Series)| Some((name.clone(), series.stats()?));
         Summary {
             seconds: self.seconds,
-            looks: self.host.looks,
+            polls: self.host.polls,
             gpus: self.gpus.values().map(gpu).collect(),
             host: stats(&self.host.series),
             values: self.values.iter().filter_map(value).collect(),
@@ -155,7 +155,7 @@ impl Gathering {
         for reason in &sample.throttle {
             *device.throttled_s.entry(*reason).or_default() += seconds.unwrap_or(0.0);
         }
-        device.lost_looks += u64::from(sample.trouble.is_some());
+        device.lost_polls += u64::from(sample.trouble.is_some());
         let watts = sample.power_mw.map(|milliwatts| f64::from(milliwatts) / 1e3);
         if let (Some((then, before)), Some(now)) = (device.power, watts) {
             *device.energy_j.get_or_insert_default() += f64::midpoint(before, now) * (sample.at - then).max(0.0);
@@ -174,7 +174,7 @@ impl Device {
     /// Adds the figures of a sample, and returns the seconds since the last one.
     fn observe<S>(&mut self, at: f64, sample: &S, figures: &[Figure<S>]) -> Option<f64> {
         let seconds = self.last.replace(at).map(|last| at - last);
-        self.looks += 1;
+        self.polls += 1;
         for figure in figures {
             if let Some(value) = (figure.of)(sample) {
                 self.series.entry(figure.key).or_default().observe(value, seconds);

@@ -16,7 +16,7 @@ fn without_driver() -> Options {
 /// Waits until the monitor has taken `samples` of the host.
 fn wait_for_samples(monitor: &Monitor, samples: u64) {
     let begin = Instant::now();
-    while monitor.summary().looks < samples {
+    while monitor.summary().polls < samples {
         assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", monitor.summary());
         thread::sleep(Duration::from_millis(20));
     }

@@ -28,7 +28,7 @@ fn energy_is_integrated_over_samples() {
 fn a_lost_gpu_does_not_count() {
     let all = [(0.0, Some(100)), (1.0, Some(100)), (2.0, None), (60.0, None), (61.0, Some(400)), (62.0, Some(400))];
     let gpu = Summary::from_records(&samples(&all)).gpus.remove(0);
-    assert_eq!((gpu.energy_j, gpu.lost_looks), (Some(100.0 + 400.0), 2));
+    assert_eq!((gpu.energy_j, gpu.lost_polls), (Some(100.0 + 400.0), 2));
     assert_eq!((gpu.figures["power_w"].count, gpu.figures["power_w"].mean), (4, 250.0));
 }
 
@@ -89,7 +89,7 @@ fn values_and_host_are_summarized() {
         Record::Unknown,
     ];
     let summary = Summary::from_records(&records);
-    assert_eq!((summary.seconds, summary.looks, summary.host["cpu_percent"].mean), (2.0, 2, 40.0));
+    assert_eq!((summary.seconds, summary.polls, summary.host["cpu_percent"].mean), (2.0, 2, 40.0));
     assert_eq!((summary.values["valid/loss"].mean, summary.values["valid/loss"].count), (1.5, 2));
     assert!(summary.steps.is_none() && summary.gpus.is_empty());
 }

@@ -46,7 +46,7 @@ pub struct Selection {
 
 /// Match of a device with a profile, from best to worst.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "rung", rename_all = "snake_case")]
+#[serde(tag = "match", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Recognised {
     /// All readings of the driver match the profile.

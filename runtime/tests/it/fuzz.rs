@@ -150,7 +150,7 @@ proptest! {
             [start].into_iter().chain((0..11).flat_map(|_| sampler.sample()).collect::<Vec<_>>()).collect()
         });
         let summary = Summary::from_records(&records);
-        prop_assert_eq!(summary.looks, 11);
+        prop_assert_eq!(summary.polls, 11);
         for (key, stats) in summary.gpus.iter().flat_map(|gpu| &gpu.figures) {
             prop_assert!(stats.mean.is_finite() && stats.min <= stats.max, "{}: {:?}", key, stats);
             prop_assert!(!key.ends_with("_percent") || (stats.min >= 0.0 && stats.max <= 100.0), "{}: {:?}", key, stats);

@@ -75,7 +75,7 @@ fn made_of(machine: &Machine) -> Expectation {
     let fallbacks: Vec<_> =
         fallbacks.iter().map(|fallback| serde_json::to_value(fallback).expect("it serializes")).collect();
     Expectation {
-        rung: serde_json::from_value(device["rung"].clone()).expect("the same words"),
+        rung: serde_json::from_value(device["match"].clone()).expect("the same words"),
         profile: device["profile"].as_str().map(str::to_owned),
         differences: device["differences"].as_array().map(|all| all.iter().map(kind).collect()).unwrap_or_default(),
         fallbacks: fallbacks.iter().map(kind).collect(),

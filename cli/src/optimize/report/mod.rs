@@ -12,7 +12,7 @@ use super::args::OptimizeArgs;
 use super::copies::CopyReport;
 use super::training::Training;
 use crate::files::Change;
-use crate::output::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, pretty, styled, wrapped};
+use crate::output::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
 
 /// A config tuned for one target, and its copy.
 pub(super) struct OnTarget {
@@ -31,7 +31,7 @@ pub(super) struct Report<'a> {
 }
 
 #[derive(Serialize)]
-struct Json<'a> {
+pub(super) struct Json<'a> {
     config: &'a str,
     format: Format,
     model: ModelJson<'a>,
@@ -39,7 +39,6 @@ struct Json<'a> {
     targets: Vec<TargetJson<'a>>,
     /// Keys without a counterpart in Burn, which stay.
     no_counterpart: Vec<&'a str>,
-    notes: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -60,14 +59,14 @@ struct TargetJson<'a> {
 }
 
 impl Report<'_> {
-    pub(super) fn json(&self, notes: &[String]) -> String {
+    pub(super) fn json(&self) -> Json<'_> {
         let training = self.training;
         let dry_run = self.args.write.dry_run;
         let targets = self.targets.iter().map(|one| {
             let copy = CopyReport::new(one.copy.as_ref(), self.file, dry_run);
             TargetJson { tuned: &one.tuned, copy }
         });
-        pretty(&Json {
+        Json {
             config: &self.file.name,
             format: self.file.format,
             model: ModelJson {
@@ -80,8 +79,7 @@ impl Report<'_> {
             step: self.step,
             targets: targets.collect(),
             no_counterpart: self.config.keys(Role::NoCounterpart).collect(),
-            notes,
-        })
+        }
     }
 
     pub(super) fn text(&self) -> String {

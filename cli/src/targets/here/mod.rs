@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::catalogue::{Catalogue, Limits};
 use super::details;
 use crate::args::Common;
-use crate::output::{Answer, BOLD, Code, GOOD, MARKED, pretty, section, styled, wrapped};
+use crate::output::{Answer, BOLD, Code, GOOD, MARKED, section, styled, wrapped};
 use crate::target::{Here, is_describable};
 use crate::view::memory_origin;
 pub(super) use profiles::profiles;
@@ -39,7 +39,7 @@ struct Gpu<'a> {
     device: Recognised,
     why: String,
     /// Power limit as a fraction of the board's default, where it is lower.
-    power_capped_to: Option<f64>,
+    power_cap_share: Option<f64>,
     /// Limits of plans; `None` for a GPU that cannot be planned for.
     limits: Option<Limits>,
     /// The reason why the GPU cannot be planned for.
@@ -59,9 +59,8 @@ pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<Stri
         trouble: &here.machine.trouble,
     };
     notes.extend(trouble(here));
-    let text = if common.json { pretty(&report) } else { text(&report, catalogue) };
     let code = if here.usable.is_empty() { Code::No } else { Code::Ok };
-    Answer { text, notes, code }
+    Answer::new(("targets --here", common.json), &report, || text(&report, catalogue), notes, code)
 }
 
 /// Reasons why GPUs are missing.
@@ -82,7 +81,7 @@ fn gpu<'a>(here: &'a Here, number: usize, reading: &'a GpuReading, found: &'a Ma
         name: reading.name.clone().unwrap_or_else(|| "a GPU without a name".to_owned()),
         device: found.into(),
         why: compared::describe(reading, found),
-        power_capped_to: compared::power_cap(reading),
+        power_cap_share: compared::power_cap(reading),
         limits: usable.map(|gpu| Limits::of(&gpu.facts)),
         unusable: here.reason_against(number),
         found,

@@ -23,6 +23,7 @@ pub struct Explanation {
     /// Facts of the device.
     pub device: DeviceFacts,
     /// Costs of the training step.
+    #[serde(rename = "costs")]
     pub workload: Workload,
     /// The goal, in samples.
     pub goal: Goal,
@@ -39,6 +40,7 @@ pub struct Explanation {
     /// The chosen micro-batch among its neighbours, largest first.
     pub considered: Vec<Considered>,
     /// Result of planning.
+    #[serde(flatten)]
     pub outcome: Outcome,
 }
 

@@ -1,0 +1,195 @@
+//! JSON documents: all have a version, and figures have names with units.
+
+use fake_nvml::{SCENARIO_VARIABLE, library, scenario};
+use serde_json::Value;
+
+use crate::project::{Project, Ran};
+use crate::recorded_run::Recorded;
+
+/// Ends of names that are units, or what is counted.
+const UNITS: [&str; 22] = [
+    "_bits",
+    "_bytes",
+    "_cores",
+    "_gb_s",
+    "_gen",
+    "_j",
+    "_mhz",
+    "_mib",
+    "_ms",
+    "_mw",
+    "_per_s",
+    "_per_step",
+    "_per_sample",
+    "_percent",
+    "_ratio",
+    "_s",
+    "_samples",
+    "_share",
+    "_steps",
+    "_tflops",
+    "_threads",
+    "_w",
+];
+
+/// Names that are units, shares or ratios.
+const WITH_UNIT: [&str; 10] = [
+    "bytes",
+    "flops",
+    "memory_headroom",
+    "reached",
+    "samples_per_s_interval",
+    "seconds",
+    "share",
+    "speedup",
+    "tflops",
+    "throughput_tolerance",
+];
+
+/// Names of counts, of numbers in an order, and of versions.
+const COUNTS: [&str; 56] = [
+    "accumulation",
+    "accumulations",
+    "batch",
+    "batch_size",
+    "batches",
+    "columns",
+    "compute_instance",
+    "copies",
+    "copies_checkpointed",
+    "cores",
+    "count",
+    "cuda_cores",
+    "dims",
+    "entries",
+    "eval_batch_size",
+    "events",
+    "expected",
+    "format",
+    "found",
+    "from",
+    "frozen",
+    "global",
+    "global_batch",
+    "gpu_instance",
+    "gradient_accumulation",
+    "index",
+    "inner",
+    "kernels",
+    "largest",
+    "line",
+    "lines",
+    "micro_batch",
+    "micro_batches",
+    "micro_steps",
+    "num_workers",
+    "number",
+    "other_processes",
+    "packed",
+    "parameters",
+    "pcie_lanes",
+    "planes",
+    "prefetch",
+    "prefetch_depth",
+    "ranks",
+    "recordings",
+    "repeats",
+    "rows",
+    "rows_per_sample",
+    "schema_version",
+    "sm_count",
+    "steps",
+    "to",
+    "tokens",
+    "widths",
+    "workers",
+    "world_size",
+];
+
+/// Values of a prediction, whose key `quantity` has the unit.
+const OF_QUANTITY: [&str; 3] = ["got", "now", "then"];
+
+/// Paths of numbers whose name has no unit.
+fn without_unit(key: &str, path: &str, value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Number(_) => {
+            let has_unit = UNITS.iter().any(|unit| key.ends_with(unit));
+            let is_known = has_unit || [&WITH_UNIT[..], &COUNTS, &OF_QUANTITY].iter().any(|names| names.contains(&key));
+            found.extend((!is_known).then(|| path.to_owned()));
+        }
+        Value::Array(items) => items.iter().for_each(|item| without_unit(key, path, item, found)),
+        Value::Object(entries) => {
+            for (name, value) in entries {
+                // The name of a whole table of figures may have the unit.
+                let has_unit = UNITS.iter().any(|unit| key.ends_with(unit));
+                let inner = if has_unit { key } else { name };
+                without_unit(inner, &format!("{path}.{name}"), value, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check(command: &str, ran: Ran, code: i32) {
+    let document = ran.json(code);
+    assert_eq!(document["schema_version"], 1, "{command}");
+    assert_eq!(document["command"], command);
+    assert!(document["notes"].is_array(), "{command}: {document:#}");
+    let mut found = Vec::new();
+    without_unit("", command, &document, &mut found);
+    found.sort_unstable();
+    found.dedup();
+    assert!(found.is_empty(), "{command}: no unit in {found:#?}");
+}
+
+#[test]
+fn every_document_has_a_version_and_units() {
+    let measured = Project::new("measured");
+    let declared = Project::new("declared");
+    let json = |project: &Project, args: &[&str]| project.run(&[&args[..1], &["--json"], &args[1..]].concat());
+    check("plan", json(&measured, &["plan", "--here"]), 0);
+    check("plan", json(&measured, &["plan", "h200", "rtx4090", "--price", "h200=3", "--precision", "auto"]), 0);
+    check("plan", json(&declared, &["plan"]), 1);
+    check("explain", json(&measured, &["explain", "h200"]), 0);
+    check("explain", json(&declared, &["explain", "rtx4090", "--workload", "large"]), 1);
+    check("check", json(&measured, &["check"]), 0);
+    check("targets", json(&measured, &["targets"]), 0);
+    check("init", json(&declared, &["init", "--dry-run"]), 0);
+    check("report", json(&measured, &["report"]), 0);
+    for (machine, code) in [("h200-mig-beside-whole", 0), ("two-gpus", 0), ("nonsense", 1)] {
+        let mut here = declared.command(&["targets", "--here", "--json"]);
+        here.env("GPU_TUNED_NVML_PATH", library()).env(SCENARIO_VARIABLE, scenario(machine));
+        check("targets --here", Ran::of(&mut here), code);
+    }
+}
+
+#[test]
+fn documents_on_recordings_have_a_version_and_units() {
+    let project = Project::new("bare");
+    Recorded::waiting(0.4).write("run.jsonl", &project);
+    let json = |args: &[&str]| project.run(&[args, &["--json"]].concat());
+    check("diagnose", json(&["diagnose", "run.jsonl", "--before", "run.jsonl"]), 1);
+    check("trace", json(&["trace", "run.jsonl"]), 0);
+    check("export", json(&["export", "run.jsonl", "--csv", "-o", "steps.csv"]), 0);
+    let lines = json(&["monitor", "--replay", "run.jsonl"]).ended(0);
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    assert!(lines.filter(|line| line["schema_version"] == 1 && line["kind"].is_string()).count() > 100);
+}
+
+#[test]
+fn documents_on_programs_have_a_version_and_units() {
+    let project = Project::new("measuring").beside("runtime").beside("measured");
+    let json = |args: &[&str]| project.run(&[&args[..1], &["--json"], &args[1..]].concat());
+    check("measure", json(&["measure", "--", "write", "../measured/gpu-tuned.lock"]), 0);
+    check("warm", json(&["warm", "--", "warm"]), 0);
+    check("bench", json(&["bench", "--batch", "8", "--", "bench"]), 0);
+}
+
+#[test]
+fn configs_have_documents_with_a_version_and_units() {
+    let project = Project::new("configs");
+    for args in [&["patches.json", "h200"][..], &["series.toml", "h200", "rtx4090"]] {
+        let ran = project.run(&[&["optimize", "--json", "--dry-run"], args].concat());
+        check("optimize", ran, 0);
+    }
+}
