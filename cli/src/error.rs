@@ -173,6 +173,11 @@ pub(crate) enum Error {
         because.iter().map(|because| format!("\n  {because}")).collect::<String>()
     )]
     WithoutGpus { wanted: u64, because: Vec<String> },
+    #[error(
+        "there is no GPU {wanted}: this machine has no usable GPU{}\n  help: without --gpu, the host is watched",
+        because.iter().map(|because| format!("\n  {because}")).collect::<String>()
+    )]
+    NothingToWatch { wanted: u64, because: Vec<String> },
     #[error("one GPU can be explained, and this machine has {}\n  help: --gpu NUMBER chooses one", names.join(", "))]
     SeveralHere { names: Vec<String> },
     #[error("there is no GPU {wanted}\n  help: the {whose} {}", if there.is_empty() { "none".to_owned() } else { there.join(", ") })]

@@ -41,16 +41,9 @@ use args::Common;
 use error::Error;
 use output::{Answer, Verbosity, detail, say};
 
-const CODES: &str = "\
-Exit codes, of which each command has those that its help lists:
-  0  ok
-  1  the answer is no: does not fit, stale, findings
-  2  bad input or usage, such as a program that cannot be started
-  3  a program that was started failed, or did not do what it was run for";
-
 /// Measures workloads, plans them for GPUs, and explains and checks the plans.
 #[derive(Debug, Parser)]
-#[command(name = "cargo-gpu-tuned", bin_name = "cargo gpu-tuned", version, after_help = CODES, max_term_width = 100)]
+#[command(name = "cargo-gpu-tuned", bin_name = "cargo gpu-tuned", version, max_term_width = 100)]
 struct Args {
     #[command(flatten)]
     common: Common,
@@ -93,16 +86,31 @@ commands! {
 /// The command line with all commands, as in the reference of the book.
 pub fn command() -> clap::Command {
     // A width that does not depend on the terminal.
-    let mut command = Args::command().term_width(100);
+    let mut command = with_codes(Args::command().term_width(100));
     command.build();
     command
+}
+
+/// Exit codes with their meanings.
+pub fn exit_codes() -> impl Iterator<Item = (u8, &'static str)> {
+    output::meanings()
+}
+
+/// The command with exit codes at the end of each help.
+fn with_codes(command: clap::Command) -> clap::Command {
+    let with_own = |command: clap::Command| {
+        let before = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let codes = output::help(Some(command.get_name()));
+        command.after_help(format!("{}\n\n{codes}", before.trim_end()))
+    };
+    command.after_help(output::help(None)).mut_subcommands(with_own)
 }
 
 /// Runs the command of this process, and returns its exit code.
 pub fn main() -> ExitCode {
     let begin = Instant::now();
     let args: Vec<OsString> = without_own_name(std::env::args_os()).collect();
-    let command = Args::command().color(requested_color(&args));
+    let command = with_codes(Args::command()).color(requested_color(&args));
     let args = Args::from_arg_matches_mut(&mut command.get_matches_from(args)).unwrap_or_else(|error| error.exit());
     match args.common.color {
         clap::ColorChoice::Auto => ColorChoice::Auto,

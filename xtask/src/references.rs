@@ -78,7 +78,9 @@ const HEAD: &str = include_str!("commands.md");
 pub(crate) fn commands() -> String {
     let command = cargo_gpu_tuned::command();
     let commands = command.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help");
-    let page = HEAD.to_owned() + &commands.map(section).collect::<String>();
+    let codes = cargo_gpu_tuned::exit_codes().map(|(code, meaning)| cells![code, meaning]);
+    let head = filled(HEAD, &[("exit codes", table(["code", "meaning"], codes))]);
+    let page = head + &commands.map(section).collect::<String>();
     page.trim_end().to_owned() + "\n"
 }
 

@@ -88,6 +88,7 @@ pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, Error>
     let code = match diagnosis.severity() {
         _ if failed => Code::ProgramFailed,
         Some(Severity::Critical | Severity::Warning) => Code::No,
+        None if diagnosis.judged.steps == 0 && diagnosis.judged.gpu_samples == 0 => Code::Unjudged,
         _ => Code::Ok,
     };
     let report = Report { diagnosis, program: seen.ended, tried, compared };

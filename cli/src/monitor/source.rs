@@ -39,13 +39,15 @@ impl Source {
         let monitor = Monitor::start(&options)?;
         let there: Vec<u32> = monitor.latest().start.gpus.iter().map(|gpu| gpu.gpu).collect();
         if let Some(wanted) = args.gpus.iter().find(|wanted| !there.contains(wanted)) {
-            // Where no driver can be asked, one line says so, and the host is watched.
-            let all = gpu_tuned::detect().gpus;
-            let mut numbers: Vec<_> = all.iter().map(|gpu| gpu.index.to_string()).collect();
+            let machine = gpu_tuned::detect();
+            let mut numbers: Vec<_> = machine.gpus.iter().map(|gpu| gpu.index.to_string()).collect();
             numbers.dedup();
-            if !numbers.is_empty() {
-                return Err(Error::NoGpu { wanted: u64::from(*wanted), whose: "driver shows", there: numbers });
-            }
+            let wanted = u64::from(*wanted);
+            return Err(if numbers.is_empty() {
+                Error::NothingToWatch { wanted, because: machine.trouble }
+            } else {
+                Error::NoGpu { wanted, whose: "driver shows", there: numbers }
+            });
         }
         let source = Self { monitor, begun, next: 0, tail, pid: args.pid };
         source.find_process()?;

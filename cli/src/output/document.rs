@@ -80,7 +80,7 @@ const UNITS: [(&[&str], &str, &[&str]); 10] = [
         &["most", "free", "total", "limit", "needed"],
     ),
     (&["device"], "_tflops", &["rates"]),
-    (&["filling"], "_share", &["utilization", "of_peak"]),
+    (&["filling", "too_small", "larger"], "_share", &["utilization", "of_peak"]),
     (&["slower"], "_share", &["by"]),
 ];
 

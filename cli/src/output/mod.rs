@@ -1,5 +1,6 @@
 //! Output of commands: answers, tables, wrapped text and JSON.
 
+mod code;
 mod document;
 mod table;
 mod verbosity;
@@ -10,6 +11,7 @@ use std::io::{self, Write as _};
 use anstream::AutoStream;
 use serde::Serialize;
 
+pub(crate) use code::{Code, help, meanings};
 pub(crate) use document::SCHEMA_VERSION;
 use document::document;
 
@@ -22,15 +24,6 @@ pub(crate) struct Answer {
     /// Remarks for people, on standard error. A JSON document has them, too.
     pub notes: Vec<String>,
     pub code: Code,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub(crate) enum Code {
-    Ok = 0,
-    No = 1,
-    Input = 2,
-    ProgramFailed = 3,
 }
 
 impl Answer {

@@ -104,7 +104,7 @@ fn a_program_whose_time_is_over_leaves_no_worker_behind() {
     let ran = project.run(&["diagnose", "--json", "--duration", "3s", "--", "sh", "-c", WITH_WORKER]);
     let worker = ran.stderr.lines().find_map(worker).expect("there was one");
     assert!(!runs(worker));
-    assert_eq!(ran.json(0)["program"]["was_stopped"], true);
+    assert_eq!(ran.json(4)["program"]["was_stopped"], true);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_program_that_ends_by_itself_leaves_no_worker_behind() {
 fn what_ends_a_moment_after_its_program_is_left_to_it() {
     let ran = Project::new("bare").run(&["diagnose", "--", "sh", "-c", "(sleep 0.1; echo done) & exit 0"]);
     assert_eq!(ran.stderr, "done\n");
-    ran.ended(0);
+    ran.ended(4);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn what_is_sent_first_stops_the_program_with_its_workers() {
     for signal in [Signal::INT, Signal::QUIT] {
         let mut started = Started::diagnosing(&Project::new("bare"), WITH_WORKER);
         started.send(signal);
-        assert_eq!(started.ended().code(), Some(0), "{signal:?}");
+        assert_eq!(started.ended().code(), Some(4), "{signal:?}");
         assert!(!runs(started.worker));
         assert_eq!(started.printed()["program"]["was_stopped"], true);
     }
@@ -162,7 +162,7 @@ fn what_whoever_starts_it_wants_ignored_is_ignored() {
     started.send(Signal::HUP);
     // It would be the second otherwise, which ends everything at once.
     started.send(Signal::INT);
-    assert_eq!(started.ended().code(), Some(0));
+    assert_eq!(started.ended().code(), Some(4));
     assert_eq!(started.printed()["program"]["was_stopped"], true);
 }
 
@@ -170,7 +170,7 @@ fn what_whoever_starts_it_wants_ignored_is_ignored() {
 #[test]
 fn what_has_left_its_group_is_not_waited_for() {
     let mut started = Started::diagnosing(&Project::new("bare"), WITH_DAEMON);
-    assert_eq!(started.ended().code(), Some(0));
+    assert_eq!(started.ended().code(), Some(4));
     assert!(runs(started.worker));
     started.says("note: the program has exited; not waiting for output of processes that have left its group");
     kill_process(started.worker, Signal::KILL).expect("it is there");
@@ -202,7 +202,7 @@ fn a_program_that_is_held_is_told_and_ended_all_the_same() {
     let project = Project::new("bare");
     let ran = project.run(&["diagnose", "--json", "--duration", "5s", "--", "sh", "-c", "kill -STOP $$"]);
     assert!(ran.stderr.starts_with("note: the program is stopped, because only the foreground"), "{}", ran.stderr);
-    assert_eq!(ran.json(0)["program"]["was_stopped"], true);
+    assert_eq!(ran.json(4)["program"]["was_stopped"], true);
 }
 
 /// A screen of its own, as Burn's training has where it prints to a terminal, would have it held for ever.
@@ -220,12 +220,12 @@ fn a_program_that_is_started_from_a_terminal_sees_none_to_print_to() {
     let ran = crate::project::Ran::of(&mut terminal);
     assert!(ran.stdout.starts_with("went on\r\n"), "{}", ran.stdout);
     assert!(!ran.stdout.contains("is held"), "{}", ran.stdout);
-    assert_eq!(ran.code, 0);
+    assert_eq!(ran.code, 4);
 }
 
 #[test]
 fn without_a_driver_it_is_said_that_there_is_none() {
-    let text = Project::new("bare").run(&["diagnose", "--", "true"]).ended(0);
+    let text = Project::new("bare").run(&["diagnose", "--", "true"]).ended(4);
     let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         said.contains("the GPU's utilization: there was no GPU to sample: no NVIDIA management library found"),

@@ -76,7 +76,10 @@ fn a_recording_that_is_none_is_told_with_its_line_and_the_old_page_stays() {
     project.write("gpu-tuned.report.html", "<!DOCTYPE html>old");
     project.write("run.jsonl", "{\"kind\":\"value\",\"at\":1.0,\"name\":\"a\",\"value\":1.0}\nnonsense\n");
     let said = project.run(&["report", "h200", "--recording", "run.jsonl"]).refused(2);
-    assert!(said.starts_with("error: no record of a run:") && said.contains("--> run.jsonl:2:"), "{said}");
+    assert!(
+        said.starts_with("error: not a line of a recording: it is not JSON;") && said.contains("--> run.jsonl:2:"),
+        "{said}"
+    );
     assert_eq!(project.read("gpu-tuned.report.html"), "<!DOCTYPE html>old");
     let said = project.run(&["report", "h200", "--recording", "none.jsonl"]).refused(2);
     assert!(said.starts_with("error: cannot read `none.jsonl`"), "{said}");

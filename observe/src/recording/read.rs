@@ -68,6 +68,9 @@ pub fn parse(file: &str, text: &str) -> Result<Recording, FileError> {
 /// Begin of every record. It occurs nowhere else, since quotes within texts are escaped.
 const BEGIN: &str = "{\"kind\":";
 
+/// Programs that write recordings.
+const WRITERS: &str = "GPU_TUNED_RECORD=FILE records a program, `cargo gpu-tuned monitor --record FILE` the GPUs";
+
 /// An error in a line, at one of its bytes.
 struct Mistake {
     byte: usize,
@@ -116,10 +119,14 @@ impl Mistake {
     fn from_json(mistake: &serde_json::Error, begin: usize) -> Self {
         let text = mistake.to_string();
         // The parser counts lines within the record, which is always one line.
-        let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
+        let reason = match text.rsplit_once(" at line ") {
+            _ if mistake.is_syntax() => "it is not JSON",
+            Some((reason, _)) => reason,
+            None => &text,
+        };
         // The parser's columns are bytes.
         let byte = begin + mistake.column().saturating_sub(1);
-        Self { byte, message: format!("no record of a run: {reason}") }
+        Self { byte, message: format!("not a line of a recording: {reason}; {WRITERS}") }
     }
 }
 
