@@ -170,10 +170,10 @@ impl Scale {
             writeln!(text, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", left - 8.0, y + 4.0)?;
         }
         let seconds = self.to - self.from;
-        let step = self::step(seconds);
+        let (step, unit, name) = time_step(seconds);
         for count in 0..=(seconds / step).floor() as u32 {
             let at = f64::from(count) * step;
-            let (x, label) = (self.x(self.from + at), duration(at, step));
+            let (x, label) = (self.x(self.from + at), format!("{} {name}", tick(at / unit, step / unit)));
             writeln!(text, "<path class=\"axis\" d=\"M{x:.1} {bottom}v5\"/>")?;
             let (x, anchor) = if x > right - 10.0 { (right, "end") } else { (x, "middle") };
             writeln!(text, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{label}</text>", bottom + 17.0)?;
@@ -187,15 +187,18 @@ impl Scale {
     }
 }
 
-/// Formats seconds, minutes or hours, for a grid step of `step`.
-fn duration(seconds: f64, step: f64) -> String {
-    let whole = seconds.round() as u64;
-    match whole {
-        _ if seconds < step / 2.0 => "0".to_owned(),
-        _ if step < 1.0 => format!("{seconds:.1} s"),
-        ..600 => format!("{whole} s"),
-        600..7200 => format!("{}:{:02} min", whole / 60, whole % 60),
-        _ => format!("{}:{:02} h", whole / 3600, whole % 3600 / 60),
+/// Returns the seconds between labels of the time axis, at most eight, and the seconds and the name of their unit.
+fn time_step(seconds: f64) -> (f64, f64, &'static str) {
+    const STEPS: [f64; 17] = [
+        1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0,
+        43200.0,
+    ];
+    let step = STEPS.into_iter().find(|step| seconds / step <= 8.0);
+    let step = step.unwrap_or_else(|| 86400.0 * self::step(seconds / 86400.0));
+    match if seconds < 4.0 { self::step(seconds) } else { step } {
+        step @ ..60.0 => (step, 1.0, "s"),
+        step @ 60.0..3600.0 => (step, 60.0, "min"),
+        step => (step, 3600.0, "h"),
     }
 }
 
@@ -218,6 +221,20 @@ mod tests {
     fn without_points_there_is_no_plot() {
         assert_eq!(drawn(Vec::new()), None);
         assert_eq!(drawn(vec![(0.0, f64::NAN), (0.0, f64::INFINITY), (1.0, 1e308)]), None);
+    }
+
+    #[test]
+    fn time_is_labelled_in_one_unit() {
+        for (seconds, labels) in [
+            (2.0, ["0 s", "0.5 s", "1.0 s"]),
+            (60.0, ["0 s", "10 s", "20 s"]),
+            (1000.0, ["0 min", "5 min", "10 min"]),
+            (40_000.0, ["0 h", "2 h", "4 h"]),
+        ] {
+            let svg = drawn(vec![(0.0, 1.0), (seconds, 1.0)]).unwrap();
+            assert!(labels.iter().all(|label| svg.contains(&format!(">{label}<"))), "{seconds}: {svg}");
+            assert!(svg.matches("v5\"/>").count() <= 9, "{seconds}: {svg}");
+        }
     }
 
     #[test]
