@@ -5,13 +5,11 @@ use gpu_tuned::{Options, gpu_tuned};
 use crate::played::machine_in_fixed_host;
 
 /// The config of the README.
-#[gpu_tuned(transformer(vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
+#[gpu_tuned(transformer(d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
 #[derive(Clone, Debug)]
 struct LmConfig {
     #[tuned(dim = layers, default = 6)]
     n_layers: usize,
-    #[tuned(dim = d_model, default = 512)]
-    d_model: usize,
     #[tuned]
     batch_size: usize,
     #[tuned]
