@@ -174,8 +174,17 @@ fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation
     Some(figure.svg())
 }
 
-const COLUMNS: [&str; 9] =
-    ["mode", ">batch", ">reserved", ">in use", ">micro-step, ms", ">optimizer, ms", ">samples/s", ">spread", "~method"];
+const COLUMNS: [&str; 9] = [
+    "precision",
+    ">batch",
+    ">reserved",
+    ">in use",
+    ">micro-step, ms",
+    ">optimizer, ms",
+    ">samples/s",
+    ">spread",
+    "~method",
+];
 
 /// The measurements of a workload; `None` where there are none.
 pub(super) fn measurements(described: &Described<'_>) -> Option<Section> {

@@ -18,10 +18,10 @@ use crate::view::{expectation, readable};
 
 const SOUND: &str = "Nothing slows training down.";
 
-const COLUMNS: [&str; 7] = ["of", "figure", ">mean", ">min", ">max", ">std. dev.", ">samples"];
+const COLUMNS: [&str; 7] = ["source", "figure", ">mean", ">min", ">max", ">std. dev.", ">samples"];
 
-/// Figures of GPUs with a picture; the top of the scale, unless it is the highest value.
-const PICTURES: [(&str, Option<f64>); 5] = [
+/// Figures of GPUs with a plot; the top of the scale, unless it is the highest value.
+const PLOTTED: [(&str, Option<f64>); 5] = [
     ("utilisation_percent", Some(100.0)),
     ("sm_activity_percent", Some(100.0)),
     ("memory_used_bytes", None),
@@ -52,10 +52,10 @@ pub(super) fn section(path: &Path, records: &[Record]) -> Section {
     let taken = steps(records, &summary);
     let body = html! {
         p { (taken) }
-        @for run in runs() { (of_run(run)) }
+        @for run in runs() { (describe_run(run)) }
         (findings(&diagnosis))
         h3 { "Figures over time" }
-        div class="plots" { @for svg in courses(records) { (picture(svg)) } }
+        div class="plots" { @for svg in plots(records) { (picture(svg)) } }
         h3 { "Figures in numbers" }
         (table(&COLUMNS, &figures(&summary)))
     };
@@ -83,7 +83,7 @@ fn verdict(diagnosis: &Diagnosis) -> String {
     }
 }
 
-fn of_run(run: &Run) -> Markup {
+fn describe_run(run: &Run) -> Markup {
     let built = run.target.as_deref().map_or_else(|| "no specific GPU".to_owned(), |target| format!("`{target}`"));
     html! {
         p { (run.workload) " on " (run.device.name) ", built for " (marked_up(&built)) ", process " (run.pid) }
@@ -100,32 +100,29 @@ fn of_run(run: &Run) -> Markup {
 }
 
 fn figures(summary: &Summary) -> Vec<Vec<String>> {
-    let gpus = summary.gpus.iter().flat_map(|gpu| {
-        let of = format!("GPU {}", gpu.gpu.gpu);
-        rows(of, &gpu.figures)
-    });
+    let gpus = summary.gpus.iter().flat_map(|gpu| rows(format!("GPU {}", gpu.gpu.gpu), &gpu.figures));
     let values = summary.values.iter().map(|(name, stats)| cells("program".to_owned(), name, stats));
     gpus.chain(rows("host".to_owned(), &summary.host)).chain(values).collect()
 }
 
-fn rows<'s>(of: String, figures: &'s BTreeMap<&'static str, Stats>) -> impl Iterator<Item = Vec<String>> + use<'s> {
-    figures.iter().map(move |(key, stats)| cells(of.clone(), key, stats))
+fn rows<'s>(source: String, figures: &'s BTreeMap<&'static str, Stats>) -> impl Iterator<Item = Vec<String>> + use<'s> {
+    figures.iter().map(move |(key, stats)| cells(source.clone(), key, stats))
 }
 
-fn cells(of: String, key: &str, stats: &Stats) -> Vec<String> {
+fn cells(source: String, key: &str, stats: &Stats) -> Vec<String> {
     let (name, scale) = readable(key);
     let cell = |figure: f64| format!("{:.2}", figure / scale);
     let deviation = stats.standard_deviation.map(cell).unwrap_or_default();
-    vec![of, name, cell(stats.mean), cell(stats.min), cell(stats.max), deviation, stats.count.to_string()]
+    vec![source, name, cell(stats.mean), cell(stats.min), cell(stats.max), deviation, stats.count.to_string()]
 }
 
-/// Pictures of figures over time, on one time axis.
-fn courses(records: &[Record]) -> Vec<String> {
+/// Plots of figures over time, on one time axis.
+fn plots(records: &[Record]) -> Vec<String> {
     let times = || records.iter().filter_map(Record::at);
     let Some(begin) = times().reduce(f64::min) else { return Vec::new() };
     let between = Some((0.0, times().fold(begin, f64::max) - begin));
-    let gpu = |key: &str| GPU_FIGURES.iter().find(|figure| figure.key == key).expect("BUG: every picture has a figure");
-    let gpus = PICTURES.iter().map(|(key, most)| (readable(key).0, of_gpus(records, gpu(key), begin), *most));
+    let gpu = |key: &str| GPU_FIGURES.iter().find(|figure| figure.key == key).expect("BUG: every plot has a figure");
+    let gpus = PLOTTED.iter().map(|(key, most)| (readable(key).0, gpu_lines(records, gpu(key), begin), *most));
     let host = HOST_FIGURES.iter().filter(|figure| figure.key.ends_with("cpu_percent")).map(|figure| {
         let points = records.iter().filter_map(|record| match record {
             Record::Host(sample) => Some((sample.at - begin, (figure.of)(sample)?)),
@@ -135,8 +132,8 @@ fn courses(records: &[Record]) -> Vec<String> {
         (format!("host: {}", readable(figure.key).0), vec![line], None)
     });
     let steps = [
-        ("samples/s", of_steps(records, begin, |step| Some(step.samples as f64 / step.seconds))),
-        ("loss", of_steps(records, begin, |step| step.loss)),
+        ("samples/s", step_line(records, begin, |step| Some(step.samples as f64 / step.seconds))),
+        ("loss", step_line(records, begin, |step| step.loss)),
     ];
     let steps = steps.into_iter().map(|(title, line)| (title.to_owned(), vec![line], None));
     let all = steps.chain(gpus).chain(host);
@@ -144,7 +141,7 @@ fn courses(records: &[Record]) -> Vec<String> {
 }
 
 /// A line for each GPU, in the displayed unit.
-fn of_gpus(records: &[Record], figure: &Figure<GpuSample>, begin: f64) -> Vec<TimeSeries> {
+fn gpu_lines(records: &[Record], figure: &Figure<GpuSample>, begin: f64) -> Vec<TimeSeries> {
     let scale = readable(figure.key).1;
     let mut lines: BTreeMap<(u32, Option<u32>), TimeSeries> = BTreeMap::new();
     for record in records {
@@ -162,7 +159,7 @@ fn of_gpus(records: &[Record], figure: &Figure<GpuSample>, begin: f64) -> Vec<Ti
     lines.into_values().collect()
 }
 
-fn of_steps(records: &[Record], begin: f64, figure: impl Fn(&StepRecord) -> Option<f64>) -> TimeSeries {
+fn step_line(records: &[Record], begin: f64, figure: impl Fn(&StepRecord) -> Option<f64>) -> TimeSeries {
     let points = records.iter().filter_map(|record| match record {
         Record::Step(step) if step.rank == 0 => Some((step.at - begin, figure(step)?)),
         _ => None,
@@ -194,10 +191,8 @@ fn finding(found: &Finding) -> Markup {
         }
         ul {
             @for evidence in &found.evidence { li class="pale" { (marked_up(evidence)) } }
-            li {
-                (marked_up(&found.change.what))
-                @if let Some(command) = &found.change.command { ": " code { (command) } }
-            }
+            li { (marked_up(&found.change.what)) }
+            @if let Some(command) = &found.change.command { li { "run " code { (command) } } }
             li { (marked_up(&expectation(found))) }
         }
     }

@@ -1,4 +1,4 @@
-//! Pages and pictures in a headless browser, which speaks the Chrome DevTools Protocol over pipes.
+//! Pages and pictures in a headless browser, which speaks the `Chrome DevTools Protocol` over pipes.
 
 mod pages;
 

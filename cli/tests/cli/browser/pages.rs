@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord, Writer};
+
 use super::{Browser, View};
 use crate::project::Project;
 use crate::report::recorded;
@@ -24,11 +26,35 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository").to_owned()
 }
 
+/// A later run in the same file: two GPUs, a fallback, reasons, and steps that are skipped.
+fn add_a_run_with_a_finding(project: &Project) {
+    let mut file = Writer::append(project.path("run.jsonl")).unwrap();
+    let mut run = Run::new(2000.0, 43);
+    (run.workload, run.target) = ("lm".to_owned(), Some("rtx4090".to_owned()));
+    run.device.name = "NVIDIA H100 80GB HBM3".into();
+    run.fallbacks =
+        vec!["built for `rtx4090`, found `NVIDIA H100 80GB HBM3`: another plan, with other samples".to_owned()];
+    run.reasons = vec!["batch_size 256: the smallest within 2% of the fastest predicted (measured)".to_owned(); 3];
+    file.write(&Record::Run(Box::new(run))).unwrap();
+    for second in 0..90_u32 {
+        let at = 2001.0 + f64::from(second);
+        for index in 0..2 {
+            let mut gpu = GpuSample::new(at, index);
+            (gpu.utilisation_percent, gpu.memory_used_bytes) = (Some(95.0), Some((8 + u64::from(index)) << 30));
+            file.write(&Record::Gpu(gpu)).unwrap();
+        }
+        let mut step = StepRecord::new(at, u64::from(second) + 1);
+        (step.samples, step.seconds, step.loss, step.pid) = (512, 1.0, Some(f64::NAN), Some(43));
+        file.write(&Record::Step(Box::new(step))).unwrap();
+    }
+}
+
 #[test]
 fn the_report_is_readable_on_screens_telephones_and_paper() {
     let Some(mut browser) = Browser::open() else { return };
     let project = Project::new("measured");
     recorded(&project);
+    add_a_run_with_a_finding(&project);
     // The oldest GPU has no bf16, which fills its row with the reason.
     let targets = ["report", "h200", "rtx4090", "gtx1080", "--recording", "run.jsonl"];
     for (name, options) in [("plans", &[][..]), ("refused", &["--precision", "bf16_params"])] {
