@@ -4,6 +4,8 @@ use super::svg::Area;
 
 /// Height of a label of 12 px.
 const HEIGHT: f64 = 12.0;
+/// Space between labels.
+const GAP: f64 = 4.0;
 
 /// The places that are taken in a plot.
 pub(super) struct Labels {
@@ -25,7 +27,7 @@ impl Labels {
     /// Finds a free place for a label of this width around a point, and takes it. Returns the middle of the label's base line; `None` if every place
     /// overlaps something.
     pub(super) fn place(&mut self, [x, y]: [f64; 2], radius: f64, width: f64) -> Option<[f64; 2]> {
-        let half = width / 2.0;
+        let half = (width + GAP) / 2.0;
         let (beside, away) = (radius + half + 2.0, radius + 2.0);
         let middles = [
             [x, y - away - HEIGHT / 2.0],
@@ -69,8 +71,8 @@ mod tests {
         let placed: Vec<_> = (0..9).map_while(|_| labels.place([50.0, 30.0], 3.0, 13.8)).collect();
         assert!((2..9).contains(&placed.len()), "{placed:?}");
         for (index, [x, y]) in placed.iter().enumerate() {
-            assert!((7.0..=93.0).contains(x) && (10.0..=60.0).contains(y), "{placed:?}");
-            let overlaps = |other: &[f64; 2]| (other[0] - x).abs() < 13.0 && (other[1] - y).abs() < 12.0;
+            assert!((8.9..=91.1).contains(x) && (10.0..=60.0).contains(y), "{placed:?}");
+            let overlaps = |other: &[f64; 2]| (other[0] - x).abs() < 17.0 && (other[1] - y).abs() < 12.0;
             assert!(!placed[..index].iter().any(overlaps), "{placed:?}");
         }
     }

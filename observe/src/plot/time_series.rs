@@ -25,7 +25,7 @@ pub struct TimeSeriesPlot {
     /// Lines; there are four colors.
     pub lines: Vec<TimeSeries>,
     /// Figure at the top; by default, slightly above the highest point.
-    pub most: Option<f64>,
+    pub max: Option<f64>,
     /// A figure that is marked from left to right, and its label.
     pub limit: Option<(f64, String)>,
     /// Seconds at the left and the right, for plots that share an axis; by default, those of the points.
@@ -46,7 +46,7 @@ struct Scale {
     area: Area,
     from: f64,
     to: f64,
-    most: f64,
+    max: f64,
     step: f64,
 }
 
@@ -140,15 +140,15 @@ impl Scale {
         let last = points().map(|(at, _)| at).fold(first, f64::max);
         let (from, to) = plot.between.unwrap_or((first, last));
         let highest = points().map(|(_, figure)| figure).chain(plot.limit.iter().map(|(figure, _)| *figure));
-        let most = plot.most.unwrap_or_else(|| highest.fold(0.0, f64::max) * 1.06);
-        let most = if most > 0.0 { most } else { 1.0 };
+        let max = plot.max.unwrap_or_else(|| highest.fold(0.0, f64::max) * 1.06);
+        let max = if max > 0.0 { max } else { 1.0 };
         // Half of the grid lines of a taller plot.
-        let step = 2.0 * step(most);
-        let (most, step) = match plot.most {
-            Some(_) => (most, most / 2.0),
-            None => ((2.0 * most / step).ceil() * step / 2.0, step),
+        let step = 2.0 * step(max);
+        let (max, step) = match plot.max {
+            Some(_) => (max, max / 2.0),
+            None => ((2.0 * max / step).ceil() * step / 2.0, step),
         };
-        Some(Self { area, from, to: to.max(from + 1e-3), most, step })
+        Some(Self { area, from, to: to.max(from + 1e-3), max, step })
     }
 
     fn x(&self, at: f64) -> f64 {
@@ -158,12 +158,12 @@ impl Scale {
 
     fn y(&self, figure: f64) -> f64 {
         let Area { top, bottom, .. } = self.area;
-        bottom - (figure / self.most).clamp(0.0, 1.0) * (bottom - top)
+        bottom - (figure / self.max).clamp(0.0, 1.0) * (bottom - top)
     }
 
     fn axes(&self, text: &mut String) -> fmt::Result {
         let Area { left, right, bottom, .. } = self.area;
-        for count in 0..=(self.most / self.step).floor() as u32 {
+        for count in 0..=(self.max / self.step).floor() as u32 {
             let figure = f64::from(count) * self.step;
             let (y, label) = (self.y(figure), tick(figure, self.step));
             writeln!(text, "<path class=\"grid\" d=\"M{left} {y:.1}H{right}\"/>")?;
