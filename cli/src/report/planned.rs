@@ -119,7 +119,7 @@ fn details(
         h3 { (target.name) }
         @if let Some(svg) = frontier(described, target, goal, explanation) { (picture(svg)) }
         @for advice in advice { p { (marked_up(advice)) } }
-        details {
+        details open[plan_of(explanation).is_none()] {
             summary { "The arithmetic" }
             pre { (plain(&arithmetic)) }
         }

@@ -122,7 +122,7 @@ fn plots(records: &[Record]) -> Vec<String> {
     let Some(begin) = times().reduce(f64::min) else { return Vec::new() };
     let between = Some((0.0, times().fold(begin, f64::max) - begin));
     let gpu = |key: &str| GPU_FIGURES.iter().find(|figure| figure.key == key).expect("BUG: every plot has a figure");
-    let gpus = PLOTTED.iter().map(|(key, most)| (readable(key).0, gpu_lines(records, gpu(key), begin), *most));
+    let gpus = PLOTTED.iter().map(|(key, max)| (readable(key).0, gpu_lines(records, gpu(key), begin), *max));
     let host = HOST_FIGURES.iter().filter(|figure| figure.key.ends_with("cpu_percent")).map(|figure| {
         let points = records.iter().filter_map(|record| match record {
             Record::Host(sample) => Some((sample.at - begin, (figure.of)(sample)?)),
@@ -137,7 +137,7 @@ fn plots(records: &[Record]) -> Vec<String> {
     ];
     let steps = steps.into_iter().map(|(title, line)| (title.to_owned(), vec![line], None));
     let all = steps.chain(gpus).chain(host);
-    all.filter_map(|(title, lines, most)| TimeSeriesPlot { title, lines, most, limit: None, between }.svg()).collect()
+    all.filter_map(|(title, lines, max)| TimeSeriesPlot { title, lines, max, limit: None, between }.svg()).collect()
 }
 
 /// A line for each GPU, in the displayed unit.

@@ -9,7 +9,7 @@ function clipped() {
   if (document.documentElement.scrollWidth > width) {
     problems.push(`the page is ${document.documentElement.scrollWidth} px wide, not ${width}`);
   }
-  for (const element of document.querySelectorAll('h1, h2, h3, p, li, th, td, td span, summary')) {
+  for (const element of document.querySelectorAll('h1, h2, h3, p, li, th, td, td span, summary, pre')) {
     // Rows that are lists have no headings.
     if (!isShown(element)) continue;
     const { left, right } = element.getBoundingClientRect();

@@ -57,8 +57,10 @@ fn the_report_is_readable_on_screens_telephones_and_paper() {
     add_a_run_with_a_finding(&project);
     // The oldest GPU has no bf16, which fills its row with the reason.
     let targets = ["report", "h200", "rtx4090", "gtx1080", "--recording", "run.jsonl"];
-    for (name, options) in [("plans", &[][..]), ("refused", &["--precision", "bf16_params"])] {
-        project.run(&[&targets, options].concat()).ended(0);
+    let cases =
+        [("plans", &[][..], 0), ("refused", &["--precision", "bf16_params"], 0), ("misfit", &["--headroom", "0.9"], 1)];
+    for (name, options, code) in cases {
+        project.run(&[&targets, options].concat()).ended(code);
         let page = project.path("gpu-tuned.report.html");
         let pictures = format!("unreadablePictures({SMALLEST})");
         let screens = [("1280", LIGHT), ("dark", DARK), ("400", TELEPHONE), ("700", View { width: 700, ..LIGHT })];
