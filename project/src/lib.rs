@@ -11,5 +11,6 @@ pub mod config;
 mod conflict;
 pub mod file;
 pub mod lock;
+pub mod profile_figures;
 pub mod resolved;
 pub mod workspace;

@@ -1,6 +1,7 @@
 //! One profile in full.
 
 use gpu_tuned_core::profile::{Profile, ProfileId};
+use gpu_tuned_project::profile_figures::profile_figures;
 
 use super::catalogue::{Entry, Limits, Nearness};
 use crate::output::{BOLD, FAINT, GOOD, MARKED, PLAIN, Table, section, styled, wrapped};
@@ -61,7 +62,7 @@ fn figures(profile: &Profile) -> String {
     if !ids.is_empty() {
         table.row(PLAIN, ["PCI ids".to_owned()], said(&ids.join(", "), &profile.pci_ids_source));
     }
-    for figure in profile.figures() {
+    for figure in profile_figures(profile) {
         table.row(PLAIN, [figure.name.to_owned(), figure.value], styled(FAINT, figure.source));
     }
     table.print()

@@ -4,7 +4,6 @@ mod builtin;
 mod describe;
 mod estimate;
 mod facts;
-mod figures;
 mod id;
 mod keys;
 mod model;
@@ -17,7 +16,6 @@ mod typo;
 mod validate;
 
 pub use describe::{DescribedGpu, NoDescription, describe};
-pub use figures::Figure;
 pub use id::{ParseIdError, ProfileId};
 pub use model::{Basis, Board, Compute, Memory, Peak, Peaks, Profile};
 pub use names::ProfileNames;
