@@ -124,7 +124,6 @@ pub use detect::{Machine, UnusableGpu, UsableGpu, detect, detect_through};
 pub use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading};
 pub use gpu_tuned_core::matching::Difference;
 pub use gpu_tuned_core::plan::{Plan, PlanError, Schedule};
-pub use gpu_tuned_core::workload;
 pub use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 pub use gpu_tuned_core::{
     Bytes, Goal, OnResume, Pins, Precision, PrecisionPolicy, Provenance, SetError, Setting, SettingKind, SettingRow,
@@ -148,6 +147,12 @@ pub use start::{Options, StartError, start};
 #[cfg(feature = "burn")]
 pub use train::MicroBatch;
 pub use tuned::{Built, Tuned};
+
+/// Costs of a training step, and the models that they are computed from.
+pub mod workload {
+    pub use gpu_tuned_core::workload::*;
+    pub use gpu_tuned_project::lock::SpecChange;
+}
 
 /// Names in generated code.
 #[cfg(feature = "burn")]

@@ -7,7 +7,7 @@ use gpu_tuned_core::measured::MeasuredOn;
 use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_project::cargo_lock::CargoLock;
-use gpu_tuned_project::lock::{Lock, LockedWorkload};
+use gpu_tuned_project::lock::{Lock, LockedWorkload, SpecChange};
 
 use super::finding::{Finding, Level};
 use crate::project::{Described, Project, WorkloadArgs};
@@ -119,7 +119,7 @@ fn carried_over(project: &Project, described: &Described<'_>, locked: &LockedWor
 
 /// Changed dimensions: `d_model is 512, was 256`.
 fn differences(now: &WorkloadSpec, measured: &WorkloadSpec) -> String {
-    let changes = now.changes_since(measured).into_iter();
+    let changes = SpecChange::between(measured, now).into_iter();
     changes
         .map(|change| format!("{} is {}, was {}", change.name, change.now, change.was))
         .collect::<Vec<_>>()

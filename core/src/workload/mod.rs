@@ -1,6 +1,5 @@
 //! Costs of a training step: user-specified, or computed from a model's dimensions.
 
-mod change;
 mod convnet;
 mod declared;
 mod mlp;
@@ -14,7 +13,6 @@ mod unet;
 
 use serde::{Deserialize, Serialize};
 
-pub use change::SpecChange;
 pub use convnet::{Block, Convnet, Stage};
 pub use declared::Declared;
 pub use mlp::Mlp;

@@ -22,6 +22,7 @@
 //! one.
 
 mod alike;
+mod change;
 mod described;
 mod file;
 mod merge;
@@ -38,6 +39,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use alike::SameDescription;
+pub use change::SpecChange;
 pub use file::{LockError, LockFile, Update};
 pub use merge::{Merged, merged};
 pub use outdated::{EarlierDescription, Outdated};

@@ -1,9 +1,9 @@
 //! Stale measurements: taken with another release of Burn, or of a workload that changed.
 
 use core::fmt;
-use gpu_tuned_core::workload::{ModelSpec, SpecChange, WorkloadSpec};
+use gpu_tuned_core::workload::{ModelSpec, WorkloadSpec};
 
-use super::Lock;
+use super::{Lock, SpecChange};
 use crate::cargo_lock::CargoLock;
 
 /// Measurements taken with another release of Burn.
@@ -83,7 +83,8 @@ impl Lock {
             |before: &str, earlier: &WorkloadSpec| name.map_or_else(|| is_alike(earlier), |name| name == before);
         let described = self.workload.iter().filter_map(|(name, entry)| Some((name, entry.described.as_ref()?)));
         let meant = described.filter(|(name, earlier)| is_meant(name, earlier));
-        let before = meant.map(|(name, earlier)| EarlierDescription { name, changes: spec.changes_since(earlier) });
+        let before =
+            meant.map(|(name, earlier)| EarlierDescription { name, changes: SpecChange::between(earlier, spec) });
         before.min_by_key(|before| before.changes.len())
     }
 }

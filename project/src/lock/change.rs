@@ -1,8 +1,10 @@
+//! Differences between a measured description and the present one.
+
 use core::fmt;
 use std::collections::BTreeSet;
 
-use super::WorkloadSpec;
-use crate::dims::{DimValues, Schema};
+use gpu_tuned_core::dims::{DimValues, Schema as _};
+use gpu_tuned_core::workload::WorkloadSpec;
 
 /// A difference between two workloads: a dimension, or the kind of `model`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,24 +24,25 @@ impl fmt::Display for SpecChange {
     }
 }
 
-impl WorkloadSpec {
-    /// Lists the differences from `earlier`, sorted. For another kind of model, lists that difference only.
-    pub fn changes_since(&self, earlier: &Self) -> Vec<SpecChange> {
-        let (was, now) = (earlier.model.kind().name, self.model.kind().name);
-        if was != now {
-            return vec![SpecChange { name: "model", was: was.to_owned(), now: now.to_owned() }];
+impl SpecChange {
+    /// Lists the differences of `now` from `earlier`, sorted. For another kind of model, lists that difference only.
+    pub fn between(earlier: &WorkloadSpec, now: &WorkloadSpec) -> Vec<Self> {
+        let kinds = [earlier, now].map(|spec| spec.model.kind().name);
+        if let [was, now] = kinds
+            && was != now
+        {
+            return vec![Self { name: "model", was: was.to_owned(), now: now.to_owned() }];
         }
-        let (was, now) = (earlier.values(), self.values());
+        let [was, now] = [earlier, now].map(values);
         let names: BTreeSet<_> = was.keys().chain(now.keys()).copied().collect();
         let changed = names.into_iter().filter(|name| was.get(name) != now.get(name));
-        changed
-            .map(|name| SpecChange { name, was: value_or_default(&was, name), now: value_or_default(&now, name) })
-            .collect()
+        let change = |name| Self { name, was: value_or_default(&was, name), now: value_or_default(&now, name) };
+        changed.map(change).collect()
     }
+}
 
-    fn values(&self) -> DimValues {
-        self.model.values().into_iter().chain(self.training.values()).collect()
-    }
+fn values(spec: &WorkloadSpec) -> DimValues {
+    spec.model.values().into_iter().chain(spec.training.values()).collect()
 }
 
 fn value_or_default(values: &DimValues, name: &str) -> String {
@@ -48,12 +51,14 @@ fn value_or_default(values: &DimValues, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::{Mlp, Transformer, WorkloadSpec};
+    use gpu_tuned_core::workload::{Mlp, Transformer, WorkloadSpec};
+
+    use super::SpecChange;
 
     #[test]
     fn changes_are_named_with_both_values() {
         let changes = |was: WorkloadSpec, now: WorkloadSpec| {
-            now.changes_since(&was).iter().map(ToString::to_string).collect::<Vec<_>>()
+            SpecChange::between(&was, &now).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let lm = Transformer::new(4, 128, 65, 128);
         let deeper = Transformer { heads: Some(8), layers: 6, ..lm.clone() };
