@@ -193,10 +193,8 @@ impl Choice {
             Some(global) => format!("global batch {global}"),
         };
         let rest = schedule.samples_per_rank() % self.best.batch;
-        if rest > 0 {
-            why = format!("{why} = {} x {} + {rest}", self.best.micro_steps - 1, self.best.batch);
-        } else if goal.global_batch.is_some() {
-            why = format!("{why} = {} x {}", self.best.micro_steps, self.best.batch);
+        if rest > 0 || goal.global_batch.is_some() {
+            why = format!("{why} = {}", schedule.sum());
         }
         Reason { setting: Setting::GradientAccumulation, provenance: Provenance::Derived, why }
     }

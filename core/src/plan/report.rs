@@ -1,6 +1,6 @@
 use core::fmt;
 
-use super::{Plan, with_interval};
+use super::{Plan, Schedule, with_interval};
 use crate::Bytes;
 
 /// The values with their reasons, the schedule and the memory: some twenty lines.
@@ -14,8 +14,10 @@ impl fmt::Display for Plan {
         if let Some(threads) = self.cpu_threads {
             writeln!(f, "  {:<22} {threads:>9}  the cores that the workers leave", "cpu threads")?;
         }
-        let schedule = &self.schedule;
-        writeln!(f, "  {:<22} {:>9}  {}", "global batch", schedule.global_batch, self.split_in_words())?;
+        let Schedule { global_batch, world_size, .. } = self.schedule;
+        let rank = self.schedule.sum();
+        let split = if world_size == 1 { rank } else { format!("{world_size} ranks x ({rank})") };
+        writeln!(f, "  {:<22} {global_batch:>9}  {split}", "global batch")?;
         let memory = &self.memory;
         let total = memory.total();
         writeln!(f, "  {:<22} {total:>9}  of {}, {} headroom", "memory", memory.available, memory.headroom)?;
@@ -33,22 +35,5 @@ impl fmt::Display for Plan {
             write!(f, "\n  note: {advice}")?;
         }
         Ok(())
-    }
-}
-
-impl Plan {
-    /// Parts of a step: `2 ranks x (3 x 64 + 8)`.
-    fn split_in_words(&self) -> String {
-        let schedule = &self.schedule;
-        let (full, rest) =
-            (schedule.samples_per_rank() / schedule.micro_batch, schedule.samples_per_rank() % schedule.micro_batch);
-        let rank = match rest {
-            0 => format!("{full} x {}", schedule.micro_batch),
-            _ => format!("{full} x {} + {rest}", schedule.micro_batch),
-        };
-        match schedule.world_size {
-            1 => rank,
-            ranks => format!("{ranks} ranks x ({rank})"),
-        }
     }
 }

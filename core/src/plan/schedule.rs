@@ -36,6 +36,13 @@ impl Schedule {
         self.split(self.samples_per_rank())
     }
 
+    /// Writes the micro-batches of a step on one rank: `3 x 64 + 8`.
+    pub(super) fn sum(&self) -> String {
+        let (full, rest) = (self.samples_per_rank() / self.micro_batch, self.samples_per_rank() % self.micro_batch);
+        let rest = if rest > 0 { format!(" + {rest}") } else { String::new() };
+        format!("{full} x {}{rest}", self.micro_batch)
+    }
+
     /// Optimizer steps in an epoch over `samples`. The last holds the rest, which may be fewer than the global batch; with
     /// `drop_last` there is no such step.
     pub const fn steps_per_epoch(&self, samples: u64) -> u64 {
