@@ -44,12 +44,12 @@ pub(crate) enum Error {
     Files { mistakes: Vec<(FileError, String)> },
     #[error(
         "`{package}` has no workload\n  help: annotate its training config with `#[gpu_tuned(…)]`, describe a workload in \
-         {file}: [workload.NAME], or give the model: --model transformer --dim layers=6 …"
+         {file}: [workload.NAME], or give the model: --model 'transformer(layers = 6, …)'"
     )]
     NoWorkload { package: String, file: String },
     /// An annotated struct that only the compiler can read.
     #[error(
-        "{why}\n  help: give the model: --model transformer --dim layers=6 …, or describe it in gpu-tuned.toml: \
+        "{why}\n  help: give the model: --model 'transformer(layers = 6, …)', or describe it in gpu-tuned.toml: \
          [workload.NAME], and name it with --workload"
     )]
     UnreadableStruct { why: String },
@@ -57,7 +57,7 @@ pub(crate) enum Error {
     UnknownStruct { name: String, hint: String, names: Vec<String> },
     #[error("several annotated structs have this name\n  help: name one with --struct: {}", names.join(", "))]
     SeveralStructs { names: Vec<String> },
-    #[error("--model: {source}\n  help: give each dimension as --dim NAME=VALUE")]
+    #[error("--model: {source}\n  help: describe it as --model 'MODEL(NAME = VALUE, …)', or add --dim NAME=VALUE")]
     Model { source: PairsError },
     #[error("{source}\n  help: write the file's name into the call, as \"gpu-tuned.toml\"")]
     ConfigFile { source: ConfigFileError },

@@ -1,7 +1,7 @@
 //! Arguments that choose workloads.
 
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_project::config::workload_from_pairs;
+use gpu_tuned_project::config::workload_from_words;
 
 use crate::args::pair;
 use crate::error::Error;
@@ -29,13 +29,16 @@ impl WorkloadArgs {
 pub(crate) struct ModelOrWorkloadArgs {
     #[command(flatten)]
     pub of_package: WorkloadArgs,
-    /// Describe the model here, without a package: transformer, convnet, unet, mlp, recurrent (or
-    /// lstm, gru), declared
-    #[arg(long, value_name = "KIND", conflicts_with_all = ["workload", "struct"])]
+    /// Describe the model here, without a package: in the words of the attribute, as in the example below, or as one of
+    /// transformer, convnet, unet, mlp, recurrent (or lstm, gru), declared with --dim
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["workload", "struct"])]
     pub model: Option<String>,
-    /// A dimension of --model or a key of its training, such as `seq=512` or `optimizer=sgd`
+    /// A dimension of --model or a key of its training, such as `seq=512` or `lora_rank=8`
     #[arg(long = "dim", value_name = "NAME=VALUE", value_parser = pair, requires = "model")]
     pub dims: Vec<(String, String)>,
+    /// Optimizer of --model: sgd, momentum, adam, adamw (the default), adafactor or muon
+    #[arg(long, value_name = "NAME", requires = "model")]
+    pub optimizer: Option<String>,
 }
 
 impl ModelOrWorkloadArgs {
@@ -45,8 +48,9 @@ impl ModelOrWorkloadArgs {
     ///
     /// When the model or a dimension is unknown, missing or out of range.
     pub(crate) fn model(&self) -> Result<Option<(&str, WorkloadSpec)>, Error> {
-        let Some(kind) = &self.model else { return Ok(None) };
-        let spec = workload_from_pairs(kind, &self.dims).map_err(|source| Error::Model { source })?;
-        Ok(Some((kind, spec)))
+        let Some(model) = &self.model else { return Ok(None) };
+        let optimizer = self.optimizer.iter().map(|name| ("optimizer".to_owned(), name.clone()));
+        let pairs: Vec<_> = self.dims.iter().cloned().chain(optimizer).collect();
+        workload_from_words(model, &pairs).map(Some).map_err(|source| Error::Model { source })
     }
 }

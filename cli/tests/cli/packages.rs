@@ -58,7 +58,7 @@ fn a_package_without_workloads_is_told_how_to_have_one() {
         assert_eq!(
             project.run(args).refused(2),
             "error: `bare` has no workload\n  help: annotate its training config with `#[gpu_tuned(…)]`, describe a workload \
-             in gpu-tuned.toml: [workload.NAME], or give the model: --model transformer --dim layers=6 …\n"
+             in gpu-tuned.toml: [workload.NAME], or give the model: --model 'transformer(layers = 6, …)'\n"
         );
     }
 }

@@ -171,10 +171,13 @@ fn a_model_with_a_slip_is_refused_with_what_would_do() {
     for (args, expected) in [
         ("--model transfromer", "error: --model: there is no model `transfromer`; did you mean `transformer`?"),
         ("--model mlp --dim width=8", "error: --model: unknown key `width`; did you mean `widths`?; mlp takes widths"),
-        ("--model recurrent --dim hidden=64", "error: --model: recurrent needs inputs, "),
-        ("--model gru --dim hidden=64 layers=2", "\n  help: give each dimension as --dim NAME=VALUE"),
+        ("--model recurrent --dim hidden=64", "error: --model: recurrent needs inputs (features of one step, "),
+        (
+            "--model gru --dim hidden=64 layers=2",
+            "\n  help: describe it as --model 'MODEL(NAME = VALUE, …)', or add --dim NAME=VALUE",
+        ),
         ("--model mlp --dim widths", "expected NAME=VALUE, such as seq=512"),
-        ("--dim widths=[8,8]", "--model <KIND>"),
+        ("--dim widths=[8,8]", "--model <MODEL>"),
         ("--model mlp --dim widths=[8,8] --workload x", "cannot be used with"),
     ] {
         let args: Vec<_> = ["plan", "rtx4070"].into_iter().chain(args.split(' ')).collect();

@@ -37,8 +37,11 @@ impl ParsedKeys {
             }
         }
         let is_missing = |dim: &&Dim| dim.presence == Presence::Required && !parsed.places.contains_key(dim.name);
-        let missing: Vec<_> = known.iter().copied().flatten().filter(is_missing).map(|dim| dim.name).collect();
+        let missing: Vec<_> = known.iter().copied().flatten().filter(is_missing).collect();
         if !missing.is_empty() {
+            let meaning =
+                |dim: &Dim| if dim.meaning == dim.name { String::new() } else { format!(" ({})", dim.meaning) };
+            let missing: Vec<_> = missing.iter().map(|dim| dim.name.to_owned() + &meaning(dim)).collect();
             mistakes.push(source.error(place, format!("{owner} needs {}", missing.join(", "))));
         }
         super::refuse(mistakes).map(|()| parsed)

@@ -14,7 +14,7 @@ use gpu_tuned_core::{Goal, suggest};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-pub use pairs::{PairsError, workload_from_pairs};
+pub use pairs::{PairsError, workload_from_words};
 
 use keys::ParsedKeys;
 
