@@ -189,9 +189,9 @@ impl Expectation {
                 memory_bytes: Some(misfit.memory.total()),
                 available_bytes: Some(misfit.memory.available),
                 memory_provenance: Some(misfit.memory.provenance),
-                problem: Some(match misfit.remedy {
+                problem: Some(match misfit.remedies[..] {
                     // The only pins are of settings that the file cannot express: a note covers these.
-                    Remedy::Unpin => without_remedy(&misfit.in_one_line()),
+                    [Remedy::Unpin { .. }, ..] => without_remedy(&misfit.in_one_line()),
                     _ => misfit.in_one_line(),
                 }),
                 ..Self::default()

@@ -63,7 +63,10 @@ fn report(error: &CompileError, model: &Model, places: &Places, mistakes: &mut M
 
 fn refuse(misfit: &Misfit, model: &Model, mistakes: &mut Mistakes) {
     let name = &model.item.ident;
-    mistakes.at(name, format!("`{name}` {misfit}")).help(&misfit.remedy);
+    let mistake = mistakes.at(name, format!("`{name}` {misfit}"));
+    for remedy in &misfit.remedies {
+        mistake.help(remedy);
+    }
 }
 
 fn check_ranges(model: &Model, roles: &[Role], compiled: &Compiled, mistakes: &mut Mistakes) {

@@ -60,6 +60,13 @@ struct Row {
     outcome: Outcome,
 }
 
+impl Row {
+    /// GPU that the workload does not fit, and the reason.
+    const fn misfit(&self) -> Option<(&str, &Misfit)> {
+        if let Outcome::Misfit(misfit) = &self.outcome { Some((self.target.as_str(), misfit)) } else { None }
+    }
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Outcome {
@@ -68,6 +75,9 @@ enum Outcome {
     /// Reason why the target lacks a requested feature.
     Unsupported(String),
 }
+
+/// GPUs that a workload does not fit, up to which all remedies are listed.
+const MOST_DETAILED: usize = 3;
 
 pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
     let model = args.workload.model()?;
@@ -153,7 +163,14 @@ fn table(described: &Described<'_>, args: &PlanArgs, rows: &[Row]) -> String {
             Outcome::Unsupported(why) => table.row(PLAIN, [target.clone()], styled(BAD, why)),
         }
     }
-    format!("{}\n{}", view::heading(described, &args.goal), table.print())
+    let misfits: Vec<_> = rows.iter().filter(|row| row.workload == described.name).filter_map(Row::misfit).collect();
+    let others = misfits.iter().filter(|_| misfits.len() <= MOST_DETAILED);
+    let others = others.flat_map(|(target, misfit)| {
+        misfit.remedies.iter().skip(1).map(move |remedy| view::aside(&format!("{target}, or:"), &remedy.to_string()))
+    });
+    let others: String = others.collect();
+    let gap = if others.is_empty() { "" } else { "\n" };
+    format!("{}\n{}{gap}{others}", view::heading(described, &args.goal), table.print())
 }
 
 fn provenance(plan: &Plan, has_estimates: bool) -> String {

@@ -96,11 +96,12 @@ impl Targets {
         self
     }
 
-    /// Names the GPU of this machine that would do in place of `refused`, or the limit of this process.
+    /// Names the GPU of this machine that would do in place of `refused`, or the limit of this process. Such a remedy leaves
+    /// the run as it is.
     pub(crate) fn add_remedy(&self, misfit: &mut Misfit, refused: &Target, fit: impl Fn(&Target) -> Fit<()>) {
         let fits = |target: &Target| matches!(fit(target), Fit::Whole(()));
         if let Some(remedy) = self.here.as_ref().and_then(|(here, _)| here.remedy(refused, fits)) {
-            misfit.remedy = remedy;
+            misfit.remedies = vec![remedy];
         }
     }
 }

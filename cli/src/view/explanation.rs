@@ -25,15 +25,19 @@ pub(crate) fn explanation(project: &Project, target: &Target, explanation: &Expl
     match &explanation.outcome {
         Outcome::Plan(plan) => {
             text += &section("settings", &settings(plan));
-            text.extend(plan.advice.iter().map(|advice| aside("note:", advice)));
+            text.extend(plan.advice.iter().map(|advice| format!("\n{}", aside("note:", advice))));
         }
-        Outcome::Misfit(misfit) => text += &aside("help:", &misfit.remedy.to_string()),
+        Outcome::Misfit(misfit) => {
+            text.push('\n');
+            text.extend(misfit.remedies.iter().map(|remedy| aside("help:", &remedy.to_string())));
+        }
     }
     text
 }
 
-fn aside(label: &str, text: &str) -> String {
-    format!("\n{} {}\n", styled(MARKED, label), wrapped(text, label.len() + 1))
+/// A line with a label.
+pub(crate) fn aside(label: &str, text: &str) -> String {
+    format!("{} {}\n", styled(MARKED, label), wrapped(text, label.len() + 1))
 }
 
 fn of_device(project: &Project, target: &Target) -> String {

@@ -7,7 +7,7 @@ mod plan;
 use gpu_tuned_observe::diagnose::{Finding, Quantity};
 
 pub(crate) use device::{memory_origin, remarks};
-pub(crate) use explanation::{explanation, method};
+pub(crate) use explanation::{aside, explanation, method};
 pub(crate) use plan::{cells, heading, headings, kept_from_builds, with_graphs};
 
 /// Expected effect of a change, and the reason.

@@ -70,7 +70,8 @@ fn json_has_the_plans_and_the_misfits() {
     let [digits, _, misfit, large] = rows["plans"].as_array().expect("rows").as_slice() else { panic!("{rows:#}") };
     assert_eq!((&digits["workload"], &digits["target"]), (&"digits".into(), &"gtx1080".into()));
     assert_eq!(digits["plan"]["schedule"]["global_batch"], 512);
-    assert_eq!(misfit["misfit"]["remedy"]["larger_gpu"]["profile"], "a40");
+    let remedies = misfit["misfit"]["remedies"].as_array().expect("remedies");
+    assert_eq!(remedies.last().expect("a GPU")["larger_gpu"]["profile"], "rtx-pro-5000-bw-48gb");
     assert_eq!(large["plan"]["settings"]["batch_size"], 8);
 }
 

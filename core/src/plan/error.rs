@@ -76,7 +76,7 @@ pub enum PlanError {
         device: String,
     },
     /// No micro-batch fits, not even the one that needs the least.
-    #[error("{0}\n  help: {remedy}", remedy = .0.remedy)]
+    #[error("{0}{help}", help = .0.help())]
     DoesNotFit(Box<Misfit>),
 }
 

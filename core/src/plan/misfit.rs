@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::estimate::MemoryEstimate;
 use crate::Bytes;
-use crate::workload::Optimizer;
 
 /// A workload that does not fit a device, with every byte itemised.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,8 +18,8 @@ pub struct Misfit {
     pub checkpointing: bool,
     /// Tensor that is too large to be allocated in one piece, if that is the cause.
     pub too_large: Option<TooLarge>,
-    /// Cheapest change that makes the workload fit.
-    pub remedy: Remedy,
+    /// Changes that make the workload fit, cheapest first; at least one.
+    pub remedies: Vec<Remedy>,
 }
 
 /// A tensor that is too large to be allocated in one piece.
@@ -46,13 +45,24 @@ pub enum TooLarge {
 #[serde(rename_all = "snake_case")]
 pub enum Remedy {
     /// Leave the pinned settings to the planner.
-    Unpin,
+    Unpin {
+        /// Memory of the plan, in bytes.
+        needed: Bytes,
+    },
     /// Recompute activations.
-    Checkpointing,
-    /// Train with bf16 parameters.
-    Bf16Params,
-    /// Use an optimizer with less state.
-    Optimizer(Optimizer),
+    Checkpointing {
+        /// Memory of the plan, in bytes.
+        needed: Bytes,
+    },
+    /// Set keys of the goal, of the training method or of the model.
+    Keys {
+        /// The keys with their values, as in an attribute.
+        keys: String,
+        /// Effect of the change.
+        effect: &'static str,
+        /// Memory of the plan, in bytes.
+        needed: Bytes,
+    },
     /// Train on another GPU of this machine.
     TakeGpu {
         /// Number of the GPU in CUDA's order.
@@ -84,19 +94,25 @@ pub enum Remedy {
     LargerGpu {
         /// Memory that is needed, headroom included.
         needed: Bytes,
-        /// Smallest shipped profile with that memory.
+        /// Smallest shipped profile of the same kind that fits, or of any board without one.
         profile: Option<String>,
     },
 }
 
 impl Misfit {
-    /// Describes the missing memory and the remedy, without the items.
+    /// Describes the missing memory and the cheapest remedy, without the items.
     pub fn in_one_line(&self) -> String {
         let missing = self.memory.total() - self.memory.budget();
         let missing = (missing > Bytes::ZERO).then(|| format!("{missing} too much at batch {}", self.memory.batch));
         let too_large = self.too_large.as_ref().map(ToString::to_string);
         let what: Vec<_> = missing.into_iter().chain(too_large).collect();
-        format!("does not fit: {}; {}", what.join("; "), self.remedy)
+        let remedy = self.remedies.first().map_or_else(String::new, |remedy| format!("; {remedy}"));
+        format!("does not fit: {}{remedy}", what.join("; "))
+    }
+
+    /// Lists the remedies, one a line.
+    pub(super) fn help(&self) -> String {
+        self.remedies.iter().map(|remedy| format!("\n  help: {remedy}")).collect()
     }
 }
 
@@ -116,12 +132,11 @@ impl fmt::Display for TooLarge {
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unpin => f.write_str("leave the fixed settings to the planner: it has some that fit"),
-            Self::Checkpointing => f.write_str("allow gradient checkpointing: then the workload fits"),
-            Self::Bf16Params => {
-                f.write_str("precision = \"bf16_params\" fits: weights, gradients and optimizer in bf16")
+            Self::Unpin { needed } => {
+                write!(f, "leave the fixed settings to the planner, which needs {needed}")
             }
-            Self::Optimizer(optimizer) => write!(f, "optimizer = \"{optimizer}\" fits: it keeps less state"),
+            Self::Checkpointing { needed } => write!(f, "allow activation checkpointing, which needs {needed}"),
+            Self::Keys { keys, effect, needed } => write!(f, "set {keys}, which needs {needed} ({effect})"),
             Self::TakeGpu { position, gpu, free } => {
                 write!(f, "take GPU {position} ({gpu}), which has {free} free: there it fits")
             }
@@ -135,13 +150,10 @@ impl fmt::Display for Remedy {
                 write!(f, "raise the limit {name}, which allows this process {limit}: then it fits")
             }
             Self::LargerGpu { needed, profile: Some(profile) } => {
-                write!(f, "it needs a GPU with {needed}, such as `{profile}`")
+                write!(f, "use a GPU with {needed}, such as `{profile}`")
             }
             Self::LargerGpu { needed, profile: None } => {
-                write!(
-                    f,
-                    "it needs a GPU with {needed}: no shipped profile has that; use a smaller model or several GPUs"
-                )
+                write!(f, "use a smaller model: it needs {needed}, and no GPU with a profile has that")
             }
         }
     }

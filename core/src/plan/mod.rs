@@ -4,6 +4,7 @@ mod advice;
 mod baseline;
 mod calibration;
 mod candidates;
+mod changes;
 mod choice;
 mod costs;
 mod error;
@@ -15,6 +16,8 @@ mod filling;
 mod global;
 mod graphs;
 mod host;
+mod larger_gpu;
+mod least;
 mod limits;
 mod memory;
 mod misfit;
@@ -102,7 +105,7 @@ pub struct Plan {
 /// # Errors
 ///
 /// When the goal contradicts itself, asks for an unsupported precision, when Burn cannot train on the GPU, or when no
-/// micro-batch fits. The last error has every byte of the micro-batch that needs the least, and the cheapest change that makes it fit.
+/// micro-batch fits. The last error has every byte of the micro-batch that needs the least, and the changes that make it fit.
 pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Plan, PlanError> {
     if let Some((_, message)) = goal.mistakes().into_iter().next() {
         return Err(PlanError::Goal { message });
@@ -110,10 +113,11 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
     if let Some(reason) = device.refusal.clone() {
         return Err(PlanError::GpuUnsupported { device: device.name.clone(), reason });
     }
-    let goal = &goal.in_samples(workload)?;
+    let asked = goal;
+    let goal = &asked.in_samples(workload)?;
     let precision = precision::decide(device, workload, goal)?;
     let Some(choice) = precision.choice else {
-        let misfit = remedy::explain_misfit(device, workload, goal, precision.value)?;
+        let misfit = remedy::explain_misfit(device, workload, asked, precision.value)?;
         return Err(PlanError::DoesNotFit(Box::new(misfit)));
     };
     let best = &choice.best;

@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::candidates;
 use super::choice::Choice;
 use super::error::PlanError;
+use super::least::Least;
 use super::reason::Reason;
-use super::{baseline, remedy, speed_interval};
+use super::{baseline, speed_interval};
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::workload::Workload;
 use crate::{Bytes, Goal, Precision, Provenance, Setting};
@@ -98,7 +99,10 @@ pub(super) fn decide(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> 
     let (taken, provenance, why) = if let [f32, mixed] = &all[..] {
         match compare(f32, mixed) {
             Some(found) => found,
-            None => (least(device, workload, goal, &all)?, Provenance::Derived, "nothing fits".to_owned()),
+            None => {
+                let least = Least::find(device, workload, goal, None)?;
+                (least.mode.precision, Provenance::Derived, "nothing fits".to_owned())
+            }
         }
     } else {
         let (provenance, why) = only_one(device, goal);
@@ -213,16 +217,6 @@ fn only_one(device: &DeviceFacts, goal: &Goal) -> (Provenance, String) {
 fn is_measured(device: &DeviceFacts, workload: &Workload, goal: &Goal, precision: Precision) -> bool {
     let modes = candidates::modes(device, workload, goal, precision);
     modes.into_iter().any(|mode| baseline::is_timed_here(device, workload, mode))
-}
-
-/// Returns the precision whose smallest micro-batch needs the least memory, where nothing fits.
-fn least(device: &DeviceFacts, workload: &Workload, goal: &Goal, all: &[Candidate]) -> Result<Precision, PlanError> {
-    let mut least = (Bytes(u64::MAX), Precision::F32);
-    for Candidate { precision, .. } in all {
-        let needed = remedy::explain_misfit(device, workload, goal, *precision)?.memory.total();
-        least = least.min((needed, *precision));
-    }
-    Ok(least.1)
 }
 
 pub(super) fn tf32_reason(device: &DeviceFacts) -> Reason {

@@ -159,8 +159,8 @@ fn the_larger_gpu_that_is_offered_fits_in_the_precision_of_that_gpu() {
     let (workload, t4) = (declared.workload(), nominal("t4"));
     let small = DeviceFacts { memory_available: t4.memory_available.scaled(0.1), ..t4 };
     let Err(PlanError::DoesNotFit(misfit)) = plan(&small, &workload, &auto()) else { panic!("it must not fit") };
-    let Remedy::LargerGpu { profile: Some(id), needed } = misfit.remedy else { panic!("{}", misfit.remedy) };
-    let larger = nominal(&id);
-    assert!(needed <= larger.memory_available, "{id} for {needed}");
+    let Some(Remedy::LargerGpu { profile: Some(id), needed }) = misfit.remedies.last() else { panic!("{misfit}") };
+    let larger = nominal(id);
+    assert!(*needed <= larger.memory_available, "{id} for {needed}");
     plan(&larger, &workload, &auto()).unwrap_or_else(|error| panic!("{id}: {error}"));
 }

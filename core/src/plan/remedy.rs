@@ -1,110 +1,97 @@
-//! Search for the smallest memory of a workload that does not fit, and for the cheapest remedy.
+//! Changes that make a workload fit, each planned again.
 
-use super::choice::Choice;
+use super::changes::changes;
 use super::error::PlanError;
-use super::estimate::MemoryEstimate;
+use super::larger_gpu::larger_gpu;
+use super::least::Least;
 use super::limits::{self, largest_batch_in_one_piece};
-use super::memory::MemoryModel;
 use super::misfit::{Misfit, Remedy, TooLarge};
-use super::split::{self, Split};
-use super::{candidates, precision};
+use super::{fits, plan};
 use crate::device::DeviceFacts;
-use crate::measured::Mode;
-use crate::profile::{Profile, ProfileId, ProfileTable};
-use crate::workload::{Optimizer, Workload};
-use crate::{Goal, Pins, Precision};
+use crate::dims::{self, DimValue, DimValues, Schema};
+use crate::workload::{ModelSpec, Training, Workload, WorkloadSpec};
+use crate::{Bytes, Goal, Pins, Precision};
 
-/// Itemises the micro-batch that needs the least memory, and finds the cheapest change that makes the workload fit.
+/// Itemises the micro-batch that needs the least memory, and lists the changes that make the workload fit.
 pub(super) fn explain_misfit(
     device: &DeviceFacts,
     workload: &Workload,
     goal: &Goal,
     precision: Precision,
 ) -> Result<Misfit, PlanError> {
-    let splits = split::splits(device, workload, goal)?;
-    let modes = candidates::modes(device, workload, goal, precision);
-    let Least { mode, split, memory } = Least::find(device, workload, goal, &modes, &splits);
-    let remedy = cheaper_change(device, workload, goal, precision);
+    let Least { mode, split, memory } = Least::find(device, workload, &goal.in_samples(workload)?, Some(precision))?;
+    let mut remedies: Vec<_> = unpinned(device, workload, goal).into_iter().collect();
+    let mut offered: Vec<DimValues> = Vec::new();
+    for (effect, alternatives) in changes(device, workload, goal) {
+        // Of a change that fits, no combination with others is offered.
+        let is_new = |keys: &DimValues| !offered.iter().any(|part| part.keys().all(|key| keys.contains_key(key)));
+        let planned = |keys: DimValues| {
+            let (workload, goal) = changed(workload, goal, &keys)?;
+            Some((needed(device, &workload, &goal)?, keys))
+        };
+        if let Some((needed, keys)) = alternatives.into_iter().filter(is_new).find_map(planned) {
+            remedies.push(Remedy::Keys { keys: written(&keys), effect, needed });
+            offered.push(keys);
+        }
+    }
+    let larger = larger_gpu(device, workload, goal);
+    let is_needed = remedies.is_empty() || !matches!(larger, Remedy::LargerGpu { profile: None, .. });
+    remedies.extend(is_needed.then_some(larger));
     Ok(Misfit {
         device: device.name.clone(),
         memory,
         checkpointing: mode.checkpointing,
         too_large: too_large(device, workload, precision, split.batch),
-        remedy: remedy.unwrap_or_else(|| larger_gpu(device, workload, goal, &splits)),
+        remedies,
     })
 }
 
-/// Returns the first change of the run that makes it fit, the smallest change first.
-fn cheaper_change(device: &DeviceFacts, workload: &Workload, goal: &Goal, precision: Precision) -> Option<Remedy> {
-    let fits = |workload: &Workload, goal: &Goal| Choice::exists(device, workload, goal, precision);
-    let with = |pins: Pins| Goal { pins, ..goal.clone() };
-    let unpinned = Pins { gradient_checkpointing: None, ..goal.pins.clone() };
-    if goal.pins.gradient_checkpointing == Some(false) && fits(workload, &with(unpinned)) {
-        return Some(Remedy::Checkpointing);
-    }
-    if !goal.pins.is_empty() && fits(workload, &with(Pins::default())) {
-        return Some(Remedy::Unpin);
-    }
-    let has_bf16 = precision != Precision::Bf16Params && device.has_bf16;
-    if has_bf16 && Choice::exists(device, workload, goal, Precision::Bf16Params) {
-        return Some(Remedy::Bf16Params);
-    }
-    let state = |optimizer| workload.parameters.state(optimizer);
-    let lighter = [Optimizer::Adafactor, Optimizer::Momentum, Optimizer::Sgd].into_iter();
-    let mut lighter = lighter.filter(|optimizer| state(*optimizer) < state(workload.optimizer));
-    let optimizer = lighter.find(|optimizer| fits(&Workload { optimizer: *optimizer, ..workload.clone() }, goal));
-    optimizer.map(Remedy::Optimizer)
+/// Memory of the plan; `None` if the workload does not fit.
+fn needed(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Option<Bytes> {
+    let planned = fits(device, workload, goal).then(|| plan(device, workload, goal));
+    planned?.ok().map(|plan| plan.memory.total())
 }
 
-/// Returns the smallest shipped GPU that fits the workload, each in the precisions that the goal allows on it.
-fn larger_gpu(device: &DeviceFacts, workload: &Workload, goal: &Goal, splits: &[Split]) -> Remedy {
-    let modes = |facts: &DeviceFacts| -> Vec<Mode> {
-        let precisions = precision::supported(facts, goal).unwrap_or_default().into_iter();
-        precisions.flat_map(|precision| candidates::modes(facts, workload, goal, precision)).collect()
+/// Returns the smallest set of pinned settings whose release makes the workload fit.
+fn unpinned(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Option<Remedy> {
+    let with = |pins: Pins| needed(device, workload, &Goal { pins, ..goal.clone() });
+    let recomputed = (goal.pins.gradient_checkpointing == Some(false))
+        .then(|| with(Pins { gradient_checkpointing: None, ..goal.pins.clone() }));
+    let recomputed = recomputed.flatten().map(|needed| Remedy::Checkpointing { needed });
+    let unpin = || with(Pins::default()).map(|needed| Remedy::Unpin { needed });
+    recomputed.or_else(|| (!goal.pins.is_empty()).then(unpin)?)
+}
+
+/// Returns the workload and the goal with these keys; `None` if they contradict the others.
+fn changed(workload: &Workload, goal: &Goal, keys: &DimValues) -> Option<(Workload, Goal)> {
+    let over = |dims: &[dims::Dim], mut values: DimValues| {
+        values.extend(
+            keys.iter().filter(|(key, _)| dims::named(dims, key).is_some()).map(|(key, value)| (*key, value.clone())),
+        );
+        values
     };
-    let fits = |facts: &DeviceFacts, mode: Mode| {
-        let in_one_piece = largest_batch_in_one_piece(facts, workload, mode.precision);
-        candidates::any_fits(splits, &MemoryModel::new(facts, workload, goal, mode), in_one_piece)
+    let pins = Pins { precision: goal.pins.precision.filter(|_| !keys.contains_key("precision")), ..goal.pins.clone() };
+    let goal = Goal { pins, ..Goal::from_values(&over(Goal::DIMS, goal.values())) };
+    let WorkloadSpec { model, training } = &workload.spec;
+    let kind = model.kind();
+    let optimizer = ("optimizer", DimValue::Choice(workload.optimizer.name().to_owned()));
+    let present = training.values().into_iter().chain([optimizer]).collect();
+    let spec = WorkloadSpec {
+        model: ModelSpec::from_values(kind, &over(kind.dims, model.values())),
+        training: Training::from_values(&over(Training::DIMS, present)),
     };
-    let mut gpus: Vec<DeviceFacts> =
-        ProfileTable::builtin().iter().filter(|profile| is_advisable(profile)).map(DeviceFacts::nominal).collect();
-    gpus.sort_by_key(|facts| facts.memory_available);
-    let smallest = gpus.into_iter().find(|facts| modes(facts).into_iter().any(|mode| fits(facts, mode)));
-    // Memory on that GPU: kernels take more on one with more multiprocessors.
-    let facts = smallest.as_ref().unwrap_or(device);
-    let Least { memory, .. } = Least::find(facts, workload, goal, &modes(facts), splits);
-    let needed = memory.total().scaled(1.0 / (1.0 - facts.headroom_share(goal.memory_headroom)));
-    Remedy::LargerGpu { needed, profile: smallest.map(|facts| facts.name) }
+    // Measurements are of one model. Its optimizer may be another one.
+    let optimizer = spec.training.optimizer;
+    let of_model =
+        WorkloadSpec { training: Training { optimizer: training.optimizer, ..spec.training.clone() }, ..spec.clone() };
+    let is_same = of_model == workload.spec;
+    let workload = if is_same { Workload { optimizer, ..workload.clone() } } else { spec.workload() };
+    spec.mistakes().is_empty().then_some((workload, goal))
 }
 
-/// Returns true for a GPU that a user can buy or rent in place of another: a board with memory of its own.
-fn is_advisable(profile: &Profile) -> bool {
-    let is_board = profile.id.as_str() != ProfileId::GENERIC && !profile.mobile && !profile.modified;
-    let capability = profile.compute_capability;
-    is_board && !capability.is_integrated() && capability.refusal().is_none()
-}
-
-/// The way to run a step that needs the least memory, preferably one whose tensors are allocated in one piece each.
-struct Least {
-    mode: Mode,
-    split: Split,
-    memory: MemoryEstimate,
-}
-
-impl Least {
-    fn find(device: &DeviceFacts, workload: &Workload, goal: &Goal, modes: &[Mode], splits: &[Split]) -> Self {
-        let all = modes.iter().flat_map(|&mode| {
-            let model = MemoryModel::new(device, workload, goal, mode);
-            candidates::frugal(splits, &model).map(move |&split| {
-                let memory = model.at(split.batch, split.micro_steps() > 1);
-                Self { mode, split, memory }
-            })
-        });
-        let in_one_piece = |Self { mode, .. }: &Self| largest_batch_in_one_piece(device, workload, mode.precision);
-        let least =
-            all.min_by_key(|least| (least.split.batch.saturating_sub(in_one_piece(least)), least.memory.total()));
-        least.expect("BUG: there is always a mode, and a split")
-    }
+/// Writes keys as in an attribute: `optimizer = "sgd"`.
+fn written(keys: &DimValues) -> String {
+    keys.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the tensor that cannot be allocated in one piece at this micro-batch, if there is one.

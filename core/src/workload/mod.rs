@@ -31,6 +31,8 @@ use crate::{Bytes, Provenance};
 /// Costs of one training step on any device, in fp32.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
+    /// Description that the costs are computed from.
+    pub spec: WorkloadSpec,
     /// Memory of the model for the whole training.
     pub parameters: Parameters,
     /// The optimizer of the trained parameters.

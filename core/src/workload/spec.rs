@@ -146,7 +146,7 @@ impl ModelSpec {
 impl WorkloadSpec {
     /// Costs of one training step.
     pub fn workload(&self) -> Workload {
-        self.training.apply(&self.model.costs())
+        self.training.apply(&self.model.costs(), self.clone())
     }
 
     /// The model's parameters, whichever of them are trained.

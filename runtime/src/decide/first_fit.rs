@@ -85,8 +85,8 @@ impl Decision {
     }
 }
 
-/// Adds the remedy on this machine to the error of a plan that does not fit GPU `refused`, or the CPU without one: another
-/// GPU, or the limit of this process.
+/// Names the remedy on this machine, where there is one, in the error of a plan that does not fit GPU `refused`, or the CPU
+/// without one: another GPU, or the limit of this process. Such a remedy leaves the run as it is.
 pub(super) fn with_remedy<C: Tuned>(
     mut error: DecideError,
     config: &C,
@@ -115,7 +115,7 @@ pub(super) fn with_remedy<C: Tuned>(
         None => context.machine.host_remedy(fits_host),
     };
     if let Some(remedy) = remedy {
-        misfit.remedy = remedy;
+        misfit.remedies = vec![remedy];
     }
     error
 }

@@ -4,11 +4,11 @@ use super::{Teacher, Training};
 use crate::Bytes;
 use crate::measured::Measured;
 use crate::workload::tensors::values as values_of;
-use crate::workload::{ModelCosts, Parameters, Role, SampleCost, Tensors, Workload};
+use crate::workload::{ModelCosts, Parameters, Role, SampleCost, Tensors, Workload, WorkloadSpec};
 
 impl Training {
-    /// Costs of one training step of the model with this training method.
-    pub(in crate::workload) fn apply(&self, costs: &ModelCosts) -> Workload {
+    /// Costs of one training step of the model with this training method. `spec` describes both.
+    pub(in crate::workload) fn apply(&self, costs: &ModelCosts, spec: WorkloadSpec) -> Workload {
         let all = values_of(&costs.tensors);
         let parameters = self.parameters(costs);
         let trained_share = (parameters.trained() as f64 / all.max(1) as f64).min(1.0);
@@ -25,6 +25,7 @@ impl Training {
         let norms = norms.fold(0_u64, |sum, (_, values)| sum.saturating_add(*values));
         let checkpointed = costs.kept_checkpointed.map(|kept| kept.saturating_add(norms));
         Workload {
+            spec,
             parameters,
             optimizer: self.optimizer,
             sample: SampleCost {

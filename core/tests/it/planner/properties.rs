@@ -1,9 +1,10 @@
 //! Properties of every plan.
 
 use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::dims::{Dim, DimValues, Schema as _};
 use gpu_tuned_core::plan::{PlanError, Remedy};
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::workload::{ModelSpec, Training, Workload, WorkloadSpec};
 use gpu_tuned_core::{Goal, Pins, Precision, Setting, plan};
 use proptest::prelude::*;
 
@@ -86,21 +87,43 @@ proptest! {
     }
 
     #[test]
-    fn the_remedy_that_is_offered_works(device in devices(), workload in workloads(), goal in goals()) {
+    fn every_remedy_works_and_needs_the_reported_memory(device in devices(), workload in workloads(), goal in goals()) {
         // A tenth of the memory, so that much is refused.
         let device = DeviceFacts { memory_available: device.memory_available.scaled(0.1), ..device };
         let Err(PlanError::DoesNotFit(misfit)) = plan(&device, &workload, &goal) else { return Ok(()) };
-        let remedied = match misfit.remedy.clone() {
-            Remedy::Bf16Params => plan(&device, &workload, &Goal { precision: Some(Precision::Bf16Params.into()), ..goal }),
-            Remedy::Optimizer(optimizer) => plan(&device, &Workload { optimizer, ..workload }, &goal),
-            Remedy::LargerGpu { profile: Some(id), needed } => {
-                let named = DeviceFacts::nominal(ProfileTable::builtin().get(&id).expect("a shipped profile"));
-                prop_assert!(named.memory_available >= needed, "{}", misfit);
-                plan(&named, &workload, &goal)
-            }
-            Remedy::LargerGpu { profile: None, .. } => return Ok(()),
-            other => return Err(TestCaseError::fail(format!("nothing was fixed, but {other}"))),
-        };
-        prop_assert!(remedied.is_ok(), "{}\n{}: {:?}", misfit, misfit.remedy, remedied);
+        for remedy in &misfit.remedies {
+            let (remedied, needed) = match remedy {
+                Remedy::Keys { keys, needed, .. } => {
+                    let (workload, goal) = with_keys(keys, &workload, &goal);
+                    (plan(&device, &workload, &goal), needed)
+                }
+                Remedy::LargerGpu { profile: Some(id), needed } => {
+                    let named = DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("a shipped profile"));
+                    prop_assert!(named.memory_available >= *needed, "{}", misfit);
+                    prop_assert!(plan(&named, &workload, &goal).is_ok(), "{}\n{}", misfit, remedy);
+                    continue;
+                }
+                Remedy::LargerGpu { profile: None, .. } => continue,
+                other => return Err(TestCaseError::fail(format!("nothing was fixed, but {other}"))),
+            };
+            prop_assert!(remedied.as_ref().is_ok_and(|plan| plan.memory.total() == *needed), "{}\n{}: {:?}", misfit, remedy, remedied);
+        }
     }
+}
+
+/// Sets keys as a user does, in the text of a file.
+fn with_keys(keys: &str, workload: &Workload, goal: &Goal) -> (Workload, Goal) {
+    let given: toml::Table = keys.replace(", ", "\n").parse().expect("keys as in a file");
+    let values = |dims: &'static [Dim], old: DimValues| {
+        let new = dims.iter().filter_map(|dim| Some((dim.name, dim.kind.read(given.get(dim.name)?)?)));
+        old.into_iter().chain(new).collect::<DimValues>()
+    };
+    let WorkloadSpec { model, training } = &workload.spec;
+    let kind = model.kind();
+    let new = WorkloadSpec {
+        model: ModelSpec::from_values(kind, &values(kind.dims, model.values())),
+        training: Training::from_values(&values(Training::DIMS, training.values())),
+    };
+    let goal = Goal::from_values(&values(Goal::DIMS, goal.values()));
+    (new.workload(), goal)
 }

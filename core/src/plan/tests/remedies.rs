@@ -1,0 +1,69 @@
+//! Changes that make a workload fit.
+
+use super::{global, nominal};
+use crate::Goal;
+use crate::plan::{PlanError, Remedy, plan};
+use crate::workload::{Transformer, Workload};
+
+#[test]
+fn remedies_are_those_that_fit_with_their_memory() {
+    // 1.3 B parameters: 21 GB in f32 with AdamW, before any activation.
+    let workload = Transformer { heads: Some(32), ..Transformer::new(24, 2048, 50257, 512) }.workload();
+    let remedies = |device: &str, workload: &Workload, goal: &Goal| {
+        let Err(PlanError::DoesNotFit(misfit)) = plan(&nominal(device), workload, goal) else {
+            panic!("it must not fit")
+        };
+        misfit.remedies.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        remedies("rtx4090", &workload, &global(32)),
+        [
+            "set precision = \"bf16_params\", which needs 19.1 GiB (weights, gradients and optimizer state in bf16)",
+            "set lora_rank = 8, which needs 19.9 GiB (trains LoRA adapters only)",
+            "use a GPU with 41.1 GiB, such as `rtx-pro-5000-bw-48gb`",
+        ]
+    );
+    let long = Transformer::new(6, 512, 8192, 8192).workload();
+    assert_eq!(
+        remedies("gtx1080", &long, &global(32)),
+        [
+            "set seq = 2048, which needs 5.9 GiB (shorter sequences)",
+            "use a GPU with 80.8 GiB, such as `rtx-pro-6000-bw-maxq`"
+        ]
+    );
+    // More GPUs share the optimizer's state.
+    let smaller = Transformer::new(17, 2048, 50257, 512).workload();
+    assert_eq!(
+        remedies("rtx4090", &smaller, &global(32))[1..],
+        [
+            "set optimizer = \"adafactor\", which needs 20.1 GiB (less optimizer state)",
+            "set lora_rank = 8, which needs 14.6 GiB (trains LoRA adapters only)",
+            "set shard_optimizer = true, world_size = 8, which needs 21.0 GiB (on each GPU; they share the optimizer's state)",
+            "use a GPU with 30.3 GiB, such as `rtx5090`",
+        ]
+    );
+    let among = remedies("rtx4090", &smaller, &Goal { world_size: 8, ..global(32) });
+    assert!(among[0].starts_with("set shard_optimizer = true, which needs "), "{among:?}");
+}
+
+#[test]
+fn the_larger_gpu_is_of_the_same_kind() {
+    let larger = |device: &str, layers: u64| {
+        let workload = Transformer::new(layers, 2048, 50257, 512).workload();
+        let Err(PlanError::DoesNotFit(misfit)) = plan(&nominal(device), &workload, &global(32)) else {
+            panic!("it must not fit")
+        };
+        let Some(Remedy::LargerGpu { profile, .. }) = misfit.remedies.last().cloned() else { panic!("{misfit}") };
+        profile.expect("some GPU fits")
+    };
+    let devices = ["rtx4070", "jetson-orin-nx-16gb", "l4", "rtx-a4000", "rtx4090-laptop"];
+    assert_eq!(
+        devices.map(|device| larger(device, 16)),
+        ["rtx5090", "jetson-t4000", "v100-pcie-32gb", "rtx-pro-4500-bw", "rtx-pro-4500-bw"]
+    );
+    // No GPU for a desktop or a laptop has as much memory.
+    assert_eq!(
+        devices.map(|device| larger(device, 24)),
+        ["rtx-pro-5000-bw-48gb", "jetson-t4000", "l40", "rtx-pro-5000-bw-48gb", "rtx-pro-5000-bw-48gb"]
+    );
+}
