@@ -4,8 +4,8 @@ use super::svg::Area;
 
 /// Height of a label of 12 px.
 const HEIGHT: f64 = 12.0;
-/// Space between labels.
-const GAP: f64 = 4.0;
+/// Space at each side of a label.
+const GAP: f64 = 2.0;
 
 /// The places that are taken in a plot.
 pub(super) struct Labels {
@@ -27,7 +27,7 @@ impl Labels {
     /// Finds a free place for a label of this width around a point, and takes it. Returns the middle of the label's base line; `None` if every place
     /// overlaps something.
     pub(super) fn place(&mut self, [x, y]: [f64; 2], radius: f64, width: f64) -> Option<[f64; 2]> {
-        let half = (width + GAP) / 2.0;
+        let half = width / 2.0 + GAP;
         let (beside, away) = (radius + half + 2.0, radius + 2.0);
         let middles = [
             [x, y - away - HEIGHT / 2.0],
