@@ -14,7 +14,7 @@ const REPORT: &str = "runtime/tests/it/snapshots/it__report__session_report.snap
 const MONITOR: &str = "cli/src/monitor/screen/snapshots/cargo_gpu_tuned__monitor__screen__tests__training_80.snap";
 
 /// Columns of a terminal, and of the names and figures before the reasons of a report.
-const COLUMNS: usize = 96;
+const COLUMNS: usize = 80;
 const BEFORE_REASONS: usize = 36;
 /// A mark in place of lines that are left out.
 const LEFT_OUT: &str = "…";
@@ -22,9 +22,11 @@ const LEFT_OUT: &str = "…";
 /// Draws what `init` adds to `Cargo.toml`, and the report of the session of a program.
 pub(crate) fn init(root: &Path) -> Result<String> {
     let (diff, report) = (snapshot(root, DIFF)?, snapshot(root, REPORT)?);
-    let added = diff.lines().take_while(|line| !line.starts_with("--- /dev/null")).map(|line| {
-        let is_added = line.starts_with('+') && !line.starts_with("+++");
-        (if is_added { Style::Added } else { Style::Faint }, line)
+    // Without context and empty lines.
+    let of_manifest = diff.lines().skip(1).take_while(|line| !line.starts_with("---"));
+    let added = of_manifest.filter(|line| line.starts_with('+') && line.len() > 1).map(|line| {
+        let style = if line.starts_with("+++") { Style::Faint } else { Style::Added };
+        (style, line)
     });
     // Without the items of the memory.
     let rows = report.lines().filter(|line| !line.starts_with("    "));
