@@ -2,5 +2,6 @@
 
 mod blocks;
 mod links;
+mod packages;
 mod pages;
 mod readme;
