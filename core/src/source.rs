@@ -22,11 +22,11 @@ impl FileError {
         let Self { file, place, message } = self;
         let number = place.line.to_string();
         let margin = " ".repeat(number.len());
-        let said = format!("error: {}\n{margin}--> {}:{place}\n", shortened(message), single_line(file));
-        let Some(line) = text.lines().nth(place.line - 1) else { return said };
+        let report = format!("error: {}\n{margin}--> {}:{place}\n", shortened(message), single_line(file));
+        let Some(line) = text.lines().nth(place.line - 1) else { return report };
         let (line, before) = excerpt(line.trim_end(), place.column - 1);
         let before = " ".repeat(before);
-        format!("{said}{margin} |\n{number} | {line}\n{margin} | {before}^\n\n")
+        format!("{report}{margin} |\n{number} | {line}\n{margin} | {before}^\n\n")
     }
 }
 
@@ -75,8 +75,8 @@ fn shortened(message: &str) -> String {
         Some((end, _)) => format!("{}…", &word[..end]),
         None => word.to_owned(),
     };
-    let words: Vec<_> = message.split(' ').map(word).collect();
-    let whole = words.join(" ");
+    let report: Vec<_> = message.split(' ').map(word).collect();
+    let whole = report.join(" ");
     let (end, is_cut) = whole.char_indices().nth(LONGEST_MESSAGE).map_or((whole.len(), false), |(end, _)| (end, true));
     without_controls(&whole[..end]) + if is_cut { "…" } else { "" }
 }

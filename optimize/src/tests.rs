@@ -120,8 +120,8 @@ fn tf32_is_turned_on_where_it_is_left_open_and_off_where_the_gpu_has_none() {
 #[test]
 fn a_precision_that_the_keys_cannot_express_is_refused() {
     let text = format!("{MODEL}batch_size: 8\namp: false\n");
-    let said = refused(Format::Yaml, &text, &["--precision", "mixed_bf16"]);
-    assert!(said.starts_with("the config cannot express mixed_bf16"), "{said}");
+    let words = refused(Format::Yaml, &text, &["--precision", "mixed_bf16"]);
+    assert!(words.starts_with("the config cannot express mixed_bf16"), "{words}");
 }
 
 #[test]
@@ -228,8 +228,8 @@ fn bad_values_name_line_and_column() {
         ),
         ("batch_size: 8\nglobal_batch: 12", "8 x 1 x 1 rank(s) are 8 samples, but `global_batch` is 12"),
     ] {
-        let said = refused(Format::Yaml, &format!("{MODEL}{given}\n"), &[]);
-        assert!(said.starts_with(message), "{given}: {said}");
+        let words = refused(Format::Yaml, &format!("{MODEL}{given}\n"), &[]);
+        assert!(words.starts_with(message), "{given}: {words}");
     }
 }
 
@@ -265,25 +265,25 @@ fn kinds_are_identified_by_evidence_or_requested() {
     ] {
         assert_eq!(kind(model, None).unwrap_or_else(|error| panic!("{model}: {error}")), expected);
     }
-    let said = |model: &str| kind(model, None).expect_err(model).to_string();
+    let words = |model: &str| kind(model, None).expect_err(model).to_string();
     let open = "hidden_size: 64\nnum_layers: 2\nseq_len: 30\nvocab_size: 99";
-    let ambiguous = said(open);
+    let ambiguous = words(open);
     assert!(
         ambiguous.contains("it could be transformer (num_layers, hidden_size, vocab_size), or recurrent (hidden_size, num_layers, vocab_size)"),
         "{ambiguous}"
     );
     assert_eq!(kind(open, Some("gru")).expect("a kind"), "recurrent");
-    let missing = said("n_head: 4\nn_layer: 2");
+    let missing = words("n_head: 4\nn_layer: 2");
     assert!(
         missing.contains("d_model: width of the residual stream (looked for d_model")
             && missing.contains("--dim vocab=…"),
         "{missing}"
     );
-    let volume = said("model: unet\npatch_size: [64, 64, 64]\nfeatures: [8, 16]");
+    let volume = words("model: unet\npatch_size: [64, 64, 64]\nfeatures: [8, 16]");
     assert!(
         volume.starts_with("config:3:13: `patch_size`: models over volumes cannot be described by dimensions"),
         "{volume}"
     );
-    let odd = said("model: unet\npatch_size: 100\nfeatures: [8, 16, 32, 64]");
+    let odd = words("model: unet\npatch_size: 100\nfeatures: [8, 16, 32, 64]");
     assert!(odd.starts_with("config:4:11: widths: 4 levels halve the image 3 times, and 100 only 2 times"), "{odd}");
 }

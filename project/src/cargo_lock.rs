@@ -132,13 +132,13 @@ mod tests {
 
     #[test]
     fn a_file_that_cargo_refuses_is_an_error_with_its_place() {
-        for (text, place, said) in [
+        for (text, place, words) in [
             ("version = 4\n<<<<<<< HEAD\n[[package]]\n", "2:1", "a merge left both sides here: keep either side whole"),
             ("[[package]]\nname = \"burn\n", "2:13", "delete it: cargo writes another"),
             ("[[package]]\nname = \"burn\"\n", "1:1", "missing field `version`"),
         ] {
-            let mistake = CargoLock::read(Source { file: "Cargo.lock", text }).expect_err(said).to_string();
-            assert!(mistake.starts_with(&format!("Cargo.lock:{place}: ")) && mistake.contains(said), "{mistake}");
+            let mistake = CargoLock::read(Source { file: "Cargo.lock", text }).expect_err(words).to_string();
+            assert!(mistake.starts_with(&format!("Cargo.lock:{place}: ")) && mistake.contains(words), "{mistake}");
             assert!(CargoLock::parse(text).is_none());
         }
     }

@@ -126,14 +126,14 @@ fn in_folder(root: Option<&str>, own: Option<&str>) -> Project {
 fn a_cargo_lock_that_cargo_passes_over_says_nothing() {
     // Cargo's files from when the package was outside the workspace.
     let stale = CARGO_LOCK.replace("[\"burn 0.22.1\"]", "[\"burn 0.21.0\"]");
-    let told = |lock: &str, burn: &str, on: &str, now: &str| {
+    let reported = |lock: &str, burn: &str, on: &str, now: &str| {
         format!(
             "gpu-tuned.lock: `lm` was measured on {on} with Burn {burn}, ROOT/{lock} has {now}: its figures are left out, \
              run `cargo gpu-tuned measure`"
         )
     };
-    let of_root = [told("Cargo.lock", "0.21.0", "cpu", "0.22.1")];
-    let own = [told("crates/member/Cargo.lock", "0.22.1", "t4", "0.21.0")];
+    let of_root = [reported("Cargo.lock", "0.21.0", "cpu", "0.22.1")];
+    let own = [reported("crates/member/Cargo.lock", "0.22.1", "t4", "0.21.0")];
     for (root, expected) in [
         ("[workspace]\nmembers = [\"crates/*\"]\n", &of_root),
         ("[workspace]\nexclude = [\"crates\"]\nmembers = [\"crates/member\"]\n", &of_root),
@@ -148,7 +148,7 @@ fn a_cargo_lock_that_cargo_passes_over_says_nothing() {
     let (root, manifest) = ("[workspace]\nexclude = [\"crates\"]\n", "crates/member/Cargo.toml");
     let pointing = in_folder(Some(root), Some(&stale));
     pointing.file(manifest, "[package]\nname = \"user\"\nworkspace = \"../..\"\n");
-    assert_eq!(pointing.warnings(), [told("crates/member/../../Cargo.lock", "0.21.0", "cpu", "0.22.1")]);
+    assert_eq!(pointing.warnings(), [reported("crates/member/../../Cargo.lock", "0.21.0", "cpu", "0.22.1")]);
     let alone = in_folder(Some("[workspace]\n"), Some(&stale));
     alone.file(manifest, "[package]\nname = \"user\"\n\n[workspace]\n");
     assert_eq!(alone.warnings(), own);
@@ -172,14 +172,14 @@ fn two_names_for_one_description_are_told_unless_the_config_has_both() {
     let also = |lock: &str, name: &str| lock.replace(Lock::END, &lm.replace("workload.lm", name));
     let renamed = also(LOCK, "workload.b-new");
     let project = || Project::enabling(&["h200"]).with("gpu-tuned.lock", &renamed);
-    let told = ["gpu-tuned.lock: `b-new` and `lm` have the same description: delete one"];
-    assert_eq!(project().warnings(), told);
-    assert_eq!(project().with("gpu-tuned.toml", &file("b-new")).warnings(), told);
+    let reported = ["gpu-tuned.lock: `b-new` and `lm` have the same description: delete one"];
+    assert_eq!(project().warnings(), reported);
+    assert_eq!(project().with("gpu-tuned.toml", &file("b-new")).warnings(), reported);
     let both = project().with("gpu-tuned.toml", &(file("b-new") + &file("lm")));
     assert_eq!(both.warnings(), [""; 0]);
     let thrice = also(&renamed, "workload.c");
-    let told = ["gpu-tuned.lock: `b-new`, `c` and `lm` have the same description: delete all but one"];
-    assert_eq!(Project::enabling(&[]).with("gpu-tuned.lock", &thrice).warnings(), told);
+    let reported = ["gpu-tuned.lock: `b-new`, `c` and `lm` have the same description: delete all but one"];
+    assert_eq!(Project::enabling(&[]).with("gpu-tuned.lock", &thrice).warnings(), reported);
 }
 
 #[test]

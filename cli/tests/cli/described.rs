@@ -1,6 +1,6 @@
 //! Profiles that `targets --here --toml` prints.
 
-use fake_nvml::{Rung, SCENARIO_VARIABLE, Scenario, library, scenario};
+use fake_nvml::{MatchKind, SCENARIO_VARIABLE, Scenario, library, scenario};
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::profile::{Profile, ProfileTable};
 use gpu_tuned_core::source::Source;
@@ -40,7 +40,7 @@ fn every_scenario_prints_profiles_that_a_file_can_have_or_a_reason() {
         let ran = printed(&name);
         if ran.stdout.is_empty() {
             assert!(ran.code == 1 && ran.stderr.starts_with("note: "), "{name}: {} {}", ran.code, ran.stderr);
-            assert!(!matches!(expected.rung, Rung::Exact), "{name}");
+            assert!(!matches!(expected.matched, MatchKind::Exact), "{name}");
             continue;
         }
         let text = ran.ended(0);
@@ -52,7 +52,7 @@ fn every_scenario_prints_profiles_that_a_file_can_have_or_a_reason() {
             assert_eq!(planned.is_ok(), facts.refusal.is_none(), "{name}: {planned:?}\n{text}");
         }
         // With unified memory the match depends on the memory of this host.
-        let is_exact = expected.rung == Rung::Exact && expected.host_memory_mib.is_none();
+        let is_exact = expected.matched == MatchKind::Exact && expected.host_memory_mib.is_none();
         let Some(shipped) = expected.profile.as_deref().filter(|_| is_exact) else { continue };
         let shipped = ProfileTable::builtin_profile(shipped).expect("shipped");
         let profile = parsed.profiles.iter().find(|profile| profile.id == shipped.id);

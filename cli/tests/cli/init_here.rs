@@ -1,6 +1,6 @@
 //! `init` on machines with GPUs.
 
-use fake_nvml::{Rung, SCENARIO_VARIABLE, Scenario, library};
+use fake_nvml::{MatchKind, SCENARIO_VARIABLE, Scenario, library};
 use serde_json::Value;
 
 use crate::init::{PLAIN, package};
@@ -21,7 +21,7 @@ fn every_scenario_names_its_gpu_and_gives_commands_that_build_for_it() {
         let setup = on(&file, &project, &["--json"]).json(0);
         let gpus = setup["gpus"].as_array().expect("GPUs");
         let text = on(&file, &project, &[]);
-        if expected.rung == Rung::Cpu {
+        if expected.matched == MatchKind::Cpu {
             assert!(gpus.is_empty(), "{name}");
             for gpu in played.gpu.iter().filter(|_| expected.gpus > 0) {
                 // A name that is no text is none.
@@ -51,7 +51,7 @@ fn every_scenario_names_its_gpu_and_gives_commands_that_build_for_it() {
         let declares = format!("+{feature} = ");
         assert!(text.stdout.contains(&declares), "{name}: {}", text.stdout);
         if expected.host_memory_mib.is_none() && gpus.len() == 1 {
-            assert_eq!(profile.is_some(), expected.rung == Rung::Exact, "{name}");
+            assert_eq!(profile.is_some(), expected.matched == MatchKind::Exact, "{name}");
         }
     }
 }

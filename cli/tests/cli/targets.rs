@@ -1,4 +1,4 @@
-use fake_nvml::{Rung, SCENARIO_VARIABLE, Scenario, library, scenario};
+use fake_nvml::{MatchKind, SCENARIO_VARIABLE, Scenario, library, scenario};
 use serde_json::Value;
 
 use crate::project::{Project, Ran};
@@ -219,14 +219,14 @@ fn every_scenario_is_answered_as_it_expects() {
         let name = file.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
         let expected = Scenario::load(&file).expect("a scenario").expect.expect("what is expected of it");
         let ran = on(&name, &project, &["--here", "--json"]);
-        let here = ran.json(i32::from(expected.rung == Rung::Cpu));
+        let here = ran.json(i32::from(expected.matched == MatchKind::Cpu));
         let gpus = here["gpus"].as_array().expect("GPUs");
         let trouble = here["trouble"].as_array().map(Vec::len);
         assert_eq!((gpus.len(), trouble), (expected.gpus, Some(expected.trouble)), "{name}");
         let Some(gpu) = gpus.iter().find(|gpu| gpu["device"]["profile"] == "rtx4090").or(gpus.first()) else {
             continue;
         };
-        if expected.rung == Rung::Cpu {
+        if expected.matched == MatchKind::Cpu {
             assert!(gpu["limits"].is_null(), "{name}");
             continue;
         }
@@ -235,9 +235,10 @@ fn every_scenario_is_answered_as_it_expects() {
             // The match depends on the memory of this host.
             continue;
         }
-        let rung = serde_json::to_value(expected.rung).expect("a rung is JSON");
+        let matched = serde_json::to_value(expected.matched).expect("a match is JSON");
         let device = &gpu["device"];
-        let (found, expected) = ((&device["match"], device["profile"].as_str()), (&rung, expected.profile.as_deref()));
+        let (found, expected) =
+            ((&device["match"], device["profile"].as_str()), (&matched, expected.profile.as_deref()));
         if found != expected {
             unexpected.push(format!("{name}: {found:?}, not {expected:?}"));
         }

@@ -195,8 +195,8 @@ fn a_second_device_shows_how_far_off_the_first_is() {
         point.micro_step_ms = point.micro_step_ms.map(|ms| ms * 1.25);
     }
     workload.measured.on.insert("slower".to_owned(), slower);
-    let told = on_the_l4(&workload);
-    assert!(batch_reason(&told).why.contains("from h200, which miss slower by 20%"), "{told}");
+    let reported = on_the_l4(&workload);
+    assert!(batch_reason(&reported).why.contains("from h200, which miss slower by 20%"), "{reported}");
 }
 
 #[test]

@@ -105,10 +105,10 @@ fn constants_and_documentation_follow_from_what_was_measured() {
 
 #[test]
 fn measurements_of_other_dimensions_are_named_in_the_documentation() {
-    let said = "gpu-tuned.lock: `lm` was measured with layers = 4, now 6: run `cargo gpu-tuned measure`.";
+    let message = "gpu-tuned.lock: `lm` was measured with layers = 4, now 6: run `cargo gpu-tuned measure`.";
     let other = expanded(measured(LOCK, 4));
-    assert!(other.contains(said), "{other}");
-    let lines = |expansion: String| expansion.lines().filter(|line| !line.contains(said)).count();
+    assert!(other.contains(message), "{other}");
+    let lines = |expansion: String| expansion.lines().filter(|line| !line.contains(message)).count();
     assert!(!expanded(measured(LOCK, 6)).contains("was measured with"));
     assert_eq!(lines(other), lines(language_model(&["h200"])) + 1, "nothing else follows from them");
 }

@@ -21,8 +21,8 @@ pub(super) fn begin(name: &str, device: &str) {
 
 /// Warns of other processes that compute on the GPU, if the driver reports them.
 pub(super) fn shared(gpu: Option<&GpuReading>) {
-    if let Some(said) = gpu.and_then(|gpu| beside(gpu.other_processes?)) {
-        eprintln!("  {said}");
+    if let Some(warning) = gpu.and_then(|gpu| beside(gpu.other_processes?)) {
+        eprintln!("  {warning}");
     }
 }
 
@@ -83,13 +83,13 @@ pub(super) fn point(budget: &Budget, mode: Mode, tried: &Tried) {
 }
 
 fn line(batch: u64, point: &MeasuredBatch) -> String {
-    let mut said = Vec::new();
-    said.extend(point.reserved_bytes.map(|bytes| format!("{bytes} reserved")));
-    said.extend(point.reserved_accumulating_bytes.map(|bytes| format!("{bytes} accumulating gradients")));
-    said.extend(point.micro_step_ms.map(|ms| format!("micro-step {ms:.3} ms")));
-    said.extend(point.optimizer_ms.map(|ms| format!("optimizer {ms:.3} ms")));
+    let mut parts = Vec::new();
+    parts.extend(point.reserved_bytes.map(|bytes| format!("{bytes} reserved")));
+    parts.extend(point.reserved_accumulating_bytes.map(|bytes| format!("{bytes} accumulating gradients")));
+    parts.extend(point.micro_step_ms.map(|ms| format!("micro-step {ms:.3} ms")));
+    parts.extend(point.optimizer_ms.map(|ms| format!("optimizer {ms:.3} ms")));
     let spread = point.spread.map(|spread| format!(" (within {:.1}%)", spread * 100.0));
-    format!("batch {batch}: {}{}", said.join(", "), spread.unwrap_or_default())
+    format!("batch {batch}: {}{}", parts.join(", "), spread.unwrap_or_default())
 }
 
 /// Steps are recorded, to be replayed for a GPU.
@@ -168,21 +168,21 @@ pub(super) fn is_other_model(described: u64, counted: u64) -> bool {
 fn ends(found: &MeasuredMode) -> String {
     let reserved = |(batch, point): (&u64, &MeasuredBatch)| Some(format!("{} at batch {batch}", point.reserved_bytes?));
     let ends = [found.batch.first_key_value(), found.batch.last_key_value()];
-    let mut said: Vec<String> = ends.into_iter().flatten().filter_map(reserved).collect();
-    said.dedup();
-    said.join(" to ")
+    let mut parts: Vec<String> = ends.into_iter().flatten().filter_map(reserved).collect();
+    parts.dedup();
+    parts.join(" to ")
 }
 
 fn summary(found: &MeasuredMode) -> String {
     let batches: Vec<String> = found.batch.keys().map(u64::to_string).collect();
     let rate = |(batch, point): (&u64, &MeasuredBatch)| Some((*batch as f64 * 1e3 / point.micro_step_ms?, *batch));
     let fastest = found.batch.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0));
-    let mut said = vec![format!("batches {}", batches.join(", "))];
-    said.extend(fastest.map(|(rate, batch)| format!("{} samples/s at {batch}", three_digits(rate))));
+    let mut parts = vec![format!("batches {}", batches.join(", "))];
+    parts.extend(fastest.map(|(rate, batch)| format!("{} samples/s at {batch}", three_digits(rate))));
     if found.is_partial {
-        said.push("partial, as time ended: measure again for more sizes".to_owned());
+        parts.push("partial, as time ended: measure again for more sizes".to_owned());
     }
-    said.join("; ")
+    parts.join("; ")
 }
 
 /// The outcome for programs.
@@ -217,17 +217,17 @@ mod tests {
     fn a_description_of_another_model_is_told() {
         assert_eq!(other_model(12_929, 12_929), None);
         assert_eq!(other_model(12_000, 12_929), None);
-        let told = other_model(37_800, 12_929).expect("another model");
-        assert!(told.starts_with("the description has 37,800 parameters, and the model 12,929:"), "{told}");
+        let reported = other_model(37_800, 12_929).expect("another model");
+        assert!(reported.starts_with("the description has 37,800 parameters, and the model 12,929:"), "{reported}");
         assert!(other_model(2_682, 531_178).is_some(), "layers are left out");
     }
 
     #[test]
     fn others_on_the_gpu_are_told() {
         assert_eq!(beside(0), None);
-        let told = [1, 3].map(|others| beside(others).expect("somebody is there"));
-        assert!(told[0].starts_with("another process computes on this GPU: times will be"), "{}", told[0]);
-        assert!(told[1].starts_with("3 other processes compute on this GPU: times will be"), "{}", told[1]);
+        let reported = [1, 3].map(|others| beside(others).expect("somebody is there"));
+        assert!(reported[0].starts_with("another process computes on this GPU: times will be"), "{}", reported[0]);
+        assert!(reported[1].starts_with("3 other processes compute on this GPU: times will be"), "{}", reported[1]);
     }
 
     #[test]

@@ -56,7 +56,7 @@ mod tests {
 
     use super::by_user;
 
-    fn said(folder: &Path) -> Option<String> {
+    fn message(folder: &Path) -> Option<String> {
         by_user(Some(folder), |_| None)
     }
 
@@ -66,7 +66,7 @@ mod tests {
         let inner = folder.path().join("a/b");
         fs::create_dir_all(&inner).expect("folders");
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("it is written");
-        assert_eq!(said(&inner), None);
+        assert_eq!(message(&inner), None);
 
         for (name, text, key) in [
             ("burn.toml", "[cubecl.compilation]\ncache = false\n", "compilation.cache"),
@@ -77,8 +77,8 @@ mod tests {
             ("cubecl.toml", "[environment.path]\ndirectory = \"x\"\n", "environment.path"),
         ] {
             write(name, text);
-            let said = said(&inner).unwrap_or_default();
-            assert!(said.starts_with(&format!("`{key}` in ")) && said.ends_with(name), "{name}: {said}");
+            let message = message(&inner).unwrap_or_default();
+            assert!(message.starts_with(&format!("`{key}` in ")) && message.ends_with(name), "{name}: {message}");
         }
     }
 
@@ -90,12 +90,12 @@ mod tests {
         fs::write(folder.path().join("cubecl.toml"), "[compilation]\ncache = true\n").expect("it is written");
         fs::write(inner.join("cubecl.toml"), "[autotune]\nlevel = \"full\"\n[environment.records]\nlevel = \"off\"\n")
             .expect("it is written");
-        assert_eq!(said(&inner), None);
-        assert!(said(folder.path()).is_some());
+        assert_eq!(message(&inner), None);
+        assert!(message(folder.path()).is_some());
         // A `burn.toml` without a section for CubeCL, or no TOML at all, is passed by.
         fs::write(inner.join("cubecl.toml"), "[compilation\n").expect("it is written");
         fs::write(inner.join("burn.toml"), "[fusion]\n").expect("it is written");
-        assert!(said(&inner).is_some());
+        assert!(message(&inner).is_some());
     }
 
     #[test]

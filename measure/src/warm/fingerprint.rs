@@ -86,12 +86,12 @@ impl Fingerprint {
 
     /// In what something made on `other` is not for this; empty if it is.
     pub(super) fn differences(&self, other: &Self) -> Vec<String> {
-        let said = |of: Option<&str>| of.unwrap_or("unknown").to_owned();
+        let or_unknown = |of: Option<&str>| of.unwrap_or("unknown").to_owned();
         let products = |of: &Self| if of.full_f32 { "f32" } else { "TF32" }.to_owned();
         let gpus = |of: &Self| of.gpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
         [
             ("", gpus(other), gpus(self)),
-            ("driver ", said(other.driver.as_deref()), said(self.driver.as_deref())),
+            ("driver ", or_unknown(other.driver.as_deref()), or_unknown(self.driver.as_deref())),
             ("Burn ", other.burn.clone(), self.burn.clone()),
             ("CubeCL ", other.cubecl.clone(), self.cubecl.clone()),
             ("f32 products in ", products(other), products(self)),

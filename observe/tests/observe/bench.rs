@@ -82,10 +82,10 @@ fn batches_go_upwards_and_each_is_fed_after_it_ran_alone() {
         seconds: 1.0,
         ignored_bytes: 0,
     };
-    let told: Vec<_> = request.setups(Precision::F32, &[16, 8, 16]).iter().map(ToString::to_string).collect();
-    let [first, second, ..] = told.as_slice() else { panic!("{told:?}") };
+    let reported: Vec<_> = request.setups(Precision::F32, &[16, 8, 16]).iter().map(ToString::to_string).collect();
+    let [first, second, ..] = reported.as_slice() else { panic!("{reported:?}") };
     assert_eq!((first.as_str(), second.as_str()), ("f32, batch 8", "f32, batch 8, 2 workers, prefetch 4"));
-    assert_eq!((told.len(), told[4].as_str()), (8, "f32-checkpointed, batch 8"));
+    assert_eq!((reported.len(), reported[4].as_str()), (8, "f32-checkpointed, batch 8"));
 }
 
 #[test]

@@ -68,8 +68,8 @@ fn measurements_go_along_and_belong_to_their_description() {
     let deeper = Transformer { layers: 3, ..lm.clone() };
     assert_eq!(taken.workload(None, &deeper.clone().into()), deeper.workload());
     let before = taken.measured.measured_before(None, &deeper.into()).expect("it is of the same kind");
-    let said = "gpu-tuned.lock: `lm` was measured with layers = 2, now 3: run `cargo gpu-tuned measure`";
-    assert_eq!(before.to_string(), said);
+    let message = "gpu-tuned.lock: `lm` was measured with layers = 2, now 3: run `cargo gpu-tuned measure`";
+    assert_eq!(before.to_string(), message);
     let images: WorkloadSpec = Mlp { widths: vec![8, 8] }.into();
     assert_eq!(taken.measured.measured_before(None, &images), None);
     assert_eq!(taken.measured.measured_before(Some("other"), &images), None);

@@ -55,9 +55,9 @@ fn forced<const BUILT_WITH: bool>(allow_tf32: bool, tell: impl Fn(&mut Decision)
     let config = Config::<BUILT_WITH> { allow_tf32: !allow_tf32 };
     let mut decision = Options::default().cpu().set(set).decide(&config).expect("it fits");
     tell(&mut decision);
-    let said = decision.selection.changes.iter().filter(|change| change.setting == Setting::AllowTf32).copied();
-    let said = said.collect();
-    (decision, said)
+    let changes = decision.selection.changes.iter().filter(|change| change.setting == Setting::AllowTf32).copied();
+    let changes = changes.collect();
+    (decision, changes)
 }
 
 fn why(decision: &Decision) -> (Provenance, &str) {

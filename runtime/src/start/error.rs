@@ -59,10 +59,10 @@ pub enum StartError {
         field: &'static str,
     },
     /// [`STRICT_VARIABLE`](Options::STRICT_VARIABLE) is neither yes nor no.
-    #[error("{} is `{said}`: expected 1 or 0", Options::STRICT_VARIABLE)]
+    #[error("{} is `{value}`: expected 1 or 0", Options::STRICT_VARIABLE)]
     StrictVariable {
         /// Value of the variable.
-        said: String,
+        value: String,
     },
     /// Strict mode: the constants of the build cannot be used as they are.
     #[error(

@@ -111,8 +111,8 @@ impl Bench {
     /// Records after a successful run.
     fn ran(&self, program: impl Fn(), variables: &[(&str, &str)]) -> Section {
         let output = self.run(program, variables);
-        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success() && !said.contains("went on"), "{said}");
+        let words = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success() && !words.contains("went on"), "{words}");
         section(&self.request.results)
     }
 }

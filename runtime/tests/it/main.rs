@@ -5,6 +5,10 @@ mod bench;
 #[cfg(feature = "counting-allocator")]
 mod counting;
 #[cfg(feature = "nvml")]
+mod decisions;
+#[cfg(feature = "nvml")]
+mod decisions_generated;
+#[cfg(feature = "nvml")]
 mod faulty;
 #[cfg(feature = "nvml")]
 mod fuzz;
@@ -12,10 +16,6 @@ mod fuzz;
 mod generated;
 #[cfg(feature = "counting-allocator")]
 mod group_bytes;
-#[cfg(feature = "nvml")]
-mod ladder;
-#[cfg(feature = "nvml")]
-mod ladder_generated;
 #[cfg(feature = "nvml")]
 mod limits;
 #[cfg(feature = "burn")]

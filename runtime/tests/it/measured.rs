@@ -108,11 +108,11 @@ fn of_two_names_the_configs_own_counts_and_else_the_device() {
 #[test]
 fn a_config_of_other_dimensions_is_planned_by_costs_and_told_what_to_do() {
     let deeper = Lm { layers: 8, ..Lm::default() };
-    let (costs, told) = (decide(&deeper, "rtx4090"), decide(&Measured(deeper), "rtx4090"));
-    assert_eq!(told.plan.settings, costs.plan.settings);
+    let (costs, reported) = (decide(&deeper, "rtx4090"), decide(&Measured(deeper), "rtx4090"));
+    assert_eq!(reported.plan.settings, costs.plan.settings);
     let note = "gpu-tuned.lock: `lm` was measured with layers = 6, now 8: run `cargo gpu-tuned measure`";
-    assert_eq!(told.plan.advice.last().map(String::as_str), Some(note));
-    assert!(told.to_string().contains(note), "{told}");
+    assert_eq!(reported.plan.advice.last().map(String::as_str), Some(note));
+    assert!(reported.to_string().contains(note), "{reported}");
 }
 
 #[test]

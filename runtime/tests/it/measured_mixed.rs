@@ -63,7 +63,7 @@ impl Run {
         Self { output: command.output().expect("it runs"), folder }
     }
 
-    fn said(&self) -> String {
+    fn message(&self) -> String {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
@@ -77,7 +77,7 @@ impl Run {
 #[cfg(feature = "counting-allocator")]
 fn bytes_per_parameter(precision: Precision) -> Vec<[f64; 2]> {
     let run = Run::of(precision, &[]);
-    let measured = run.measured().unwrap_or_else(|| panic!("{}", run.said())).measured;
+    let measured = run.measured().unwrap_or_else(|| panic!("{}", run.message())).measured;
     let on = measured.on.values().find(|on| on.device.starts_with("CPU")).expect("the CPU");
     assert!(on.mode.len() == 2 && on.mode.keys().all(|mode| mode.precision == precision), "{:?}", on.mode);
     let each = |bytes: Option<gpu_tuned::Bytes>| bytes.expect("it is counted").0 as f64 / measured.parameters as f64;
@@ -99,29 +99,29 @@ fn what_is_measured_in_mixed_precision_holds_weights_in_f32_and_their_copies() {
 #[test]
 fn steps_in_mixed_precision_are_not_replayed_and_it_is_said() {
     let run = Run::of(Precision::MixedF16, &[]);
-    let measured = run.measured().unwrap_or_else(|| panic!("{}", run.said())).measured;
+    let measured = run.measured().unwrap_or_else(|| panic!("{}", run.message())).measured;
     assert_eq!(measured.on.len(), 1, "{:?}", measured.on);
     let why = if cfg!(feature = "counting-allocator") {
         "not replayed for GPUs: mixed_f16 "
     } else {
         "feature `counting-allocator`"
     };
-    assert_eq!(run.said().lines().filter(|line| line.contains(why)).count(), 1, "{}", run.said());
+    assert_eq!(run.message().lines().filter(|line| line.contains(why)).count(), 1, "{}", run.message());
 }
 
 #[test]
 fn a_subject_that_is_mixed_is_measured_in_a_session_that_is_and_in_no_other() {
     let run = Run::of(Precision::MixedF16, &[(HALF, "f16")]);
-    assert!(run.output.status.success() && run.measured().is_some(), "{}", run.said());
+    assert!(run.output.status.success() && run.measured().is_some(), "{}", run.message());
     for (precision, half, mixed) in [
         (Precision::F32, "f16", "mixed_f16"),
         (Precision::F32, "bf16", "mixed_bf16"),
         (Precision::MixedF16, "bf16", "mixed_bf16"),
     ] {
         let run = Run::of(precision, &[(HALF, half)]);
-        let said = run.said();
-        assert!(!run.output.status.success() && run.measured().is_none(), "{said}");
-        let told = format!("`Subject::mixed` says that steps are in {mixed}, and the session's are in {precision}");
-        assert!(said.contains(&told), "{said}");
+        let message = run.message();
+        assert!(!run.output.status.success() && run.measured().is_none(), "{message}");
+        let reported = format!("`Subject::mixed` says that steps are in {mixed}, and the session's are in {precision}");
+        assert!(message.contains(&reported), "{message}");
     }
 }

@@ -218,8 +218,8 @@ fn every_rank_tells_of_its_own_steps() {
     assert_eq!(run.world_size, 2);
     for rank in 0..2 {
         let own = steps.iter().filter(|step| step.rank == rank);
-        let told = own.map(|step| (step.step, step.samples, step.micro_batches, step.exchange_s.is_some()));
-        assert_eq!(told.collect::<Vec<_>>(), [(1, 32, 2, true), (2, 32, 2, true), (3, 32, 2, true)]);
+        let reported = own.map(|step| (step.step, step.samples, step.micro_batches, step.exchange_s.is_some()));
+        assert_eq!(reported.collect::<Vec<_>>(), [(1, 32, 2, true), (2, 32, 2, true), (3, 32, 2, true)]);
     }
 }
 

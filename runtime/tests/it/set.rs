@@ -117,16 +117,16 @@ fn started() {
 
 #[test]
 fn the_variable_counts_before_the_program() {
-    let said = |value: &str| {
+    let message = |value: &str| {
         let output = own_process::run(own_process::command(started).env(Options::SET_VARIABLE, value));
         String::from_utf8(output.stdout).expect("text")
     };
-    let set = said("batch_size=12");
+    let set = message("batch_size=12");
     assert!(set.contains(r#""batch_size":12,"gradient_accumulation":4,"#), "{set}");
     assert!(set.contains(r#""num_workers":1"#), "{set}");
-    let set = said("num_workers=5");
+    let set = message("num_workers=5");
     assert!(set.contains(r#""num_workers":5"#), "{set}");
-    let wrong = said("batchsize=12");
+    let wrong = message("batchsize=12");
     assert!(
         wrong.contains("error: GPU_TUNED_SET: there is no setting `batchsize`; did you mean `batch_size`?"),
         "{wrong}"

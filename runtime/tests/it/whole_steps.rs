@@ -97,12 +97,12 @@ fn batches_that_are_no_whole_steps_end_training_before_one_is_taken() {
         let (seen, error) = trained(&stated(), Arc::new(Sizes(sizes)));
         assert_eq!(seen, 0, "{sizes:?}");
         let error = error.unwrap_or_else(|| panic!("{sizes:?} are steps of 32"));
-        let told = [
+        let reported = [
             format!("a batch of the training loader has {} samples, and an optimizer step has 32", sizes[0]),
             "`.batch_size(session.schedule().samples_per_rank() as usize)`".to_owned(),
             "`global_batch = batch_size` in `#[gpu_tuned(…)]`".to_owned(),
         ];
-        assert!(told.iter().all(|told| error.contains(told)), "{error}");
+        assert!(reported.iter().all(|reported| error.contains(reported)), "{error}");
     }
 }
 

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
     /// How closely the GPU matches.
-    pub rung: Rung,
+    #[serde(rename = "match")]
+    pub matched: MatchKind,
     /// The matched profile, for `exact` and `variant`.
     pub profile: Option<String>,
     /// Differences from the profile, by kind (`memory`, `vgpu`).
@@ -37,7 +38,7 @@ fn one() -> usize {
 /// How closely a GPU matches a profile, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rung {
+pub enum MatchKind {
     /// Everything that the driver reports matches the profile.
     Exact,
     /// Nearly the profile's GPU.

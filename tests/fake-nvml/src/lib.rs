@@ -22,7 +22,7 @@ mod state;
 use std::path::{Path, PathBuf};
 
 pub use code::Code;
-pub use expect::{Expectation, Rung};
+pub use expect::{Expectation, MatchKind};
 pub use phase::{Counted, Phase, Reason};
 pub use play::{library, play, play_file};
 pub use scenario::{Call, Hex, InvalidScenario, PciPlace, Process, Scenario, Unit, Virtualization};

@@ -291,7 +291,7 @@ mod tests {
             "[[gpu]]\nnmae = 'x'",
             "[[gpu]]\nfails = { nmae = 'unknown' }",
             "[[gpu]]\nfails = { name = 'x' }",
-            "[expect]\nrung = 'excat'",
+            "[expect]\nmatch = 'excat'",
         ] {
             assert!(toml::from_str::<Scenario>(text).is_err(), "{text}");
         }

@@ -73,15 +73,15 @@ mod tests {
 
     #[test]
     fn a_measured_count_must_match_and_a_description_may_be_off_by_a_tenth() {
-        for (planned, trained, told) in [
+        for (planned, trained, reported) in [
             ((1000, Derived), 1100, None),
             ((1000, Derived), 1101, Some("mend the description")),
             ((1000, Measured), 1000, None),
             ((1000, Measured), 999, Some("cargo gpu-tuned measure")),
         ] {
             let text = another_model(planned, trained);
-            assert!(text.is_some() == told.is_some(), "{text:?}");
-            assert!(text.unwrap_or_default().contains(told.unwrap_or_default()));
+            assert!(text.is_some() == reported.is_some(), "{text:?}");
+            assert!(text.unwrap_or_default().contains(reported.unwrap_or_default()));
         }
     }
 
@@ -91,10 +91,10 @@ mod tests {
             let mut watched = StepSizeCheck { step, micro_batch: 16, suspicious: 0 };
             given.iter().filter_map(|samples| watched.warning(*samples)).collect::<Vec<_>>()
         };
-        let told = doubts(512, &[16, 16, 16, 16, 16]);
+        let reported = doubts(512, &[16, 16, 16, 16, 16]);
         assert!(
-            matches!(&told[..], [text] if text.contains("given 16 samples") && text.contains("512 make a step")),
-            "{told:?}"
+            matches!(&reported[..], [text] if text.contains("given 16 samples") && text.contains("512 make a step")),
+            "{reported:?}"
         );
         // The last step of an epoch, sequences by their tokens, and a step that is one micro-batch.
         for (step, given) in [(512, &[512, 16, 512, 16][..]), (512, &[15, 17, 15, 17]), (16, &[16, 16, 16])] {

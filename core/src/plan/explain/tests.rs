@@ -152,10 +152,10 @@ fn formulas_give_the_bytes_that_stand_beside_them() {
     for explanation in explanations() {
         let has_figures = |item: &&Item| item.name != "device context" && !item.formula.starts_with("loaded");
         for item in explanation.memory.iter().filter(has_figures) {
-            let (said, planned) = (evaluated(&item.formula), item.bytes.0 as f64);
+            let (value, planned) = (evaluated(&item.formula), item.bytes.0 as f64);
             // Figures in MiB are printed with one digit after the point.
             let near = if item.formula.contains("MiB") { 2e5 } else { 1.0 };
-            assert!((said - planned).abs() <= near, "{}: {} is {said}, not {planned}", item.name, item.formula);
+            assert!((value - planned).abs() <= near, "{}: {} is {value}, not {planned}", item.name, item.formula);
         }
         let sum: Bytes = explanation.memory.iter().map(|item| item.bytes).sum();
         assert_eq!(sum, explanation.needed);
@@ -170,8 +170,8 @@ fn the_terms_of_a_step_give_its_throughput() {
         let samples_per_s = plan.schedule.global_batch as f64 / seconds;
         assert!((samples_per_s / plan.samples_per_s - 1.0).abs() < 1e-9, "{samples_per_s}, {}", plan.samples_per_s);
         for term in explanation.time.iter().filter(|term| !term.formula.starts_with('(')) {
-            let said = evaluated(&term.formula);
-            assert!((said / term.seconds - 1.0).abs() < 0.01, "{} is {said}, not {}", term.formula, term.seconds);
+            let value = evaluated(&term.formula);
+            assert!((value / term.seconds - 1.0).abs() < 0.01, "{} is {value}, not {}", term.formula, term.seconds);
         }
     }
 }

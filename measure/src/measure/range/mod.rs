@@ -78,9 +78,10 @@ impl MeasurementTarget {
         let heartbeat = Heartbeat::begin(INTERVAL, INTERVAL, super::report::waiting(!self.is_cpu(), None));
         let spend = Duration::try_from_secs_f64(request.seconds).unwrap_or(Duration::ZERO);
         let runner = OnDevice::new(self, subject, spend);
-        let said = || heartbeat.output();
+        let after_output = || heartbeat.output();
         let (largest, checkpointing) = (self.largest_batch(), subject.checkpointing());
-        Sweep { runner: &runner, largest, checkpointing, known, journal: &mut journal, said: &said }.run(&setups)
+        Sweep { runner: &runner, largest, checkpointing, known, journal: &mut journal, after_output: &after_output }
+            .run(&setups)
     }
 
     fn planned(&self) -> Planned {

@@ -65,16 +65,16 @@ fn line(place: &str, outcome: &Outcome) -> String {
 fn describe(figures: &Figures) -> String {
     let speed = figures.samples_per_s;
     let (median, least, most) = (three_digits(speed.median), three_digits(speed.least), three_digits(speed.most));
-    let mut said = vec![format!("{median} samples/s ({least} to {most})"), format!("step {:.2} ms", figures.step_ms)];
-    said.extend(figures.phases.map(|Phases { forward_ms, backward_ms, optimizer_ms }| {
+    let mut parts = vec![format!("{median} samples/s ({least} to {most})"), format!("step {:.2} ms", figures.step_ms)];
+    parts.extend(figures.phases.map(|Phases { forward_ms, backward_ms, optimizer_ms }| {
         format!("forward {forward_ms:.2}, backward {backward_ms:.2}, optimizer {optimizer_ms:.2} ms")
     }));
-    said.extend(figures.waiting_percent.map(|percent| format!("{percent:.0}% of it waiting for batches")));
-    said.extend(figures.reserved_bytes.map(|bytes| bytes.to_string()));
+    parts.extend(figures.waiting_percent.map(|percent| format!("{percent:.0}% of it waiting for batches")));
+    parts.extend(figures.reserved_bytes.map(|bytes| bytes.to_string()));
     if !figures.is_finite {
-        said.push("the loss is no finite number".to_owned());
+        parts.push("the loss is no finite number".to_owned());
     }
-    said.join(", ")
+    parts.join(", ")
 }
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn time_is_told_in_the_unit_that_suits_it() {
-        let told = [0, 99, 100, 5999, 6000].map(|seconds| about(Duration::from_secs(seconds)));
-        assert_eq!(told, ["about 1 s", "about 99 s", "about 2 min", "about 100 min", "about 2 h"]);
+        let reported = [0, 99, 100, 5999, 6000].map(|seconds| about(Duration::from_secs(seconds)));
+        assert_eq!(reported, ["about 1 s", "about 99 s", "about 2 min", "about 100 min", "about 2 h"]);
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Sweep<'c> {
     pub(super) known: Vec<(Setup, Outcome)>,
     pub(super) journal: &'c mut Journal,
     /// Called after output.
-    pub(super) said: &'c dyn Fn(),
+    pub(super) after_output: &'c dyn Fn(),
 }
 
 impl Sweep<'_> {
@@ -44,7 +44,7 @@ impl Sweep<'_> {
             let outcome = self.attempt(setup, memory.entry(setup.mode()).or_default())?;
             self.journal.add(&Line::Ended { setup, outcome: Box::new(outcome.clone()) })?;
             report::point(&progress.after(setup, begin.elapsed()), &outcome);
-            (self.said)();
+            (self.after_output)();
             let is_over = matches!(outcome, Outcome::OutOfMemory { .. });
             self.known.push((setup, outcome));
             if is_over {

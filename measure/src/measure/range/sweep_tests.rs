@@ -94,7 +94,7 @@ fn run(fake: &Fake, known: &[(Setup, Outcome)], setups: &[Setup]) -> Ran {
         checkpointing: &[false, true],
         known: known.to_vec(),
         journal: &mut journal,
-        said: &|| (),
+        after_output: &|| (),
     };
     climb.run(setups).expect("nothing but steps fails");
     Ran { known: journal.known(0, &header()).expect("it is read"), folder }
@@ -120,8 +120,8 @@ fn what_would_take_too_much_is_told_by_smaller_batches_and_not_run() {
         let fake = fake(is_gpu, 300);
         let ran = run(&fake, &[], &setups);
         assert_eq!(*fake.ran.borrow(), before, "32 takes 420 MiB");
-        let told = ["8: 815 samples/s", "16: 815 samples/s", "32: does not fit: needs 420.0 MiB of 300.0 MiB"];
-        assert_eq!(ran.outcomes()[..3], told);
+        let reported = ["8: 815 samples/s", "16: 815 samples/s", "32: does not fit: needs 420.0 MiB of 300.0 MiB"];
+        assert_eq!(ran.outcomes()[..3], reported);
         assert!(ran.outcomes()[3].contains("740.0 MiB"), "{:?}", ran.outcomes());
     }
 }

@@ -47,24 +47,24 @@ fn burns_loop_is_measured_in_place_of_its_first_step() {
     assert!(measures.status.success() && !stdout.contains("went on"), "{stdout}{stderr}");
     let found = LockFile::new(&lock).read().expect("a lock").expect("it was written").workload;
     let (_, found) = found.first_key_value().expect("a workload");
-    let (told, _) = measured_by(super::program);
-    let (found, told) = (&found.measured, &told.measured);
-    assert_eq!(found.parameters, told.parameters);
-    assert_eq!(found.on.keys().collect::<Vec<_>>(), told.on.keys().collect::<Vec<_>>(), "{stderr}");
+    let (reported, _) = measured_by(super::program);
+    let (found, reported) = (&found.measured, &reported.measured);
+    assert_eq!(found.parameters, reported.parameters);
+    assert_eq!(found.on.keys().collect::<Vec<_>>(), reported.on.keys().collect::<Vec<_>>(), "{stderr}");
     for (device, on) in &found.on {
-        let told = &told.on[device];
+        let reported = &reported.on[device];
         // Whether activations are recomputed goes by the device that the program made its model on.
-        let plain = told.mode.keys().filter(|mode| !mode.checkpointing);
+        let plain = reported.mode.keys().filter(|mode| !mode.checkpointing);
         assert_eq!(on.mode.keys().collect::<Vec<_>>(), plain.collect::<Vec<_>>(), "{device}");
         for (mode, found) in &on.mode {
-            let told = &told.mode[mode];
+            let reported = &reported.mode[mode];
             let largest = |mode: &MeasuredMode| mode.batch.values().filter_map(|point| point.reserved_bytes).max();
-            let (found, told) = (largest(found), largest(told));
+            let (found, reported) = (largest(found), largest(reported));
             assert_eq!(found.is_some(), cfg!(feature = "counting-allocator"), "{device}, {mode}");
             // The strategy holds on to the weights before a step until the step is done.
             let weights = (WIDTH * WIDTH + WIDTH) as u64 * 4;
-            let apart = found.zip(told).map(|(found, told)| found.0.abs_diff(told.0)).unwrap_or_default();
-            assert!(apart <= 2 * weights, "{device}, {mode}: {found:?} for {told:?}");
+            let apart = found.zip(reported).map(|(found, reported)| found.0.abs_diff(reported.0)).unwrap_or_default();
+            assert!(apart <= 2 * weights, "{device}, {mode}: {found:?} for {reported:?}");
         }
     }
 }

@@ -170,15 +170,15 @@ fn a_program_that_only_trains_is_measured_in_place_of_its_first_step() {
     let (name, found) = found.first_key_value().expect("a workload");
     // Test programs have a hash behind their name.
     assert!(name.starts_with("it-"), "{name}");
-    let (told, _) = measured_by(program);
-    assert_eq!((&found.described, &found.goal), (&told.described, &told.goal));
-    let (found, told) = (&found.measured, &told.measured);
-    assert_eq!((found.parameters, &found.shape), (told.parameters, &told.shape));
+    let (stated, _) = measured_by(program);
+    assert_eq!((&found.described, &found.goal), (&stated.described, &stated.goal));
+    let (found, stated) = (&found.measured, &stated.measured);
+    assert_eq!((found.parameters, &found.shape), (stated.parameters, &stated.shape));
     let modes = |measured: &Measured| -> Vec<(Mode, Vec<u64>)> {
         let on = measured.on.values().find(|on| on.device.starts_with("CPU")).expect("the CPU");
         on.mode.iter().map(|(mode, found)| (*mode, found.batch.keys().copied().collect())).collect()
     };
-    assert_eq!(modes(found), modes(told));
+    assert_eq!(modes(found), modes(stated));
 }
 
 #[cfg(not(feature = "counting-allocator"))]

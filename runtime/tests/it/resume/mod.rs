@@ -171,10 +171,10 @@ fn a_smaller_machine_keeps_the_global_batch_and_says_so() {
         let again = resume(&config, scenario, &directory).unwrap_or_else(|error| panic!("{scenario}: {error}"));
         assert_eq!(micro_batches(&again).iter().sum::<u64>(), 512, "{scenario}");
         let used = again.plan.settings.batch_size;
-        let told = again.selection.fallbacks.iter().any(|fallback| {
+        let reported = again.selection.fallbacks.iter().any(|fallback| {
             matches!(fallback, Fallback::SavedMicroBatch { saved: 512, used: now, .. } if *now == used && used < 512)
         });
-        assert!(told && again.plan.memory.fits(), "{scenario}: {}", again.selection);
+        assert!(reported && again.plan.memory.fits(), "{scenario}: {}", again.selection);
         let report = again.selection.to_string();
         assert!(report.contains("resumed: same global batch as saved (512), as "), "{report}");
         let strict = Options::default().strict(true).machine(machine(scenario)).resume(directory.path());

@@ -34,8 +34,8 @@ fn a_rank_with_fewer_samples_than_the_saved_micro_batch_says_so() {
     let options = Options::default().all_gpus().machine(machine("eight-free-h100")).resume(directory.path());
     let again = options.decide(&config).expect("8 samples each");
     assert_eq!(micro_batches(&again).iter().sum::<u64>(), 64);
-    let told = |fallback: &Fallback| matches!(fallback, Fallback::SavedShare { saved: 64, share: 8, .. });
-    assert!(again.selection.fallbacks.iter().any(told), "{}", again.selection);
+    let reported = |fallback: &Fallback| matches!(fallback, Fallback::SavedShare { saved: 64, share: 8, .. });
+    assert!(again.selection.fallbacks.iter().any(reported), "{}", again.selection);
 }
 
 #[test]
@@ -74,12 +74,12 @@ proptest! {
         let again = resume(&config, "rtx4090", &directory).expect("one sample at a time fits");
         let sizes = micro_batches(&again);
         prop_assert_eq!(sizes.iter().sum::<u64>(), global_batch);
-        let told = again.selection.fallbacks.iter().any(|one| matches!(one, Fallback::SavedMicroBatch { .. }));
+        let reported = again.selection.fallbacks.iter().any(|one| matches!(one, Fallback::SavedMicroBatch { .. }));
         // Full micro-batches and a rest, counted without the schedule's own arithmetic.
         let mut expected = vec![micro_batch; (global_batch / micro_batch) as usize];
         expected.extend(Some(global_batch % micro_batch).filter(|rest| *rest > 0));
         expected.sort_unstable();
-        prop_assert_eq!(told, sizes != expected);
+        prop_assert_eq!(reported, sizes != expected);
         // Saved again and resumed again, nothing moves any more.
         let twice = resume(&config, "rtx4090", &saved(&config, &again)).expect("it fits");
         prop_assert_eq!(twice.plan.schedule, again.plan.schedule);

@@ -54,8 +54,8 @@ fn validation_without_memory_ends_training_with_what_helps() {
     for (error, weights_then) in
         [failed(usize::MAX, |training| training), failed(0, |training| training.metric_valid(Unread(OUT_OF_MEMORY)))]
     {
-        let told = ["in the validation of epoch 1", "a smaller `batch_size`", OUT_OF_MEMORY];
-        assert!(told.into_iter().all(|told| error.contains(told)), "{error}");
+        let reported = ["in the validation of epoch 1", "a smaller `batch_size`", OUT_OF_MEMORY];
+        assert!(reported.into_iter().all(|reported| error.contains(reported)), "{error}");
         assert!(error.contains(&format!("{planned} is planned as `eval_batch_size`")), "{error}");
         assert_eq!(weights_then, weights(&once), "those of the epoch that was trained");
     }

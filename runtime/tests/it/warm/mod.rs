@@ -181,8 +181,8 @@ fn what_the_user_configured_is_left_alone_and_the_rest_of_it_is_kept() {
     let configured = machine.run("begin", &[]);
     assert_eq!((&configured["warm"]["caches"], &configured["active"]), (&json!("configured"), &json!("mine")));
     assert_eq!(configured["keeps_kernels"], false);
-    let said = configured["said"].as_str().expect("a report");
-    assert!(said.starts_with("caches as configured by `environment.name` in "), "{said}");
+    let message = configured["said"].as_str().expect("a report");
+    assert!(message.starts_with("caches as configured by `environment.name` in "), "{message}");
 
     fs::write(&file, "[autotune]\nlevel = \"full\"\n").expect("it is written");
     let other = machine.run("begin", &[]);

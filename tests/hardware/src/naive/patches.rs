@@ -183,7 +183,7 @@ impl Task for Patches {
         if self.side < 64 { 4 } else { 16 }
     }
 
-    fn ladder(&self) -> Vec<usize> {
+    fn batch_sizes(&self) -> Vec<usize> {
         if self.side < 64 { vec![4, 16] } else { vec![16, 256, 1024] }
     }
 

@@ -125,8 +125,8 @@ impl Case {
 
 fn reasons(plan: &Plan) -> Vec<String> {
     let asked = [Setting::BatchSize, Setting::NumWorkers];
-    let told = plan.reasons.iter().filter(|reason| asked.contains(&reason.setting));
-    told.map(|reason| format!("{} ({}): {}", reason.setting, reason.provenance, reason.why)).collect()
+    let reported = plan.reasons.iter().filter(|reason| asked.contains(&reason.setting));
+    reported.map(|reason| format!("{} ({}): {}", reason.setting, reason.provenance, reason.why)).collect()
 }
 
 /// A session of these settings.
@@ -150,7 +150,7 @@ fn measured<T: Task>(task: &T, device: &Device, until: Instant) -> anyhow::Resul
     };
     let subject = Subject::new(|device| task.model(device), || AdamWConfig::new().init(), on_device, T::loss);
     let mut all: Vec<Timed> = Vec::new();
-    for batch in task.ladder() {
+    for batch in task.batch_sizes() {
         let bound = |last: &Timed| last.micro_step_ms < LAUNCHES * all[0].micro_step_ms;
         if all.len() >= 2 && (Instant::now() > until || !all.last().is_some_and(bound)) {
             break;

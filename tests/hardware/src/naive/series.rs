@@ -189,7 +189,7 @@ impl Task for Series {
     }
 
     /// Small batches are launch-bound, so only large ones show the cost of a sample.
-    fn ladder(&self) -> Vec<usize> {
+    fn batch_sizes(&self) -> Vec<usize> {
         if self.hidden < 64 { vec![16, 64] } else { vec![128, 8192, 65536] }
     }
 

@@ -24,7 +24,7 @@ pub(super) trait Task: Clone + Send + Sync + 'static {
     fn naive_batch(&self) -> usize;
 
     /// Micro-batches to be timed for a plan, from the naive one upwards.
-    fn ladder(&self) -> Vec<usize>;
+    fn batch_sizes(&self) -> Vec<usize>;
 
     /// Learning rate of every step, with every method.
     fn learning_rate(&self) -> f64 {

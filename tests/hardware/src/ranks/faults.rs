@@ -43,8 +43,8 @@ type Shared = Arc<Mutex<RankReport>>;
 
 /// Runs steps with a fault on the last rank in the fifth step.
 pub(super) fn inject(arguments: &Arguments, part: Part, devices: &[Device]) -> FaultOutcome {
-    let told: Shared = Arc::default();
-    let (of_ranks, options) = (Arc::clone(&told), arguments.clone());
+    let reported: Shared = Arc::default();
+    let (of_ranks, options) = (Arc::clone(&reported), arguments.clone());
     let run = Ranks::new(devices.to_vec(), arguments.batch).run(move |rank| {
         let steps = steps(&options, part, rank, &of_ranks);
         rank.device().memory_cleanup();
@@ -55,17 +55,17 @@ pub(super) fn inject(arguments: &Arguments, part: Part, devices: &[Device]) -> F
         }
         steps
     });
-    let mut told = lock(&told);
-    let since_fault = told.fault.map(|fault| fault.elapsed());
+    let mut reported = lock(&reported);
+    let since_fault = reported.fault.map(|fault| fault.elapsed());
     let (error, done) = match run {
         Ok(done) => (None, done),
         Err(error) => (Some(chain(&error)), Vec::new()),
     };
     FaultOutcome {
-        seconds_to_end: if error.is_some() { since_fault } else { told.recovered }.map(|time| time.as_secs_f64()),
+        seconds_to_end: if error.is_some() { since_fault } else { reported.recovered }.map(|time| time.as_secs_f64()),
         parameters_equal: error.is_none().then(|| done.windows(2).all(|pair| pair[0].1 == pair[1].1)),
         rescues: done.iter().map(|(rescues, _)| *rescues).collect(),
-        others: std::mem::take(&mut told.others),
+        others: std::mem::take(&mut reported.others),
         error,
     }
 }
@@ -74,7 +74,7 @@ fn steps(
     options: &Arguments,
     part: Part,
     rank: &Rank,
-    told: &Shared,
+    reported: &Shared,
 ) -> Result<(usize, Vec<f64>), Box<dyn Error + Send + Sync>> {
     let is_last = rank.index() + 1 == rank.count();
     let device = rank.device();
@@ -91,14 +91,14 @@ fn steps(
             if !is_faulty || part == Part::Rescue && samples <= options.batch / 2 {
                 return loss;
             }
-            lock(told).fault.get_or_insert_with(Instant::now);
+            lock(reported).fault.get_or_insert_with(Instant::now);
             assert!(part != Part::Panic, "a fault was injected");
             devouring(loss, device)
         })?;
         rescues += taken.rescues.len();
-        let mut told = lock(told);
-        if is_faulty && let Some(fault) = told.fault {
-            told.recovered = Some(fault.elapsed());
+        let mut reported = lock(reported);
+        if is_faulty && let Some(fault) = reported.fault {
+            reported.recovered = Some(fault.elapsed());
         }
     }
     Ok((rescues, trainer.model().values()))
@@ -131,6 +131,6 @@ fn chain(error: &(dyn Error + 'static)) -> String {
     words
 }
 
-fn lock(told: &Shared) -> std::sync::MutexGuard<'_, RankReport> {
-    told.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(reported: &Shared) -> std::sync::MutexGuard<'_, RankReport> {
+    reported.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -112,11 +112,11 @@ fn step(stepper: &mut Stepper, weights: &mut Hungry, batch: &Batch) -> Result<St
 }
 
 /// Moment, sizes of micro-batches, and bytes allocated twice.
-fn told(step: &Step) -> Vec<(Moment, usize, usize, Option<u64>)> {
-    let told = |rescue: &crate::train::Rescue| {
+fn reported(step: &Step) -> Vec<(Moment, usize, usize, Option<u64>)> {
+    let reported = |rescue: &crate::train::Rescue| {
         (rescue.moment, rescue.from, rescue.to, rescue.held_twice.map(|Bytes(bytes)| bytes))
     };
-    step.rescues.iter().map(told).collect()
+    step.rescues.iter().map(reported).collect()
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn where_not_all_parameters_can_be_changed_at_once_they_are_in_groups_and_to_the
             let expected = step(&mut undisturbed, &mut free, &batch).unwrap();
             let found = step(&mut disturbed, &mut hungry, &batch).unwrap();
             let rescues = if seed == 0 { vec![(Moment::Optimizer, 64, 64, Some(least))] } else { vec![] };
-            assert_eq!(told(&found), rescues, "of step {seed}");
+            assert_eq!(reported(&found), rescues, "of step {seed}");
             assert_eq!((found.loss, found.gradient_norm), (expected.loss, expected.gradient_norm));
         }
         assert_eq!(parameters(&hungry.master()), parameters(&free.master()));
@@ -145,7 +145,7 @@ fn a_micro_batch_of_one_sample_is_no_obstacle_and_smaller_ones_are_not_needed() 
     let (mut free, mut hungry) = (Hungry::new(None, ALL), Hungry::new(None, LARGEST));
     let found = step(&mut stepper(1), &mut hungry, &batch(5, 0)).unwrap();
     step(&mut stepper(1), &mut free, &batch(5, 0)).unwrap();
-    assert_eq!(told(&found), [(Moment::Optimizer, 1, 1, Some(LARGEST as u64 * HELD_BYTES))]);
+    assert_eq!(reported(&found), [(Moment::Optimizer, 1, 1, Some(LARGEST as u64 * HELD_BYTES))]);
     assert_eq!((found.micro_batch, found.micro_batches, found.samples), (1, 5, 5));
     assert_eq!(parameters(&hungry.master()), parameters(&free.master()));
 }
@@ -157,7 +157,7 @@ fn a_recording_is_dropped_before_anything_shrinks() {
     let (mut undisturbed, mut disturbed) = (stepper(64), stepper(64));
     let expected = step(&mut undisturbed, &mut free, &batch(128, 0)).unwrap();
     let found = step(&mut disturbed, &mut hungry, &batch(128, 0)).unwrap();
-    assert_eq!(told(&found), [(Moment::Optimizer, 64, 64, None)]);
+    assert_eq!(reported(&found), [(Moment::Optimizer, 64, 64, None)]);
     assert_eq!((found.loss.to_bits(), found.micro_batches), (expected.loss.to_bits(), 2));
     assert_eq!(parameters(&hungry.master()), parameters(&free.master()));
     assert!(step(&mut disturbed, &mut hungry, &batch(128, 1)).unwrap().rescues.is_empty());
@@ -202,12 +202,12 @@ fn groups_are_halved_where_they_are_too_large_still() {
     // As much as all but the last of them.
     stepper.group_bytes = stepper.group_bytes.with_planned((ALL as u64 - 1) * HELD_BYTES);
     let found = step(&mut stepper, &mut hungry, &batch(8, 0)).unwrap();
-    assert_eq!(told(&found), [(Moment::Optimizer, 8, 8, Some(LARGEST as u64 * HELD_BYTES))]);
+    assert_eq!(reported(&found), [(Moment::Optimizer, 8, 8, Some(LARGEST as u64 * HELD_BYTES))]);
     let mut free = Hungry::new(None, ALL);
     step(&mut self::stepper(8), &mut free, &batch(8, 0)).unwrap();
     assert_eq!(parameters(&hungry.master()), parameters(&free.master()));
     // The next step starts with the smaller size.
-    assert_eq!(told(&step(&mut stepper, &mut hungry, &batch(8, 1)).unwrap()), []);
+    assert_eq!(reported(&step(&mut stepper, &mut hungry, &batch(8, 1)).unwrap()), []);
 }
 
 #[test]

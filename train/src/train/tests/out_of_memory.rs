@@ -86,7 +86,7 @@ fn left(mib: u64) -> Replanning {
 
 #[test]
 fn what_never_fits_is_an_itemised_error_and_the_model_is_as_it_was() {
-    for (mib, said) in [(100, "does not fit"), (8000, "the plan predicts that they fit")] {
+    for (mib, text) in [(100, "does not fit"), (8000, "the plan predicts that they fit")] {
         let mut stepper = Stepper::new(device(), 4);
         stepper.planner = Some(left(mib));
         let mut trainer = Trainer::with_stepper(Network::new(&device(), false), sgd(), stepper);
@@ -96,7 +96,7 @@ fn what_never_fits_is_an_itemised_error_and_the_model_is_as_it_was() {
             panic!("{error}")
         };
         assert_eq!(*memory, Bytes::from_mib(mib));
-        for part in [OUT_OF_MEMORY, said, "device context", "= needed", "available"] {
+        for part in [OUT_OF_MEMORY, text, "device context", "= needed", "available"] {
             assert!(error.to_string().contains(part), "{part}: {error}");
         }
         assert_eq!(parameters(trainer.model()), before);

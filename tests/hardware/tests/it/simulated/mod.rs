@@ -155,9 +155,9 @@ fn session(machine: &Machine, allow_tf32: bool, precision: &str) -> Command {
 #[test]
 fn a_session_switches_tf32_off_where_it_is_not_allowed_and_keeps_its_kernels_apart() {
     let (with, without) = (Machine::new("h200"), Machine::new("h200"));
-    let told = |machine, allow_tf32| run(session(machine, allow_tf32, "f32")).1[0]["warm"].to_string();
-    let caches = [told(&with, true), told(&without, false)];
-    assert_eq!(caches.each_ref().map(|told| told.contains("full-f32")), [false, true], "{caches:?}");
+    let reported = |machine, allow_tf32| run(session(machine, allow_tf32, "f32")).1[0]["warm"].to_string();
+    let caches = [reported(&with, true), reported(&without, false)];
+    assert_eq!(caches.each_ref().map(|reported| reported.contains("full-f32")), [false, true], "{caches:?}");
     assert!(tensor_core_kernels(&with)[1] > 0);
     assert_eq!(tensor_core_kernels(&without), [0, 0]);
 }
@@ -176,8 +176,8 @@ fn tf32_that_cannot_be_switched_off_is_a_fallback_which_strict_mode_refuses() {
     let machine = Machine::new("h200");
     std::fs::write(machine.home().join("cubecl.toml"), "[compilation]\ncache = true\n").expect("it can be written");
     let (output, lines) = run(session(&machine, false, "f32"));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(lines[0]["error"].is_null() && told.contains("TF32 stays on"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(lines[0]["error"].is_null() && reported.contains("TF32 stays on"), "{reported}");
     assert!(tensor_core_kernels(&machine)[1] > 0);
     let mut strict = session(&machine, false, "f32");
     strict.env("GPU_TUNED_STRICT", "1");
@@ -213,11 +213,11 @@ fn a_gpu_that_is_hidden_from_cuda_is_said_to_be() {
     let mut command = machine.command(std::env::current_exe().expect("a test knows its own path"));
     command.args(own_process::arguments(program_that_starts_two_sessions));
     let output = command.env("CUDA_VISIBLE_DEVICES", "").output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let message = String::from_utf8_lossy(&output.stdout);
     let expected = "CUDA shows none of the driver's GPUs (NVIDIA H200): CUDA_VISIBLE_DEVICES is ``";
     assert!(
-        said.contains("no usable GPU") && said.contains(expected),
-        "{said}{}",
+        message.contains("no usable GPU") && message.contains(expected),
+        "{message}{}",
         String::from_utf8_lossy(&output.stderr)
     );
 }
@@ -228,9 +228,9 @@ fn output_of_second_session(first_allows: bool) -> String {
     let mut command = machine.command(std::env::current_exe().expect("a test knows its own path"));
     command.args(own_process::arguments(program_that_starts_two_sessions));
     let output = command.env(FIRST_ALLOWS, first_allows.to_string()).output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    let (_, second) = said.split_once("kept: ").and_then(|(_, rest)| rest.split_once('\n')).expect("two sessions");
+    let message = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{message}{}", String::from_utf8_lossy(&output.stderr));
+    let (_, second) = message.split_once("kept: ").and_then(|(_, rest)| rest.split_once('\n')).expect("two sessions");
     second.to_owned()
 }
 

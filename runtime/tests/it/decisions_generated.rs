@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::generated::{boards, decide, look};
 
-fn told(reading: &GpuReading) -> (Option<&str>, Option<Bytes>, Option<Bytes>, Option<u32>) {
+fn figures(reading: &GpuReading) -> (Option<&str>, Option<Bytes>, Option<Bytes>, Option<u32>) {
     (reading.name.as_deref(), reading.memory_total, reading.memory_free, reading.sm_count)
 }
 
@@ -22,7 +22,7 @@ proptest! {
         let mib = |mib: Option<u64>| mib.map(Bytes::from_mib);
         let sm_count = profile.compute.sm_count.filter(|_| profile.compute.cuda_cores.is_some());
         let expected = (unit.name.as_deref(), mib(unit.memory_total_mib), mib(unit.memory_free_mib), sm_count);
-        prop_assert_eq!(told(&machine.gpus[0]), expected);
+        prop_assert_eq!(figures(&machine.gpus[0]), expected);
         let found = identify(&machine.gpus[0], &ProfileTable::default());
         prop_assert!(matches!(&found, Match::Exact { profile: it } if it.id == profile.id), "{found:?}");
         let exact = Recognised::Exact { profile: profile.id.to_string() };

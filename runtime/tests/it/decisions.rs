@@ -75,7 +75,7 @@ fn made_of(machine: &Machine) -> Expectation {
     let fallbacks: Vec<_> =
         fallbacks.iter().map(|fallback| serde_json::to_value(fallback).expect("it serializes")).collect();
     Expectation {
-        rung: serde_json::from_value(device["match"].clone()).expect("the same words"),
+        matched: serde_json::from_value(device["match"].clone()).expect("the same words"),
         profile: device["profile"].as_str().map(str::to_owned),
         differences: device["differences"].as_array().map(|all| all.iter().map(kind).collect()).unwrap_or_default(),
         fallbacks: fallbacks.iter().map(kind).collect(),
@@ -254,10 +254,10 @@ fn said_with(variables: &[(&str, &str)]) -> String {
 
 #[test]
 fn what_the_environment_asks_for_in_vain_is_told() {
-    let said = said_with(&[("GPU_TUNED_RECORD", "/nowhere/run.jsonl")]);
-    assert!(said.contains("gpu-tuned: no recording: `/nowhere/run.jsonl` cannot be written: "), "{said}");
-    let said = said_with(&[("GPU_TUNED_STRICT", "yes")]);
-    assert!(said.contains("StrictVariable { said: \"yes\" }"), "{said}");
+    let text = said_with(&[("GPU_TUNED_RECORD", "/nowhere/run.jsonl")]);
+    assert!(text.contains("gpu-tuned: no recording: `/nowhere/run.jsonl` cannot be written: "), "{text}");
+    let text = said_with(&[("GPU_TUNED_STRICT", "yes")]);
+    assert!(text.contains("StrictVariable { value: \"yes\" }"), "{text}");
     for no in ["", "0", "False"] {
         assert!(said_with(&[("GPU_TUNED_STRICT", no)]).contains("gpu-tuned: built for rtx4090, but no"), "{no}");
     }
@@ -268,9 +268,9 @@ fn what_the_environment_asks_for_in_vain_is_told() {
 fn a_program_whose_log_does_not_say_it_is_told_once_that_it_trains_elsewhere() {
     for (log, by_log) in [(None, false), (Some("ERROR"), false), (Some("WARN"), true)] {
         let output = own_process::run(own_process::command(program).envs(log.map(|level| (LOG, level))));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(said.contains("gpu-tuned: built for rtx4090, but no"), !by_log, "{log:?}: {said}");
-        assert_eq!(said.contains("WARN"), by_log, "{log:?}: {said}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(text.contains("gpu-tuned: built for rtx4090, but no"), !by_log, "{log:?}: {text}");
+        assert_eq!(text.contains("WARN"), by_log, "{log:?}: {text}");
     }
 }
 
