@@ -13,4 +13,5 @@ pub mod file;
 pub mod lock;
 pub mod profile_figures;
 pub mod resolved;
+pub mod schema;
 pub mod workspace;

@@ -4,4 +4,5 @@ mod compile;
 mod config;
 mod fuzz;
 mod lock;
+mod schema;
 mod strategies;
