@@ -11,6 +11,7 @@ mod error;
 mod explain;
 mod export;
 mod files;
+mod generate;
 mod gpu_names;
 mod init;
 mod measure;
@@ -81,18 +82,24 @@ commands! {
     Monitor(monitor, monitor::MonitorArgs),
     Trace(trace, trace::TraceArgs),
     Export(export, export::ExportArgs),
+    Generate(generate, generate::GenerateArgs),
 }
 
 /// The command line with all commands, as in the reference of the book.
 pub fn command() -> clap::Command {
-    // A width that does not depend on the terminal.
-    let mut command = with_codes(Args::command().term_width(100));
+    let mut command = description();
     command.build();
     command
 }
 
+/// The command line, before the names of its commands are complete.
+fn description() -> clap::Command {
+    // A width that does not depend on the terminal.
+    with_codes(Args::command().term_width(100))
+}
+
 /// Exit codes with their meanings.
-pub fn exit_codes() -> impl Iterator<Item = (u8, &'static str)> {
+pub fn exit_codes() -> impl Iterator<Item = (&'static str, &'static str)> {
     output::meanings()
 }
 

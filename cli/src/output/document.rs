@@ -29,59 +29,26 @@ pub(super) fn document(command: &str, body: &impl Serialize, notes: &[String]) -
 
 /// Units of keys whose Rust types, not their names, have one: objects, suffix, keys. An object has the key under which it
 /// occurs; the outermost one has the command's name.
-const UNITS: [(&[&str], &str, &[&str]); 10] = [
+const UNITS: [(&str, &str, &str); 9] = [
     (
-        &["memory"],
+        "memory",
         "_bytes",
-        &[
-            "weights",
-            "frozen_weights",
-            "weight_copies",
-            "gradients",
-            "accumulated_gradients",
-            "optimizer_state",
-            "activations",
-            "scratch",
-            "inputs",
-            "allocator",
-            "cuda_graph",
-            "kernels",
-            "context",
-            "margin",
-            "available",
-            "headroom",
-            "expected",
-            "found",
-        ],
+        "weights frozen_weights weight_copies gradients accumulated_gradients optimizer_state activations scratch inputs \
+         allocator cuda_graph kernels context margin available headroom expected found",
     ),
-    (&["explain"], "_bytes", &["needed", "budget"]),
+    ("explain", "_bytes", "needed budget"),
     (
-        &["device", "limits", "reading"],
+        "device limits reading",
         "_bytes",
-        &[
-            "memory_total",
-            "memory_available",
-            "memory_reserved",
-            "memory_free",
-            "available",
-            "headroom",
-            "context",
-            "training",
-            "largest_allocation",
-            "l2_cache",
-        ],
+        "memory_total memory_available memory_reserved memory_free available headroom context training \
+         largest_allocation l2_cache",
     ),
-    (&["sample"], "_bytes", &["activations", "checkpointed_activations", "scratch", "largest_tensor", "input"]),
-    (&["precisions", "considered"], "_bytes", &["memory"]),
-    (&["does_not_fit"], "_bytes", &["missing"]),
-    (
-        &["parameter", "take_gpu", "free_gpu", "raise_limit", "larger_gpu"],
-        "_bytes",
-        &["most", "free", "total", "limit", "needed"],
-    ),
-    (&["device"], "_tflops", &["rates"]),
-    (&["filling", "too_small", "larger"], "_share", &["utilization", "of_peak"]),
-    (&["slower"], "_share", &["by"]),
+    ("sample", "_bytes", "activations checkpointed_activations scratch largest_tensor input"),
+    ("precisions considered does_not_fit", "_bytes", "memory missing"),
+    ("parameter take_gpu free_gpu raise_limit larger_gpu", "_bytes", "most free total limit needed"),
+    ("device", "_tflops", "rates"),
+    ("filling too_small larger", "_share", "utilization of_peak"),
+    ("slower", "_share", "by"),
 ];
 
 /// Indentation as usual, and keys with units.
@@ -111,10 +78,9 @@ impl WithUnits {
     /// Suffix of the last key.
     fn unit(&self) -> &'static str {
         let object = self.open.last().map_or("", String::as_str);
-        let has = |(objects, _, keys): &&(&[&str], &str, &[&str])| {
-            objects.contains(&object) && keys.contains(&self.key.as_str())
-        };
-        UNITS.iter().find(has).map_or("", |(_, suffix, _)| suffix)
+        let has = |words: &str, word: &str| words.split(' ').any(|one| one == word);
+        let unit = UNITS.iter().find(|(objects, _, keys)| has(objects, object) && has(keys, &self.key));
+        unit.map_or("", |(_, suffix, _)| suffix)
     }
 }
 

@@ -47,7 +47,7 @@ fn each_command_lists_the_exit_codes_that_scripts_were_told_of() {
             "measure" | "warm" => "023",
             "bench" | "optimize" => "0123",
             "diagnose" => "01234",
-            "export" | "monitor" => "02",
+            "export" | "monitor" | "generate" => "02",
             _ => "012",
         };
         assert_eq!(listed.replace(' ', ""), expected, "{name}: {codes}");

@@ -11,6 +11,7 @@ mod diagnose;
 mod diagnose_program;
 mod documents;
 mod explain;
+mod generate;
 mod help;
 mod here;
 mod init;

@@ -1,0 +1,83 @@
+//! `cargo gpu-tuned generate`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap_complete::Shell;
+use gpu_tuned_project::schema::config_schema;
+use serde::Serialize;
+
+use crate::args::Common;
+use crate::error::Error;
+use crate::files::{alone, write};
+use crate::output::{Answer, Code};
+use crate::stdio::is_standard;
+
+/// Program behind `cargo gpu-tuned`.
+const COMMAND: &str = "cargo-gpu-tuned";
+
+/// Write files for other programs: shell completions, man pages, and the JSON schema of gpu-tuned.toml
+#[derive(Debug, clap::Args)]
+#[command(after_help = include_str!("help.txt"))]
+pub(crate) struct GenerateArgs {
+    /// Completions of a shell, man pages, or the JSON schema of gpu-tuned.toml
+    #[arg(value_name = "WHAT", value_enum)]
+    what: What,
+    /// Shell of the completions; by default that of SHELL, the variable
+    #[arg(value_name = "SHELL", value_enum)]
+    shell: Option<Shell>,
+    /// File to write, `-` for standard output; of man pages the folder
+    #[arg(long, short, value_name = "PATH", default_value = "-", default_value_if("what", "man", "."))]
+    output: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum What {
+    Completions,
+    Man,
+    Schema,
+}
+
+#[derive(Serialize)]
+struct Written {
+    files: Vec<String>,
+}
+
+pub(crate) fn run(common: &Common, args: &GenerateArgs) -> Result<Answer, Error> {
+    let output = &args.output;
+    let mut text = Vec::new();
+    match (args.what, args.shell) {
+        (What::Man, _) => return man_pages(common, output),
+        (What::Schema, _) => {
+            text = serde_json::to_vec_pretty(&config_schema()).expect("BUG: the schema is JSON");
+            text.push(b'\n');
+        }
+        (What::Completions, shell) => {
+            let shell = shell.or_else(Shell::from_env).unwrap_or(Shell::Bash);
+            clap_complete::generate(shell, &mut crate::description(), COMMAND, &mut text);
+        }
+    }
+    alone(output, common.json)?;
+    if is_standard(output) {
+        let text = String::from_utf8(text).expect("BUG: names of commands are UTF-8");
+        return Ok(Answer { text, notes: Vec::new(), code: Code::Ok });
+    }
+    write(output, |file| file.write_all(&text))?;
+    Ok(written(common, vec![output.display().to_string()]))
+}
+
+/// Writes a page for each command into a folder.
+fn man_pages(common: &Common, folder: &Path) -> Result<Answer, Error> {
+    let command = crate::command();
+    let failed = |source| Error::Write { path: folder.to_owned(), source };
+    fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command.clone(), folder)).map_err(failed)?;
+    let names = command.get_subcommands().map(|command| format!("{COMMAND}-{}.1", command.get_name()));
+    let files = std::iter::once(format!("{COMMAND}.1")).chain(names).map(|name| folder.join(name));
+    Ok(written(common, files.filter(|file| file.is_file()).map(|file| file.display().to_string()).collect()))
+}
+
+fn written(common: &Common, files: Vec<String>) -> Answer {
+    let written = Written { files };
+    let text = || written.files.iter().map(|file| format!("wrote `{file}`\n")).collect();
+    Answer::new(("generate", common.json), &written, text, Vec::new(), Code::Ok)
+}

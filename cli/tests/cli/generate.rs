@@ -1,0 +1,54 @@
+//! Files for other programs.
+
+use std::process::{Command, Stdio};
+
+use crate::project::Project;
+
+#[test]
+fn completions_are_made_for_every_shell() {
+    let project = Project::new("bare");
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let text = project.run(&["generate", "completions", shell]).ended(0);
+        assert!(text.contains("cargo-gpu-tuned") && text.contains("optimize"), "{shell}: {text}");
+        assert!(text.contains("global-batch"), "{shell}");
+    }
+    let file = project.path("completions.bash");
+    let said = project.run(&["generate", "completions", "bash", "-o", "completions.bash"]).ended(0);
+    assert_eq!(said, "wrote `completions.bash`\n");
+    let script = "source \"$0\"; COMP_WORDS=(cargo-gpu-tuned pl); COMP_CWORD=1; _cargo__gpu__tuned cargo-gpu-tuned pl '' \
+                  && echo \"${COMPREPLY[@]}\"";
+    let Ok(bash) = Command::new("bash").args(["-c", script]).arg(&file).stderr(Stdio::inherit()).output() else {
+        return eprintln!("skipped: there is no bash to complete with");
+    };
+    assert_eq!(String::from_utf8_lossy(&bash.stdout), "plan\n");
+}
+
+#[test]
+fn every_command_has_a_man_page() {
+    let project = Project::new("bare");
+    let answer = project.run(&["generate", "man", "-o", "man/man1", "--json"]).json(0);
+    let files: Vec<_> = answer["files"].as_array().expect("files").iter().filter_map(|file| file.as_str()).collect();
+    let command = cargo_gpu_tuned::command();
+    for name in command.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help") {
+        let file = format!("man/man1/cargo-gpu-tuned-{name}.1");
+        assert!(files.contains(&file.as_str()), "{files:?}");
+        let page = project.read(&file);
+        assert!(page.contains(".SH SYNOPSIS") && page.contains("Exit codes"), "{page}");
+    }
+    assert!(files.contains(&"man/man1/cargo-gpu-tuned.1"));
+    let refused = project.run(&["generate", "man", "-o", "Cargo.toml"]).refused(2);
+    assert!(refused.starts_with("error: cannot write `Cargo.toml`: "), "{refused}");
+}
+
+#[test]
+fn the_schema_has_the_keys_of_the_file() {
+    let project = Project::new("bare");
+    let text = project.run(&["generate", "schema"]).ended(0);
+    let schema: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let headroom = &schema["properties"]["goal"]["properties"]["memory_headroom"];
+    assert!(headroom["description"].as_str().is_some_and(|text| text.starts_with("memory headroom")), "{headroom:#}");
+    project.run(&["generate", "schema", "-o", "gpu-tuned.schema.json"]).ended(0);
+    assert_eq!(project.read("gpu-tuned.schema.json"), text);
+    let refused = project.run(&["generate", "schema", "--json"]).refused(2);
+    assert!(refused.contains("both go to standard output"), "{refused}");
+}
