@@ -115,11 +115,9 @@ impl DimKind {
 
     /// Converts a TOML value; `None` for a value of another kind. A count may be `1e3`, a number `"10%"`.
     pub fn read(&self, value: &Value) -> Option<DimValue> {
-        let whole = |number: &f64| number.fract() == 0.0 && number.abs() < (1_u64 << 53) as f64;
-        let integer = |value: &Value| value.as_integer().or(value.as_float().filter(whole).map(|whole| whole as i64));
-        let count = |value: &Value| integer(value).and_then(|count| u64::try_from(count).ok());
+        let whole = |number: f64| (number.fract() == 0.0 && number.abs() < 9e15).then_some(number as i64);
+        let count = |value: &Value| u64::try_from(value.as_integer().or_else(|| whole(value.as_float()?))?).ok();
         let percent = |text: &str| Some(text.strip_suffix('%')?.trim_end().parse::<f64>().ok()? / 100.0);
-        let number = |value: &Value| value.as_float().or(value.as_integer().map(|whole| whole as f64));
         let counts = |value: &Value| value.as_array()?.iter().map(count).collect::<Option<Vec<u64>>>();
         let name = |value: &Value, choices: &Choices| {
             let text = value.as_str()?;
@@ -128,7 +126,7 @@ impl DimKind {
         Some(match self {
             Self::Count(_) => DimValue::Count(count(value)?),
             Self::Flag => DimValue::Flag(value.as_bool()?),
-            Self::Number(_) => DimValue::Number(number(value).or_else(|| percent(value.as_str()?))?),
+            Self::Number(_) => DimValue::Number(value.clone().try_into().ok().or_else(|| percent(value.as_str()?))?),
             Self::Choice(choices) => DimValue::Choice(name(value, choices)?),
             Self::ChoiceList(choices) => {
                 DimValue::ChoiceList(value.as_array()?.iter().map(|value| name(value, choices)).collect::<Option<_>>()?)
