@@ -14,6 +14,10 @@ pub(crate) fn page(root: &Path) -> Result<String> {
     let text = fs::read_to_string(root.join("README.md")).context("cannot read README.md")?;
     let gpus = format!("[{} have a profile]", profiles::gpus().count());
     ensure!(text.contains(&gpus), "README.md has another number of GPUs: write {gpus}");
+    let commands = cargo_gpu_tuned::command();
+    let mut names = commands.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help");
+    let missing = names.find(|name| !text.contains(&format!("`{name}`")));
+    ensure!(missing.is_none(), "README.md does not name the command {}", missing.unwrap_or_default());
     let (before, rest) = text.split_once(BEGIN).context("README.md has no marker where the proof begins")?;
     let (_, after) = rest.split_once(END).context("README.md has no marker where the proof ends")?;
     Ok(format!("{before}{BEGIN}{}{END}{after}", proof::summary(root)?))

@@ -33,7 +33,7 @@ fn example_and_plan_have_the_same_numbers() {
     for part in expected {
         assert!(example.contains(&part), "{part}");
     }
-    for part in ["layers=6", "d_model=512", "vocab=8192", "seq=256", "--global-batch 512"] {
+    for part in ["layers = 6", "d_model = 512", "vocab = 8192", "seq = 256", "--global-batch 512"] {
         assert!(plan.contains(part), "{part}");
     }
 }
