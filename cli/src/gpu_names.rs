@@ -8,6 +8,9 @@ use crate::error::Error;
 /// Minimum length of a number that can mean a GPU without its series.
 const MIN_NUMBER_LENGTH: usize = 4;
 
+/// Maximum number of near names in an error.
+const MAX_LISTED: usize = 6;
+
 /// Returns the named profiles, each once. A name may have several words, as in `plan RTX 4090 H200`.
 ///
 /// # Errors
@@ -64,8 +67,18 @@ fn unknown(profiles: &[&Profile], words: &[&str]) -> Error {
     let words = &words[..count.max(1)];
     let known = ProfileNames::new(&profiles.iter().copied().cloned().collect::<Vec<_>>());
     let name = words.join(" ");
-    let hint = suggest(&known, words).unwrap_or_else(|| known.suggest_or_advise(&name));
-    Error::UnknownTarget { name, hint }
+    let hint = suggest(&known, words).or_else(|| with_same_begin(profiles, &bare(&name)));
+    Error::UnknownTarget { hint: hint.unwrap_or_else(|| known.suggest_or_advise(&name)), name }
+}
+
+/// Formats the names that share the longest begin with a name, of at least four letters and digits.
+fn with_same_begin(profiles: &[&Profile], name: &str) -> Option<String> {
+    let beginning = |begin: &str| -> Vec<&str> {
+        let ids = profiles.iter().map(|profile| profile.id.as_str());
+        ids.filter(|id| bare(id).starts_with(begin)).take(MAX_LISTED).collect()
+    };
+    let ids = (MIN_NUMBER_LENGTH..name.len()).rev().map(|end| beginning(&name[..end])).find(|ids| !ids.is_empty())?;
+    Some(format!("; near names are {}", ids.join(", ")))
 }
 
 /// Letters and digits of a name, in small letters.
@@ -133,6 +146,8 @@ mod tests {
             (&["RTX", "4900", "h200"], "no profile `RTX 4900`; did you mean `rtx4090`?"),
             (&["h200,4090"], "no profile `4090`; did you mean `rtx4090`?"),
             (&["RTX 3080"], "no profile `RTX 3080`; did you mean `rtx3080-10gb` or `rtx3080-12gb`?"),
+            (&["rtx4091"], "no profile `rtx4091`; near names are rtx4090, rtx4090-48gb, "),
+            (&["H2000"], "no profile `H2000`; near names are h200, h200-nvl"),
             (&["voodoo"], "no profile `voodoo`; it is not in the table: "),
         ] {
             let error = named(args).expect_err("no such GPU");

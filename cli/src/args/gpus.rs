@@ -1,13 +1,15 @@
 //! GPUs to plan or to build for.
 
+use clap::builder::NonEmptyStringValueParser;
+
 /// Names of GPUs, as arguments or as an option.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct GpuNames {
     /// GPUs in any spelling, such as `h200`, `RTX 4090` or `rtx4090,h200`
-    #[arg(value_name = "GPU")]
+    #[arg(value_name = "GPU", value_parser = NonEmptyStringValueParser::new())]
     names: Vec<String>,
     /// GPUs, as an option; repeatable
-    #[arg(long, value_name = "GPU")]
+    #[arg(long, value_name = "GPU", value_parser = NonEmptyStringValueParser::new())]
     target: Vec<String>,
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let percent = text.strip_suffix('%').map(|number| number.trim_end().parse().map(|number: f64| number / 100.0));
-    let share = percent.unwrap_or_else(|| text.parse()).ok().filter(|share| share.is_finite());
+    let share = percent.unwrap_or_else(|| text.parse()).ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "expected a fraction or a percentage, such as 0.1 or 10%".to_owned())
 }
 
@@ -63,7 +63,7 @@ mod tests {
         for (text, fraction) in [("10%", 0.1), ("0.1", 0.1), ("12.5 %", 0.125), ("0", 0.0), ("1e-1", 0.1)] {
             assert_eq!(share(text), Ok(fraction), "{text}");
         }
-        for text in ["", "%", "ten", "nan", "10%%"] {
+        for text in ["", "%", "ten", "nan", "10%%", "10", "-0.1"] {
             assert!(share(text).is_err(), "{text}");
         }
         assert_eq!((gib("24"), gib("80 GiB"), gib("80GB")), (Ok(24.0), Ok(80.0), Ok(80.0)));

@@ -45,7 +45,11 @@ const UNITS: [(&str, &str, &str); 9] = [
     ),
     ("sample", "_bytes", "activations checkpointed_activations scratch largest_tensor input"),
     ("precisions considered does_not_fit", "_bytes", "memory missing"),
-    ("parameter take_gpu free_gpu raise_limit larger_gpu", "_bytes", "most free total limit needed"),
+    (
+        "parameter unpin checkpointing keys take_gpu free_gpu raise_limit larger_gpu",
+        "_bytes",
+        "most free total limit needed",
+    ),
     ("device", "_tflops", "rates"),
     ("filling too_small larger", "_share", "utilization of_peak"),
     ("slower", "_share", "by"),

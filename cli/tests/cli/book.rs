@@ -12,4 +12,5 @@ fn commands_print_what_readme_and_book_show() {
     cases.register_bin("cargo", Path::new(env!("CARGO_BIN_EXE_cargo-gpu-tuned")));
     cases.case("../README.md");
     cases.case("../docs/*.md");
+    cases.case("tests/cmd/*.md");
 }
