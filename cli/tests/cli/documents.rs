@@ -118,6 +118,8 @@ fn without_unit(key: &str, path: &str, value: &Value, found: &mut Vec<String>) {
             found.extend((!is_known).then(|| path.to_owned()));
         }
         Value::Array(items) => items.iter().for_each(|item| without_unit(key, path, item, found)),
+        // Dimensions have the names that users give them in files.
+        Value::Object(_) if key == "model" => {}
         Value::Object(entries) => {
             for (name, value) in entries {
                 // The name of a whole table of figures may have the unit.
