@@ -77,9 +77,9 @@ impl Screen {
             let trouble = seen.start.trouble.iter().take(MOST_TROUBLE);
             above.extend(trouble.map(|trouble| Line::styled(trouble.clone(), BAD)));
         }
-        let mut below: Vec<_> = host::steps(seen, end).into_iter().collect();
-        below.extend(host::program(seen, end));
-        below.push(host::line(seen, end));
+        let mut below = host::steps(seen, end, cells);
+        below.extend(host::program(seen, end, cells));
+        below.extend(host::host(seen, end, cells));
         let sample = track.and_then(|track| track.at(end));
         match track {
             Some(track) => {

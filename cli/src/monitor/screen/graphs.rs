@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Sparkline;
 
 use super::Screen;
-use super::styles::{CLOCK, HEAT, MEMORY, POWER, STRONG, WORK};
+use super::styles::{CLOCK, FAINT, HEAT, MEMORY, POWER, STRONG, WORK};
 use crate::monitor::amounts::{gib, rate, short, watts};
 use crate::monitor::seen::{Seen, Track};
 
@@ -28,14 +28,19 @@ pub(super) struct Graph {
 const SCALE: f64 = 1000.0;
 
 impl Graph {
-    /// Draws the title above columns, each the mean of its time.
+    /// Draws the title with the scale above columns, each the mean of its time.
     pub(super) fn draw(&self, frame: &mut Frame<'_>, area: Rect, end: f64, seconds_per_cell: f64) {
         if area.height < 2 || area.width < 8 {
             return;
         }
         let last = self.points.first().map(|(_, value)| (self.said)(*value)).unwrap_or_default();
         let title = Line::from(vec![Span::styled(self.title, STRONG), Span::raw(" "), Span::styled(last, self.style)]);
-        frame.render_widget(title, Rect { height: 1, ..area });
+        let scale = Line::styled(format!("0 to {}", (self.said)(self.top)), FAINT).right_aligned();
+        let head = Rect { height: 1, ..area };
+        if title.width() + 2 + scale.width() <= usize::from(area.width) {
+            frame.render_widget(scale, head);
+        }
+        frame.render_widget(title, head);
         let columns = self.columns(area.width.into(), end, seconds_per_cell);
         let plot = Rect { y: area.y + 1, height: area.height - 1, ..area };
         let line = Sparkline::default().data(columns).max(SCALE as u64).style(self.style).absent_value_symbol(" ");

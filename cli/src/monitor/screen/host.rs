@@ -7,20 +7,41 @@ use super::styles::STRONG;
 use crate::monitor::amounts::{gib, short, size};
 use crate::monitor::seen::Seen;
 
-pub(super) fn line(seen: &Seen, end: f64) -> Line<'static> {
-    let mut spans = vec![Span::styled(format!("{:<13}", "Host"), STRONG)];
-    let Some(host) = at(seen, end) else { return Line::from(spans) };
+/// Cells of the headings of lines.
+const HEADING: usize = 13;
+
+pub(super) fn host(seen: &Seen, end: f64, cells: usize) -> Vec<Line<'static>> {
     let mut parts = Vec::new();
+    let Some(host) = at(seen, end) else { return lines("Host", &parts, cells) };
     let cores = Some(seen.start.cores).filter(|cores| *cores > 0).map(|cores| format!(" of {cores} cores"));
     parts.extend(host.cpu_percent.map(|percent| format!("{percent:.0} %{}", cores.unwrap_or_default())));
     let total = Some(seen.start.memory_bytes).filter(|bytes| *bytes > 0);
     let total = total.map(|bytes| format!("/{:.1}", gib(bytes as f64))).unwrap_or_default();
     parts.extend(host.memory_used_bytes.map(|used| format!("{:.1}{total} GiB", gib(used as f64))));
-    spans.push(Span::raw(parts.join(" · ")));
-    Line::from(spans)
+    lines("Host", &parts, cells)
 }
 
-pub(super) fn program(seen: &Seen, end: f64) -> Option<Line<'static>> {
+/// A heading with parts, on as many lines of this width as they take.
+fn lines(heading: &'static str, parts: &[String], cells: usize) -> Vec<Line<'static>> {
+    const DOT: &str = " · ";
+    let mut texts = vec![String::new()];
+    for part in parts {
+        let last = texts.last_mut().expect("BUG: there is a first line");
+        let is_full = HEADING + last.chars().count() + DOT.chars().count() + part.chars().count() > cells;
+        match last.is_empty() {
+            true => last.push_str(part),
+            false if is_full => texts.push(part.clone()),
+            false => *last = [last.as_str(), DOT, part].concat(),
+        }
+    }
+    let heading = |index| if index == 0 { heading } else { "" };
+    let line = |(index, text)| {
+        Line::from(vec![Span::styled(format!("{:<HEADING$}", heading(index)), STRONG), Span::raw(text)])
+    };
+    texts.into_iter().enumerate().map(line).collect()
+}
+
+pub(super) fn program(seen: &Seen, end: f64, cells: usize) -> Vec<Line<'static>> {
     let mut parts: Vec<_> = seen.run.iter().map(run).collect();
     if let Some(process) = at(seen, end).and_then(|host| host.process.as_ref()) {
         parts.push(format!("pid {}", process.pid));
@@ -28,8 +49,7 @@ pub(super) fn program(seen: &Seen, end: f64) -> Option<Line<'static>> {
         parts.extend(process.memory_bytes.map(size));
         parts.extend(process.busiest_thread_percent.map(|percent| format!("busiest thread {percent:.0} %")));
     }
-    (!parts.is_empty())
-        .then(|| Line::from(vec![Span::styled(format!("{:<13}", "Program"), STRONG), Span::raw(parts.join(" · "))]))
+    if parts.is_empty() { Vec::new() } else { lines("Program", &parts, cells) }
 }
 
 /// `digits 16×4 mixed_bf16`: the workload, its micro-batch and how many make a step, and its precision.
@@ -41,8 +61,8 @@ fn run(run: &Run) -> String {
     format!("{}{}", run.workload, settings.unwrap_or_default())
 }
 
-/// Line of the program's steps or values.
-pub(super) fn steps(seen: &Seen, end: f64) -> Option<Line<'static>> {
+/// Lines of the program's steps or values.
+pub(super) fn steps(seen: &Seen, end: f64, cells: usize) -> Vec<Line<'static>> {
     let mut parts = Vec::new();
     if let Some(step) = seen.steps.iter().rev().find(|step| step.at <= end) {
         parts.push(format!("{}", step.step));
@@ -52,8 +72,7 @@ pub(super) fn steps(seen: &Seen, end: f64) -> Option<Line<'static>> {
     }
     parts.extend(seen.values.values().map(|value| format!("{} {}", value.name, short(value.value))));
     let heading = if seen.steps.is_empty() { "Values" } else { "Step" };
-    (!parts.is_empty())
-        .then(|| Line::from(vec![Span::styled(format!("{heading:<13}"), STRONG), Span::raw(parts.join(" · "))]))
+    if parts.is_empty() { Vec::new() } else { lines(heading, &parts, cells) }
 }
 
 /// Last sample of the host up to this time.

@@ -87,6 +87,15 @@ fn a_training_run_at_both_sizes() {
 }
 
 #[test]
+fn a_line_that_is_too_long_goes_on_below() {
+    let text = drawn(&screen(), &with_steps(watched("training", 48)), 60, 24);
+    let lines: Vec<_> = text.lines().map(|line| line.trim_matches('"').trim_end()).collect();
+    let step = lines.iter().position(|line| line.starts_with("Step ")).expect("a line of steps");
+    assert_eq!(lines[step + 1], "             4 % waiting for data", "{text}");
+    assert!(lines[step + 3].starts_with("             busiest thread 98 %"), "{text}");
+}
+
+#[test]
 fn clocks_that_are_held_down() {
     insta::assert_snapshot!("thermal_80", drawn(&screen(), &watched("thermal", 33), 80, 24));
     insta::assert_snapshot!("power_cap_80", drawn(&screen(), &watched("power-cap", 20), 80, 24));
