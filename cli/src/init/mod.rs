@@ -55,6 +55,8 @@ struct Report<'a> {
     by_hand: &'a [String],
     /// GPUs of this machine, first the one that the steps build for.
     gpus: &'a [GpuHere],
+    /// Command that plans before the program is edited.
+    now: Option<&'a str>,
     steps: &'a [String],
 }
 
@@ -100,6 +102,7 @@ pub(crate) fn run(common: &Common, args: &InitArgs) -> Result<Answer, Error> {
         proposal: setup.proposal.as_ref(),
         by_hand: &setup.by_hand,
         gpus: &setup.gpus,
+        now: setup.now.as_deref(),
         steps: &setup.steps,
     };
     let text = || {
@@ -157,9 +160,10 @@ fn remaining(setup: &Setup) -> String {
     let proposed = setup.proposal.iter().map(describe);
     let by_hand = setup.by_hand.iter().map(|line| format!("by hand: {line}\n"));
     let steps = setup.steps.iter().map(|step| format!("    {step}\n"));
+    let now = setup.now.iter().map(|step| format!("\n{}\n    {step}\n", styled(FAINT, "now, before any edit:")));
     let whose = setup.gpus.first().map_or_else(String::new, |gpu| format!(", for this machine's {}", gpu.name));
     let then = std::iter::once(format!("\n{}\n", styled(FAINT, format!("then{}:", without_controls(&whose)))));
-    proposed.chain(by_hand).chain(then).chain(steps).collect()
+    proposed.chain(by_hand).chain(now).chain(then).chain(steps).collect()
 }
 
 fn describe(proposal: &Proposal) -> String {

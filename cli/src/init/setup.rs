@@ -15,7 +15,7 @@ use super::script;
 use crate::error::Error;
 use crate::files::Change;
 use crate::gpu_names::profiles;
-use crate::project::{Project, RUNTIME};
+use crate::project::{Project, RUNTIME, WorkloadArgs};
 use crate::target::Here;
 
 const BUILD: Sibling = Sibling { krate: "gpu-tuned-build", folder: "build-support" };
@@ -37,6 +37,8 @@ pub(super) struct Setup {
     pub proposal: Option<Proposal>,
     /// GPUs of this machine, first the one that the steps build for.
     pub gpus: Vec<GpuHere>,
+    /// Command that plans before the program is edited.
+    pub now: Option<String>,
     pub steps: Vec<String>,
     pub notes: Vec<String>,
 }
@@ -75,7 +77,16 @@ impl Setup {
         setup.changes.retain(Change::is_needed);
         setup.notes.extend(of_burn(project));
         let found = proposal::find(project.package(), workspace, &names[0], project.has_structs());
-        setup.steps = steps(project, targets, &gpus, &found);
+        let target = step_target(project, targets, &gpus);
+        let is_described = project.workloads(&WorkloadArgs::default()).is_ok();
+        if let Some(model) = found.model.as_ref().filter(|_| !is_described) {
+            let gpu = if target == ProfileId::NATIVE { "--here" } else { &target };
+            setup.now = Some(model.command(gpu));
+            let examples = model.examples.iter().map(|dim| format!("`{dim}`")).collect::<Vec<_>>().join(", ");
+            let note = || format!("the code does not have {examples}: the first command takes examples");
+            setup.notes.extend((!examples.is_empty()).then(note));
+        }
+        setup.steps = steps(project, &target, gpus.is_empty(), &found);
         setup.notes.extend(here::notes(&machine, &gpus));
         setup.gpus = gpus;
         let Found { proposal, has_loop, left, notes, .. } = found;
@@ -171,21 +182,24 @@ fn of_burn(project: &Project) -> Option<String> {
     (!fits).then(note)
 }
 
-/// Next commands: for this machine's GPU; without one for a usual GPU, else the first.
-fn steps(project: &Project, added: Vec<ProfileId>, gpus: &[GpuHere], found: &Found) -> Vec<String> {
+/// GPU of the next commands: this machine's; without one a usual GPU, else the first.
+fn step_target(project: &Project, added: Vec<ProfileId>, gpus: &[GpuHere]) -> String {
     let all: Vec<ProfileId> = added.into_iter().chain(project.declared()).collect();
     let usual = || all.iter().find(|id| USUAL.contains(&id.as_str())).or(all.first());
-    let native = ProfileId::NATIVE;
     let target = match gpus.first() {
         Some(gpu) => gpu.profile.as_ref().filter(|id| all.contains(id)),
         None => usual(),
     };
-    let target = target.map_or(native, ProfileId::as_str);
+    target.map_or(ProfileId::NATIVE, ProfileId::as_str).to_owned()
+}
+
+/// Next commands for a GPU.
+fn steps(project: &Project, target: &str, is_without_gpu: bool, found: &Found) -> Vec<String> {
     // Without a GPU the program trains on the CPU.
-    let device = if gpus.is_empty() { found.cpu.as_deref() } else { Some("cuda") };
+    let device = if is_without_gpu { found.cpu.as_deref() } else { Some("cuda") };
     let features = device.map_or_else(|| target.to_owned(), |device| format!("{target},{device}"));
     // `plan` reads no features: the GPU of `native` is this machine's.
-    let planned = if target == native && !gpus.is_empty() { " --here" } else { "" };
+    let planned = if target == ProfileId::NATIVE && !is_without_gpu { " --here" } else { "" };
     let name = project.name();
     let program = found.flag.as_ref().map(|flag| format!(" {flag}")).unwrap_or_default();
     vec![

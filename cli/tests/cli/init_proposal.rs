@@ -42,6 +42,28 @@ fn proposed(files: &[(&str, &str)]) -> (Project, Ran) {
 }
 
 #[test]
+fn the_first_command_plans_before_any_edit() {
+    let model = "pub struct Model { conv: Conv2d, linear: Linear }\n";
+    let (project, ran) = proposed(&[("src/main.rs", CONFIG), ("src/model.rs", model)]);
+    assert!(ran.stderr.contains("the code does not have `image`, `classes`, `stages`"), "{}", ran.stderr);
+    let report = project.run(&["init", "--json"]).json(0);
+    let command = report["now"].as_str().expect("a command").strip_prefix("cargo gpu-tuned ").expect("this command");
+    let [before, model, behind] = command.split('\'').collect::<Vec<_>>()[..] else { panic!("{command}") };
+    let args: Vec<&str> = before.split_whitespace().chain([model]).chain(behind.split_whitespace()).collect();
+    let planned = project.run(&args).ended(0);
+    assert!(planned.contains("global batch 64") && planned.contains("h200"), "{planned}");
+    // Once the struct is annotated, the command is `plan` alone.
+    project.replace(
+        "src/main.rs",
+        "#[derive(Config, Debug)]",
+        "#[gpu_tuned::gpu_tuned(mlp(widths = [1, 1]))]\n#[derive(Config, Debug)]",
+    );
+    project.replace("src/main.rs", "#[config(default = 64)]", "#[tuned]");
+    assert_eq!(project.run(&["init", "--json"]).json(0)["now"], serde_json::Value::Null);
+    project.run(&["plan"]).ended(0);
+}
+
+#[test]
 fn a_training_config_is_told_with_its_annotation() {
     let model = "// Not a TransformerEncoder.\npub struct Model { conv: Conv2d, linear: Linear }\n";
     let (project, ran) = proposed(&[("src/main.rs", CONFIG), ("src/model.rs", model)]);

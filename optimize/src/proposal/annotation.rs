@@ -1,5 +1,6 @@
 //! The annotation of a struct.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use gpu_tuned_core::dims::{DimKind, Presence};
@@ -52,17 +53,27 @@ struct Annotation<'g, 'a, 'p> {
     dims: Vec<&'static str>,
     /// Samples of an optimizer step, or the field with that number.
     global_batch: Option<String>,
+    numbers: FieldNumbers,
 }
 
-/// Annotates the candidate in its source, and returns notes.
+/// Numbers of fields.
+#[derive(Default)]
+pub(super) struct FieldNumbers {
+    pub dims: BTreeMap<&'static str, u64>,
+    /// Samples of an optimizer step.
+    pub global_batch: Option<u64>,
+}
+
+/// Annotates the candidate in its source, and returns notes and the numbers of its fields.
 pub(super) fn annotate<'a>(
     source: &'a Source,
     candidate: &Candidate<'_>,
     given: &Given<'_>,
     patch: &mut Patch<'a>,
-) -> Vec<String> {
-    let (settings, dims) = (Vec::new(), Vec::new());
-    let mut annotation = Annotation { given, source, patch, help: Vec::new(), settings, dims, global_batch: None };
+) -> (Vec<String>, FieldNumbers) {
+    let (settings, dims, numbers) = (Vec::new(), Vec::new(), FieldNumbers::default());
+    let mut annotation =
+        Annotation { given, source, patch, help: Vec::new(), settings, dims, global_batch: None, numbers };
     for (field, name) in candidate.fields() {
         let setting = setting(&name, &field.ty).filter(|setting| !annotation.settings.contains(setting));
         let dim = dimension(&name, &field.ty, given.family).filter(|dim| !annotation.dims.contains(dim));
@@ -79,18 +90,19 @@ pub(super) fn annotate<'a>(
     if annotation.settings.contains(&Setting::Precision) {
         annotation.help.extend(readiness::edits(given.sources));
     }
-    annotation.help
+    (annotation.help, annotation.numbers)
 }
 
 impl Annotation<'_, '_, '_> {
     /// A field with the batch of the program's loop.
     fn global_batch_field(&mut self, field: &Field, name: &str) {
-        let has_default = field.attrs.iter().filter_map(code::default).any(|value| code::number(&value).is_some());
+        let default = field.attrs.iter().filter_map(code::default).find_map(|value| code::number(&value));
         if !is_batch(name) || self.global_batch.is_some() {
             return;
         }
         self.global_batch = Some(name.to_owned());
-        if !has_default {
+        self.numbers.global_batch = default;
+        if default.is_none() {
             self.help.push(format!("`{name}` needs a default: the build plans with it"));
         }
     }
@@ -103,6 +115,7 @@ impl Annotation<'_, '_, '_> {
         if is_batch(name) {
             let number = theirs.and_then(code::default).and_then(|value| code::number(&value));
             self.global_batch = number.map(|samples| samples.to_string());
+            self.numbers.global_batch = number;
         }
         if let Some(theirs) = theirs {
             // A planned field has no default of its own.
@@ -123,12 +136,13 @@ impl Annotation<'_, '_, '_> {
     fn dimension(&mut self, field: &Field, name: &str, dim: &'static str) {
         self.dims.push(dim);
         let what = format!("`{name}` is a dimension of the model");
-        let has_default = field.attrs.iter().any(|attribute| code::default(attribute).is_some());
-        if has_default {
+        if let Some(default) = field.attrs.iter().find_map(code::default) {
+            self.numbers.dims.extend(code::number(&default).map(|number| (dim, number)));
             return self.above(field, &format!("#[tuned(dim = {dim})]"), &what);
         }
         let Given { code, chosen, .. } = self.given;
         let known = numbers::field(code, chosen, &[name]);
+        self.numbers.dims.extend(known.map(|number| (dim, number)));
         let default = known.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string());
         self.above(field, &format!("#[tuned(dim = {dim}, default = {default})]"), &what);
         if known.is_none() {
@@ -144,6 +158,7 @@ impl Annotation<'_, '_, '_> {
             return;
         }
         self.dims.extend(held.iter().map(|held| held.dim));
+        self.numbers.dims.extend(held.iter().map(|held| (held.dim, held.value)));
         let paths: Vec<_> = held.iter().map(NestedDim::to_attribute).collect();
         self.above(field, &format!("#[tuned(dims({}))]", paths.join(", ")), "its dimensions");
     }

@@ -10,13 +10,14 @@ mod program;
 mod readiness;
 mod sources;
 mod training_loop;
+mod words;
 
 use std::path::Path;
 
 use cargo_metadata::Package;
 use serde::Serialize;
 
-use annotation::Given;
+use annotation::{FieldNumbers, Given};
 use candidate::Candidate;
 use code::Code;
 use numbers::Family;
@@ -24,6 +25,7 @@ use program::Program;
 pub use sources::Edit;
 use sources::{Patch, Source};
 use training_loop::TrainingLoop;
+pub use words::ModelWords;
 
 /// An annotation for a struct with other edits, to be shown.
 #[derive(Debug, Serialize)]
@@ -53,6 +55,8 @@ pub struct Proposal {
 pub struct Found {
     /// The proposed annotation.
     pub proposal: Option<Proposal>,
+    /// The model of a program without an annotated struct.
+    pub model: Option<ModelWords>,
     /// True if the program has Burn's own loop.
     pub has_loop: bool,
     /// Changes of the program without a proposed edit.
@@ -87,9 +91,11 @@ pub fn find(package: &Package, workspace: &Path, krate: &str, is_annotated: bool
     if is_annotated {
         return found;
     }
+    let hints = ModelHints { sources: &sources, training, program: program.as_ref() };
+    found.model = Some(hints.model(&FieldNumbers::default()));
     if let Some((source, best)) = best {
-        let hints = ModelHints { sources: &sources, training, program: program.as_ref() };
-        let (proposal, left) = hints.proposal(source, &best, krate);
+        let (proposal, numbers, left) = hints.proposal(source, &best, krate);
+        found.model = Some(hints.model(&numbers));
         (found.proposal, found.left) = (Some(proposal), left);
         found.notes.extend(others(&loops, training));
     }
@@ -129,16 +135,32 @@ struct ModelHints<'a> {
 }
 
 impl<'a> ModelHints<'a> {
-    /// The proposal, and changes without a proposed edit.
-    fn proposal(&self, source: &'a Source, candidate: &Candidate<'_>, krate: &str) -> (Proposal, Vec<String>) {
+    /// Code of the whole program, and of the binary that trains.
+    fn code(&self) -> [Code; 2] {
+        let chosen = self.program.map(|program| &program.source);
+        [Code::new(self.sources.iter().chain(chosen)), Code::new(chosen.into_iter())]
+    }
+
+    fn model(&self, numbers: &FieldNumbers) -> ModelWords {
+        let [code, chosen] = self.code();
+        ModelWords::new(&Family::new(self.sources), (&code, &chosen), &numbers.dims, numbers.global_batch)
+    }
+
+    /// The proposal, the numbers of its fields, and changes without a proposed edit.
+    fn proposal(
+        &self,
+        source: &'a Source,
+        candidate: &Candidate<'_>,
+        krate: &str,
+    ) -> (Proposal, FieldNumbers, Vec<String>) {
         let chosen = self.program.map(|program| &program.source);
         let family = Family::new(self.sources);
-        let (code, chosen_code) = (Code::new(self.sources.iter().chain(chosen)), Code::new(chosen.into_iter()));
+        let [code, chosen_code] = self.code();
         let holds_step = self.training.is_some();
         let given =
             Given { sources: self.sources, family: &family, code: &code, chosen: &chosen_code, krate, holds_step };
         let mut patch = Patch::default();
-        let mut help = annotation::annotate(source, candidate, &given, &mut patch);
+        let (mut help, numbers) = annotation::annotate(source, candidate, &given, &mut patch);
         help.extend(without_default(self.sources, candidate));
         let mut left = Vec::new();
         if let Some(training) = self.training {
@@ -160,7 +182,7 @@ impl<'a> ModelHints<'a> {
             diff,
             help,
         };
-        (proposal, left)
+        (proposal, numbers, left)
     }
 }
 

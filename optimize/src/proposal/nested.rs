@@ -11,7 +11,7 @@ const MAX_DEPTH: usize = 3;
 pub(super) struct NestedDim {
     pub dim: &'static str,
     path: Vec<String>,
-    value: u64,
+    pub value: u64,
 }
 
 impl NestedDim {
