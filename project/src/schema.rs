@@ -88,9 +88,9 @@ fn required(dims: &'static [Dim]) -> impl Iterator<Item = &'static str> {
 
 /// Schema of one value.
 fn value(kind: &DimKind) -> Table {
-    let count = |least: u64, most: u64| {
-        of_type("integer", [("minimum", (least as i64).into()), ("maximum", (most as i64).into())])
-    };
+    // TOML has no larger integers.
+    let whole = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+    let count = |least: u64, most: u64| of_type("integer", [("minimum", whole(least)), ("maximum", whole(most))]);
     let list = |item: Table, extra: [(&str, Value); 2]| {
         let mut list = of_type("array", extra);
         list.insert("items".to_owned(), item.into());

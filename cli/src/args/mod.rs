@@ -45,6 +45,7 @@ impl Common {
 
 /// The user's program and its build.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct ProgramArgs {
     /// Binary to run, where the package has several
     #[arg(long, value_name = "NAME", conflicts_with = "example")]

@@ -97,12 +97,11 @@ pub(super) fn decide(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> 
     };
     let mut all = precisions.into_iter().map(find).collect::<Result<Vec<_>, _>>()?;
     let (taken, provenance, why) = if let [f32, mixed] = &all[..] {
-        match compare(f32, mixed) {
-            Some(found) => found,
-            None => {
-                let least = Least::find(device, workload, goal, None)?;
-                (least.mode.precision, Provenance::Derived, "nothing fits".to_owned())
-            }
+        if let Some(found) = compare(f32, mixed) {
+            found
+        } else {
+            let least = Least::find(device, workload, goal, None)?;
+            (least.mode.precision, Provenance::Derived, "nothing fits".to_owned())
         }
     } else {
         let (provenance, why) = only_one(device, goal);

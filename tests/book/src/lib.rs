@@ -1,6 +1,7 @@
 //! Every Rust block of the book and of the README is a test of this crate's documentation; `tests` reads the others.
 
 #![allow(clippy::needless_doctest_main, reason = "a build script is a main function")]
+#![allow(clippy::doc_markdown, reason = "pages are prose for users")]
 
 /// A page, whose blocks are compiled and run.
 macro_rules! pages {
