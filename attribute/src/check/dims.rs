@@ -15,7 +15,7 @@ use crate::model::Argument;
 pub(super) struct Dims<'m> {
     given: BTreeMap<&'static str, Given<'m>>,
     /// True after a mistake in a dimension: a dimension that seems to be missing may be the wrong one.
-    is_doubtful: bool,
+    has_faults: bool,
 }
 
 struct Given<'m> {
@@ -27,7 +27,7 @@ struct Given<'m> {
 impl<'m> Dims<'m> {
     /// Reads the training keys of the attribute.
     pub(super) fn from_training(arguments: &'m [Argument], mistakes: &mut Mistakes) -> Self {
-        let mut dims = Self { given: BTreeMap::new(), is_doubtful: false };
+        let mut dims = Self { given: BTreeMap::new(), has_faults: false };
         dims.take(arguments, Training::DIMS, mistakes);
         dims
     }
@@ -37,7 +37,7 @@ impl<'m> Dims<'m> {
         let names: Vec<_> = kind.dims.iter().map(|dim| dim.name).collect();
         let before = mistakes.len();
         keys::check(list, &owner.name(), &names, mistakes);
-        self.is_doubtful |= mistakes.len() > before;
+        self.has_faults |= mistakes.len() > before;
         self.take(list, kind.dims, mistakes);
     }
 
@@ -49,7 +49,7 @@ impl<'m> Dims<'m> {
                 self.given.entry(dim.name).or_insert(Given { argument, value });
             }
         }
-        self.is_doubtful |= mistakes.len() > before;
+        self.has_faults |= mistakes.len() > before;
     }
 
     /// Adds the dimension of a field, named at `place`.
@@ -71,15 +71,15 @@ impl<'m> Dims<'m> {
     }
 
     /// Records a mistake in a dimension's field.
-    pub(super) fn doubt(&mut self) {
-        self.is_doubtful = true;
+    pub(super) fn mark_faulty(&mut self) {
+        self.has_faults = true;
     }
 
     /// Returns the workload of a family. Reports dimensions that are missing, out of range or contradictory.
     pub(super) fn spec(self, family: &Ident, kind: &ModelKind, mistakes: &mut Mistakes) -> Option<WorkloadSpec> {
         let is_missing = |dim: &&Dim| dim.presence == Presence::Required && !self.given.contains_key(dim.name);
         let missing: Vec<_> = kind.dims.iter().filter(is_missing).collect();
-        if !missing.is_empty() && !self.is_doubtful {
+        if !missing.is_empty() && !self.has_faults {
             report(&missing, family, mistakes);
         }
         let mut values = self.values(kind.dims);

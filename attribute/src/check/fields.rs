@@ -58,12 +58,12 @@ impl<'m> Fields<'_, 'm> {
         match (setting, dim, default) {
             (Some(_), Some(dim), _) => {
                 mistakes.at(dim, "a field is tuned or a dimension, not both").help("leave out `setting` or `dim`");
-                self.dims.doubt();
+                self.dims.mark_faulty();
             }
             (None, Some(dim), default) => return self.dimension(field, dim, default, mistakes),
             (None, None, Some(default)) if self.is_own(field) => return self.untouched(default, mistakes),
             // An unknown key may be the one that names the setting.
-            _ if mistakes.len() > before => self.dims.doubt(),
+            _ if mistakes.len() > before => self.dims.mark_faulty(),
             (setting, None, default) => return self.tuned(field, setting, default, mistakes),
         }
         Role::Untouched(None)
@@ -129,7 +129,7 @@ impl<'m> Fields<'_, 'm> {
         let before = mistakes.len();
         let role = self.read_dimension(field, argument, default, mistakes);
         if mistakes.len() > before {
-            self.dims.doubt();
+            self.dims.mark_faulty();
         }
         role.unwrap_or(Role::Untouched(None))
     }

@@ -35,7 +35,7 @@ impl<'m> Fields<'_, 'm> {
         let dims = list.iter().filter_map(|nested| self.nested_dimension(nested, mistakes)).collect();
         // Missing defaults were reported above.
         if mistakes.len() > before || list.is_empty() {
-            self.dims.doubt();
+            self.dims.mark_faulty();
         }
         let default = default.and_then(|default| match self.untouched(default, mistakes) {
             Role::Untouched(default) => default,

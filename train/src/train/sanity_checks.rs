@@ -87,18 +87,18 @@ mod tests {
 
     #[test]
     fn two_micro_batches_in_a_row_are_warned_of_once() {
-        let doubts = |step, given: &[usize]| {
+        let warnings = |step, given: &[usize]| {
             let mut watched = StepSizeCheck { step, micro_batch: 16, suspicious: 0 };
             given.iter().filter_map(|samples| watched.warning(*samples)).collect::<Vec<_>>()
         };
-        let reported = doubts(512, &[16, 16, 16, 16, 16]);
+        let reported = warnings(512, &[16, 16, 16, 16, 16]);
         assert!(
             matches!(&reported[..], [text] if text.contains("given 16 samples") && text.contains("512 make a step")),
             "{reported:?}"
         );
         // The last step of an epoch, sequences by their tokens, and a step that is one micro-batch.
         for (step, given) in [(512, &[512, 16, 512, 16][..]), (512, &[15, 17, 15, 17]), (16, &[16, 16, 16])] {
-            assert!(doubts(step, given).is_empty(), "{given:?}");
+            assert!(warnings(step, given).is_empty(), "{given:?}");
         }
     }
 }

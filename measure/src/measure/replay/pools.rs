@@ -51,12 +51,12 @@ struct Page {
 #[derive(Clone, Copy)]
 struct Slice {
     /// `None` for what is made outside the pools.
-    place: Option<Place>,
+    allocation: Option<Allocation>,
     bytes: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Allocation {
     pool: u64,
     page: u64,
     offset: u64,
@@ -94,25 +94,26 @@ impl Pools {
             }
             &mut self.current
         };
-        let place = Some(pool.allocate(aligned));
-        self.hold(id, Slice { place, bytes });
+        let allocation = Some(pool.allocate(aligned));
+        self.hold(id, Slice { allocation, bytes });
         Ok(())
     }
 
     /// Allocates `bytes` for `id` outside the pools.
     pub(super) fn allocate_persistent(&mut self, id: usize, bytes: u64) {
         self.persistent += bytes.next_multiple_of(ALIGNMENT);
-        self.hold(id, Slice { place: None, bytes });
+        self.hold(id, Slice { allocation: None, bytes });
     }
 
     /// Frees what `id` got; nothing when it got nothing.
     pub(super) fn free(&mut self, id: usize) {
-        let Some(Slice { place, bytes }) = self.live.remove(&id) else { return };
+        let Some(Slice { allocation, bytes }) = self.live.remove(&id) else { return };
         self.in_use -= bytes;
-        if let Some(place) = place {
+        if let Some(allocation) = allocation {
             let pools = [&mut self.small, &mut self.current].into_iter().chain(&mut self.outdated);
-            let pool = pools.into_iter().find(|pool| pool.id == place.pool).expect("BUG: pages with live slices stay");
-            pool.free(place, bytes.next_multiple_of(ALIGNMENT));
+            let pool =
+                pools.into_iter().find(|pool| pool.id == allocation.pool).expect("BUG: pages with live slices stay");
+            pool.free(allocation, bytes.next_multiple_of(ALIGNMENT));
         }
     }
 
@@ -154,22 +155,22 @@ impl Pool {
         Self { id, page_bytes, pages: Vec::new(), next_page: 0 }
     }
 
-    fn allocate(&mut self, bytes: u64) -> Place {
+    fn allocate(&mut self, bytes: u64) -> Allocation {
         for page in &mut self.pages {
             if let Some(offset) = page.take(bytes) {
-                return Place { pool: self.id, page: page.id, offset };
+                return Allocation { pool: self.id, page: page.id, offset };
             }
         }
         let id = self.next_page;
         self.next_page += 1;
         self.pages.push(Page { id, gaps: vec![(bytes, self.page_bytes - bytes)], live: 1 });
-        Place { pool: self.id, page: id, offset: 0 }
+        Allocation { pool: self.id, page: id, offset: 0 }
     }
 
-    fn free(&mut self, place: Place, bytes: u64) {
+    fn free(&mut self, allocation: Allocation, bytes: u64) {
         let page =
-            self.pages.iter_mut().find(|page| page.id == place.page).expect("BUG: a page with a live slice stays");
-        page.give_back(place.offset, bytes);
+            self.pages.iter_mut().find(|page| page.id == allocation.page).expect("BUG: a page with a live slice stays");
+        page.give_back(allocation.offset, bytes);
     }
 }
 
