@@ -44,13 +44,10 @@ pub enum TooLarge {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Remedy {
-    /// Leave the pinned settings to the planner.
+    /// Leave pinned settings to the planner.
     Unpin {
-        /// Memory of the plan, in bytes.
-        needed: Bytes,
-    },
-    /// Recompute activations.
-    Checkpointing {
+        /// The change.
+        change: &'static str,
         /// Memory of the plan, in bytes.
         needed: Bytes,
     },
@@ -132,10 +129,7 @@ impl fmt::Display for TooLarge {
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unpin { needed } => {
-                write!(f, "leave the fixed settings to the planner, which needs {needed}")
-            }
-            Self::Checkpointing { needed } => write!(f, "allow activation checkpointing, which needs {needed}"),
+            Self::Unpin { change, needed } => write!(f, "{change}, which needs {needed}"),
             Self::Keys { keys, effect, needed } => write!(f, "set {keys}, which needs {needed} ({effect})"),
             Self::TakeGpu { position, gpu, free } => {
                 write!(f, "take GPU {position} ({gpu}), which has {free} free: there it fits")

@@ -54,12 +54,15 @@ fn needed(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Option<Byte
 
 /// Returns the smallest set of pinned settings whose release makes the workload fit.
 fn unpinned(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Option<Remedy> {
-    let with = |pins: Pins| needed(device, workload, &Goal { pins, ..goal.clone() });
-    let recomputed = (goal.pins.gradient_checkpointing == Some(false))
-        .then(|| with(Pins { gradient_checkpointing: None, ..goal.pins.clone() }));
-    let recomputed = recomputed.flatten().map(|needed| Remedy::Checkpointing { needed });
-    let unpin = || with(Pins::default()).map(|needed| Remedy::Unpin { needed });
-    recomputed.or_else(|| (!goal.pins.is_empty()).then(unpin)?)
+    let recomputed = Pins { gradient_checkpointing: None, ..goal.pins.clone() };
+    let changes = [
+        (goal.pins.gradient_checkpointing == Some(false), "allow activation checkpointing", recomputed),
+        (!goal.pins.is_empty(), "leave the fixed settings to the planner", Pins::default()),
+    ];
+    changes.into_iter().filter(|(is_open, ..)| *is_open).find_map(|(_, change, pins)| {
+        let needed = needed(device, workload, &Goal { pins, ..goal.clone() })?;
+        Some(Remedy::Unpin { change, needed })
+    })
 }
 
 /// Returns the workload and the goal with these keys; `None` if they contradict the others.

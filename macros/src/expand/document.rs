@@ -45,7 +45,7 @@ pub(super) fn document(model: &Model, checked: &Checked) -> String {
 fn why_not(misfit: &Misfit) -> &'static str {
     match misfit.remedies[..] {
         // The pinned settings are the plan of the other targets.
-        [Remedy::Unpin { .. } | Remedy::Checkpointing { .. }, ..] => "no plan fits it and the others",
+        [Remedy::Unpin { .. }, ..] => "no plan fits it and the others",
         _ => "cannot hold the workload",
     }
 }
