@@ -33,7 +33,7 @@ pub(super) fn facts(target: &Target) -> Vec<Fact> {
     all.extend(products(target));
     all.push(("bandwidth", known(facts.bandwidth_gb_s, "GB/s"), bandwidth(target)));
     if facts.kind == DeviceKind::Gpu {
-        all.push(("multiprocessors", facts.sm_count.to_string(), multiprocessors(target).to_owned()));
+        all.push(("SMs", facts.sm_count.to_string(), multiprocessors(target).to_owned()));
         let units = match (facts.has_bf16, facts.has_f16) {
             (true, _) => "TF32 and bf16",
             (false, true) => "fp16",

@@ -205,7 +205,7 @@ fn only_one(device: &DeviceFacts, goal: &Goal) -> (Provenance, String) {
     let asked = goal.pins.precision.or_else(|| goal.precision?.fixed());
     let (provenance, why) = match (asked, goal.precision, device.kind) {
         (Some(_), ..) => (Provenance::Declared, "asked for"),
-        (None, None, _) => (Provenance::Derived, "keeps the meaning of the run on every device"),
+        (None, None, _) => (Provenance::Derived, "the default on every device; `auto` allows faster formats"),
         (None, Some(_), DeviceKind::Gpu) => (Provenance::Derived, "no 16-bit tensor cores"),
         (None, Some(_), DeviceKind::Cpu) => (Provenance::Derived, "a CPU has no tensor cores"),
     };

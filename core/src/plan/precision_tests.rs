@@ -49,7 +49,10 @@ fn tensor_cores_decide_the_mixed_precision() {
 #[test]
 fn a_goal_without_a_precision_stays_in_f32() {
     let plan = plan(&nominal("rtx4090"), &small(), &Goal { precision: None, ..auto() }).expect("it fits");
-    assert_eq!((plan.settings.precision, why(&plan)), (Precision::F32, "keeps the meaning of the run on every device"));
+    assert_eq!(
+        (plan.settings.precision, why(&plan)),
+        (Precision::F32, "the default on every device; `auto` allows faster formats")
+    );
 }
 
 #[test]

@@ -170,16 +170,16 @@ fn kernels(asked: &Asked<'_>) -> (String, Provenance) {
     let each = calibration::for_family(workload.family).kernels_per_sm;
     let least = each.times(u64::from(device.sm_count));
     if baseline::kernels(device, workload).is_none_or(|measured| measured <= least) {
-        return (format!("{} multiprocessors x {each}", device.sm_count), Provenance::Derived);
+        return (format!("{} SMs x {each}", device.sm_count), Provenance::Derived);
     }
     match (measured().find(|(name, on)| on.is_of(name, device)), measured().next()) {
         (Some((name, _)), _) => (format!("loaded on {name}"), Provenance::Measured),
         (None, Some((name, on))) => {
             let bytes = on.kernels_bytes.unwrap_or_default().mib();
-            let share = format!("{bytes:.1} MiB on {name} x {} / {} multiprocessors", device.sm_count, on.sm_count);
+            let share = format!("{bytes:.1} MiB on {name} x {} / {} SMs", device.sm_count, on.sm_count);
             (share, Provenance::Transferred)
         }
-        (None, None) => (format!("{} multiprocessors x {each}", device.sm_count), Provenance::Derived),
+        (None, None) => (format!("{} SMs x {each}", device.sm_count), Provenance::Derived),
     }
 }
 
