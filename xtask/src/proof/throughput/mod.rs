@@ -90,7 +90,7 @@ pub(super) fn methods(columns: &[Column; 4]) -> String {
 
 /// Formats means and worst cases of each method.
 pub(super) fn summary(columns: &[Column; 4]) -> String {
-    let names = ["planned, measured", "planned, from dimensions only", "largest that fits", "batch 64"];
+    let names = ["planned, with measurements", "planned, from dimensions only", "largest that fits", "batch 64"];
     let rows = names.iter().zip(columns).map(|(name, column)| column.summary(name));
     table(["micro-batch", "throughput / best that fits, mean", "worst", "out of memory"], rows)
 }
