@@ -8,8 +8,8 @@ use toml::{Table, Value};
 
 use crate::config::ConfigFile;
 
-/// Pattern of a percentage.
-const PERCENTAGE: &str = "^[0-9]+(\\.[0-9]+)? *%$";
+/// Pattern of a percentage below 100%.
+const PERCENTAGE: &str = "^[0-9]{1,2}(\\.[0-9]+)? *%$";
 
 /// Builds the schema (draft 7) from the tables of keys that parse the file, and from the shipped profiles.
 pub fn config_schema() -> Table {
@@ -102,6 +102,9 @@ fn value(kind: &DimKind) -> Table {
         DimKind::Flag => of_type("boolean", []),
         DimKind::Number(range) => {
             let number = of_type("number", [("minimum", (*range.start()).into()), ("maximum", (*range.end()).into())]);
+            if *range.end() > 1.0 {
+                return number;
+            }
             let percentage = of_type("string", [("pattern", PERCENTAGE.into())]);
             Table::from_iter([("anyOf".to_owned(), Value::Array(vec![number.into(), percentage.into()]))])
         }
