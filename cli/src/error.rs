@@ -18,7 +18,7 @@ use crate::stdio::quoted;
 pub(crate) enum Error {
     #[error("{message}")]
     Metadata { message: String },
-    #[error("no Cargo.toml in this folder or above it\n  help: name one with --manifest-path")]
+    #[error("no Cargo.toml in this folder or above it\n  help: name one with --manifest-path; {PLAN_HELP}", PLAN_HELP = PLAN_HELP)]
     NoManifest,
     #[error("there is no package `{name}` in the workspace{hint}")]
     NoPackage { name: String, hint: String },
@@ -44,7 +44,8 @@ pub(crate) enum Error {
     Files { mistakes: Vec<(FileError, String)> },
     #[error(
         "`{package}` has no workload\n  help: annotate its training config with `#[gpu_tuned(…)]`, describe a workload in \
-         {file}: [workload.NAME], or give the model: --model 'transformer(layers = 6, …)'"
+         {file}: [workload.NAME]; {PLAN_HELP}",
+        PLAN_HELP = PLAN_HELP
     )]
     NoWorkload { package: String, file: String },
     /// An annotated struct that only the compiler can read.
@@ -122,6 +123,8 @@ pub(crate) enum Error {
         "--json and the result itself would both go to standard output\n  help: leave --json out, or name a file with -o"
     )]
     NotAlone,
+    #[error("a shell is for completions\n  help: leave `{shell}` out, or name a file or folder with -o")]
+    NoCompletions { shell: clap_complete::Shell },
     #[error(transparent)]
     Monitor(#[from] MonitorError),
     #[error(transparent)]
@@ -142,8 +145,6 @@ pub(crate) enum Error {
          `session.measure_if_asked(\"NAME\", &subject)?` of `gpu-tuned`"
     )]
     NothingWarmed { package: String },
-    #[error("no GPU is named\n  help: name some, as in --target h200,rtx4090, or take --here")]
-    NoTarget,
     #[error("{what} is for one target, and there are {count}\n  help: without it, each target gets a copy")]
     OneTarget { what: &'static str, count: usize },
     #[error("{what} is for the program of --benchmark\n  help: add --benchmark, or leave {what} out")]
@@ -169,15 +170,10 @@ pub(crate) enum Error {
     #[error("{because}\n  help: --here plans for a GPU that a program takes")]
     UnusableGpu { because: String },
     #[error(
-        "there is no GPU {wanted}: this machine has no usable GPU{}\n  help: --here plans for the CPU",
+        "there is no GPU {wanted}: this machine has no usable GPU{}\n  help: {help}",
         because.iter().map(|because| format!("\n  {because}")).collect::<String>()
     )]
-    WithoutGpus { wanted: u64, because: Vec<String> },
-    #[error(
-        "there is no GPU {wanted}: this machine has no usable GPU{}\n  help: without --gpu, the host is watched",
-        because.iter().map(|because| format!("\n  {because}")).collect::<String>()
-    )]
-    NothingToWatch { wanted: u64, because: Vec<String> },
+    WithoutGpus { wanted: u64, because: Vec<String>, help: &'static str },
     #[error("one GPU can be explained, and this machine has {}\n  help: --gpu NUMBER chooses one", names.join(", "))]
     SeveralHere { names: Vec<String> },
     #[error("there is no GPU {wanted}\n  help: the {whose} {}", if there.is_empty() { "none".to_owned() } else { there.join(", ") })]
@@ -199,6 +195,8 @@ impl From<OptimizeError> for Error {
     }
 }
 
+/// Way to plan without a package or a workload.
+const PLAN_HELP: &str = "`cargo gpu-tuned plan h200 --model 'transformer(layers = 6, …)'` plans without a package";
 /// Ways to record a run.
 const RECORD_HELP: &str = "GPU_TUNED_RECORD=FILE records the steps of a program, `cargo gpu-tuned monitor --record FILE` the \
                            GPUs";

@@ -23,12 +23,12 @@ pub(crate) struct GenerateArgs {
     /// Completions of a shell, man pages, or the JSON schema of gpu-tuned.toml
     #[arg(value_name = "WHAT", value_enum)]
     what: What,
-    /// Shell of the completions; by default that of SHELL, the variable
+    /// Shell of the completions; by default the one in the variable SHELL, else bash
     #[arg(value_name = "SHELL", value_enum)]
     shell: Option<Shell>,
-    /// File to write, `-` for standard output; of man pages the folder
-    #[arg(long, short, value_name = "PATH", default_value = "-", default_value_if("what", "man", "."))]
-    output: PathBuf,
+    /// File to write, by default standard output; for man pages their folder, by default this one
+    #[arg(long, short, value_name = "PATH")]
+    output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -44,11 +44,13 @@ struct Written {
 }
 
 pub(crate) fn run(common: &Common, args: &GenerateArgs) -> Result<Answer, Error> {
-    let output = &args.output;
+    let default = if matches!(args.what, What::Man) { "." } else { "-" };
+    let output = args.output.as_deref().unwrap_or(Path::new(default));
     let mut text = Vec::new();
     match (args.what, args.shell) {
-        (What::Man, _) => return man_pages(common, output),
-        (What::Schema, _) => {
+        (What::Man | What::Schema, Some(shell)) => return Err(Error::NoCompletions { shell }),
+        (What::Man, None) => return man_pages(common, output),
+        (What::Schema, None) => {
             text = serde_json::to_vec_pretty(&config_schema()).expect("BUG: the schema is JSON");
             text.push(b'\n');
         }
@@ -68,12 +70,12 @@ pub(crate) fn run(common: &Common, args: &GenerateArgs) -> Result<Answer, Error>
 
 /// Writes a page for each command into a folder.
 fn man_pages(common: &Common, folder: &Path) -> Result<Answer, Error> {
-    let command = crate::command();
+    let command = crate::description().disable_help_subcommand(true);
     let failed = |source| Error::Write { path: folder.to_owned(), source };
     fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command.clone(), folder)).map_err(failed)?;
     let names = command.get_subcommands().map(|command| format!("{COMMAND}-{}.1", command.get_name()));
     let files = std::iter::once(format!("{COMMAND}.1")).chain(names).map(|name| folder.join(name));
-    Ok(written(common, files.filter(|file| file.is_file()).map(|file| file.display().to_string()).collect()))
+    Ok(written(common, files.map(|file| file.display().to_string()).collect()))
 }
 
 fn written(common: &Common, files: Vec<String>) -> Answer {

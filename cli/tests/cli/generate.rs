@@ -29,6 +29,7 @@ fn every_command_has_a_man_page() {
     let answer = project.run(&["generate", "man", "-o", "man/man1", "--json"]).json(0);
     let files: Vec<_> = answer["files"].as_array().expect("files").iter().filter_map(|file| file.as_str()).collect();
     let command = cargo_gpu_tuned::command();
+    assert!(!project.path("man/man1/cargo-gpu-tuned-help-plan.1").exists());
     for name in command.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help") {
         let file = format!("man/man1/cargo-gpu-tuned-{name}.1");
         assert!(files.contains(&file.as_str()), "{files:?}");
@@ -38,6 +39,11 @@ fn every_command_has_a_man_page() {
     assert!(files.contains(&"man/man1/cargo-gpu-tuned.1"));
     let refused = project.run(&["generate", "man", "-o", "Cargo.toml"]).refused(2);
     assert!(refused.starts_with("error: cannot write `Cargo.toml`: "), "{refused}");
+    let refused = project.run(&["generate", "man", "zsh"]).refused(2);
+    assert_eq!(
+        refused,
+        "error: a shell is for completions\n  help: leave `zsh` out, or name a file or folder with -o\n"
+    );
 }
 
 #[test]
