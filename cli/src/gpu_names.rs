@@ -53,11 +53,17 @@ pub(crate) fn find<'p>(profiles: &[&'p Profile], words: &[&str]) -> Option<&'p P
     profiles.iter().copied().find(|profile| bare(profile.id.as_str()) == wanted).or(product)
 }
 
-/// Formats `; did you mean …?` for a name, also for a number without its series; `None` for another GPU.
+/// Beginnings of names of GPUs by other makers than NVIDIA.
+const OTHERS: &str = "amd radeon instinct gfx mi1 mi2 mi3 rx4 rx5 rx6 rx7 rx9 intel gaudi arca arcb apple";
+
+/// Formats `; did you mean …?` for a name, also for a number without its series, else the reason why a GPU has no
+/// profile, if its name shows the reason.
 pub(crate) fn suggest(known: &ProfileNames, words: &[&str]) -> Option<String> {
     let number = words.last().map(|word| bare(word)).filter(|number| number.len() >= MIN_NUMBER_LENGTH);
     let series = number.iter().flat_map(|number| ["rtx", "gtx"].map(|series| format!("{series}{number}")));
-    core::iter::once(words.join("-")).chain(series).find_map(|name| known.suggest(&name))
+    let near = core::iter::once(words.join("-")).chain(series).find_map(|name| known.suggest(&name));
+    let is_other = OTHERS.split(' ').any(|begin| bare(&words.concat()).starts_with(begin));
+    near.or_else(|| is_other.then(|| "; it is no NVIDIA GPU: plans are for CUDA or the CPU".to_owned()))
 }
 
 /// The error of words without a profile, up to a word that has one.
@@ -149,6 +155,9 @@ mod tests {
             (&["rtx4091"], "no profile `rtx4091`; near names are rtx4090, rtx4090-48gb, "),
             (&["H2000"], "no profile `H2000`; near names are h200, h200-nvl"),
             (&["voodoo"], "no profile `voodoo`; it is not in the table: "),
+            (&["MI300X"], "no profile `MI300X`; it is no NVIDIA GPU: plans are for CUDA or the CPU"),
+            (&["RX", "7900", "XTX"], "no profile `RX 7900 XTX`; it is no NVIDIA GPU: "),
+            (&["Arc A770"], "no profile `Arc A770`; it is no NVIDIA GPU: "),
         ] {
             let error = named(args).expect_err("no such GPU");
             assert!(error.contains(expected), "{args:?}: {error}");

@@ -17,10 +17,10 @@ use finding::{Finding, Level};
 
 /// Check that the files are valid and up to date, and that workloads fit the GPUs
 ///
-/// Nothing is built. A workload is stale when gpu-tuned.lock has others and not this one, when its dimensions in
-/// gpu-tuned.toml are no longer the measured ones, and when it was measured with other releases of Burn or `CubeCL`
-/// than Cargo.lock has. A Cargo.lock that cannot be read is a mistake; without one, a note reports that releases are not
-/// compared. Without a GPU, those that the package declares as features are checked.
+/// Nothing is built. Measurements of a workload are stale if its dimensions changed since, or if Cargo.lock has another
+/// release of Burn or `CubeCL` now. A workload is also stale if gpu-tuned.lock has measurements of other workloads only. A
+/// Cargo.lock that cannot be read is an error; without one, a note reports that releases are not compared. Without a GPU,
+/// those that the package declares as features are checked.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct CheckArgs {

@@ -24,10 +24,10 @@ use setup::Setup;
 
 /// Set up a package: dependencies, features, build script and gpu-tuned.toml, shown as a diff before they are written
 ///
-/// The named GPUs become features; without one, this machine's GPU, `h200` and `rtx4090`, unless the package declares a GPU.
-/// Formatting, comments, features and the build script are kept; the build script gets one line where that is safe. The crate
-/// for the build script has the origin of `gpu-tuned`: the folder beside it, the same repository, or the release. A package that
-/// is set up is not changed. For structs that look like training configs, an annotation is shown.
+/// The named GPUs become features. Without a name, these are the features that the package declares, else this machine's GPU,
+/// `h200` and `rtx4090`. Formatting, comments and features are kept, and the build script gets one line where that is safe.
+/// `gpu-tuned-build` comes from where `gpu-tuned` comes from: a folder, a repository, or the release. A package that is set up
+/// is not changed. For structs that look like training configs, an annotation is shown; you apply it by hand.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct InitArgs {

@@ -16,8 +16,9 @@ use changes::Changed;
 
 /// Run the program so that it measures its workloads, and keep the results in gpu-tuned.lock
 ///
-/// The program is built in release mode and run with `GPU_TUNED_MEASURE` set: where it asks for a measurement, it measures
-/// itself and exits. Without a GPU, memory is counted on the CPU. A named GPU is a feature to build with, as in `-F h200`.
+/// The program is built in release mode and run with `GPU_TUNED_MEASURE` set. Where it makes the session's trainer or calls
+/// `session.measure_if_asked`, it measures itself and exits. On a GPU, that takes two to four minutes after the build. Without
+/// a GPU, memory is counted on the CPU. A named GPU is a feature to build with, as in `-F h200`; training on it needs `cuda`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct MeasureArgs {
@@ -26,7 +27,7 @@ pub(crate) struct MeasureArgs {
     #[command(flatten)]
     program: ProgramArgs,
     /// Time to measure one precision, with compilation and autotune on a GPU, such as `120` (seconds) or `2m`; by default 120s
-    /// on a GPU, and 25s a mode on a CPU
+    /// on a GPU, and 25s on a CPU, for each precision with or without checkpointing
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     budget: Option<Duration>,
 }

@@ -44,7 +44,7 @@ impl Source {
             numbers.dedup();
             let wanted = u64::from(*wanted);
             return Err(if numbers.is_empty() {
-                Error::NothingToWatch { wanted, because: machine.trouble }
+                Error::WithoutGpus { wanted, because: machine.trouble, help: "without --gpu, the host is watched" }
             } else {
                 Error::NoGpu { wanted, whose: "driver shows", there: numbers }
             });

@@ -6,9 +6,10 @@ use crate::args::{GoalArgs, ProgramArgs, TargetArgs, no_standard_stream, pair};
 
 /// Plan a training config for GPUs, and write a copy of it with the planned settings
 ///
-/// Reads JSON, TOML or YAML with the usual names of keys, and the model's dimensions among them. The global batch (batch times
-/// accumulation times devices) and the model stay. Without a GPU, it plans for those that the package declares as features. Values are changed in place: order, formatting and comments stay. The copy
-/// of `config.json` for an RTX 4090 is `config.rtx4090.json`.
+/// Reads JSON, TOML or YAML of any framework, such as Hugging Face's or Lightning's. The model's dimensions are read from
+/// the config, too. The model and the global batch (batch times accumulation times devices) stay. Values are changed in
+/// place: order, formatting and comments stay. The copy of `config.json` for an RTX 4090 is `config.rtx4090.json`. Without a
+/// GPU, it plans for those that the package declares as features.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct OptimizeArgs {

@@ -138,7 +138,7 @@ fn targets(project: Option<&Project>, profiles: &ProfileTable, args: &OptimizeAr
         _ => Target::all_named(profiles, names)?,
     };
     if targets.is_empty() {
-        return Err(Error::NoTarget);
+        return Err(Error::NoneNamed);
     }
     Target::take_cores_here(&mut targets, profiles);
     Ok(with_distinct_copies(targets).into())

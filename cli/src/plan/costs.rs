@@ -95,13 +95,13 @@ impl Costs {
         let power = target.facts.power?;
         let published = target.profile.as_ref().and_then(|profile| profile.board.tdp_w);
         let is_published = power.share >= 1.0 && published.is_some_and(|watts| (watts - power.board_w).abs() < 1.0);
-        (!is_published).then(|| format!("Wh/1000 of {}: at a power limit of {power}", target.name))
+        (!is_published).then(|| format!("Wh/1k steps of {}: at a power limit of {power}", target.name))
     }
 
     /// Headings of [`cells`](Self::cells).
     pub(super) fn headings(prices: &[Price]) -> impl Iterator<Item = String> {
         let cost = (!prices.is_empty()).then_some(">USD/1M");
-        [Some(">Wh/1000"), cost].into_iter().flatten().map(str::to_owned)
+        [Some(">Wh/1k steps"), cost].into_iter().flatten().map(str::to_owned)
     }
 
     pub(super) fn cells(&self, prices: &[Price]) -> impl Iterator<Item = String> {

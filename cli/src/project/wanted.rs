@@ -29,11 +29,11 @@ impl WorkloadArgs {
 pub(crate) struct ModelOrWorkloadArgs {
     #[command(flatten)]
     pub of_package: WorkloadArgs,
-    /// Describe the model here, without a package: in the words of the attribute, as in the example below, or as one of
-    /// transformer, convnet, unet, mlp, recurrent (or lstm, gru), declared with --dim
+    /// Describe the model here, without a package: in the words of the attribute, such as `mlp(widths = [784, 10])`, or by its
+    /// kind with --dim for each dimension: transformer, convnet, unet, mlp, recurrent, lstm, gru, or declared (costs)
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["workload", "struct"])]
     pub model: Option<String>,
-    /// A dimension of --model or a key of its training, such as `seq=512` or `lora_rank=8`
+    /// Dimension of --model, or key of its training, such as `seq=512` or `lora_rank=8`; repeatable
     #[arg(long = "dim", value_name = "NAME=VALUE", value_parser = pair, requires = "model")]
     pub dims: Vec<(String, String)>,
     /// Optimizer of --model: sgd, momentum, adam, adamw (the default), adafactor or muon

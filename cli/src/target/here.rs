@@ -85,7 +85,8 @@ impl Here {
         }
         let wanted = number as u64;
         if self.machine.gpus.is_empty() {
-            return Error::WithoutGpus { wanted, because: self.machine.trouble.clone() };
+            let because = self.machine.trouble.clone();
+            return Error::WithoutGpus { wanted, because, help: "--here plans for the CPU" };
         }
         let there = (0..self.machine.gpus.len()).map(|number| number.to_string()).collect();
         Error::NoGpu { wanted, whose: "GPUs of a program are", there }

@@ -74,7 +74,7 @@ fn remark(label: &str, text: &str) -> String {
 
 /// Figures that limit plans, with their origins.
 pub(super) fn limits(limits: &Limits, available: &str) -> String {
-    let headroom = format!("{}% of it, unless memory_headroom says otherwise", limits.headroom_share * 100.0);
+    let headroom = format!("{}% of it, unless you set memory_headroom", limits.headroom_share * 100.0);
     let is_piece = limits.largest_allocation < Some(limits.training);
     let largest = if is_piece { "CubeCL allocates no more in one piece" } else { "all memory for training" };
     let mut table = Table::new(2, AMOUNTS);

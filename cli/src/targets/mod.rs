@@ -17,8 +17,8 @@ use search::{Found, Search};
 
 /// List GPUs to build for: search profiles, show one with its sources, detect this machine's
 ///
-/// Without a word, all shipped profiles and those of the package's gpu-tuned.toml. With the name of a profile, all of its
-/// figures with their sources, the limits of plans, and the feature to add to Cargo.toml. No package is needed.
+/// Without a word, lists all shipped profiles and those of the package's gpu-tuned.toml. With the name of a profile, shows all
+/// of its figures with their sources, the limits of plans, and the feature to add to Cargo.toml. No package is needed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct TargetsArgs {

@@ -16,10 +16,10 @@ use crate::project::Project;
 
 /// Run the program so that it makes an archive of the kernels that its planned steps compile and autotune
 ///
-/// The program is built in release mode and run with `GPU_TUNED_WARM` set: where it calls `session.measure_if_asked`, it
+/// The program is built in release mode and run with `GPU_TUNED_WARM` set. Where it calls `session.measure_if_asked`, it
 /// takes the planned steps, writes the archive into `gpu-tuned.warm`, and exits. Without that call, the first step of a
-/// session's trainer ends the program, and there is no archive. The archive is for GPUs, drivers and releases as they are
-/// here, and its kernels are for this build: enable the features that the program will run with. A named GPU is a feature.
+/// session's trainer ends the program, and there is no archive. The archive works with the same GPU, driver, releases and
+/// build: enable the features that the program will run with. A named GPU is a feature to build with, as in `-F h200`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct WarmArgs {

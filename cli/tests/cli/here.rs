@@ -236,7 +236,7 @@ fn energy_is_that_of_the_power_limit_in_force_and_of_the_share_of_the_board() {
         ),
     ] {
         let ran = planned(machine, variables, &["--here", "--json"]);
-        let noted = ran.stderr.lines().find(|line| line.contains("Wh/1000")).map(str::to_owned);
+        let noted = ran.stderr.lines().find(|line| line.contains("Wh/1k steps")).map(str::to_owned);
         let row = &ran.json(0)["plans"][0];
         let speed = row["plan"]["samples_per_s"].as_f64().expect("a speed");
         let energy = row["wh_per_1000_steps"].as_f64().expect("an energy");

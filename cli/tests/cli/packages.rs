@@ -46,7 +46,9 @@ fn a_folder_without_a_package_is_refused() {
     let project = Project::new("bare");
     std::fs::remove_file(project.path("Cargo.toml")).expect("it is there");
     let said = project.run(&["plan"]).refused(2);
-    assert_eq!(said, "error: no Cargo.toml in this folder or above it\n  help: name one with --manifest-path\n");
+    let help =
+        "help: name one with --manifest-path; `cargo gpu-tuned plan h200 --model 'transformer(layers = 6, …)'` plans";
+    assert_eq!(said, format!("error: no Cargo.toml in this folder or above it\n  {help} without a package\n"));
     let said = project.run(&["plan", "--manifest-path", "no/Cargo.toml"]).refused(2);
     assert!(said.starts_with("error: manifest path `no/Cargo.toml` does not exist"), "{said}");
 }
@@ -58,7 +60,8 @@ fn a_package_without_workloads_is_told_how_to_have_one() {
         assert_eq!(
             project.run(args).refused(2),
             "error: `bare` has no workload\n  help: annotate its training config with `#[gpu_tuned(…)]`, describe a workload \
-             in gpu-tuned.toml: [workload.NAME], or give the model: --model 'transformer(layers = 6, …)'\n"
+             in gpu-tuned.toml: [workload.NAME]; `cargo gpu-tuned plan h200 --model 'transformer(layers = 6, …)'` plans \
+             without a package\n"
         );
     }
 }
