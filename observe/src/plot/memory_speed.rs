@@ -65,7 +65,7 @@ pub struct Limit {
 const ASPECT: f64 = 0.48;
 /// Space for the labels of limits, and for the axes' labels at the left and the bottom.
 const LIMITS: f64 = 18.0;
-const LEFT: f64 = 64.0;
+const LEFT: f64 = 80.0;
 const BELOW: f64 = 48.0;
 const RADIUS: f64 = 3.0;
 /// Width of bold text, relative to other text.
