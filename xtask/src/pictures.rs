@@ -55,7 +55,7 @@ pub(crate) fn monitor(root: &Path) -> Result<String> {
         };
         (style, (*line).to_owned())
     });
-    Ok(terminal("cargo gpu-tuned monitor", &styled.collect::<Vec<_>>()))
+    Ok(terminal("cargo gpu-tuned monitor, on a simulated H200", &styled.collect::<Vec<_>>()))
 }
 
 /// Breaks a line of a report between words, and indents the rest below the reason.
