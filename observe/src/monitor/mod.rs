@@ -34,9 +34,8 @@ mod state;
 mod summary;
 mod text;
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -216,21 +215,11 @@ fn written(state: &mut State, record: Option<&PathBuf>) -> Result<(), MonitorErr
 
 /// Opens a recording to append to. A file that is no recording is left alone.
 fn open(path: &PathBuf) -> Result<Writer, MonitorError> {
-    if path.is_file() && !could_be_recording(path) {
-        return Err(MonitorError::NoRecording { path: path.clone() });
-    }
-    Writer::append(path).map_err(|cause| MonitorError::Record { path: path.clone(), cause })
+    Writer::append(path).map_err(|cause| match cause.kind() {
+        io::ErrorKind::InvalidData => MonitorError::NoRecording { path: path.clone() },
+        _ => MonitorError::Record { path: path.clone(), cause },
+    })
 }
-
-/// Returns whether a file is empty or begins with a record. A file that cannot be read counts as one.
-fn could_be_recording(path: &Path) -> bool {
-    let mut first = Vec::new();
-    let read = File::open(path).and_then(|file| BufReader::new(file.take(MAX_LINE)).read_until(b'\n', &mut first));
-    read.is_err() || first.is_empty() || serde_json::from_slice::<Record>(&first).is_ok()
-}
-
-/// Bytes that are read of the first line; no record is as long.
-const MAX_LINE: u64 = 1 << 24;
 
 impl Drop for Monitor {
     fn drop(&mut self) {

@@ -66,7 +66,7 @@ pub fn parse(file: &str, text: &str) -> Result<Recording, FileError> {
 }
 
 /// Begin of every record. It occurs nowhere else, since quotes within texts are escaped.
-const BEGIN: &str = "{\"kind\":";
+pub(super) const BEGIN: &str = "{\"kind\":";
 
 /// Programs that write recordings.
 const WRITERS: &str = "GPU_TUNED_RECORD=FILE records a program, `cargo gpu-tuned monitor --record FILE` the GPUs";
@@ -103,7 +103,10 @@ impl Recording {
     fn push(&mut self, record: Record, byte: usize) -> Result<(), Mistake> {
         match record {
             Record::Start(start) if start.version > VERSION => {
-                let message = format!("the recording has format {}; this release reads up to {VERSION}", start.version);
+                let message = format!(
+                    "the recording has format {}; this release reads up to {VERSION}: update gpu-tuned",
+                    start.version
+                );
                 Err(Mistake { byte, message })
             }
             record => {
@@ -121,6 +124,7 @@ impl Mistake {
         // The parser counts lines within the record, which is always one line.
         let reason = match text.rsplit_once(" at line ") {
             _ if mistake.is_syntax() => "it is not JSON",
+            _ if text.contains("field `kind`") || text.contains("variant identifier") => "it is JSON, but no record",
             Some((reason, _)) => reason,
             None => &text,
         };

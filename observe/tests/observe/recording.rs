@@ -58,7 +58,7 @@ fn errors_have_a_position() {
         ("nonsense{\"kind\":\"gpu\",\"at\":1.5,\"gpu\":0}\n", "run.jsonl:1:2: {NOT_JSON}"),
         (
             "{\"kind\":\"start\",\"at\":1.5,\"version\":99}\n",
-            "run.jsonl:1:1: the recording has format 99; this release reads up to 1",
+            "run.jsonl:1:1: the recording has format 99; this release reads up to 1: update gpu-tuned",
         ),
     ] {
         assert_eq!(parse("run.jsonl", text).expect_err(text).to_string(), message.replace("{NOT_JSON}", NOT_JSON));
@@ -75,6 +75,21 @@ fn a_line_without_an_end_does_not_damage_the_next_and_nan_is_read_again() {
     let recording = read(&path).unwrap();
     let [Record::Value(value)] = recording.records.as_slice() else { panic!("{recording:?}") };
     assert!(recording.torn == [1] && value.at > 1.5 && value.value.is_nan(), "{recording:?}");
+}
+
+#[test]
+fn a_file_that_is_no_recording_is_left_alone() {
+    let (_folder, path) = file();
+    for (text, is_recording) in
+        [("", true), ("{\"kind\":\"gpu\",\"at\":1.", true), ("notes\n", false), ("{\"a\":1}\n", false)]
+    {
+        std::fs::write(&path, text).unwrap();
+        let writer = Writer::append(&path).and_then(|mut writer| writer.write(&Record::Gpu(GpuSample::new(1.0, 0))));
+        assert_eq!(writer.is_ok(), is_recording, "{text}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap() == text, !is_recording, "{text}");
+    }
+    let refused = Writer::append(&path).unwrap_err();
+    assert!(refused.to_string().contains("is no recording; name another file"), "{refused}");
 }
 
 #[test]
