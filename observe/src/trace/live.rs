@@ -41,7 +41,7 @@ impl Tracer {
         };
         match std::env::var(STEPS_VARIABLE).map(|text| text.parse()) {
             Ok(Ok(named)) => steps = named,
-            Ok(Err(error)) => tracing::warn!("{STEPS_VARIABLE}: {error}; steps {steps} are traced"),
+            Ok(Err(error)) => log::warn_user(&format!("{STEPS_VARIABLE}: {error}; steps {steps} are traced")),
             Err(_) => {}
         }
         Some(Self::new(file, steps))
@@ -111,11 +111,10 @@ impl Drop for Live {
             return;
         }
         if taken < self.steps.first {
-            tracing::warn!(
-                "no trace: the run ended after {taken} steps, and steps {} were asked for; name others with {}",
-                self.steps,
-                STEPS_VARIABLE
-            );
+            log::warn_user(&format!(
+                "no trace: the run ended after {taken} steps, before steps {}; name others with {STEPS_VARIABLE}",
+                self.steps
+            ));
             return;
         }
         self.write();
