@@ -154,7 +154,7 @@ mod tests {
             (&["RTX 3080"], "no profile `RTX 3080`; did you mean `rtx3080-10gb` or `rtx3080-12gb`?"),
             (&["rtx4091"], "no profile `rtx4091`; near names are rtx4090, rtx4090-48gb, "),
             (&["H2000"], "no profile `H2000`; near names are h200, h200-nvl"),
-            (&["voodoo"], "no profile `voodoo`; it is not in the table: "),
+            (&["voodoo"], "no profile `voodoo`; gpu-tuned plans for NVIDIA GPUs: "),
             (&["MI300X"], "no profile `MI300X`; it is no NVIDIA GPU: plans are for CUDA or the CPU"),
             (&["RX", "7900", "XTX"], "no profile `RX 7900 XTX`; it is no NVIDIA GPU: "),
             (&["Arc A770"], "no profile `Arc A770`; it is no NVIDIA GPU: "),

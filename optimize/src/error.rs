@@ -39,7 +39,7 @@ pub enum OptimizeError {
     #[error("a batch of {batch} x {accumulation} x {ranks} rank(s) is more than 2^30 samples, the most of a step")]
     TooLarge { batch: u64, accumulation: u64, ranks: u64 },
     #[error(
-        "there is no kind of model `{name}`{hint}\n  help: transformer, convnet, unet, mlp, recurrent (lstm, gru) or declared"
+        "there is no kind of model `{name}`{hint}\n  help: kinds are transformer, convnet, unet, mlp, recurrent (lstm, gru) or declared"
     )]
     UnknownKind { name: String, hint: String },
     #[error(

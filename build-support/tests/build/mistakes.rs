@@ -41,7 +41,7 @@ fn unknown_names_in_the_variable_are_all_named_with_what_was_meant() {
     let expected = "\
 error: GPU_TUNED_TARGET: there is no profile `rtx3080`; did you mean `rtx3080-10gb` or `rtx3080-12gb`?
 error: GPU_TUNED_TARGET: there is no profile `rtx4900`; did you mean `rtx4090`?
-error: GPU_TUNED_TARGET: there is no profile `voodoo`; it is not in the table: `cargo gpu-tuned targets --here --toml` on its machine prints a profile
+error: GPU_TUNED_TARGET: there is no profile `voodoo`; gpu-tuned plans for NVIDIA GPUs: on a machine with this one, `cargo gpu-tuned targets --here --toml` prints its profile
 ";
     assert_eq!(report(&project), expected);
 }

@@ -92,7 +92,7 @@ fn a_declared_feature_that_reads_like_a_gpu_is_warned_about() {
         [
             unknown(
                 "b10",
-                "; it is not in the table: `cargo gpu-tuned targets --here --toml` on its machine prints a profile"
+                "; gpu-tuned plans for NVIDIA GPUs: on a machine with this one, `cargo gpu-tuned targets --here --toml` prints its profile"
             ),
             unknown(
                 "h100",

@@ -125,7 +125,7 @@ fn own_profiles_are_among_them_and_marked() {
 
 #[test]
 fn nothing_found_is_1_with_what_is_near() {
-    let outside = "it is not in the table: `cargo gpu-tuned targets --here --toml` on its machine prints a profile";
+    let outside = "gpu-tuned plans for NVIDIA GPUs: on a machine with this one, `cargo gpu-tuned targets --here --toml` prints its profile";
     for (args, said) in [
         (&["rtx-4900"][..], "no profile matches `rtx-4900`; did you mean `rtx4090`?".to_owned()),
         (&["GeForce RTX", "4900"], "no profile matches `GeForce RTX 4900`; did you mean `rtx4090`?".to_owned()),

@@ -119,6 +119,7 @@ impl fmt::Display for TooLarge {
             Self::Parameter { bytes, most } => {
                 write!(f, "the largest parameter tensor has {bytes}, at most {most} are allocated in one piece")
             }
+            Self::Activation { batch: 0 } => write!(f, "its largest tensor cannot be allocated in one piece"),
             Self::Activation { batch } => {
                 write!(f, "the largest tensor cannot be allocated in one piece above batch size {batch}")
             }

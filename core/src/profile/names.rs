@@ -31,7 +31,7 @@ impl ProfileNames {
     /// Formats `; did you mean …?` for a name without a profile, else the way to a profile for a GPU outside the table.
     pub fn suggest_or_advise(&self, name: &str) -> String {
         self.suggest(name).unwrap_or_else(|| {
-            "; it is not in the table: `cargo gpu-tuned targets --here --toml` on its machine prints a profile"
+            "; gpu-tuned plans for NVIDIA GPUs: on a machine with this one, `cargo gpu-tuned targets --here --toml` prints its profile"
                 .to_owned()
         })
     }

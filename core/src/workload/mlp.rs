@@ -45,7 +45,10 @@ impl Mlp {
 
     pub(super) fn contradictions(&self) -> Vec<(&'static str, String)> {
         let short = self.widths.len() < 2;
-        short.then(|| ("widths", "widths: expected at least an input and a result".to_owned())).into_iter().collect()
+        short
+            .then(|| ("widths", "widths: expected at least two sizes, input and output".to_owned()))
+            .into_iter()
+            .collect()
     }
 }
 

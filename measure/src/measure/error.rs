@@ -53,7 +53,10 @@ pub enum MeasureError {
         text: String,
     },
     /// The request of `cargo gpu-tuned bench` cannot be read.
-    #[error("cannot read the request `{}`: {message}", gpu_tuned_observe::bench::Request::VARIABLE)]
+    #[error(
+        "cannot read the request `{}`: {message}; unset it: `cargo gpu-tuned bench` sets it",
+        gpu_tuned_observe::bench::Request::VARIABLE
+    )]
     Request {
         /// Parser message.
         message: String,

@@ -183,10 +183,15 @@ pub(crate) fn parse_workload<'i>(
 
 fn beside(extra: &Spanned<DeString<'_>>, owner: &str, kind: &ModelKind, source: Source<'_>) -> FileError {
     let names = || Training::DIMS.iter().map(|dim| dim.name);
+    if ModelKind::named(extra.get_ref()).is_some() {
+        let message = format!("{owner} has two models, {} and {}: keep one of them", kind.name, extra.get_ref());
+        return source.error(&extra.span(), message);
+    }
     let near = suggest(extra.get_ref(), names());
     let list: Vec<_> = names().collect();
     let message = format!(
-        "{owner} takes the model's dimensions in .{}, and beside it only keys of the training: {}{near}",
+        "unknown key `{}`{near}; the model's dimensions belong into [{owner}.{}], and {owner} itself takes {}",
+        extra.get_ref(),
         kind.name,
         list.join(", ")
     );

@@ -14,14 +14,20 @@ use super::parse_workload;
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum PairsError {
     /// The model is unknown.
-    #[error("there is no model `{name}`{hint}; there are {}", ModelKind::requestable().collect::<Vec<_>>().join(", "))]
+    #[error("there is no model `{name}`{hint}; models are {}", ModelKind::requestable().collect::<Vec<_>>().join(", "))]
     UnknownModel {
         /// The name.
         name: String,
         /// The suggestion.
         hint: String,
     },
-    /// The list of dimensions has no end, or an entry has no value.
+    /// The list of dimensions has no end.
+    #[error("the list of dimensions has no `)` at its end; expected {model}(NAME = VALUE, …)")]
+    NoEnd {
+        /// The model.
+        model: String,
+    },
+    /// An entry has no value.
     #[error("`{found}` is no dimension with a value; expected {model}(NAME = VALUE, …)")]
     NoPair {
         /// The model.
@@ -66,7 +72,10 @@ pub fn workload_from_words<'m>(
     let unknown =
         || PairsError::UnknownModel { name: model.to_owned(), hint: suggest(model, ModelKind::requestable()) };
     let (kind, cell) = ModelKind::requested(model).ok_or_else(unknown)?;
-    let listed = listed(list).map_err(|found| PairsError::NoPair { model: model.to_owned(), found })?;
+    let Some((inside, behind)) = list.rsplit_once(')') else {
+        return Err(PairsError::NoEnd { model: model.to_owned() });
+    };
+    let listed = listed(inside, behind).map_err(|found| PairsError::NoPair { model: model.to_owned(), found })?;
     let (mut dims, mut training) = (Table::new(), Table::new());
     dims.extend(cell.map(|cell| ("cell".to_owned(), cell.into())));
     for (name, value) in listed.iter().chain(pairs) {
@@ -89,10 +98,9 @@ pub fn workload_from_words<'m>(
     parsed.map(|spec| (model, spec)).map_err(mistakes)
 }
 
-/// Splits `layers = 12, widths = [8, 8])` into names and values, or returns the text that is no pair. Further pairs may
-/// follow the parenthesis, as in an attribute.
-fn listed(text: &str) -> Result<Vec<(String, String)>, String> {
-    let Some((inside, behind)) = text.rsplit_once(')') else { return Err(text.to_owned()) };
+/// Splits `layers = 12, widths = [8, 8]` into names and values, or returns the text that is no pair. Further pairs may
+/// follow `behind` the parenthesis, as in an attribute.
+fn listed(inside: &str, behind: &str) -> Result<Vec<(String, String)>, String> {
     let (mut depth, mut is_quoted) = (0_usize, false);
     let is_end = |character: char| {
         match character {
@@ -142,7 +150,7 @@ mod tests {
         );
         assert_eq!(parse("mlp( widths=[784, 512, 10] )", &[]), parse("mlp", &[("widths", "[784, 512, 10]")]));
         for (model, expected) in [
-            ("mlp(widths = [8, 8]", "`widths = [8, 8]` is no dimension with a value; expected mlp(NAME = VALUE, …)"),
+            ("mlp(widths = [8, 8]", "the list of dimensions has no `)` at its end; expected mlp(NAME = VALUE, …)"),
             ("mlp(8, 8)", "`8` is no dimension with a value; expected mlp(NAME = VALUE, …)"),
             ("mlp(widths =)", "`widths =` is no dimension with a value"),
             ("(widths = [8, 8])", "there is no model ``"),
@@ -174,7 +182,7 @@ mod tests {
             (
                 "transfromer",
                 &dims[..],
-                "there is no model `transfromer`; did you mean `transformer`?; there are declared, ",
+                "there is no model `transfromer`; did you mean `transformer`?; models are declared, ",
             ),
             (
                 "transformer",

@@ -66,8 +66,10 @@ pub enum StartError {
     },
     /// Strict mode: the constants of the build cannot be used as they are.
     #[error(
-        "strict mode, and the constants of the build (for {built_for}) do not hold here: {}",
-        fallbacks.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        "strict mode: the settings of the build (for {built_for}) do not suit this machine: {}; build for this machine, or train \
+         without {}",
+        fallbacks.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+        Options::STRICT_VARIABLE
     )]
     Strict {
         /// Targets of the build.

@@ -40,7 +40,7 @@ pub enum LockError {
         mistakes: Vec<FileError>,
     },
     /// The file, or one beside it, cannot be written: most often a read-only or full disk.
-    #[error("cannot write `{}`: {cause}; make room, or allow writing in its directory", path.display())]
+    #[error("cannot write `{}`: {cause}; free disk space, or make its folder and allow writing there", path.display())]
     Write {
         /// The file.
         path: PathBuf,
