@@ -11,6 +11,7 @@ use gpu_tuned_optimize::OptimizeError;
 use gpu_tuned_project::config::PairsError;
 use thiserror::Error;
 
+use crate::io_remedy::{Access, remedy};
 use crate::output::Code;
 use crate::stdio::quoted;
 
@@ -20,20 +21,20 @@ pub(crate) enum Error {
     Metadata { message: String },
     #[error("no Cargo.toml in this folder or above it\n  help: name one with --manifest-path; {PLAN_HELP}", PLAN_HELP = PLAN_HELP)]
     NoManifest,
-    #[error("there is no package `{name}` in the workspace{hint}")]
-    NoPackage { name: String, hint: String },
+    #[error("there is no package `{name}` in the workspace{hint}\n  help: name one of them: {}", names.join(", "))]
+    NoPackage { name: String, hint: String, names: Vec<String> },
     #[error(
         "the workspace has several packages\n  help: name one with -p: {}",
         names.join(", ")
     )]
     SeveralPackages { names: Vec<String> },
-    #[error("`{package}` has no program to run: it is a library")]
+    #[error("`{package}` has no program to run: it is a library\n  help: name a package with a binary: -p NAME")]
     NoProgram { package: String },
     #[error("`{package}` has no binary\n  help: name the example that trains: --example {}", names.join(", "))]
     ExamplesOnly { package: String, names: Vec<String> },
     #[error("`{package}` has several binaries\n  help: name one with --bin: {}", names.join(", "))]
     SeveralPrograms { package: String, names: Vec<String> },
-    #[error("cannot read {}: {source}", quoted(path))]
+    #[error("cannot read {}: {source}{}", quoted(path), remedy(source, Access::Read))]
     Read { path: PathBuf, source: io::Error },
     #[error("{} has no records\n  help: {RECORD_HELP}", quoted(path), RECORD_HELP = RECORD_HELP)]
     EmptyRecording { path: PathBuf },
@@ -48,13 +49,19 @@ pub(crate) enum Error {
         PLAN_HELP = PLAN_HELP
     )]
     NoWorkload { package: String, file: String },
+    /// Measurements in a format that is no longer read.
+    #[error("{warning}")]
+    OlderLock { warning: String },
     /// An annotated struct that only the compiler can read.
     #[error(
         "{why}\n  help: give the model: --model 'transformer(layers = 6, …)', or describe it in gpu-tuned.toml: \
          [workload.NAME], and name it with --workload"
     )]
     UnreadableStruct { why: String },
-    #[error("there is no annotated struct `{name}`{hint}\n  help: there is {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") })]
+    #[error(
+        "there is no annotated struct `{name}`{hint}\n  help: {}",
+        if names.is_empty() { "annotate one with `#[gpu_tuned(…)]`".to_owned() } else { format!("name one of them: {}", names.join(", ")) }
+    )]
     UnknownStruct { name: String, hint: String, names: Vec<String> },
     #[error("several annotated structs have this name\n  help: name one with --struct: {}", names.join(", "))]
     SeveralStructs { names: Vec<String> },
@@ -66,7 +73,7 @@ pub(crate) enum Error {
         "`{name}` is measured but not described\n  help: describe it in {file}: [workload.{name}], and measure it again"
     )]
     Undescribed { name: String, file: String },
-    #[error("there is no workload `{name}`{hint}\n  help: there is {}", names.join(", "))]
+    #[error("there is no workload `{name}`{hint}\n  help: name one of them: {}", names.join(", "))]
     UnknownWorkload { name: String, hint: String, names: Vec<String> },
     #[error("the package has several workloads\n  help: name one with --workload or --struct: {}", names.join(", "))]
     SeveralWorkloads { names: Vec<String> },
@@ -87,12 +94,14 @@ pub(crate) enum Error {
     SeveralTargets { package: String, names: Vec<String> },
     #[error("{workload}: {source}")]
     Plan { workload: String, source: PlanError },
-    #[error("cannot run `{program}`: {source}")]
+    #[error("cannot run `{program}`: {source}\n  help: install Rust (https://rustup.rs), or add cargo to PATH")]
     Start { program: String, source: io::Error },
     #[error("there is no process {pid}\n  help: `nvidia-smi` and `ps` list processes")]
     NoProcess { pid: u32 },
     #[error("cannot listen to signals: {0}")]
     Signals(#[source] io::Error),
+    #[error("cargo could not build the program\n  help: its messages are above; nothing was changed")]
+    NotBuilt,
     #[error("the program failed: {how}\n  help: its messages are above{left}")]
     ProgramFailed {
         how: String,
@@ -107,7 +116,7 @@ pub(crate) enum Error {
     },
     #[error("the program of `{package}` ended without measuring anything\n  help: {MEASURE_HELP}", MEASURE_HELP = MEASURE_HELP)]
     NothingMeasured { package: String },
-    #[error("cannot write `{}`: {source}", path.display())]
+    #[error("cannot write `{}`: {source}{}", path.display(), remedy(source, Access::Write))]
     Write { path: PathBuf, source: io::Error },
     #[error("`{}` has changed meanwhile: nothing was written\n  help: run the command again", path.display())]
     Changed { path: PathBuf },
@@ -126,10 +135,13 @@ pub(crate) enum Error {
     #[error("a shell is for completions\n  help: leave `{shell}` out, or name a file or folder with -o")]
     NoCompletions { shell: clap_complete::Shell },
     #[error(transparent)]
-    Monitor(#[from] MonitorError),
+    Monitor(MonitorError),
     #[error(transparent)]
     Config(OptimizeError),
-    #[error("`{}` is not a checkout of gpu-tuned: it has no `{missing}`", path.display())]
+    #[error(
+        "`{}` is not a checkout of gpu-tuned: it has no `{missing}`\n  help: name the folder that `git clone` made",
+        path.display()
+    )]
     NotACheckout { path: PathBuf, missing: &'static str },
     #[error(
         "`{}` exists and has no results of a bench\n  help: move it elsewhere: results are kept under this name",
@@ -161,12 +173,10 @@ pub(crate) enum Error {
     TwicePriced { gpu: String },
     #[error("--try needs a program\n  help: name it with its arguments: --try -- target/release/train")]
     NothingToTry,
-    #[error("cannot write `{}`: {source}\n  help: name a file that does not exist", path.display())]
-    Record { path: PathBuf, source: io::Error },
-    #[error("cannot make a temporary file: {0}")]
+    #[error("cannot make a temporary file: {0}\n  help: set TMPDIR to a folder with free space")]
     Temporary(#[source] io::Error),
-    #[error("`{}` exists and is not a report; not overwritten\n  help: name another file with -o", path.display())]
-    NotAReport { path: PathBuf },
+    #[error("`{}` exists and is not {kind}; not overwritten\n  help: name another file", path.display())]
+    OtherContent { path: PathBuf, kind: &'static str },
     #[error("{because}\n  help: --here plans for a GPU that a program takes")]
     UnusableGpu { because: String },
     #[error(
@@ -180,7 +190,7 @@ pub(crate) enum Error {
     NoGpu { wanted: u64, whose: &'static str, there: Vec<String> },
     #[error("cannot use the terminal: {0}\n  help: --plain prints lines instead")]
     Terminal(#[source] io::Error),
-    #[error("cannot print: {0}")]
+    #[error("cannot print: {0}{help}", help = remedy(.0, Access::Write))]
     Print(#[source] io::Error),
 }
 
@@ -197,6 +207,16 @@ impl From<OptimizeError> for Error {
 
 /// Way to plan without a package or a workload.
 const PLAN_HELP: &str = "`cargo gpu-tuned plan h200 --model 'transformer(layers = 6, …)'` plans without a package";
+
+impl From<MonitorError> for Error {
+    fn from(error: MonitorError) -> Self {
+        match error {
+            MonitorError::Record { path, cause } => Self::Write { path, source: cause },
+            other => Self::Monitor(other),
+        }
+    }
+}
+
 /// Ways to record a run.
 const RECORD_HELP: &str = "GPU_TUNED_RECORD=FILE records the steps of a program, `cargo gpu-tuned monitor --record FILE` the \
                            GPUs";

@@ -14,6 +14,7 @@ mod files;
 mod generate;
 mod gpu_names;
 mod init;
+mod io_remedy;
 mod measure;
 mod monitor;
 mod optimize;
@@ -103,9 +104,15 @@ pub fn exit_codes() -> impl Iterator<Item = (&'static str, &'static str)> {
     output::meanings()
 }
 
-/// The command with exit codes at the end of each help.
+/// The command with exit codes at the end of each help, and options that take negative numbers, so that their parsers
+/// refuse them.
 fn with_codes(command: clap::Command) -> clap::Command {
+    let with_negative = |arg: clap::Arg| {
+        let takes_value = !arg.is_positional() && arg.get_action().takes_values();
+        if takes_value { arg.allow_negative_numbers(true) } else { arg }
+    };
     let with_own = |command: clap::Command| {
+        let command = command.mut_args(with_negative);
         let before = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let codes = output::help(Some(command.get_name()));
         command.after_help(format!("{}\n\n{codes}", before.trim_end()))

@@ -10,7 +10,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 
 pub(crate) use goal::{GoalArgs, precision};
 pub(crate) use gpus::{GpuNames, HereArgs, TargetArgs, WhichGpu};
-pub(crate) use numbers::{count, gib, parse_time};
+pub(crate) use numbers::{count, gib, number, parse_time};
 
 /// Arguments of every command.
 #[derive(Debug, clap::Args)]

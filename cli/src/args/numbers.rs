@@ -1,5 +1,6 @@
 //! Numbers as people write them.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Largest whole number that a floating-point number represents exactly.
@@ -12,6 +13,11 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
         || plain.parse().ok().filter(|number: &f64| number.fract() == 0.0 && (0.0..=LARGEST_EXACT).contains(number));
     let number = plain.parse().ok().or_else(|| in_powers().map(|number| number as u64));
     number.ok_or_else(|| "expected a whole number, such as 512 or 1e3".to_owned())
+}
+
+/// Parses a number of a GPU, a process or a batch.
+pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.trim().parse().map_err(|_| "expected a whole number, such as 2".to_owned())
 }
 
 /// Parses a fraction: `0.1` or `10%`.
@@ -31,7 +37,7 @@ pub(crate) fn gib(text: &str) -> Result<f64, String> {
 
 /// Parses a time with its unit; seconds without one.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    let mistake = || "expected a time, such as 500ms, 2s, 1.5m or 1h".to_owned();
+    let mistake = || "expected a time above 0, such as 500ms, 2s, 1.5m or 1h".to_owned();
     let digits = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let scale = match unit.trim() {

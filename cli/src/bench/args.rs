@@ -34,7 +34,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = count)]
     pub workers: Vec<u64>,
     /// Prefetch depth in batches [default: 2 with workers]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..), requires = "workers")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = depth, requires = "workers")]
     pub prefetch: Vec<u64>,
     /// Time for the repeats of a configuration; there are three to nine
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = repeats)]
@@ -52,6 +52,10 @@ pub(crate) struct BenchArgs {
     pub targets: GpuNames,
     #[command(flatten)]
     pub program: ProgramArgs,
+}
+
+fn depth(text: &str) -> Result<u64, String> {
+    count(text).ok().filter(|depth| *depth > 0).ok_or_else(|| "expected a whole number from 1, such as 2".to_owned())
 }
 
 /// Micro-batches: one item of the list.

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::args::Common;
 use crate::error::Error;
-use crate::files::write;
+use crate::files::{check_replaceable, check_writable, write};
 use crate::output::{Answer, Code};
 use crate::project::Project;
 pub(crate) use args::BenchArgs;
@@ -45,6 +45,10 @@ struct Point<'a> {
 ///
 /// The program appends results line by line, so that an interruption keeps them.
 pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
+    if let Some(path) = &args.svg {
+        check_replaceable(path, "a picture in SVG", "<svg")?;
+        check_writable(path)?;
+    }
     let project = Project::read(common)?;
     let results = Results::below(&project.root)?;
     let clock = Instant::now();

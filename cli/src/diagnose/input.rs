@@ -35,7 +35,7 @@ impl RecordingFile {
     /// The requested file, which must be new; else a temporary one.
     pub(super) fn new(file: Option<&PathBuf>) -> Result<Self, Error> {
         if let Some(file) = file {
-            let failed = |source| Error::Record { path: file.clone(), source };
+            let failed = |source| Error::Write { path: file.clone(), source };
             fs::OpenOptions::new().write(true).create_new(true).open(file).map_err(failed)?;
             // The program may change its folder.
             return Ok(Self { file: std::path::absolute(file).map_err(failed)?, folder: None });

@@ -12,7 +12,7 @@ use std::time::Duration;
 use gpu_tuned_observe::diagnose::{Diagnosis, Severity, Tested, compare, diagnose};
 use serde::Serialize;
 
-use crate::args::{Common, no_standard_stream, parse_time};
+use crate::args::{Common, no_standard_stream, number, parse_time};
 use crate::error::Error;
 use crate::files::once;
 use crate::output::{Answer, Code};
@@ -33,7 +33,7 @@ pub(crate) struct DiagnoseArgs {
     #[arg(value_name = "RECORDING", required_unless_present_any = ["pid", "command"], conflicts_with_all = ["pid", "command"])]
     pub recordings: Vec<PathBuf>,
     /// Process to watch
-    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    #[arg(long, value_name = "PID", value_parser = number::<u32>, conflicts_with = "command")]
     pub pid: Option<u32>,
     /// Time to watch, such as 30s or 5m, after which a started program is stopped; 30s for a running process
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "recordings")]

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::args::{Common, no_standard_stream};
 use crate::error::Error;
-use crate::files::{alone, distinct, write};
+use crate::files::{CSV_BEGIN, alone, check_replaceable, distinct, write};
 use crate::output::{Answer, Code};
 use crate::recording::{Recorded, read};
 use crate::stdio::is_standard;
@@ -55,14 +55,15 @@ pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
         let file = event_file(&records, directory)?;
         Written::new("tensorboard", &file, Some(format!("tensorboard --logdir {}", directory.display())))
     } else {
-        let (form, text) = match args.csv {
-            Some(table) => ("csv", csv(&records, table)),
-            None => ("prometheus", prometheus(&records)),
+        let (form, begin, text) = match args.csv {
+            Some(table) => ("csv", CSV_BEGIN, csv(&records, table)),
+            None => ("prometheus", "# HELP", prometheus(&records)),
         };
         let Some(file) = args.output.as_ref().filter(|output| !is_standard(output)) else {
             return Ok(Answer { text, notes, code: Code::Ok });
         };
         distinct(&args.recording, file)?;
+        check_replaceable(file, "an export of this form", begin)?;
         write(file, |into| into.write_all(text.as_bytes()))?;
         Written::new(form, file, None)
     };

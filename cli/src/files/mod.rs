@@ -3,7 +3,7 @@
 mod all;
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::atomic_file;
@@ -33,6 +33,29 @@ pub(crate) fn distinct(input: &Path, output: &Path) -> Result<(), Error> {
         return Err(Error::SameFile { path: output.to_owned() });
     }
     Ok(())
+}
+
+/// Begin of a table of samples or steps.
+pub(crate) const CSV_BEGIN: &str = "at_s,";
+
+/// Refuses to overwrite a file that does not begin as a result of this kind.
+pub(crate) fn check_replaceable(path: &Path, kind: &'static str, begin: &str) -> Result<(), Error> {
+    // Opening a pipe would wait for its reader.
+    if is_standard(path) || !fs::metadata(path).is_ok_and(|there| there.is_file()) {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    // An unreadable file fails when it is written.
+    let read = fs::File::open(path).and_then(|file| file.take(begin.len() as u64).read_to_end(&mut found));
+    if read.is_ok_and(|count| count > 0) && found != begin.as_bytes() {
+        return Err(Error::OtherContent { path: path.to_owned(), kind });
+    }
+    Ok(())
+}
+
+/// Refuses a file that cannot be written, before a long run.
+pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
+    atomic_file::Draft::new(path).map(drop).map_err(|source| Error::Write { path: path.to_owned(), source })
 }
 
 /// Writes a file completely or not at all. Pipes and devices are written directly.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use gpu_tuned_observe::recording::Record;
 
-use crate::args::{Common, no_standard_stream, parse_time};
+use crate::args::{Common, no_standard_stream, number, parse_time};
 use crate::error::Error;
 use crate::files::distinct;
 use crate::output::{Answer, Code};
@@ -171,10 +171,10 @@ pub(crate) struct MonitorArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub duration: Option<Duration>,
     /// Watch this GPU only, by the driver's number; may be given several times
-    #[arg(long = "gpu", value_name = "N")]
+    #[arg(long = "gpu", value_name = "N", value_parser = number::<u32>)]
     pub gpus: Vec<u32>,
     /// Also watch this process with its children, and stop when it ends
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = number::<u32>)]
     pub pid: Option<u32>,
     /// Append samples to this recording; a program may write its steps into the same file
     #[arg(long, value_name = "FILE", value_parser = no_standard_stream())]

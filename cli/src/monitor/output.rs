@@ -12,6 +12,7 @@ use super::MonitorArgs;
 use super::amounts::{gib, part_of, rate, reasons, short, size, watts};
 use super::seen::{Seen, Track};
 use crate::error::Error;
+use crate::files::{CSV_BEGIN, check_replaceable};
 use crate::output::{SCHEMA_VERSION, print};
 
 pub(super) enum Ended {
@@ -69,6 +70,7 @@ impl Output {
 
 impl Table {
     pub(super) fn create(path: &Path) -> Result<Self, Error> {
+        check_replaceable(path, "a table of samples", CSV_BEGIN)?;
         let failure = |source| Error::Write { path: path.to_owned(), source };
         let mut file = File::create(path).map_err(failure)?;
         file.write_all(csv_header().as_bytes()).map_err(failure)?;

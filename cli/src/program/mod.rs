@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
@@ -104,6 +104,20 @@ impl Program {
         self.run_any::<NoReport>().map(|(_, status)| status)
     }
 
+    /// Returns true if cargo can build the program. Its messages were printed before.
+    fn builds(&self) -> bool {
+        let of_build = self.command.get_args().skip(1).take_while(|arg| *arg != "--");
+        let mut build = Command::new(self.command.get_program());
+        build.arg("build").args(of_build).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => build.env(name, value),
+                None => build.env_remove(name),
+            };
+        }
+        build.status().is_ok_and(|status| status.success())
+    }
+
     fn run_any<T: DeserializeOwned + Send + 'static>(mut self) -> Result<(Vec<T>, ExitStatus), Error> {
         let program = self.command.get_program().display().to_string();
         detail(|| format!("runs {:?}", self.command));
@@ -115,10 +129,14 @@ impl Program {
         // A program that has ended by itself is complete, even after a signal.
         match stop.signal().filter(|_| ended.was_stopped) {
             Some(signal) => Err(Error::Stopped { signal, left: "" }),
+            None if ended.status.code() == Some(CARGO_FAILED) && !self.builds() => Err(Error::NotBuilt),
             None => Ok((reports.try_iter().collect(), ended.status)),
         }
     }
 }
+
+/// Exit code of cargo where it cannot build, and of a program that panics.
+const CARGO_FAILED: i32 = 101;
 
 /// Sends reports, and copies other lines.
 fn forward<T: DeserializeOwned>(out: impl Read, mut to: impl Write, reports: &Sender<T>) -> io::Result<()> {

@@ -23,8 +23,9 @@ fn choose(common: &Common, members: Vec<Package>, manifest: PathBuf) -> Result<P
     let names = || members.iter().map(|package| package.name.as_str());
     if let Some(name) = &common.package {
         let hint = suggest(name, names());
+        let names = names().map(str::to_owned).collect();
         let found = members.into_iter().find(|package| package.name.as_str() == name);
-        return found.ok_or_else(|| Error::NoPackage { name: name.clone(), hint });
+        return found.ok_or_else(|| Error::NoPackage { name: name.clone(), hint, names });
     }
     let manifest = manifest.canonicalize().unwrap_or(manifest);
     let is_of_manifest = |package: &&Package| package.manifest_path.as_std_path() == manifest;
@@ -68,6 +69,7 @@ fn ask(command: &MetadataCommand) -> Result<Metadata, Error> {
     command.exec().map_err(|error| {
         let message = match error {
             cargo_metadata::Error::CargoMetadata { stderr } => stderr.trim().trim_start_matches("error: ").to_owned(),
+            cargo_metadata::Error::Io(source) => return Error::Start { program: "cargo".to_owned(), source },
             other => format!("`cargo metadata` failed: {other}"),
         };
         Error::Metadata { message }

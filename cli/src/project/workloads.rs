@@ -173,9 +173,10 @@ impl Project {
         if let Some(broken) = self.structs.broken.first() {
             return Error::Files { mistakes: broken.mistakes.clone() };
         }
+        let no_workload = || Error::NoWorkload { package: self.name().to_owned(), file: self.config_file.clone() };
         match self.structs.unread.first() {
             Some(unread) => Error::UnreadableStruct { why: unread.clone() },
-            None => Error::NoWorkload { package: self.name().to_owned(), file: self.config_file.clone() },
+            None => self.lock.older_warning().map_or_else(no_workload, |warning| Error::OlderLock { warning }),
         }
     }
 

@@ -4,9 +4,7 @@ mod page;
 mod planned;
 mod recorded;
 
-use std::fs;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use gpu_tuned::Fit;
@@ -14,7 +12,7 @@ use serde::Serialize;
 
 use crate::args::{Common, GoalArgs, TargetArgs};
 use crate::error::Error;
-use crate::files::{alone, distinct, once, write};
+use crate::files::{alone, check_replaceable, distinct, once, write};
 use crate::output::{Answer, Code, add_new};
 use crate::project::{Project, WorkloadArgs};
 use crate::recording::read;
@@ -72,7 +70,7 @@ struct Planned {
 
 pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
     alone(&args.output, common.json)?;
-    check_is_report(&args.output)?;
+    check_replaceable(&args.output, "a report", page::BEGIN)?;
     once(&args.recordings)?;
     let Planned { package, workloads, targets, fits, mut sections, mut notes } = planned(common, args)?;
     let code = if fits { Code::Ok } else { Code::No };
@@ -142,19 +140,4 @@ fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
 fn date(time: SystemTime) -> String {
     let text = humantime::format_rfc3339_seconds(time).to_string();
     format!("{} UTC", text[..16].replace('T', " "))
-}
-
-/// Refuses to replace a file that is not a report.
-fn check_is_report(path: &Path) -> Result<(), Error> {
-    // Opening a pipe would wait for its reader.
-    if is_standard(path) || !fs::metadata(path).is_ok_and(|there| there.is_file()) {
-        return Ok(());
-    }
-    let mut begin = Vec::new();
-    // An unreadable file fails when the page is written.
-    let read = fs::File::open(path).and_then(|file| file.take(page::BEGIN.len() as u64).read_to_end(&mut begin));
-    if read.is_ok_and(|count| count > 0) && begin != page::BEGIN.as_bytes() {
-        return Err(Error::NotAReport { path: path.to_owned() });
-    }
-    Ok(())
 }

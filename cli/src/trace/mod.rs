@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::args::Common;
 use crate::error::Error;
-use crate::files::{alone, distinct, write};
+use crate::files::{alone, check_replaceable, distinct, write};
 use crate::output::{Answer, Code};
 use crate::recording::{Recorded, beside, read};
 use crate::stdio::{is_standard, quoted};
@@ -31,6 +31,9 @@ pub(crate) struct TraceArgs {
     steps: Option<Steps>,
 }
 
+/// Begin of a trace.
+const BEGIN: &str = "{\"displayTimeUnit\"";
+
 pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
     let Recorded { records, mut notes } = read(&args.recording)?;
     let steps = args.steps.unwrap_or(Steps::ALL);
@@ -46,6 +49,7 @@ pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
         return Ok(Answer { text: format!("{text}\n"), notes, code: Code::Ok });
     }
     distinct(&args.recording, &output)?;
+    check_replaceable(&output, "a trace", BEGIN)?;
     write(&output, |file| trace.write(file))?;
     let written = Written { file: output.display().to_string(), steps: counted(&records, steps), events: trace.len() };
     Ok(Answer::new(("trace", common.json), &written, || written.describe(), notes, Code::Ok))

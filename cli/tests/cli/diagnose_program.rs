@@ -192,7 +192,7 @@ fn without_a_monitor_the_program_does_not_go_on() {
     assert_eq!(started.ended().code(), Some(2));
     // Processes that it started had the same pipe: no process has the pipe any more.
     let said: Vec<_> = started.said.iter().collect();
-    assert!(said.join("\n").contains("error: cannot write the recording"), "{said:?}");
+    assert!(said.join("\n").contains("error: cannot write `"), "{said:?}");
 }
 
 /// Stopped as by the system, when a background process reads from a terminal.

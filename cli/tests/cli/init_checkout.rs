@@ -16,7 +16,8 @@ fn a_checkout_takes_the_place_of_the_release() {
     let path = read["packages"][0]["dependencies"][0]["path"].as_str().expect("it has a path");
     assert!(path.ends_with("/runtime"), "{path}");
     let said = project.run(&["init", "--checkout", "src"]).refused(2);
-    assert_eq!(said, "error: `src` is not a checkout of gpu-tuned: it has no `runtime`\n");
+    let why = "error: `src` is not a checkout of gpu-tuned: it has no `runtime`";
+    assert_eq!(said, format!("{why}\n  help: name the folder that `git clone` made\n"));
 }
 
 #[test]

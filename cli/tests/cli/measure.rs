@@ -99,7 +99,7 @@ fn the_budget_is_passed_to_every_process() {
     assert_eq!(budgets(&["measure", "--budget", "5m", "--", "same"]), ["budget: 300."]);
     assert_eq!(budgets(&["measure", "--", "same"]), ["budget: none."]);
     let refused = project.run(&["measure", "--budget", "0"]).refused(2);
-    assert!(refused.contains("expected a time, such as"), "{refused}");
+    assert!(refused.contains("expected a time above 0, such as"), "{refused}");
 }
 
 #[test]
@@ -140,9 +140,13 @@ fn a_program_that_fails_or_never_measures_is_told_apart_from_both() {
     assert!(!project.path(LOCK).exists());
 
     project.write("src/main.rs", "fn main() { broken }");
-    let broken = project.run(&["measure"]).refused(3);
-    assert!(broken.contains("cannot find value `broken`") && broken.contains("exit status 101"), "{broken}");
-    let none = project.run(&["measure", "--bin", "none"]).refused(3);
+    let broken = project.run(&["measure"]).refused(2);
+    let told = "error: cargo could not build the program\n  help: its messages are above; nothing was changed\n";
+    assert!(broken.contains("cannot find value `broken`") && broken.ends_with(told), "{broken}");
+    project.write("src/main.rs", "fn main() { panic!(\"lost\") }");
+    let panics = project.run(&["measure"]).refused(3);
+    assert!(panics.contains("error: the program failed: exit status 101"), "{panics}");
+    let none = project.run(&["measure", "--bin", "none"]).refused(2);
     assert!(none.contains("no bin target named `none`"), "{none}");
 }
 
@@ -153,7 +157,10 @@ fn which_program_is_meant_is_asked_before_anything_is_built() {
     fs::create_dir_all(project.path("examples")).expect("a folder");
     fs::create_dir_all(project.path("src/bin")).expect("a folder");
     fs::rename(project.path("src/main.rs"), project.path("src/lib.rs")).expect("a library");
-    assert_eq!(measure(), "error: `bare` has no program to run: it is a library\n");
+    assert_eq!(
+        measure(),
+        "error: `bare` has no program to run: it is a library\n  help: name a package with a binary: -p NAME\n"
+    );
     project.write("examples/mnist.rs", "fn main() {}");
     assert_eq!(measure(), "error: `bare` has no binary\n  help: name the example that trains: --example mnist\n");
     project.write("src/bin/data.rs", "fn main() {}");

@@ -237,14 +237,17 @@ fn bad_input_is_2() {
     for (args, said) in [
         (&["--interval", "10ms"][..], "100ms"),
         (&["--duration", "soon"], "expected a time"),
+        (&["--gpu", "-1"], "expected a whole number"),
+        (&["--pid", "train"], "expected a whole number"),
         (&["--replay", "missing.jsonl"], "cannot read `missing.jsonl`"),
+        (&["--csv", "Cargo.toml"], "`Cargo.toml` exists and is not a table of samples; not overwritten"),
         (&["--replay", "torn.jsonl"], "torn.jsonl:2:"),
         (&["--replay", "empty.jsonl"], "has no records"),
         (&["--replay", "torn.jsonl", "--record", "a"], "cannot be used with"),
         (&["--csv", "--json"], "cannot be used with"),
         (&["--csv", "missing/gpu.csv"], "cannot write `missing/gpu.csv`"),
         (&["--record", "Cargo.toml"], "`Cargo.toml` exists and is no recording: nothing was appended"),
-        (&["--record", "missing/run.jsonl"], "cannot write the recording `missing/run.jsonl`"),
+        (&["--record", "missing/run.jsonl"], "help: make the folder, or name another file"),
     ] {
         let refused = project.run(&[&["monitor"], args].concat()).refused(2);
         assert!(refused.starts_with("error: ") && refused.contains(said), "{args:?}: {refused}");

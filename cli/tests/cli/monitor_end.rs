@@ -59,7 +59,7 @@ fn a_gpu_that_a_recording_lacks_is_refused_with_those_that_it_has() {
 fn a_recording_that_cannot_be_written_ends_it() {
     let project = Project::new("bare");
     let said = looked("training", &project, &["--record", "/dev/full"]).refused(2);
-    assert!(said.starts_with("error: cannot write the recording `/dev/full`: No space left"), "{said}");
+    assert!(said.starts_with("error: cannot write `/dev/full`: No space left"), "{said}");
     // The same after a while: no file may have more than a few blocks here, and no signal is raised.
     let command = on("training", &project, &["--interval", "100ms", "--duration", "30s", "--record", "run.jsonl"]);
     let mut limited = Command::new("sh");
@@ -68,6 +68,6 @@ fn a_recording_that_cannot_be_written_ends_it() {
     limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let ran = Ran::of(&mut limited);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
-    assert!(ran.stderr.starts_with("error: cannot write the recording `run.jsonl`: File too large"), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("error: cannot write `run.jsonl`: File too large"), "{}", ran.stderr);
     assert!(ran.stdout.contains("GPU 0"), "{}", ran.stdout);
 }

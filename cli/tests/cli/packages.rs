@@ -38,7 +38,10 @@ fn several_members_are_told_apart_by_name_by_manifest_or_by_where_one_stands() {
     inside.current_dir(project.path("two/src"));
     assert!(crate::project::Ran::of(&mut inside).ended(0).starts_with("of-two: "));
     let said = project.run(&["plan", "-p", "tow"]).refused(2);
-    assert_eq!(said, "error: there is no package `tow` in the workspace; did you mean `two`?\n");
+    assert_eq!(
+        said,
+        "error: there is no package `tow` in the workspace; did you mean `two`?\n  help: name one of them: one, two, three\n"
+    );
 }
 
 #[test]

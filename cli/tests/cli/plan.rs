@@ -128,11 +128,14 @@ fn unknown_names_are_refused_with_what_was_meant() {
         &["measure"],
     ] {
         let said = project.run(&[args, &["voodoo2"]].concat()).refused(2);
-        let outside = "it is not in the table: `cargo gpu-tuned targets --here --toml` on its machine prints a profile";
+        let outside = "gpu-tuned plans for NVIDIA GPUs: on a machine with this one, `cargo gpu-tuned targets --here --toml` prints its profile";
         assert_eq!(said, format!("error: there is no profile `voodoo2`; {outside}\n{help}"), "{args:?}");
     }
     let said = project.run(&["plan", "--workload", "digit"]).refused(2);
-    assert_eq!(said, "error: there is no workload `digit`; did you mean `digits`?\n  help: there is digits, large\n");
+    assert_eq!(
+        said,
+        "error: there is no workload `digit`; did you mean `digits`?\n  help: name one of them: digits, large\n"
+    );
 }
 
 #[test]

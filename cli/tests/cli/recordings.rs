@@ -95,6 +95,35 @@ fn a_recording_is_exported_as_tables_and_text() {
 }
 
 #[test]
+fn a_file_of_another_kind_is_not_overwritten() {
+    let project = recorded();
+    for (args, kind) in [
+        (&["trace", "run.jsonl", "-o", "Cargo.toml"][..], "a trace"),
+        (&["export", "run.jsonl", "--csv", "-o", "Cargo.toml"], "an export of this form"),
+        (&["export", "run.jsonl", "--prometheus", "-o", "Cargo.toml"], "an export of this form"),
+        (&["bench", "--svg", "Cargo.toml"], "a picture in SVG"),
+    ] {
+        let said = project.run(args).refused(2);
+        assert_eq!(
+            said,
+            format!("error: `Cargo.toml` exists and is not {kind}; not overwritten\n  help: name another file\n")
+        );
+    }
+    for args in [
+        &["trace", "run.jsonl"][..],
+        &["export", "run.jsonl", "--csv", "-o", "run.csv"],
+        &["export", "run.jsonl", "--csv=gpus", "-o", "run.csv"],
+        &["export", "run.jsonl", "--csv=host", "-o", "run.csv"],
+        &["export", "run.jsonl", "--csv=values", "-o", "run.csv"],
+        &["export", "run.jsonl", "--prometheus", "-o", "run.prom"],
+    ] {
+        (0..2).for_each(|_| drop(project.run(args).ended(0)));
+    }
+    let said = project.run(&["bench", "--svg", "none/picture.svg"]).refused(2);
+    assert!(said.ends_with("help: make the folder, or name another file\n"), "{said}");
+}
+
+#[test]
 fn a_recording_is_exported_for_tensorboard() {
     let project = recorded();
     let said = project.run(&["export", "run.jsonl", "--tensorboard", "runs/first"]).ended(0);
