@@ -9,9 +9,9 @@ use gpu_tuned_core::source::{FileError, without_controls};
 use gpu_tuned_observe::monitor::MonitorError;
 use gpu_tuned_optimize::OptimizeError;
 use gpu_tuned_project::config::PairsError;
+use gpu_tuned_project::io_remedy::{Access, remedy};
 use thiserror::Error;
 
-use crate::io_remedy::{Access, remedy};
 use crate::output::Code;
 use crate::stdio::quoted;
 

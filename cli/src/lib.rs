@@ -14,7 +14,6 @@ mod files;
 mod generate;
 mod gpu_names;
 mod init;
-mod io_remedy;
 mod measure;
 mod monitor;
 mod optimize;

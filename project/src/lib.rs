@@ -10,6 +10,7 @@ pub mod compile;
 pub mod config;
 mod conflict;
 pub mod file;
+pub mod io_remedy;
 pub mod lock;
 pub mod profile_figures;
 pub mod resolved;

@@ -8,12 +8,13 @@ mod table;
 
 use std::time::Instant;
 
+use gpu_tuned_core::atomic_file::Draft;
 use gpu_tuned_observe::bench::{Header, Planned};
 use serde::Serialize;
 
 use crate::args::Common;
 use crate::error::Error;
-use crate::files::{check_replaceable, check_writable, write};
+use crate::files::{check_replaceable, write};
 use crate::output::{Answer, Code};
 use crate::project::Project;
 pub(crate) use args::BenchArgs;
@@ -47,7 +48,8 @@ struct Point<'a> {
 pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
     if let Some(path) = &args.svg {
         check_replaceable(path, "a picture in SVG", "<svg")?;
-        check_writable(path)?;
+        // A file that cannot be written is refused before the long run.
+        Draft::new(path).map(drop).map_err(|source| Error::Write { path: path.clone(), source })?;
     }
     let project = Project::read(common)?;
     let results = Results::below(&project.root)?;

@@ -53,11 +53,6 @@ pub(crate) fn check_replaceable(path: &Path, kind: &'static str, begin: &str) ->
     Ok(())
 }
 
-/// Refuses a file that cannot be written, before a long run.
-pub(crate) fn check_writable(path: &Path) -> Result<(), Error> {
-    atomic_file::Draft::new(path).map(drop).map_err(|source| Error::Write { path: path.to_owned(), source })
-}
-
 /// Writes a file completely or not at all. Pipes and devices are written directly.
 pub(crate) fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
     let written = atomic_file::replace_with(path, |file| {

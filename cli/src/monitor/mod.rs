@@ -1,6 +1,5 @@
 //! `cargo gpu-tuned monitor`: watches GPUs, the host and a training program.
 
-mod amounts;
 mod output;
 mod report;
 mod screen;

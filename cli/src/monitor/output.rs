@@ -9,11 +9,11 @@ use gpu_tuned_observe::recording::{GpuSample, HostSample, Record, StepRecord};
 use serde::Serialize;
 
 use super::MonitorArgs;
-use super::amounts::{gib, part_of, rate, reasons, short, size, watts};
 use super::seen::{Seen, Track};
 use crate::error::Error;
 use crate::files::{CSV_BEGIN, check_replaceable};
 use crate::output::{SCHEMA_VERSION, print};
+use gpu_tuned_observe::monitor::amounts::{gib, part_of, rate, reasons, short, size, watts};
 
 pub(super) enum Ended {
     Whole(Box<Seen>),

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use gpu_tuned_observe::monitor::{GPU_FIGURES, GpuSummary, HOST_FIGURES, Stats, Summary};
 
-use super::amounts::{clock, energy, gib, reason, short};
 use crate::output::{BOLD, MARKED, PLAIN, Table, or_dash, styled};
 use crate::view::readable;
+use gpu_tuned_observe::monitor::amounts::{clock, energy, gib, reason, short};
 
 pub(super) fn text(summary: &Summary, trouble: &[String]) -> String {
     let mut text = format!("\n{}\n", styled(BOLD, format!("Watched for {}", clock(summary.seconds))));

@@ -25,6 +25,7 @@
 //! ```
 
 #[cfg(feature = "nvml")]
+pub mod amounts;
 mod driver;
 mod gpus;
 mod host;

@@ -8,9 +8,9 @@ use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 use super::graphs::Graph;
 use super::styles::{BAD, CHOSEN, FAINT, STRONG, remove_colors};
 use super::{Screen, gpu, host};
-use crate::monitor::amounts::clock;
 use crate::monitor::seen::{Seen, Track};
 use crate::output::wrapped_at;
+use gpu_tuned_observe::monitor::amounts::clock;
 
 const HELP: &str = include_str!("help.txt");
 const MOST_TROUBLE: usize = 3;

@@ -5,8 +5,8 @@ use ratatui::text::{Line, Span};
 
 use super::bars::{Bar, bar};
 use super::styles::{BAD, CHOSEN, CLOCK, FAINT, HEAT, MEMORY, POWER, STRONG, WORK};
-use crate::monitor::amounts::{gib, part_of, rate, reasons, size, watts};
 use crate::monitor::seen::Track;
+use gpu_tuned_observe::monitor::amounts::{gib, part_of, rate, reasons, size, watts};
 
 const FIGURES: usize = 15;
 

@@ -11,8 +11,8 @@ use ratatui::widgets::Sparkline;
 
 use super::Screen;
 use super::styles::{CLOCK, FAINT, HEAT, MEMORY, POWER, STRONG, WORK};
-use crate::monitor::amounts::{gib, rate, short, watts};
 use crate::monitor::seen::{Seen, Track};
+use gpu_tuned_observe::monitor::amounts::{gib, rate, short, watts};
 
 /// A figure over time, with the top of its scale.
 pub(super) struct Graph {

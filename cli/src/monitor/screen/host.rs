@@ -4,8 +4,8 @@ use gpu_tuned_observe::recording::{HostSample, Run, StepRecord};
 use ratatui::text::{Line, Span};
 
 use super::styles::STRONG;
-use crate::monitor::amounts::{gib, short, size};
 use crate::monitor::seen::Seen;
+use gpu_tuned_observe::monitor::amounts::{gib, short, size};
 
 /// Cells of the headings of lines.
 const HEADING: usize = 13;

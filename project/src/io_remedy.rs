@@ -2,19 +2,21 @@
 
 use std::io::{self, ErrorKind};
 
-#[derive(Clone, Copy)]
-pub(crate) enum Access {
+/// Access to a file.
+#[derive(Clone, Copy, Debug)]
+pub enum Access {
+    /// The file is read.
     Read,
+    /// The file is written.
     Write,
 }
 
 /// Kinds of errors with the remedy of a file to read, and of a file to write.
-const REMEDIES: [(ErrorKind, &str, &str); 9] = [
+const REMEDIES: [(ErrorKind, &str, &str); 8] = [
     (ErrorKind::NotFound, "check the path", "make the folder, or name another file"),
     (ErrorKind::PermissionDenied, "allow reading it, or name another file", "allow writing it, or name another file"),
     (ErrorKind::ReadOnlyFilesystem, "", "make the file system writable, or name another file"),
     (ErrorKind::StorageFull, "", "free disk space, and run the command again"),
-    (ErrorKind::QuotaExceeded, "", "free disk space, and run the command again"),
     (ErrorKind::FileTooLarge, "", "raise the limit of file sizes (`ulimit -f`), or name another file"),
     (ErrorKind::IsADirectory, "name a file, not a folder", "name a file, not a folder"),
     (ErrorKind::AlreadyExists, "", "name a folder, or remove the file"),
@@ -22,7 +24,7 @@ const REMEDIES: [(ErrorKind, &str, &str); 9] = [
 ];
 
 /// Formats the remedy as a line, `help:` included; empty for a rare error.
-pub(crate) fn remedy(source: &io::Error, access: Access) -> String {
+pub fn remedy(source: &io::Error, access: Access) -> String {
     let found = REMEDIES.iter().find(|(kind, ..)| *kind == source.kind());
     let help = found.map_or("", |(_, read, write)| match access {
         Access::Read => read,

@@ -1,28 +1,31 @@
 //! Amounts as text.
 
-use gpu_tuned_observe::recording::{GpuSample, Throttle};
+use crate::recording::{GpuSample, Throttle};
 
-pub(super) fn gib(bytes: f64) -> f64 {
+/// Converts bytes to GiB.
+pub fn gib(bytes: f64) -> f64 {
     bytes / f64::from(1 << 30)
 }
 
-pub(super) fn watts(milliwatts: u32) -> f64 {
+/// Converts milliwatts to watts.
+pub fn watts(milliwatts: u32) -> f64 {
     f64::from(milliwatts) / 1e3
 }
 
 /// A part, with the whole where that is known.
-pub(super) fn part_of(part: f64, all: Option<f64>, unit: &str, digits: usize) -> String {
+pub fn part_of(part: f64, all: Option<f64>, unit: &str, digits: usize) -> String {
     let all = all.map(|all| format!("/{all:.digits$}")).unwrap_or_default();
     format!("{part:.digits$}{all} {unit}")
 }
 
-pub(super) fn size(bytes: u64) -> String {
+/// Formats bytes in GiB, or in MiB below one.
+pub fn size(bytes: u64) -> String {
     let gib = gib(bytes as f64);
     if gib >= 1.0 { format!("{gib:.1} GiB") } else { format!("{:.0} MiB", gib * 1024.0) }
 }
 
 /// Bytes per second, in the largest unit that keeps them above one.
-pub(super) fn rate(bytes_per_s: f64) -> String {
+pub fn rate(bytes_per_s: f64) -> String {
     match bytes_per_s {
         rate if rate >= 1e9 => format!("{:.1} GB/s", rate / 1e9),
         rate if rate >= 1e6 => format!("{:.0} MB/s", rate / 1e6),
@@ -31,7 +34,7 @@ pub(super) fn rate(bytes_per_s: f64) -> String {
 }
 
 /// Energy in the unit that keeps it readable.
-pub(super) fn energy(joules: f64) -> String {
+pub fn energy(joules: f64) -> String {
     match joules {
         energy if energy >= 3.6e6 => format!("{:.2} kWh", energy / 3.6e6),
         energy if energy >= 1e3 => format!("{:.1} kJ ({:.2} Wh)", energy / 1e3, energy / 3.6e3),
@@ -39,14 +42,15 @@ pub(super) fn energy(joules: f64) -> String {
     }
 }
 
-pub(super) fn clock(seconds: f64) -> String {
+/// Formats seconds as minutes or hours.
+pub fn clock(seconds: f64) -> String {
     let seconds = seconds.max(0.0).round() as u64;
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
 /// A figure with few digits: `0.031`, `2.41`, `512`.
-pub(super) fn short(figure: f64) -> String {
+pub fn short(figure: f64) -> String {
     match figure.abs() {
         size if size >= 1e6 => format!("{figure:.3e}"),
         size if size >= 100.0 => format!("{figure:.0}"),
@@ -57,7 +61,8 @@ pub(super) fn short(figure: f64) -> String {
     }
 }
 
-pub(super) const fn reason(throttle: Throttle) -> &'static str {
+/// Names a throttle reason.
+pub const fn reason(throttle: Throttle) -> &'static str {
     match throttle {
         Throttle::PowerCap => "power limit",
         Throttle::PowerBrake => "power supply",
@@ -69,7 +74,8 @@ pub(super) const fn reason(throttle: Throttle) -> &'static str {
     }
 }
 
-pub(super) fn reasons(sample: &GpuSample) -> String {
+/// Lists the throttle reasons of a sample.
+pub fn reasons(sample: &GpuSample) -> String {
     sample.throttle.iter().map(|throttle| reason(*throttle)).collect::<Vec<_>>().join(", ")
 }
 
