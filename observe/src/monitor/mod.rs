@@ -24,8 +24,8 @@
 //! # }
 //! ```
 
-#[cfg(feature = "nvml")]
 pub mod amounts;
+#[cfg(feature = "nvml")]
 mod driver;
 mod gpus;
 mod host;
