@@ -144,7 +144,7 @@ fn a_cargo_lock_that_cargo_passes_over_says_nothing() {
         let project = in_folder(Some(root), Some(&stale));
         assert_eq!(&project.warnings(), expected, "{root}");
     }
-    // The package says itself where its workspace is, or that it is one.
+    // The package names its workspace, or is one.
     let (root, manifest) = ("[workspace]\nexclude = [\"crates\"]\n", "crates/member/Cargo.toml");
     let pointing = in_folder(Some(root), Some(&stale));
     pointing.file(manifest, "[package]\nname = \"user\"\nworkspace = \"../..\"\n");

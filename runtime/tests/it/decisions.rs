@@ -39,7 +39,7 @@ struct ForAnyGpu {
     target = "rtx4090"
 )]
 #[derive(Clone, Debug)]
-struct InBf16 {
+pub(crate) struct InBf16 {
     #[tuned]
     batch_size: usize,
 }

@@ -11,6 +11,7 @@ use gpu_tuned::{Decision, Fallback, Options, Precision, ResumeError, SavedRun, S
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
+use crate::decisions::InBf16;
 use crate::played::machine_in_fixed_host as machine;
 
 /// Built for one GPU.
@@ -52,19 +53,6 @@ struct Free {
 )]
 #[derive(Clone, Debug)]
 struct WithStatistics {
-    #[tuned]
-    batch_size: usize,
-}
-
-/// Asks for a precision that a CPU does not have.
-#[gpu_tuned(
-    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
-    global_batch = 512,
-    precision = "bf16_params",
-    target = "rtx4090"
-)]
-#[derive(Clone, Debug)]
-struct InBf16 {
     #[tuned]
     batch_size: usize,
 }
