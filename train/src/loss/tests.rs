@@ -1,5 +1,7 @@
 use burn::nn::loss::CrossEntropyLossConfig;
-use burn::tensor::{DType, Device, Distribution, FloatDType, Int, Tensor};
+use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 
 use super::{ChunkedCrossEntropy, chunked_cross_entropy};
 use crate::mixed::in_f32;
@@ -25,14 +27,24 @@ struct Outcome {
 }
 
 impl Inputs {
-    fn new(device: &Device) -> Self {
-        device.seed(33);
-        let normal = |shape: [usize; 2]| Tensor::random(shape, Distribution::Normal(0.0, 1.0), (device, DType::F64));
+    fn new() -> Self {
+        Self::drawn(33)
+    }
+
+    fn drawn(seed: u64) -> Self {
+        let device = &Device::flex();
+        // Burn's generator is shared with tests in other threads.
+        let mut generator = StdRng::seed_from_u64(seed);
+        let targets: Vec<u64> = (0..ROWS).map(|_| generator.random_range(0..VOCABULARY) as u64).collect();
+        let mut uniform = |[rows, columns]: [usize; 2]| {
+            let values: Vec<f64> = (0..rows * columns).map(|_| generator.random_range(-1.7..1.7)).collect();
+            Tensor::from_data(TensorData::new(values, [rows, columns]), (device, DType::F64))
+        };
         Self {
-            hidden: normal([ROWS, WIDTH]),
-            weight: normal([WIDTH, VOCABULARY]),
-            bias: Some(normal([1, VOCABULARY]).squeeze_dim(0)),
-            targets: Tensor::random([ROWS], Distribution::Uniform(0.0, VOCABULARY as f64), device),
+            hidden: uniform([ROWS, WIDTH]),
+            weight: uniform([WIDTH, VOCABULARY]),
+            bias: Some(uniform([1, VOCABULARY]).squeeze_dim(0)),
+            targets: Tensor::from_data(TensorData::new(targets, [ROWS]), device),
         }
     }
 
@@ -102,7 +114,7 @@ fn numbers<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
 
 #[test]
 fn chunks_give_the_loss_and_gradients_of_all_rows_at_once() {
-    let inputs = Inputs::new(&Device::flex());
+    let inputs = Inputs::new();
     for pad_tokens in [&[][..], &[numbers(inputs.targets.clone().float())[3] as i64, 5]] {
         let right = inputs.burns(pad_tokens);
         for chunk in [0, 1, 4, ROWS - 1, ROWS, 100] {
@@ -113,20 +125,24 @@ fn chunks_give_the_loss_and_gradients_of_all_rows_at_once() {
     assert!(inputs.in_chunks(4, &[]).distance(&inputs.burns(&[])) < 1e-12);
 }
 
+/// In 1,000 draws the largest errors were 1.4e-6, 2.6e-3 and 2.4e-2, and those of Burn's loss 1.7e-6, 2.6e-3 and 2.4e-2.
 #[test]
 fn each_type_is_as_close_to_f64_as_all_rows_at_once() {
-    let inputs = Inputs::new(&Device::flex());
     for (float, bound) in [(FloatDType::F32, 2e-6), (FloatDType::F16, 4e-3), (FloatDType::BF16, 3e-2)] {
-        let rounded = inputs.rounded(float);
-        let right = rounded.rounded(FloatDType::F64).burns(&[]);
-        let (found, burns) = (rounded.in_chunks(4, &[]).distance(&right), rounded.burns(&[]).distance(&right));
-        assert!(found < bound && found < 4.0 * burns, "{float:?}: {found}, Burn's loss {burns}");
+        let (mut furthest, mut burns) = (0.0, 0.0);
+        for seed in 0..20 {
+            let rounded = Inputs::drawn(seed).rounded(float);
+            let right = rounded.rounded(FloatDType::F64).burns(&[]);
+            furthest = nan_or_max(furthest, rounded.in_chunks(4, &[]).distance(&right));
+            burns = nan_or_max(burns, rounded.burns(&[]).distance(&right));
+        }
+        assert!(furthest < bound && furthest < 1.5 * burns, "{float:?}: {furthest}, Burn's loss {burns}");
     }
 }
 
 #[test]
 fn the_loss_of_16_bit_inputs_is_f32() {
-    let Inputs { hidden, weight, bias, targets } = Inputs::new(&Device::flex()).rounded(FloatDType::F16);
+    let Inputs { hidden, weight, bias, targets } = Inputs::new().rounded(FloatDType::F16);
     assert_eq!(chunked_cross_entropy(hidden, weight, bias, targets, 4).dtype(), DType::F32);
 }
 
@@ -163,7 +179,7 @@ fn gradients_below_f16_pass_with_a_loss_scale() {
 
 #[test]
 fn a_tied_head_adds_to_the_gradient_of_the_embedding() {
-    let Inputs { hidden, weight, targets, .. } = Inputs::new(&Device::flex());
+    let Inputs { hidden, weight, targets, .. } = Inputs::new();
     let embedding = weight.transpose().autodiff().require_grad();
     let targets = targets.autodiff();
     let gradient = |loss: &dyn Fn(Tensor<2>, Tensor<2>, Tensor<1, Int>) -> Tensor<1>| {
@@ -181,7 +197,7 @@ fn a_tied_head_adds_to_the_gradient_of_the_embedding() {
 
 #[test]
 fn weights_without_autodiff_are_constants() {
-    let Inputs { hidden, weight, bias, targets } = Inputs::new(&Device::flex());
+    let Inputs { hidden, weight, bias, targets } = Inputs::new();
     let value = numbers(chunked_cross_entropy(hidden.clone(), weight.clone(), bias.clone(), targets.clone(), 5));
     let hidden = hidden.autodiff().require_grad();
     let loss = chunked_cross_entropy(hidden.clone(), weight, bias, targets, 5);
@@ -191,7 +207,7 @@ fn weights_without_autodiff_are_constants() {
 
 #[test]
 fn padding_may_be_outside_of_the_vocabulary() {
-    let mut inputs = Inputs::new(&Device::flex());
+    let mut inputs = Inputs::new();
     inputs.targets = inputs.targets.slice_fill(2..5, 0);
     let right = inputs.burns(&[0]);
     inputs.targets = inputs.targets.clone().mask_fill(inputs.targets.equal_scalar(0), -100);
@@ -200,7 +216,7 @@ fn padding_may_be_outside_of_the_vocabulary() {
 
 #[test]
 fn a_batch_of_padding_has_no_mean() {
-    let mut inputs = Inputs::new(&Device::flex());
+    let mut inputs = Inputs::new();
     inputs.targets = inputs.targets.zeros_like();
     assert!(inputs.in_chunks(4, &[0]).loss.is_nan());
     assert!(inputs.burns(&[0]).loss.is_nan());
@@ -209,7 +225,7 @@ fn a_batch_of_padding_has_no_mean() {
 #[test]
 #[should_panic(expected = "skip empty batches")]
 fn a_batch_without_rows_panics_with_the_reason() {
-    let inputs = Inputs::new(&Device::flex());
+    let inputs = Inputs::new();
     let rows =
         Inputs { hidden: inputs.hidden.slice_dim(0, 0..0), targets: inputs.targets.slice_dim(0, 0..0), ..inputs };
     chunked_cross_entropy(rows.hidden, rows.weight, rows.bias, rows.targets, 4);
@@ -218,7 +234,7 @@ fn a_batch_without_rows_panics_with_the_reason() {
 /// One class has no gradient, and the loss is zero.
 #[test]
 fn a_vocabulary_of_one_and_a_last_chunk_of_one_row_are_those_of_burn() {
-    let inputs = Inputs::new(&Device::flex());
+    let inputs = Inputs::new();
     let one = Inputs {
         weight: inputs.weight.slice_dim(1, 0..1),
         bias: inputs.bias.map(|bias| bias.slice_dim(0, 0..1)),
