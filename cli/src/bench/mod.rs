@@ -2,14 +2,13 @@
 
 mod args;
 mod drive;
-mod found;
 mod results;
 mod table;
 
 use std::time::Instant;
 
 use gpu_tuned_core::atomic_file::Draft;
-use gpu_tuned_observe::bench::{Header, Planned};
+use gpu_tuned_observe::bench::{Comparison, Header, Planned, Row};
 use serde::Serialize;
 
 use crate::args::Common;
@@ -19,7 +18,6 @@ use crate::output::{Answer, Code};
 use crate::project::Project;
 pub(crate) use args::BenchArgs;
 use drive::Drive;
-use found::{Found, Row};
 use results::Results;
 
 #[derive(Serialize)]
@@ -57,26 +55,28 @@ pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
     let ignored_bytes = if args.again { results.len()? } else { 0 };
     let drive = Drive { project: &project, common, args, results: &results, ignored_bytes };
     let begun = args.precisions().into_iter().map(|precision| drive.run(precision)).collect::<Result<Vec<_>, _>>()?;
-    let found = Found::of(&results, ignored_bytes, &begun)?;
+    let lost = || Error::Lost { path: results.path().to_owned() };
+    let comparison = Comparison::new(&results.since(ignored_bytes)?, &begun).ok_or_else(lost)?;
     let mut notes = Vec::new();
-    let svg = args.svg.as_deref().filter(|_| found.has_memory());
+    let svg = args.svg.as_deref().filter(|_| comparison.has_memory());
     if let Some(path) = svg {
-        write(path, |file| file.write_all(found::figure(&found).svg().as_bytes()))?;
+        write(path, |file| file.write_all(comparison.plot().svg().as_bytes()))?;
     }
     if args.svg.is_some() && svg.is_none() {
-        notes.push(format!("no picture: {}", found.without_memory()));
+        notes.push(format!("no picture: {}", comparison.without_memory()));
     }
     let seconds = clock.elapsed().as_secs_f64();
-    let Found { header, planned, rows } = &found;
+    let Comparison { header, planned, rows } = &comparison;
     let report = Report {
         header,
         planned: *planned,
-        points: rows.iter().map(|row| Point { row, why: found.why_not(row) }).collect(),
+        points: rows.iter().map(|row| Point { row, why: comparison.why_not(row) }).collect(),
         results: results.path().display().to_string(),
         svg: svg.map(|path| path.display().to_string()),
         seconds,
     };
-    let is_ok = found.rows.iter().any(|row| row.outcome.figures().is_some()) && svg.is_some() == args.svg.is_some();
+    let is_ok =
+        comparison.rows.iter().any(|row| row.outcome.figures().is_some()) && svg.is_some() == args.svg.is_some();
     let code = if is_ok { Code::Ok } else { Code::No };
-    Ok(Answer::new(("bench", common.json), &report, || table::text(&found, svg, seconds), notes, code))
+    Ok(Answer::new(("bench", common.json), &report, || table::text(&comparison, svg, seconds), notes, code))
 }

@@ -4,23 +4,22 @@ use std::path::Path;
 
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::{grouped, three_digits};
-use gpu_tuned_observe::bench::{Feed, Figures, Phases};
+use gpu_tuned_observe::bench::{Comparison, Feed, Figures, Phases, Row};
 
-use super::found::{Found, Row};
 use super::results::Results;
 use crate::output::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
 
 /// Heading, tables and conclusions.
-pub(super) fn text(found: &Found, svg: Option<&Path>, seconds: f64) -> String {
-    let mut parts = vec![format!("{}\n{}", heading(found), alone(found))];
-    parts.extend(fed(found));
-    parts.push(conclusions(found, svg).concat());
+pub(super) fn text(comparison: &Comparison, svg: Option<&Path>, seconds: f64) -> String {
+    let mut parts = vec![format!("{}\n{}", heading(comparison), alone(comparison))];
+    parts.extend(fed(comparison));
+    parts.push(conclusions(comparison, svg).concat());
     let kept = format!("kept in {}, --again repeats all; {seconds:.0} s, building included", Results::NAME);
     format!("{}{}\n", parts.join("\n"), styled(FAINT, kept))
 }
 
-fn heading(found: &Found) -> String {
-    let header = &found.header;
+fn heading(comparison: &Comparison) -> String {
+    let header = &comparison.header;
     let mut said = vec![format!("{} parameters", grouped(header.parameters))];
     said.extend(header.driver.as_ref().map(|driver| format!("driver {driver}")));
     said.push(format!("Burn {}", header.burn));
@@ -32,15 +31,15 @@ fn heading(found: &Found) -> String {
 }
 
 /// Utilization of the GPU, or of the CPU without one.
-fn busy(found: &Found) -> (&'static str, fn(&Figures) -> Option<f64>) {
+fn busy(comparison: &Comparison) -> (&'static str, fn(&Figures) -> Option<f64>) {
     let has_gpu =
-        found.rows.iter().any(|row| row.outcome.figures().is_some_and(|figures| figures.gpu_percent.is_some()));
+        comparison.rows.iter().any(|row| row.outcome.figures().is_some_and(|figures| figures.gpu_percent.is_some()));
     if has_gpu { (">GPU", |figures| figures.gpu_percent) } else { (">CPU", |figures| figures.cpu_percent) }
 }
 
 /// Configurations without a loader.
-fn alone(found: &Found) -> String {
-    let (busy, busy_percent) = busy(found);
+fn alone(comparison: &Comparison) -> String {
+    let (busy, busy_percent) = busy(comparison);
     let columns = [
         "mode",
         ">batch",
@@ -54,7 +53,7 @@ fn alone(found: &Found) -> String {
         busy,
     ];
     let mut table = Table::new(2, columns);
-    for row in found.rows.iter().filter(|row| row.setup.feed.is_none()) {
+    for row in comparison.rows.iter().filter(|row| row.setup.feed.is_none()) {
         let mut cells = vec![row.mode().to_string(), grouped(row.setup.batch)];
         let Some(figures) = row.outcome.figures() else {
             table.row(PLAIN, cells, format!("{}  {}", styled(BAD, &row.outcome), marks(row)).trim_end());
@@ -72,18 +71,18 @@ fn alone(found: &Found) -> String {
 }
 
 /// Configurations with a loader.
-fn fed(found: &Found) -> Option<String> {
-    let (busy, busy_percent) = busy(found);
+fn fed(comparison: &Comparison) -> Option<String> {
+    let (busy, busy_percent) = busy(comparison);
     let columns = ["mode", ">batch", ">workers", ">prefetch", ">samples/s", ">min - max", ">waiting", busy];
     let mut table = Table::new(2, columns);
     let mut reasons: Vec<String> = Vec::new();
-    let all: Vec<_> = found.rows.iter().filter_map(|row| Some((row, row.setup.feed?))).collect();
+    let all: Vec<_> = comparison.rows.iter().filter_map(|row| Some((row, row.setup.feed?))).collect();
     for (row, Feed { workers, prefetch }) in &all {
         let (mode, batch) = (row.mode().to_string(), grouped(row.setup.batch));
         let mut cells = vec![mode, batch, workers.to_string(), prefetch.to_string()];
         let Some(figures) = row.outcome.figures() else {
             cells.extend(["-"; 4].map(str::to_owned));
-            table.row(PLAIN, cells, styled(BAD, format!("({})", number(found.why_not(row), &mut reasons))));
+            table.row(PLAIN, cells, styled(BAD, format!("({})", number(comparison.why_not(row), &mut reasons))));
             continue;
         };
         cells.extend(speed(figures));
@@ -129,23 +128,23 @@ fn marks(row: &Row) -> String {
 }
 
 /// Lines on the plan, on unknown memory, and on the picture.
-fn conclusions(found: &Found, svg: Option<&Path>) -> Vec<String> {
-    let mut lines = vec![planned(found)];
-    if !found.has_memory() {
-        lines.push(format!("no frontier: {}\n", found.without_memory()));
+fn conclusions(comparison: &Comparison, svg: Option<&Path>) -> Vec<String> {
+    let mut lines = vec![planned(comparison)];
+    if !comparison.has_memory() {
+        lines.push(format!("no frontier: {}\n", comparison.without_memory()));
     }
     lines.extend(svg.map(|path| format!("picture: {}\n", path.display())));
     lines
 }
 
-fn planned(found: &Found) -> String {
-    let planned = &found.planned;
+fn planned(comparison: &Comparison) -> String {
+    let planned = &comparison.planned;
     let as_asked = Mode::new(planned.precision, planned.checkpointing);
-    let mode = found.rows.iter().find(|row| row.planned).map_or(as_asked, Row::mode);
+    let mode = comparison.rows.iter().find(|row| row.planned).map_or(as_asked, Row::mode);
     let plan = format!("planned: {mode}, batch {}", grouped(planned.batch));
-    let fastest = found.alone().max_by(|a, b| a.1.samples_per_s.median.total_cmp(&b.1.samples_per_s.median));
+    let fastest = comparison.alone().max_by(|a, b| a.1.samples_per_s.median.total_cmp(&b.1.samples_per_s.median));
     let Some((best, fastest)) = fastest else { return format!("{plan}\n") };
-    let Some((_, figures)) = found.alone().find(|(row, _)| row.planned) else {
+    let Some((_, figures)) = comparison.alone().find(|(row, _)| row.planned) else {
         return format!("{plan}: not among what ran\n");
     };
     let share = 100.0 * figures.samples_per_s.median / fastest.samples_per_s.median;
@@ -175,10 +174,9 @@ mod tests {
     use gpu_tuned_core::device::DeviceKind;
     use gpu_tuned_core::workload::WorkloadSpec;
     use gpu_tuned_core::{Bytes, Precision};
-    use gpu_tuned_observe::bench::{Feed, Figures, Header, Interval, Outcome, Planned, Setup};
+    use gpu_tuned_observe::bench::{Comparison, Feed, Figures, Header, Interval, Outcome, Planned, Row, Setup};
 
     use super::text;
-    use crate::bench::found::{Found, Row};
 
     fn header() -> Header {
         let described: WorkloadSpec = toml::from_str("[model.mlp]\nwidths = [4, 2]\n").expect("a workload");
@@ -223,7 +221,7 @@ mod tests {
     fn lines(rows: Vec<Row>) -> Vec<String> {
         let (precision, checkpointing) = (Precision::F32, false);
         let planned = Planned { precision, checkpointing, batch: 32, workers: 1, prefetch: 2, accumulation: 4 };
-        let text = text(&Found { header: header(), planned, rows }, None, 61.2);
+        let text = text(&Comparison { header: header(), planned, rows }, None, 61.2);
         anstream::adapter::strip_str(&text).to_string().lines().map(str::to_owned).collect()
     }
 
