@@ -3,7 +3,6 @@
 mod output;
 mod report;
 mod screen;
-mod seen;
 mod source;
 
 use std::collections::BTreeSet;
@@ -12,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gpu_tuned_observe::monitor::Timeline;
 use gpu_tuned_observe::recording::Record;
 
 use crate::args::{Common, no_standard_stream, number, parse_time};
@@ -22,7 +22,6 @@ use crate::process::Stop;
 use crate::recording::read;
 use crate::stdio::is_standard;
 use output::{Ended, Output, Table};
-use seen::Seen;
 use source::Source;
 
 pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> {
@@ -31,7 +30,7 @@ pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> 
     }
     let is_screen = !common.json && !args.plain && !args.prints_csv() && are_terminals();
     let mut notes = Vec::new();
-    let seen = match &args.replay {
+    let timeline = match &args.replay {
         Some(path) => {
             let recorded = read(path)?;
             notes = recorded.notes;
@@ -39,10 +38,10 @@ pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> 
         }
         None => watch(common, args, is_screen)?,
     };
-    let Some(seen) = seen else { return Ok(Answer { text: String::new(), notes, code: Code::Ok }) };
-    let summary = seen.summary();
+    let Some(timeline) = timeline else { return Ok(Answer { text: String::new(), notes, code: Code::Ok }) };
+    let summary = timeline.summary();
     let mut text =
-        if common.json { output::summary_line(&summary) } else { report::text(&summary, &seen.start.trouble) };
+        if common.json { output::summary_line(&summary) } else { report::text(&summary, &timeline.start.trouble) };
     if args.prints_csv() {
         // The table goes to standard output.
         notes.push(std::mem::take(&mut text));
@@ -57,20 +56,20 @@ fn are_terminals() -> bool {
 }
 
 /// Watches this machine; `None` when the reader has closed the output.
-fn watch(common: &Common, args: &MonitorArgs, is_screen: bool) -> Result<Option<Seen>, Error> {
+fn watch(common: &Common, args: &MonitorArgs, is_screen: bool) -> Result<Option<Timeline>, Error> {
     let stop = Stop::on_signals()?;
     let mut source = Source::open(args)?;
     if is_screen {
         let mut table = args.csv_file().map(|path| Table::create(path)).transpose()?;
-        let seen = screen::live(common, args, &mut source, table.as_mut(), &stop)?;
+        let timeline = screen::live(common, args, &mut source, table.as_mut(), &stop)?;
         source.close()?;
-        return Ok(Some(seen));
+        return Ok(Some(timeline));
     }
     let mut output = Output::new(common.json, args)?;
     let ended = follow(args, &mut source, &mut output, &stop)?;
     source.close()?;
     Ok(match ended {
-        Ended::Whole(seen) => Some(*seen),
+        Ended::Whole(timeline) => Some(*timeline),
         Ended::NobodyReads => None,
     })
 }
@@ -80,22 +79,22 @@ const REST: Duration = Duration::from_millis(50);
 /// Prints samples until a signal, the end of the time, or the end of the program.
 fn follow(args: &MonitorArgs, source: &mut Source, output: &mut Output, stop: &Stop) -> Result<Ended, Error> {
     let begin = Instant::now();
-    let mut seen = Seen::since(source.begun());
+    let mut timeline = Timeline::since(source.begun());
     let mut has_ended = false;
     loop {
         let is_over = stop.is_wanted() || has_ended || args.duration.is_some_and(|time| begin.elapsed() >= time);
         for record in source.news()? {
-            seen.observe(&record);
+            timeline.observe(&record);
             has_ended |= source.has_ended(&record);
             if let Record::Start(start) = &record {
                 start.trouble.iter().for_each(|trouble| crate::output::note(trouble));
             }
-            if !output.write(&record, &seen)? {
+            if !output.write(&record, &timeline)? {
                 return Ok(Ended::NobodyReads);
             }
         }
         if is_over {
-            return Ok(Ended::Whole(Box::new(seen)));
+            return Ok(Ended::Whole(Box::new(timeline)));
         }
         thread::sleep(REST);
     }
@@ -108,25 +107,25 @@ fn replay(
     path: &Path,
     records: Vec<Record>,
     is_screen: bool,
-) -> Result<Option<Seen>, Error> {
+) -> Result<Option<Timeline>, Error> {
     let records = chosen(args, records)?;
-    let mut seen = Seen::before(&records);
+    let mut timeline = Timeline::before(&records);
     if is_screen {
         for record in &records {
-            seen.observe(record);
+            timeline.observe(record);
         }
         let stop = Stop::on_signals()?;
-        return screen::replayed(common, &seen, path, &stop).map(|()| Some(seen));
+        return screen::replayed(common, &timeline, path, &stop).map(|()| Some(timeline));
     }
     // For people, the summary is enough.
     let mut output = Output::new(common.json, args)?;
     for record in &records {
-        seen.observe(record);
-        if (common.json || args.csv.is_some()) && !output.write(record, &seen)? {
+        timeline.observe(record);
+        if (common.json || args.csv.is_some()) && !output.write(record, &timeline)? {
             return Ok(None);
         }
     }
-    Ok(Some(seen))
+    Ok(Some(timeline))
 }
 
 /// Records without those of other GPUs than the requested ones.

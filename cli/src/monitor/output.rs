@@ -4,19 +4,18 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_observe::monitor::{Summary, csv_header, csv_line};
+use gpu_tuned_observe::monitor::amounts::{gib, part_of, rate, reasons, short, size, watts};
+use gpu_tuned_observe::monitor::{GpuTimeline, Summary, Timeline, csv_header, csv_line};
 use gpu_tuned_observe::recording::{GpuSample, HostSample, Record, StepRecord};
 use serde::Serialize;
 
 use super::MonitorArgs;
-use super::seen::{Seen, Track};
 use crate::error::Error;
 use crate::files::{CSV_BEGIN, check_replaceable};
 use crate::output::{SCHEMA_VERSION, print};
-use gpu_tuned_observe::monitor::amounts::{gib, part_of, rate, reasons, short, size, watts};
 
 pub(super) enum Ended {
-    Whole(Box<Seen>),
+    Whole(Box<Timeline>),
     /// The reader has closed the output.
     NobodyReads,
 }
@@ -54,15 +53,15 @@ impl Output {
         Ok(Self { kind, table })
     }
 
-    /// Writes a record that is in `seen`. Returns false when the reader has closed the output.
-    pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<bool, Error> {
+    /// Writes a record that is in `timeline`. Returns false when the reader has closed the output.
+    pub(super) fn write(&mut self, record: &Record, timeline: &Timeline) -> Result<bool, Error> {
         if let Some(table) = &mut self.table {
-            table.write(record, seen)?;
+            table.write(record, timeline)?;
         }
         let text = match self.kind {
-            Kind::Lines => line(record, seen),
+            Kind::Lines => line(record, timeline),
             Kind::Json => Some(line_of(None, record)),
-            Kind::Csv => csv_line(record, uuid(record, seen)),
+            Kind::Csv => csv_line(record, uuid(record, timeline)),
         };
         text.map_or(Ok(true), |text| print(&text)).map_err(Error::Print)
     }
@@ -77,8 +76,8 @@ impl Table {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    pub(super) fn write(&mut self, record: &Record, seen: &Seen) -> Result<(), Error> {
-        let Some(line) = csv_line(record, uuid(record, seen)) else { return Ok(()) };
+    pub(super) fn write(&mut self, record: &Record, timeline: &Timeline) -> Result<(), Error> {
+        let Some(line) = csv_line(record, uuid(record, timeline)) else { return Ok(()) };
         let written = self.file.write_all(line.as_bytes());
         written.map_err(|source| Error::Write { path: self.path.clone(), source })
     }
@@ -103,18 +102,18 @@ fn line_of(kind: Option<&str>, body: &impl Serialize) -> String {
     format!("{}\n", serde_json::to_string(&line).expect("BUG: records are always JSON"))
 }
 
-fn uuid<'a>(record: &Record, seen: &'a Seen) -> Option<&'a str> {
+fn uuid<'a>(record: &Record, timeline: &'a Timeline) -> Option<&'a str> {
     let Record::Gpu(sample) = record else { return None };
-    let is_it = |track: &&Track| (track.gpu.gpu, track.gpu.mig_slot) == (sample.gpu, sample.mig_slot);
-    seen.gpus.iter().find(is_it)?.gpu.uuid.as_deref()
+    let is_it = |track: &&GpuTimeline| (track.gpu.gpu, track.gpu.mig_slot) == (sample.gpu, sample.mig_slot);
+    timeline.gpus.iter().find(is_it)?.gpu.uuid.as_deref()
 }
 
-/// Line of a record that is in `seen`, if it has one.
-pub(super) fn line(record: &Record, seen: &Seen) -> Option<String> {
-    let time = |at: f64| time(at - seen.begun);
+/// Line of a record that is in `timeline`, if it has one.
+pub(super) fn line(record: &Record, timeline: &Timeline) -> Option<String> {
+    let time = |at: f64| time(at - timeline.begun);
     match record {
-        Record::Gpu(sample) => Some(format!("{}  {}\n", time(sample.at), gpu(sample, seen))),
-        Record::Host(sample) => Some(format!("{}  {}\n", time(sample.at), host(sample, seen))),
+        Record::Gpu(sample) => Some(format!("{}  {}\n", time(sample.at), gpu(sample, timeline))),
+        Record::Host(sample) => Some(format!("{}  {}\n", time(sample.at), host(sample, timeline))),
         Record::Step(record) if record.rank == 0 => Some(format!("{}  {}\n", time(record.at), step(record))),
         Record::Run(run) => {
             Some(format!("{}  training `{}` begins: process {}\n", time(run.at), run.workload, run.pid))
@@ -129,9 +128,9 @@ fn time(seconds: f64) -> String {
     format!("{:>8.1} s", if seconds.abs() < 0.05 { 0.0 } else { seconds })
 }
 
-fn gpu(sample: &GpuSample, seen: &Seen) -> String {
-    let track = seen.gpus.iter().find(|track| (track.gpu.gpu, track.gpu.mig_slot) == (sample.gpu, sample.mig_slot));
-    let mut parts = vec![format!("{:<7}", track.map_or_else(|| format!("GPU {}", sample.gpu), Track::number))];
+fn gpu(sample: &GpuSample, timeline: &Timeline) -> String {
+    let track = timeline.gpus.iter().find(|track| (track.gpu.gpu, track.gpu.mig_slot) == (sample.gpu, sample.mig_slot));
+    let mut parts = vec![format!("{:<7}", track.map_or_else(|| format!("GPU {}", sample.gpu), GpuTimeline::number))];
     if let Some(trouble) = &sample.trouble {
         parts.push(trouble.clone());
         return parts.join("  ");
@@ -153,10 +152,10 @@ fn gpu(sample: &GpuSample, seen: &Seen) -> String {
     parts.join("  ")
 }
 
-fn host(sample: &HostSample, seen: &Seen) -> String {
+fn host(sample: &HostSample, timeline: &Timeline) -> String {
     let mut parts = vec!["host   ".to_owned()];
     parts.extend(sample.cpu_percent.map(|percent| format!("{percent:>3.0} %")));
-    let total = Some(seen.start.memory_bytes).filter(|total| *total > 0).map(|total| gib(total as f64));
+    let total = Some(timeline.start.memory_bytes).filter(|total| *total > 0).map(|total| gib(total as f64));
     parts.extend(sample.memory_used_bytes.map(|used| part_of(gib(used as f64), total, "GiB", 1)));
     if let Some(process) = &sample.process {
         parts.push(format!("process {}", process.pid));

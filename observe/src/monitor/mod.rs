@@ -34,6 +34,7 @@ mod series;
 mod state;
 mod summary;
 mod text;
+mod timeline;
 
 use std::io;
 use std::path::PathBuf;
@@ -52,6 +53,7 @@ use state::State;
 pub use summary::{Gathering, GpuSummary, StepSummary, Summary};
 pub(crate) use text::expose;
 pub use text::{csv_header, csv_line, to_prometheus};
+pub use timeline::{GpuTimeline, Timeline};
 
 /// Samples the machine at intervals, in a thread of its own, until it is stopped or dropped.
 #[derive(Debug)]

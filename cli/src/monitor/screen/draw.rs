@@ -1,5 +1,7 @@
 //! Layout of the screen.
 
+use gpu_tuned_observe::monitor::amounts::clock;
+use gpu_tuned_observe::monitor::{GpuTimeline, Timeline};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
@@ -8,25 +10,23 @@ use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 use super::graphs::Graph;
 use super::styles::{BAD, CHOSEN, FAINT, STRONG, remove_colors};
 use super::{Screen, gpu, host};
-use crate::monitor::seen::{Seen, Track};
 use crate::output::wrapped_at;
-use gpu_tuned_observe::monitor::amounts::clock;
 
 const HELP: &str = include_str!("help.txt");
 const MOST_TROUBLE: usize = 3;
 const LEAST_GRAPHS: u16 = 4;
 
 impl Screen {
-    pub(super) fn draw(&self, frame: &mut Frame<'_>, seen: &Seen) {
+    pub(super) fn draw(&self, frame: &mut Frame<'_>, timeline: &Timeline) {
         let area = frame.area();
         if area.height < 3 || area.width < 20 {
             return;
         }
         let [head, body, foot] =
             Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]).areas(area);
-        self.draw_head(frame, head, seen);
-        self.draw_body(frame, body, seen);
-        self.draw_foot(frame, foot, seen);
+        self.draw_head(frame, head, timeline);
+        self.draw_body(frame, body, timeline);
+        self.draw_foot(frame, foot, timeline);
         if self.is_help_open {
             draw_help(frame);
         }
@@ -35,25 +35,25 @@ impl Screen {
         }
     }
 
-    fn draw_head(&self, frame: &mut Frame<'_>, area: Rect, seen: &Seen) {
-        let end = self.end(seen);
-        let run = clock(end - seen.first.unwrap_or(end));
+    fn draw_head(&self, frame: &mut Frame<'_>, area: Rect, timeline: &Timeline) {
+        let end = self.end(timeline);
+        let run = clock(end - timeline.first.unwrap_or(end));
         let what = match (&self.replayed, self.until) {
             (Some(file), _) => format!("{file} at {run} "),
             (None, Some(_)) => format!("paused at {run} "),
             (None, None) => format!("{run}, every {} ", interval(self.interval.as_secs_f64())),
         };
         let driver =
-            seen.start.driver_version.as_deref().map(|driver| format!("  driver {driver}")).unwrap_or_default();
+            timeline.start.driver_version.as_deref().map(|driver| format!("  driver {driver}")).unwrap_or_default();
         let name = format!(" gpu-tuned monitor{driver}");
         let gap = usize::from(area.width).saturating_sub(name.chars().count() + what.chars().count());
         let line = Line::from([name, " ".repeat(gap), what].map(Span::raw).to_vec());
         frame.render_widget(line.style(CHOSEN), area);
     }
 
-    fn draw_foot(&self, frame: &mut Frame<'_>, area: Rect, seen: &Seen) {
+    fn draw_foot(&self, frame: &mut Frame<'_>, area: Rect, timeline: &Timeline) {
         let keys = if self.replayed.is_some() { "PgUp/PgDn time" } else { "p pause" };
-        let others = if seen.gpus.len() > 1 { "  arrows GPU" } else { "" };
+        let others = if timeline.gpus.len() > 1 { "  arrows GPU" } else { "" };
         let keys = format!(" q quit  {keys}{others}  +/- zoom  ? help");
         let scale = format!("a column is {} ", interval(self.seconds_per_cell));
         let gap = usize::from(area.width).saturating_sub(keys.len() + scale.len());
@@ -61,30 +61,30 @@ impl Screen {
         frame.render_widget(line, area);
     }
 
-    fn draw_body(&self, frame: &mut Frame<'_>, area: Rect, seen: &Seen) {
-        let end = self.end(seen);
-        let chosen = self.chosen.min(seen.gpus.len().saturating_sub(1));
+    fn draw_body(&self, frame: &mut Frame<'_>, area: Rect, timeline: &Timeline) {
+        let end = self.end(timeline);
+        let chosen = self.chosen.min(timeline.gpus.len().saturating_sub(1));
         let cells = usize::from(area.width);
         let mut above = Vec::new();
-        if seen.gpus.len() > 1 {
-            let rows = seen.gpus.len().min((usize::from(area.height) * 2 / 5).max(3));
-            above.extend(gpu::list(&seen.gpus, chosen, end, rows, cells));
+        if timeline.gpus.len() > 1 {
+            let rows = timeline.gpus.len().min((usize::from(area.height) * 2 / 5).max(3));
+            above.extend(gpu::list(&timeline.gpus, chosen, end, rows, cells));
             above.push(Line::raw(""));
         }
-        let track = seen.gpus.get(chosen);
+        let track = timeline.gpus.get(chosen);
         if track.is_some() {
             // Errors of other GPUs.
-            let trouble = seen.start.trouble.iter().take(MOST_TROUBLE);
+            let trouble = timeline.start.trouble.iter().take(MOST_TROUBLE);
             above.extend(trouble.map(|trouble| Line::styled(trouble.clone(), BAD)));
         }
-        let mut below = host::steps(seen, end, cells);
-        below.extend(host::program(seen, end, cells));
-        below.extend(host::host(seen, end, cells));
+        let mut below = host::steps(timeline, end, cells);
+        below.extend(host::program(timeline, end, cells));
+        below.extend(host::host(timeline, end, cells));
         let sample = track.and_then(|track| track.at(end));
         match track {
             Some(track) => {
-                let place = if seen.gpus.len() > 1 {
-                    format!(", {} of {}", chosen + 1, seen.gpus.len())
+                let place = if timeline.gpus.len() > 1 {
+                    format!(", {} of {}", chosen + 1, timeline.gpus.len())
                 } else {
                     String::new()
                 };
@@ -107,9 +107,9 @@ impl Screen {
                     None => above.push(Line::styled("no sample yet", FAINT)),
                 }
             }
-            None => above.extend(why(seen, cells)),
+            None => above.extend(why(timeline, cells)),
         }
-        self.draw_parts(frame, area, above, below, &self.graphs(seen, track, end), end);
+        self.draw_parts(frame, area, above, below, &self.graphs(timeline, track, end), end);
     }
 
     /// Lines above and below, and graphs between them.
@@ -167,13 +167,13 @@ fn draw_help(frame: &mut Frame<'_>) {
 }
 
 /// The reason why no GPU is watched.
-fn why(seen: &Seen, cells: usize) -> Vec<Line<'static>> {
-    let why = seen.start.trouble.first().map_or("waiting for the first sample", String::as_str);
+fn why(timeline: &Timeline, cells: usize) -> Vec<Line<'static>> {
+    let why = timeline.start.trouble.first().map_or("waiting for the first sample", String::as_str);
     let heading = Line::styled("No GPU is watched", STRONG);
     [heading].into_iter().chain(bad(why, cells)).collect()
 }
 
-fn heading(track: &Track) -> String {
+fn heading(track: &GpuTimeline) -> String {
     let profile = track.gpu.profile.as_deref().map(|profile| format!(" ({profile})")).unwrap_or_default();
     format!("{}{profile}", track.title())
 }

@@ -1,12 +1,12 @@
 //! The list of GPUs, and figures and processes of the selected one.
 
+use gpu_tuned_observe::monitor::GpuTimeline;
+use gpu_tuned_observe::monitor::amounts::{gib, part_of, rate, reasons, size, watts};
 use gpu_tuned_observe::recording::{Gpu, GpuSample};
 use ratatui::text::{Line, Span};
 
 use super::bars::{Bar, bar};
 use super::styles::{BAD, CHOSEN, CLOCK, FAINT, HEAT, MEMORY, POWER, STRONG, WORK};
-use crate::monitor::seen::Track;
-use gpu_tuned_observe::monitor::amounts::{gib, part_of, rate, reasons, size, watts};
 
 const FIGURES: usize = 15;
 
@@ -21,7 +21,7 @@ pub(super) struct Traffic {
 const TRAFFIC_AGE: f64 = 20.0;
 
 impl Traffic {
-    pub(super) fn of(track: &Track, end: f64) -> Self {
+    pub(super) fn of(track: &GpuTimeline, end: f64) -> Self {
         let recent = track.samples.iter().rev().filter(|sample| sample.at <= end);
         let mut recent = recent.take_while(|sample| end - sample.at <= TRAFFIC_AGE);
         let told = recent.find(|sample| sample.pcie_to_gpu_bytes_per_s.is_some());
@@ -162,13 +162,13 @@ fn none() -> String {
 }
 
 /// Rows of the list, always with the selected GPU.
-pub(super) fn list(tracks: &[Track], chosen: usize, end: f64, rows: usize, cells: usize) -> Vec<Line<'static>> {
+pub(super) fn list(tracks: &[GpuTimeline], chosen: usize, end: f64, rows: usize, cells: usize) -> Vec<Line<'static>> {
     let first = chosen.saturating_sub(rows.saturating_sub(1)).min(tracks.len().saturating_sub(rows));
     let shown = tracks.iter().enumerate().skip(first).take(rows);
     shown.map(|(place, track)| row(track, place == chosen, end, cells)).collect()
 }
 
-fn row(track: &Track, is_chosen: bool, end: f64, cells: usize) -> Line<'static> {
+fn row(track: &GpuTimeline, is_chosen: bool, end: f64, cells: usize) -> Line<'static> {
     let name = track.gpu.name.as_deref().unwrap_or("?").trim_start_matches("NVIDIA ");
     let number = track.number();
     let head = format!("{}{:<8}{:<16.16}", if is_chosen { "▸" } else { " " }, number.trim_start_matches("GPU "), name);

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use gpu_tuned_observe::monitor::amounts::{gib, rate, short, watts};
+use gpu_tuned_observe::monitor::{GpuTimeline, Timeline};
 use gpu_tuned_observe::recording::GpuSample;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -11,8 +13,6 @@ use ratatui::widgets::Sparkline;
 
 use super::Screen;
 use super::styles::{CLOCK, FAINT, HEAT, MEMORY, POWER, STRONG, WORK};
-use crate::monitor::seen::{Seen, Track};
-use gpu_tuned_observe::monitor::amounts::{gib, rate, short, watts};
 
 /// A figure over time, with the top of its scale.
 pub(super) struct Graph {
@@ -78,23 +78,24 @@ fn bridge(columns: &mut [Option<u64>]) {
 }
 
 impl Screen {
-    pub(super) fn graphs(&self, seen: &Seen, track: Option<&Track>, end: f64) -> Vec<Graph> {
+    pub(super) fn graphs(&self, timeline: &Timeline, track: Option<&GpuTimeline>, end: f64) -> Vec<Graph> {
         let span = Period { from: end - MOST_CELLS * self.seconds_per_cell, to: end };
         let mut graphs: Vec<Graph> = track.map(|track| of_gpu(track, span)).unwrap_or_default();
-        let rates = span.points(&seen.steps, |step| step.at, |step| Some(step.samples as f64 / step.seconds));
-        let losses = span.points(&seen.steps, |step| step.at, |step| step.loss);
+        let rates = span.points(&timeline.steps, |step| step.at, |step| Some(step.samples as f64 / step.seconds));
+        let losses = span.points(&timeline.steps, |step| step.at, |step| step.loss);
         let own = [graph("Samples/s", rates, None, short, CLOCK), graph("Loss", losses, None, short, HEAT)];
         let place = graphs.len().min(2);
         graphs.splice(place..place, own.into_iter().flatten());
-        let busy = span.points(&seen.host, |host| host.at, |host| host.cpu_percent);
-        let memory = span.points(&seen.host, |host| host.at, |host| host.memory_used_bytes.map(|bytes| bytes as f64));
+        let busy = span.points(&timeline.host, |host| host.at, |host| host.cpu_percent);
+        let memory =
+            span.points(&timeline.host, |host| host.at, |host| host.memory_used_bytes.map(|bytes| bytes as f64));
         graphs.extend(graph("Processors", busy, Some(100.0), percent, WORK));
-        graphs.extend(graph("Host memory", memory, Some(seen.start.memory_bytes as f64), gibs, MEMORY));
+        graphs.extend(graph("Host memory", memory, Some(timeline.start.memory_bytes as f64), gibs, MEMORY));
         graphs
     }
 }
 
-fn of_gpu(track: &Track, span: Period) -> Vec<Graph> {
+fn of_gpu(track: &GpuTimeline, span: Period) -> Vec<Graph> {
     let of = |figure: fn(&GpuSample) -> Option<f64>| span.points(&track.samples, |sample| sample.at, figure);
     let limit = track.samples.iter().rev().find_map(|sample| sample.power_limit_mw).map(watts);
     let total = track.gpu.memory_total_bytes.map(|bytes| bytes as f64);

@@ -1,21 +1,21 @@
 //! Lines of the host, the program and its steps.
 
+use gpu_tuned_observe::monitor::Timeline;
+use gpu_tuned_observe::monitor::amounts::{gib, short, size};
 use gpu_tuned_observe::recording::{HostSample, Run, StepRecord};
 use ratatui::text::{Line, Span};
 
 use super::styles::STRONG;
-use crate::monitor::seen::Seen;
-use gpu_tuned_observe::monitor::amounts::{gib, short, size};
 
 /// Cells of the headings of lines.
 const HEADING: usize = 13;
 
-pub(super) fn host(seen: &Seen, end: f64, cells: usize) -> Vec<Line<'static>> {
+pub(super) fn host(timeline: &Timeline, end: f64, cells: usize) -> Vec<Line<'static>> {
     let mut parts = Vec::new();
-    let Some(host) = at(seen, end) else { return lines("Host", &parts, cells) };
-    let cores = Some(seen.start.cores).filter(|cores| *cores > 0).map(|cores| format!(" of {cores} cores"));
+    let Some(host) = at(timeline, end) else { return lines("Host", &parts, cells) };
+    let cores = Some(timeline.start.cores).filter(|cores| *cores > 0).map(|cores| format!(" of {cores} cores"));
     parts.extend(host.cpu_percent.map(|percent| format!("{percent:.0} %{}", cores.unwrap_or_default())));
-    let total = Some(seen.start.memory_bytes).filter(|bytes| *bytes > 0);
+    let total = Some(timeline.start.memory_bytes).filter(|bytes| *bytes > 0);
     let total = total.map(|bytes| format!("/{:.1}", gib(bytes as f64))).unwrap_or_default();
     parts.extend(host.memory_used_bytes.map(|used| format!("{:.1}{total} GiB", gib(used as f64))));
     lines("Host", &parts, cells)
@@ -41,9 +41,9 @@ fn lines(heading: &'static str, parts: &[String], cells: usize) -> Vec<Line<'sta
     texts.into_iter().enumerate().map(line).collect()
 }
 
-pub(super) fn program(seen: &Seen, end: f64, cells: usize) -> Vec<Line<'static>> {
-    let mut parts: Vec<_> = seen.run.iter().map(run).collect();
-    if let Some(process) = at(seen, end).and_then(|host| host.process.as_ref()) {
+pub(super) fn program(timeline: &Timeline, end: f64, cells: usize) -> Vec<Line<'static>> {
+    let mut parts: Vec<_> = timeline.run.iter().map(run).collect();
+    if let Some(process) = at(timeline, end).and_then(|host| host.process.as_ref()) {
         parts.push(format!("pid {}", process.pid));
         parts.extend(process.cpu_percent.map(|percent| format!("{percent:.0} % of a core")));
         parts.extend(process.memory_bytes.map(size));
@@ -62,27 +62,27 @@ fn run(run: &Run) -> String {
 }
 
 /// Lines of the program's steps or values.
-pub(super) fn steps(seen: &Seen, end: f64, cells: usize) -> Vec<Line<'static>> {
+pub(super) fn steps(timeline: &Timeline, end: f64, cells: usize) -> Vec<Line<'static>> {
     let mut parts = Vec::new();
-    if let Some(step) = seen.steps.iter().rev().find(|step| step.at <= end) {
+    if let Some(step) = timeline.steps.iter().rev().find(|step| step.at <= end) {
         parts.push(format!("{}", step.step));
-        parts.extend(rate(seen, end).map(|rate| format!("{} samples/s", short(rate))));
+        parts.extend(rate(timeline, end).map(|rate| format!("{} samples/s", short(rate))));
         parts.extend(step.loss.map(|loss| format!("loss {}", short(loss))));
         parts.extend(waiting(step).map(|percent| format!("{percent:.0} % waiting for data")));
     }
-    parts.extend(seen.values.values().map(|value| format!("{} {}", value.name, short(value.value))));
-    let heading = if seen.steps.is_empty() { "Values" } else { "Step" };
+    parts.extend(timeline.values.values().map(|value| format!("{} {}", value.name, short(value.value))));
+    let heading = if timeline.steps.is_empty() { "Values" } else { "Step" };
     if parts.is_empty() { Vec::new() } else { lines(heading, &parts, cells) }
 }
 
 /// Last sample of the host up to this time.
-pub(super) fn at(seen: &Seen, end: f64) -> Option<&HostSample> {
-    seen.host.iter().rev().find(|host| host.at <= end)
+pub(super) fn at(timeline: &Timeline, end: f64) -> Option<&HostSample> {
+    timeline.host.iter().rev().find(|host| host.at <= end)
 }
 
 /// Samples per second over the last steps.
-fn rate(seen: &Seen, end: f64) -> Option<f64> {
-    let last = seen.steps.iter().rev().filter(|step| step.at <= end).take(20);
+fn rate(timeline: &Timeline, end: f64) -> Option<f64> {
+    let last = timeline.steps.iter().rev().filter(|step| step.at <= end).take(20);
     let (samples, seconds) =
         last.fold((0, 0.0), |(samples, seconds), step| (samples + step.samples, seconds + step.seconds));
     (seconds > 0.0).then(|| samples as f64 / seconds)

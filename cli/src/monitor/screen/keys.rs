@@ -1,9 +1,9 @@
 //! Keys of the screen.
 
+use gpu_tuned_observe::monitor::Timeline;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::Screen;
-use crate::monitor::seen::Seen;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
@@ -16,7 +16,7 @@ pub(super) enum Act {
 const PAGE: f64 = 20.0;
 
 impl Screen {
-    pub(super) fn press(&mut self, key: KeyEvent, seen: &Seen) -> Act {
+    pub(super) fn press(&mut self, key: KeyEvent, timeline: &Timeline) -> Act {
         if key.kind == KeyEventKind::Release {
             return Act::Nothing;
         }
@@ -27,25 +27,25 @@ impl Screen {
             KeyCode::Esc if !self.is_help_open => return Act::Quit,
             KeyCode::Char('?' | 'h') => self.is_help_open = !self.is_help_open,
             KeyCode::Esc => self.is_help_open = false,
-            KeyCode::Down | KeyCode::Right | KeyCode::Tab => self.choose(1, seen),
-            KeyCode::Up | KeyCode::Left | KeyCode::BackTab => self.choose(-1, seen),
+            KeyCode::Down | KeyCode::Right | KeyCode::Tab => self.choose(1, timeline),
+            KeyCode::Up | KeyCode::Left | KeyCode::BackTab => self.choose(-1, timeline),
             KeyCode::Char('p' | ' ') if self.replayed.is_none() => {
-                self.until = if self.until.is_some() { None } else { seen.last };
+                self.until = if self.until.is_some() { None } else { timeline.last };
             }
-            KeyCode::PageUp => self.travel(-PAGE * self.seconds_per_cell, seen),
-            KeyCode::PageDown => self.travel(PAGE * self.seconds_per_cell, seen),
+            KeyCode::PageUp => self.travel(-PAGE * self.seconds_per_cell, timeline),
+            KeyCode::PageDown => self.travel(PAGE * self.seconds_per_cell, timeline),
             KeyCode::Char('+' | '=') => self.zoom(0.5),
             KeyCode::Char('-') => self.zoom(2.0),
-            KeyCode::Home => self.until = seen.first,
-            KeyCode::End => self.until = if self.replayed.is_some() { seen.last } else { None },
+            KeyCode::Home => self.until = timeline.first,
+            KeyCode::End => self.until = if self.replayed.is_some() { timeline.last } else { None },
             _ => return Act::Nothing,
         }
         Act::Draw
     }
 
     /// Selects another GPU of the list, cyclically.
-    fn choose(&mut self, by: isize, seen: &Seen) {
-        let count = seen.gpus.len().max(1);
+    fn choose(&mut self, by: isize, timeline: &Timeline) {
+        let count = timeline.gpus.len().max(1);
         self.chosen = (self.chosen.min(count - 1) + count).wrapping_add_signed(by) % count;
     }
 
@@ -55,9 +55,9 @@ impl Screen {
         self.seconds_per_cell = (self.seconds_per_cell * by).clamp(least, 7200.0_f64.max(least));
     }
 
-    fn travel(&mut self, by: f64, seen: &Seen) {
-        let (Some(first), Some(last)) = (seen.first, seen.last) else { return };
-        let to = self.end(seen) + by;
+    fn travel(&mut self, by: f64, timeline: &Timeline) {
+        let (Some(first), Some(last)) = (timeline.first, timeline.last) else { return };
+        let to = self.end(timeline) + by;
         self.until = if to >= last && self.replayed.is_none() { None } else { Some(to.clamp(first, last.max(first))) };
     }
 }

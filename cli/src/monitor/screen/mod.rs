@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
+use gpu_tuned_observe::monitor::Timeline;
 use gpu_tuned_observe::recording::Record;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
 use super::MonitorArgs;
 use super::output::Table;
-use super::seen::Seen;
 use super::source::Source;
 use crate::args::Common;
 use crate::error::Error;
@@ -80,8 +80,8 @@ impl Stage {
         Ok(Self { terminal, is_over })
     }
 
-    fn show(&mut self, screen: &Screen, seen: &Seen) -> Result<(), Error> {
-        self.terminal.draw(|frame| screen.draw(frame, seen)).map(drop).map_err(Error::Terminal)
+    fn show(&mut self, screen: &Screen, timeline: &Timeline) -> Result<(), Error> {
+        self.terminal.draw(|frame| screen.draw(frame, timeline)).map(drop).map_err(Error::Terminal)
     }
 }
 
@@ -99,28 +99,28 @@ pub(super) fn live(
     source: &mut Source,
     mut table: Option<&mut Table>,
     stop: &Stop,
-) -> Result<Seen, Error> {
+) -> Result<Timeline, Error> {
     let mut screen = Screen::new(has_colors(common.color), None, args.interval);
     let begin = Instant::now();
-    let (mut seen, mut is_old, mut has_ended) = (Seen::since(source.begun()), true, false);
+    let (mut timeline, mut is_old, mut has_ended) = (Timeline::since(source.begun()), true, false);
     let mut stage = Stage::open(stop)?;
     loop {
         for record in source.news()? {
-            seen.observe(&record);
+            timeline.observe(&record);
             has_ended |= source.has_ended(&record);
             if let Some(table) = &mut table {
-                table.write(&record, &seen)?;
+                table.write(&record, &timeline)?;
             }
             is_old |= matches!(record, Record::Host(_) | Record::Start(_));
         }
         if stop.is_wanted() || has_ended || args.duration.is_some_and(|time| begin.elapsed() >= time) {
-            return Ok(seen);
+            return Ok(timeline);
         }
         if std::mem::take(&mut is_old) {
-            stage.show(&screen, &seen)?;
+            stage.show(&screen, &timeline)?;
         }
-        match screen.wait(&seen)? {
-            Act::Quit => return Ok(seen),
+        match screen.wait(&timeline)? {
+            Act::Quit => return Ok(timeline),
             Act::Draw => is_old = true,
             Act::Nothing => {}
         }
@@ -128,18 +128,18 @@ pub(super) fn live(
 }
 
 /// Shows a recording until the user quits.
-pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -> Result<(), Error> {
+pub(super) fn replayed(common: &Common, timeline: &Timeline, path: &Path, stop: &Stop) -> Result<(), Error> {
     let name = crate::stdio::input_name(path);
-    let mut screen = Screen::new(has_colors(common.color), Some(name), interval_of(seen));
-    screen.until = seen.last;
-    screen.fit(seen);
+    let mut screen = Screen::new(has_colors(common.color), Some(name), interval_of(timeline));
+    screen.until = timeline.last;
+    screen.fit(timeline);
     let mut stage = Stage::open(stop)?;
     let mut is_old = true;
     while !stop.is_wanted() {
         if std::mem::take(&mut is_old) {
-            stage.show(&screen, seen)?;
+            stage.show(&screen, timeline)?;
         }
-        match screen.wait(seen)? {
+        match screen.wait(timeline)? {
             Act::Quit => break,
             Act::Draw => is_old = true,
             Act::Nothing => {}
@@ -152,8 +152,8 @@ pub(super) fn replayed(common: &Common, seen: &Seen, path: &Path, stop: &Stop) -
 const USUAL_CELLS: f64 = 38.0;
 
 /// Median poll interval of a recording; a second without samples.
-fn interval_of(seen: &Seen) -> Duration {
-    let times = seen.host.iter().zip(seen.host.iter().skip(1)).map(|(one, next)| next.at - one.at);
+fn interval_of(timeline: &Timeline) -> Duration {
+    let times = timeline.host.iter().zip(timeline.host.iter().skip(1)).map(|(one, next)| next.at - one.at);
     let mut times: Vec<f64> = times.filter(|seconds| *seconds > 0.01).collect();
     times.sort_by(f64::total_cmp);
     let usual = times.get(times.len() / 2).copied().unwrap_or(1.0);
@@ -167,10 +167,10 @@ impl Screen {
     }
 
     /// Waits briefly for a key.
-    fn wait(&mut self, seen: &Seen) -> Result<Act, Error> {
+    fn wait(&mut self, timeline: &Timeline) -> Result<Act, Error> {
         let happened = event::poll(REST).and_then(|is_there| if is_there { event::read().map(Some) } else { Ok(None) });
         match happened {
-            Ok(Some(Event::Key(key))) => Ok(self.press(key, seen)),
+            Ok(Some(Event::Key(key))) => Ok(self.press(key, timeline)),
             Ok(Some(Event::Resize(..))) => Ok(Act::Draw),
             Ok(_) => Ok(Act::Nothing),
             // The caller checks for signals.
@@ -180,13 +180,13 @@ impl Screen {
     }
 
     /// Fits a whole recording into graphs of usual width.
-    fn fit(&mut self, seen: &Seen) {
-        let seconds = seen.first.zip(seen.last).map_or(0.0, |(first, last)| last - first);
+    fn fit(&mut self, timeline: &Timeline) {
+        let seconds = timeline.first.zip(timeline.last).map_or(0.0, |(first, last)| last - first);
         self.seconds_per_cell = self.seconds_per_cell.max(seconds / USUAL_CELLS);
     }
 
     /// End of the shown time.
-    fn end(&self, seen: &Seen) -> f64 {
-        self.until.or(seen.last).unwrap_or_default()
+    fn end(&self, timeline: &Timeline) -> f64 {
+        self.until.or(timeline.last).unwrap_or_default()
     }
 }

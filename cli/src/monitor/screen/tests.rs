@@ -2,30 +2,30 @@
 
 use std::time::Duration;
 
-use gpu_tuned_observe::monitor::{Options, Sampler};
+use gpu_tuned_observe::monitor::{Options, Sampler, Timeline};
 use gpu_tuned_observe::recording::{HostSample, ProcessSample, Record, Run, StepRecord};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::Screen;
 use super::keys::Act;
-use super::{Screen, Seen};
 
 /// This many samples of a scenario, a second apart, with a fixed host.
-fn watched(name: &str, looks: usize) -> Seen {
-    let mut seen = Seen::default();
+fn watched(name: &str, looks: usize) -> Timeline {
+    let mut timeline = Timeline::default();
     fake_nvml::play(&format!("watch/{name}"), |library| {
         let mut sampler = Sampler::open(&Options::default().no_program().library(library));
         let mut start = sampler.start();
         (start.at, start.cores, start.memory_bytes) = (0.0, 16, 128 << 30);
-        seen.observe(&Record::Start(start));
+        timeline.observe(&Record::Start(start));
         for look in 0..looks {
             for record in sampler.sample() {
-                seen.observe(&moved(record, look as f64));
+                timeline.observe(&moved(record, look as f64));
             }
         }
     });
-    seen
+    timeline
 }
 
 /// The record as of another moment, and on another host.
@@ -60,30 +60,30 @@ fn screen() -> Screen {
     Screen::new(false, None, Duration::from_secs(1))
 }
 
-fn drawn(screen: &Screen, seen: &Seen, width: u16, height: u16) -> String {
+fn drawn(screen: &Screen, timeline: &Timeline, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
-    terminal.draw(|frame| screen.draw(frame, seen)).expect("it is drawn");
+    terminal.draw(|frame| screen.draw(frame, timeline)).expect("it is drawn");
     terminal.backend().to_string()
 }
 
-fn with_steps(mut seen: Seen) -> Seen {
+fn with_steps(mut timeline: Timeline) -> Timeline {
     let mut run = Run::new(6.0, 5120);
     run.workload = "digits".to_owned();
-    seen.observe(&Record::Run(Box::new(run)));
+    timeline.observe(&Record::Run(Box::new(run)));
     for step in 1..=160u32 {
         let mut record = StepRecord::new(7.0 + f64::from(step) * 0.25, step.into());
         (record.seconds, record.samples) = (0.25, 256);
         (record.loss, record.waited_s) = (Some(2.3 / f64::from(step).sqrt()), Some(0.01));
-        seen.observe(&Record::Step(Box::new(record)));
+        timeline.observe(&Record::Step(Box::new(record)));
     }
-    seen
+    timeline
 }
 
 #[test]
 fn a_training_run_at_both_sizes() {
-    let seen = with_steps(watched("training", 48));
-    insta::assert_snapshot!("training_80", drawn(&screen(), &seen, 80, 24));
-    insta::assert_snapshot!("training_200", drawn(&screen(), &seen, 200, 50));
+    let timeline = with_steps(watched("training", 48));
+    insta::assert_snapshot!("training_80", drawn(&screen(), &timeline, 80, 24));
+    insta::assert_snapshot!("training_200", drawn(&screen(), &timeline, 200, 50));
 }
 
 #[test]
@@ -104,11 +104,11 @@ fn clocks_that_are_held_down() {
 
 #[test]
 fn several_gpus_are_a_list_and_one_in_full() {
-    let seen = watched("eight-h200", 30);
+    let timeline = watched("eight-h200", 30);
     let mut screen = screen();
-    insta::assert_snapshot!("eight_80", drawn(&screen, &seen, 80, 24));
-    screen.press(KeyEvent::new(KeyCode::Up, KeyModifiers::NONE), &seen);
-    insta::assert_snapshot!("eight_200", drawn(&screen, &seen, 200, 50));
+    insta::assert_snapshot!("eight_80", drawn(&screen, &timeline, 80, 24));
+    screen.press(KeyEvent::new(KeyCode::Up, KeyModifiers::NONE), &timeline);
+    insta::assert_snapshot!("eight_200", drawn(&screen, &timeline, 200, 50));
 }
 
 #[test]
@@ -129,56 +129,56 @@ fn gpus_that_cannot_be_watched_are_told() {
 
 #[test]
 fn without_a_driver_the_host_is_shown_and_why() {
-    let mut seen = Seen::default();
+    let mut timeline = Timeline::default();
     let mut sampler = Sampler::open(&Options::default().no_program().library("/nonexistent/libnvidia-ml.so.1"));
     let mut start = sampler.start();
     (start.at, start.cores, start.memory_bytes) = (0.0, 16, 128 << 30);
-    seen.observe(&Record::Start(start));
+    timeline.observe(&Record::Start(start));
     for look in 0..20 {
-        sampler.sample().into_iter().for_each(|record| seen.observe(&moved(record, f64::from(look))));
+        sampler.sample().into_iter().for_each(|record| timeline.observe(&moved(record, f64::from(look))));
     }
-    insta::assert_snapshot!("no_driver_80", drawn(&screen(), &seen, 80, 24));
+    insta::assert_snapshot!("no_driver_80", drawn(&screen(), &timeline, 80, 24));
 }
 
 #[test]
 fn a_recording_is_shown_whole() {
-    let seen = watched("neighbour-comes", 80);
+    let timeline = watched("neighbour-comes", 80);
     let mut screen = Screen { replayed: Some("run.jsonl".to_owned()), ..screen() };
-    screen.until = seen.last;
-    screen.fit(&seen);
-    assert_eq!(super::interval_of(&seen), Duration::from_secs(1));
-    insta::assert_snapshot!("replayed_80", drawn(&screen, &seen, 80, 24));
+    screen.until = timeline.last;
+    screen.fit(&timeline);
+    assert_eq!(super::interval_of(&timeline), Duration::from_secs(1));
+    insta::assert_snapshot!("replayed_80", drawn(&screen, &timeline, 80, 24));
 }
 
 #[test]
 fn help_explains_keys_and_figures() {
-    let seen = watched("idle", 3);
+    let timeline = watched("idle", 3);
     let mut screen = screen();
-    assert_eq!(screen.press(KeyEvent::new(KeyCode::Char('?'), KeyModifiers::NONE), &seen), Act::Draw);
-    insta::assert_snapshot!("help_80", drawn(&screen, &seen, 80, 24));
+    assert_eq!(screen.press(KeyEvent::new(KeyCode::Char('?'), KeyModifiers::NONE), &timeline), Act::Draw);
+    insta::assert_snapshot!("help_80", drawn(&screen, &timeline, 80, 24));
 }
 
 #[test]
 fn every_size_and_machine_can_be_drawn() {
     for name in ["training", "no-counters", "mig", "lost-between", "eight-h200", "idle"] {
-        let seen = with_steps(watched(name, 20));
+        let timeline = with_steps(watched(name, 20));
         for (width, height) in [(1, 1), (20, 3), (30, 8), (60, 12), (69, 60), (80, 10), (300, 100)] {
             for chosen in [0, 7] {
                 let screen = Screen { chosen, is_help_open: height == 8, ..screen() };
-                let text = drawn(&screen, &seen, width, height);
+                let text = drawn(&screen, &timeline, width, height);
                 assert_eq!(text.lines().count(), usize::from(height), "{name} at {width}x{height}");
             }
         }
     }
-    drawn(&screen(), &Seen::default(), 80, 24);
+    drawn(&screen(), &Timeline::default(), 80, 24);
 }
 
 #[test]
 fn keys_choose_pause_and_quit() {
-    let seen = watched("lost-between", 40);
+    let timeline = watched("lost-between", 40);
     let mut screen = screen();
     let mut press = |code| {
-        let act = screen.press(KeyEvent::new(code, KeyModifiers::NONE), &seen);
+        let act = screen.press(KeyEvent::new(code, KeyModifiers::NONE), &timeline);
         (act, screen.chosen, screen.until)
     };
     assert_eq!(press(KeyCode::Tab), (Act::Draw, 1, None));
@@ -191,19 +191,19 @@ fn keys_choose_pause_and_quit() {
     assert_eq!(press(KeyCode::Char('x')), (Act::Nothing, 1, None));
     assert_eq!(press(KeyCode::Char('q')).0, Act::Quit);
     let mut zoomed = |key| {
-        screen.press(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE), &seen);
+        screen.press(KeyEvent::new(KeyCode::Char(key), KeyModifiers::NONE), &timeline);
         format!("{}", screen.seconds_per_cell)
     };
     assert_eq!(['-', '-', '+', '+', '+'].map(&mut zoomed), ["2", "4", "2", "1", "1"]);
-    assert_eq!(screen.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), &seen), Act::Quit);
+    assert_eq!(screen.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), &timeline), Act::Quit);
 }
 
 #[test]
 fn colors_are_left_out_when_they_are_not_wanted() {
-    let seen = watched("thermal", 33);
+    let timeline = watched("thermal", 33);
     let colors = |screen: &Screen| {
         let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal");
-        terminal.draw(|frame| screen.draw(frame, &seen)).expect("it is drawn");
+        terminal.draw(|frame| screen.draw(frame, &timeline)).expect("it is drawn");
         let cells = &terminal.backend().buffer().content;
         cells.iter().filter(|cell| cell.fg != ratatui::style::Color::Reset).count()
     };

@@ -1,59 +1,70 @@
-//! State of the monitor: samples of each GPU, the host and the program.
+//! Samples of a monitor or a recording by device, as plots need them.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use gpu_tuned_observe::monitor::{Gathering, Summary};
-use gpu_tuned_observe::recording::{Gpu, GpuSample, HostSample, Record, Run, Start, StepRecord, Value};
+use super::{Gathering, Summary};
+use crate::recording::{Gpu, GpuSample, HostSample, Record, Run, Start, StepRecord, Value};
 
 /// Maximum samples of each kind: over five hours at one a second.
 const KEPT: usize = 20_000;
 
+/// The last samples of each GPU, the host and the program.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub struct Timeline {
+    /// Begin of the last monitor.
     pub start: Start,
-    pub gpus: Vec<Track>,
+    /// GPUs in the order of their numbers and slots.
+    pub gpus: Vec<GpuTimeline>,
+    /// Samples of the host, the oldest first.
     pub host: VecDeque<HostSample>,
+    /// The program.
     pub run: Option<Run>,
     /// Steps of the first rank.
     pub steps: VecDeque<StepRecord>,
+    /// The last value of each name.
     pub values: BTreeMap<String, Value>,
     /// Origin of times, in seconds since 1970.
     pub begun: f64,
-    /// Times of the first and the last sample.
+    /// Time of the first sample, in seconds since 1970.
     pub first: Option<f64>,
+    /// Time of the last sample, in seconds since 1970.
     pub last: Option<f64>,
     gathering: Gathering,
 }
 
+/// The last samples of one GPU or slice.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Track {
+pub struct GpuTimeline {
+    /// The GPU.
     pub gpu: Gpu,
+    /// Samples, the oldest first.
     pub samples: VecDeque<GpuSample>,
 }
 
-impl Seen {
-    /// An empty state with this origin of times.
-    pub(super) fn since(begun: f64) -> Self {
+impl Timeline {
+    /// An empty timeline with this origin of times, in seconds since 1970.
+    pub fn since(begun: f64) -> Self {
         Self { begun, ..Self::default() }
     }
 
-    /// An empty state for a recording, from its first monitor or its first record on.
-    pub(super) fn before(records: &[Record]) -> Self {
+    /// An empty timeline for a recording, from its first monitor or its first record on.
+    pub fn before(records: &[Record]) -> Self {
         let monitor = records.iter().find(|record| matches!(record, Record::Start(_))).and_then(Record::at);
         Self::since(monitor.or_else(|| records.iter().find_map(Record::at)).unwrap_or_default())
     }
 
-    pub(super) fn observe(&mut self, record: &Record) {
+    /// Adds a record.
+    pub fn observe(&mut self, record: &Record) {
         self.gathering.observe(record);
         match record {
             Record::Start(start) => self.begin(start),
             Record::Gpu(sample) => {
-                self.saw(sample.at);
+                self.extend(sample.at);
                 let track = self.track(sample.gpu, sample.mig_slot);
                 push(&mut track.samples, sample.clone());
             }
             Record::Host(sample) => {
-                self.saw(sample.at);
+                self.extend(sample.at);
                 push(&mut self.host, sample.clone());
             }
             Record::Run(run) => self.run = Some((**run).clone()),
@@ -65,7 +76,8 @@ impl Seen {
         }
     }
 
-    pub(super) fn summary(&self) -> Summary {
+    /// Summarizes all records.
+    pub fn summary(&self) -> Summary {
         self.gathering.summary()
     }
 
@@ -76,37 +88,38 @@ impl Seen {
         }
     }
 
-    fn track(&mut self, gpu: u32, mig_slot: Option<u32>) -> &mut Track {
+    fn track(&mut self, gpu: u32, mig_slot: Option<u32>) -> &mut GpuTimeline {
         let found = self.gpus.binary_search_by_key(&(gpu, mig_slot), |track| (track.gpu.gpu, track.gpu.mig_slot));
         let place = found.unwrap_or_else(|between| {
             let mut known = Gpu::new(gpu);
             known.mig_slot = mig_slot;
-            self.gpus.insert(between, Track { gpu: known, samples: VecDeque::new() });
+            self.gpus.insert(between, GpuTimeline { gpu: known, samples: VecDeque::new() });
             between
         });
         &mut self.gpus[place]
     }
 
-    fn saw(&mut self, at: f64) {
+    fn extend(&mut self, at: f64) {
         self.first = Some(self.first.map_or(at, |first| first.min(at)));
         self.last = Some(self.last.map_or(at, |last| last.max(at)));
     }
 }
 
-impl Track {
-    pub(super) fn title(&self) -> String {
+impl GpuTimeline {
+    /// `GPU 0 NVIDIA H200`.
+    pub fn title(&self) -> String {
         let name = self.gpu.name.as_deref().unwrap_or("a GPU without a name");
         format!("{} {name}", self.number())
     }
 
     /// `GPU 0`, or `GPU 0.1` for a slice in slot 1.
-    pub(super) fn number(&self) -> String {
+    pub fn number(&self) -> String {
         let slot = self.gpu.mig_slot.map(|slot| format!(".{slot}")).unwrap_or_default();
         format!("GPU {}{slot}", self.gpu.gpu)
     }
 
-    /// Last sample up to this time.
-    pub(super) fn at(&self, until: f64) -> Option<&GpuSample> {
+    /// Returns the last sample up to this time, in seconds since 1970.
+    pub fn at(&self, until: f64) -> Option<&GpuSample> {
         self.samples.iter().rev().find(|sample| sample.at <= until)
     }
 }
