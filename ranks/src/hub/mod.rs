@@ -1,0 +1,218 @@
+//! Rank 0: the group's members, exchanges and end.
+
+mod accept;
+mod connection;
+mod forming;
+mod liveness;
+mod meeting;
+mod stream;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::ended::Ended;
+use crate::host::Host;
+use crate::join_error::JoinError;
+use crate::launch::Launch;
+use crate::limits::Limits;
+use crate::pulse::{Heart, Pulse, StepTime};
+use crate::secret::Secret;
+use crate::status::Status;
+use crate::terms::Applicant;
+use meeting::Meeting;
+
+/// Address of rank 0 if all ranks are on its host.
+pub(crate) const LOOPBACK: &str = "127.0.0.1";
+/// Time for the others to learn of the end before this process may end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Rank 0 of a group.
+pub(crate) struct Hub {
+    root: Applicant,
+    secret: Secret,
+    limits: Limits,
+    heart: Arc<Heart>,
+    status: Arc<Status>,
+    runtime: Handle,
+    state: Mutex<State>,
+    formation: watch::Sender<Forming>,
+    /// Number of exchanges for which all messages have arrived.
+    complete: watch::Sender<u64>,
+    /// Last reply, after the number of its exchange plus 1.
+    reply: watch::Sender<(u64, Arc<Vec<u8>>)>,
+    ended: watch::Sender<Option<Ended>>,
+    all_finished: watch::Sender<bool>,
+    /// Number of connections to members.
+    connections: watch::Sender<usize>,
+    closed: watch::Sender<bool>,
+}
+
+/// Formation of the group, as rank 0 sees it.
+enum Forming {
+    Waiting,
+    Formed,
+    Failed(JoinError),
+}
+
+/// Mutable part of a [`Hub`].
+struct State {
+    members: Vec<Option<Member>>,
+    /// Ranks by what has to differ between the ranks of a host.
+    distinct: HashMap<(Host, String, String), usize>,
+    /// Number of ranks that joined.
+    joined: usize,
+    /// Number of ranks that were told why the group did not form.
+    told: usize,
+    /// Connections refused for a wrong secret or protocol.
+    refused: usize,
+    last_refusal: String,
+    meeting: Meeting,
+    finished: usize,
+}
+
+/// Rank that joined.
+struct Member {
+    applicant: Applicant,
+    connection: u64,
+    seen: Instant,
+    pulse: Pulse,
+    finished: Option<Instant>,
+}
+
+impl Hub {
+    pub(crate) fn new(
+        launch: &Launch,
+        root: Applicant,
+        limits: Limits,
+        status: Arc<Status>,
+        heart: Arc<Heart>,
+        runtime: Handle,
+    ) -> Arc<Self> {
+        let world_size = launch.world_size;
+        let mut members: Vec<_> = std::iter::repeat_with(|| None).take(world_size).collect();
+        members[0] = Some(Member::new(root.clone(), 0));
+        let distinct = forming::distinct_terms(&root).map(|term| (term, 0)).collect();
+        let meeting = Meeting::new(world_size);
+        let last_refusal = String::new();
+        let state = State { members, distinct, joined: 1, told: 0, refused: 0, last_refusal, meeting, finished: 0 };
+        Arc::new(Self {
+            root,
+            secret: launch.secret.clone().unwrap_or_default(),
+            limits,
+            heart,
+            status,
+            runtime,
+            state: Mutex::new(state),
+            formation: watch::Sender::new(if world_size == 1 { Forming::Formed } else { Forming::Waiting }),
+            complete: watch::Sender::new(0),
+            reply: watch::Sender::default(),
+            ended: watch::Sender::new(None),
+            all_finished: watch::Sender::new(false),
+            connections: watch::Sender::new(0),
+            closed: watch::Sender::new(false),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the group. This rank sees the end once the others have been told, or after [`FAREWELL`].
+    fn end(self: &Arc<Self>, ended: Ended) {
+        let is_first = self.ended.send_if_modified(|present| {
+            let is_first = present.is_none();
+            present.get_or_insert_with(|| ended.clone());
+            is_first
+        });
+        if is_first {
+            let hub = Arc::clone(self);
+            self.runtime.spawn(async move {
+                hub.drain().await;
+                hub.status.end(ended);
+            });
+        }
+    }
+
+    /// Ends the group after a failure of this rank, and waits until the others have been told.
+    pub(crate) async fn fail(self: Arc<Self>, ended: Ended) {
+        self.end(ended);
+        self.status.ended().await;
+    }
+
+    /// Waits until all members have closed their connections, and closes the rest.
+    async fn drain(&self) {
+        let mut connections = self.connections.subscribe();
+        let _ = timeout(FAREWELL, connections.wait_for(|count| *count == 0)).await;
+        self.closed.send_replace(true);
+    }
+
+    /// Waits for the end of the group.
+    async fn ended(&self) -> Ended {
+        let mut receiver = self.ended.subscribe();
+        let ended = receiver.wait_for(Option::is_some).await.map(|ended| ended.clone());
+        ended.ok().flatten().expect("BUG: the sender outlives its method")
+    }
+
+    async fn closed(&self) {
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
+    }
+
+    /// Records that a rank has finished, and waits for the others.
+    async fn finished(&self, rank: usize) -> Result<(), Ended> {
+        {
+            let mut state = self.state();
+            let member = state.members[rank].as_mut();
+            let is_new = member.is_some_and(|member| member.finished.replace(Instant::now()).is_none());
+            state.finished += usize::from(is_new);
+            if state.finished == state.members.len() {
+                self.all_finished.send_replace(true);
+            }
+        }
+        let mut all_finished = self.all_finished.subscribe();
+        tokio::select! {
+            ended = self.ended() => Err(ended),
+            _ = all_finished.wait_for(|finished| *finished) => Ok(()),
+        }
+    }
+
+    /// Waits until all ranks have finished and their connections are closed.
+    pub(crate) async fn finish(self: Arc<Self>) -> Result<(), Ended> {
+        match self.finished(0).await {
+            Ok(()) => {
+                self.drain().await;
+                Ok(())
+            }
+            Err(_) => Err(self.status.ended().await),
+        }
+    }
+
+    /// Returns the last step of each rank that reported one.
+    pub(crate) fn step_times(&self) -> Vec<StepTime> {
+        let own = self.heart.pulse();
+        let state = self.state();
+        let ranks = state.members.iter().enumerate();
+        let times = ranks.filter_map(|(rank, member)| {
+            let member = member.as_ref()?;
+            let (step, seconds) = if rank == 0 { own.step? } else { member.pulse.step? };
+            Some(StepTime { rank, host: member.applicant.host.name.clone(), step, seconds })
+        });
+        times.collect()
+    }
+}
+
+impl State {
+    fn host(&self, rank: usize) -> String {
+        self.members[rank].as_ref().map(|member| member.applicant.host.name.clone()).unwrap_or_default()
+    }
+}
+
+impl Member {
+    fn new(applicant: Applicant, connection: u64) -> Self {
+        Self { applicant, connection, seen: Instant::now(), pulse: Pulse::default(), finished: None }
+    }
+}

@@ -1,0 +1,135 @@
+//! Reasons why a group does not form.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The group did not form.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// Ranks on several hosts need a secret.
+    #[error(
+        "ranks on several hosts need a secret, because the port is open to the network; set GPU_TUNED_SECRET to the same random text on all ranks"
+    )]
+    SecretRequired,
+    /// The secrets of the two sides differ.
+    #[error(
+        "rank {rank} and rank 0 at {address} have different secrets; set GPU_TUNED_SECRET to the same text on all ranks"
+    )]
+    WrongSecret {
+        /// Rank that asked to join.
+        rank: usize,
+        /// Host and port of rank 0.
+        address: String,
+    },
+    /// Rank 0 cannot open its port.
+    #[error(
+        "rank 0 cannot wait on {address}: {cause}; end the program that uses the port, or set GPU_TUNED_PORT to a free port on all ranks"
+    )]
+    Bind {
+        /// Address and port.
+        address: String,
+        /// Error of the operating system.
+        cause: String,
+    },
+    /// Rank 0 was not reached in time.
+    #[error(
+        "rank {rank} did not reach rank 0 at {address} within {seconds} s: {cause}; is rank 0 running, is MASTER_ADDR right, and does a firewall block the port?"
+    )]
+    Unreachable {
+        /// Rank that asked to join.
+        rank: usize,
+        /// Host and port of rank 0.
+        address: String,
+        /// Seconds until the rank gave up.
+        seconds: u64,
+        /// Last error.
+        cause: String,
+    },
+    /// Not all ranks joined in time.
+    #[error(
+        "{joined} of {world_size} ranks joined within {seconds} s; missing: {missing}{refused}; look at the output of the missing ranks"
+    )]
+    Missing {
+        /// Missing ranks, at most 16 of them.
+        missing: String,
+        /// Number of ranks that joined.
+        joined: usize,
+        /// Number of ranks.
+        world_size: usize,
+        /// Seconds until rank 0 gave up.
+        seconds: u64,
+        /// Connections that rank 0 refused, in words; empty if there were none.
+        refused: String,
+    },
+    /// A rank expects another number of ranks.
+    #[error(
+        "rank {rank} on {host} expects {world_size} ranks, but rank 0 expects {expected}; start all ranks with the same number"
+    )]
+    WorldSize {
+        /// Rank that differs.
+        rank: usize,
+        /// Its host.
+        host: String,
+        /// Its number of ranks.
+        world_size: usize,
+        /// Number of ranks of rank 0.
+        expected: usize,
+    },
+    /// A term differs from that of rank 0.
+    #[error(
+        "{term} of rank {rank} on {host} is `{value}`, but `{expected}` on rank 0; start the same program with the same settings on all ranks"
+    )]
+    Term {
+        /// Rank that differs.
+        rank: usize,
+        /// Its host.
+        host: String,
+        /// Name of the term.
+        term: String,
+        /// Its value on that rank.
+        value: String,
+        /// Its value on rank 0.
+        expected: String,
+    },
+    /// Two processes have the same rank.
+    #[error("two processes are rank {rank}, on {host} and on {other_host}; give each process its own rank")]
+    SameRank {
+        /// The rank.
+        rank: usize,
+        /// Host of the process that joined first.
+        host: String,
+        /// Host of the other process.
+        other_host: String,
+    },
+    /// Two ranks of a host have the same value where different ones are required.
+    #[error(
+        "ranks {other} and {rank} on {host} have the same {term}, {value}; give each rank its own: is LOCAL_RANK set for each process?"
+    )]
+    Shared {
+        /// Rank that joined later.
+        rank: usize,
+        /// Rank that joined first.
+        other: usize,
+        /// Their host.
+        host: String,
+        /// Name of the term.
+        term: String,
+        /// Value of both.
+        value: String,
+    },
+    /// The group has formed already.
+    #[error(
+        "rank {rank} is too late: the group has formed already, with another process as that rank; end that run before starting a new one, or choose another port with GPU_TUNED_PORT"
+    )]
+    Late {
+        /// Rank that asked to join.
+        rank: usize,
+    },
+    /// The operating system refused a thread, a socket or random numbers.
+    #[error("cannot start the connection between ranks: {cause}; look at the limits of this process (`ulimit -a`)")]
+    System {
+        /// Error of the operating system.
+        cause: String,
+    },
+}

@@ -1,0 +1,62 @@
+//! Times after which ranks are given up.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ended::Ended;
+
+/// Reaction of a process to the end of its group.
+type Exit = Arc<dyn Fn(&Ended) + Send + Sync>;
+
+/// Times after which ranks are given up.
+#[derive(Clone)]
+pub struct Limits {
+    /// Time for all ranks to join; 300 s by default.
+    pub join: Duration,
+    /// Time between heartbeats; 1 s by default.
+    pub heartbeat: Duration,
+    /// Time without a heartbeat after which a rank counts as dead; 15 s by default.
+    pub silence: Duration,
+    /// Time for which ranks may wait in an exchange for a rank that has finished; 5 s by default.
+    pub uneven: Duration,
+    /// Time between the end of the group and the end of the process; 8 s by default.
+    pub grace: Duration,
+    exit: Option<Exit>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            join: Duration::from_secs(300),
+            heartbeat: Duration::from_secs(1),
+            silence: Duration::from_secs(15),
+            uneven: Duration::from_secs(5),
+            grace: Duration::from_secs(8),
+            exit: None,
+        }
+    }
+}
+
+impl Limits {
+    /// Calls `hook` after [`grace`](Self::grace) instead of ending the process, for tests with several ranks in one
+    /// process.
+    #[must_use]
+    pub fn with_exit_hook(mut self, hook: impl Fn(&Ended) + Send + Sync + 'static) -> Self {
+        self.exit = Some(Arc::new(hook));
+        self
+    }
+
+    pub(crate) fn exit_hook(&self) -> Option<&Exit> {
+        self.exit.as_ref()
+    }
+}
+
+impl fmt::Debug for Limits {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        let Self { join, heartbeat, silence, uneven, grace, exit } = self;
+        let mut limits = formatter.debug_struct("Limits");
+        limits.field("join", join).field("heartbeat", heartbeat).field("silence", silence);
+        limits.field("uneven", uneven).field("grace", grace).field("has_exit_hook", &exit.is_some()).finish()
+    }
+}

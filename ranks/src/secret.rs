@@ -1,0 +1,64 @@
+//! Proof of the run's secret, which is never sent.
+
+use std::fmt;
+
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
+
+/// Bytes of nonces and proofs.
+pub(crate) const BYTES: usize = 32;
+
+/// Secret that all ranks of a run share. `Debug` hides it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps the text of a secret.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the proof that its maker has the secret, for one connection and one side.
+    pub(crate) fn prove(&self, side: Side, nonces: &Nonces) -> [u8; BYTES] {
+        self.mac(side, nonces).finalize().into_bytes().into()
+    }
+
+    /// Checks a proof in constant time.
+    pub(crate) fn verifies(&self, side: Side, nonces: &Nonces, proof: &[u8]) -> bool {
+        self.mac(side, nonces).verify_slice(proof).is_ok()
+    }
+
+    fn mac(&self, side: Side, nonces: &Nonces) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()).expect("BUG: HMAC refuses a key");
+        mac.update(&[side as u8]);
+        mac.update(&nonces.root);
+        mac.update(&nonces.member);
+        mac
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.write_str("Secret(..)")
+    }
+}
+
+/// Side of a connection that proves the secret.
+#[derive(Clone, Copy)]
+pub(crate) enum Side {
+    Root = 0,
+    Member = 1,
+}
+
+/// Random numbers of both sides of a connection.
+pub(crate) struct Nonces {
+    pub(crate) root: [u8; BYTES],
+    pub(crate) member: [u8; BYTES],
+}
+
+/// Returns random bytes from the operating system.
+pub(crate) fn nonce() -> std::io::Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(bytes)
+}
