@@ -9,6 +9,7 @@ pub mod cargo_lock;
 pub mod compile;
 pub mod config;
 mod conflict;
+mod detected_profile;
 pub mod file;
 pub mod io_remedy;
 pub mod lock;
@@ -16,3 +17,5 @@ pub mod profile_figures;
 pub mod resolved;
 pub mod schema;
 pub mod workspace;
+
+pub use detected_profile::{DescribedGpu, describe};

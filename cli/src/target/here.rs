@@ -4,7 +4,8 @@ use gpu_tuned::{FirstFit, Fit, Host, Machine, PassedOver, UnusableGpu, UsableGpu
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::matching::{Match, identify};
 use gpu_tuned_core::plan::Remedy;
-use gpu_tuned_core::profile::{ProfileId, ProfileTable, describe};
+use gpu_tuned_core::profile::{ProfileId, ProfileTable};
+use gpu_tuned_project::describe;
 
 use super::Target;
 use crate::args::WhichGpu;

@@ -1,7 +1,7 @@
 //! GPU profiles: published, derived and observed figures of GPU models.
 
 mod builtin;
-mod describe;
+mod detected;
 mod estimate;
 mod facts;
 mod id;
@@ -15,7 +15,7 @@ mod table;
 mod typo;
 mod validate;
 
-pub use describe::{DescribedGpu, NoDescription, describe};
+pub use detected::{DetectedFigures, Figure, NoDescription, Origin, PeakFigure};
 pub use id::{ParseIdError, ProfileId};
 pub use model::{Basis, Board, Compute, Memory, Peak, Peaks, Profile};
 pub use names::ProfileNames;

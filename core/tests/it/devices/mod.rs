@@ -10,9 +10,10 @@ mod unified;
 
 use gpu_tuned_core::device::{DeviceFacts, GpuReading, ProductName, Virtualization};
 use gpu_tuned_core::matching::{Difference, Match, identify};
-use gpu_tuned_core::profile::{Profile, ProfileTable, Strictness, describe, faults};
+use gpu_tuned_core::profile::{Profile, ProfileTable, Strictness, faults};
 use gpu_tuned_core::workload::Transformer;
 use gpu_tuned_core::{Bytes, Goal, plan};
+use gpu_tuned_project::describe;
 use proptest::prelude::*;
 
 use anomalies::INSEPARABLE;

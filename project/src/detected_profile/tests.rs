@@ -1,11 +1,12 @@
-use super::{DescribedGpu, NoDescription, describe};
 use EstimatedFigure::{Bandwidth, Fp32, SmCount, Tensor};
 
-use crate::device::{ComputeCapability, DeviceFacts, EstimatedFigure, GpuReading, MigSlice};
-use crate::plan::{ESTIMATE_ERROR, Plan};
-use crate::profile::{Peak, Profile, ProfileId, ProfileTable};
-use crate::source::Source;
-use crate::{Bytes, Goal, plan};
+use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, EstimatedFigure, GpuReading, MigSlice};
+use gpu_tuned_core::plan::{ESTIMATE_ERROR, Plan};
+use gpu_tuned_core::profile::{NoDescription, Peak, Profile, ProfileId, ProfileTable};
+use gpu_tuned_core::source::Source;
+use gpu_tuned_core::{Bytes, Goal, plan};
+
+use super::{DescribedGpu, describe};
 
 /// A full reading of the profile's GPU, by NVML and CUDA.
 fn reading(profile: &Profile) -> GpuReading {
@@ -121,12 +122,7 @@ fn a_gpu_outside_the_table_gets_its_reported_figures_and_estimates_that_are_near
 
 #[test]
 fn a_profile_of_few_figures_names_each_estimate_and_plans() {
-    let reading = GpuReading {
-        name: Some("NVIDIA GeForce RTX 3095 \"\u{202e}\n".to_owned()),
-        compute_capability: Some(ComputeCapability::new(8, 6)),
-        memory_total: Some(Bytes::from_mib(12_288)),
-        ..GpuReading::default()
-    };
+    let reading = ampere(Some("NVIDIA GeForce RTX 3095 \"\u{202e}\n"), 12);
     let described = describe(&reading, None, unused).expect("a whole GPU");
     assert_eq!(described.id.as_str(), "rtx3095");
     let profile = parsed(&described);
@@ -137,7 +133,7 @@ fn a_profile_of_few_figures_names_each_estimate_and_plans() {
     }
     let facts = DeviceFacts::nominal(&profile);
     assert_eq!(facts.estimated, [SmCount, Fp32, Bandwidth, Tensor]);
-    let workload = crate::workload::Transformer::new(6, 512, 8192, 256).workload();
+    let workload = gpu_tuned_core::workload::Transformer::new(6, 512, 8192, 256).workload();
     let read_back = plan(&facts, &workload, &Goal::default()).expect("it fits");
     assert!(
         read_back
@@ -194,18 +190,18 @@ fn a_part_or_an_unidentified_gpu_gets_a_reason() {
 }
 
 fn ampere(name: Option<&str>, gib: u64) -> GpuReading {
-    GpuReading {
-        name: name.map(str::to_owned),
-        compute_capability: Some(ComputeCapability::new(8, 6)),
-        memory_total: Some(Bytes::from_mib(gib * 1024)),
-        ..GpuReading::default()
-    }
+    let mut reading = GpuReading::default();
+    reading.name = name.map(str::to_owned);
+    reading.compute_capability = Some(ComputeCapability::new(8, 6));
+    reading.memory_total = Some(Bytes::from_mib(gib * 1024));
+    reading
 }
 
 #[test]
 fn a_nameless_gpu_has_its_reported_sm_count() {
-    let pci_id = "10de:25b6".parse().ok();
-    let reading = GpuReading { pci_id, sm_count: Some(10), ..ampere(None, 15) };
+    let mut reading = ampere(None, 15);
+    reading.pci_id = "10de:25b6".parse().ok();
+    reading.sm_count = Some(10);
     let profile = parsed(&describe(&reading, None, unused).expect("a whole GPU"));
     assert_eq!((profile.compute.sm_count, profile.compute.cuda_cores), (Some(10), Some(1280)));
     assert_eq!(profile.estimated, [Bandwidth]);
@@ -213,7 +209,8 @@ fn a_nameless_gpu_has_its_reported_sm_count() {
 
 #[test]
 fn a_capability_newer_than_the_list_has_its_reported_sm_count_without_cores() {
-    let mut reading = GpuReading { sm_count: Some(160), ..ampere(Some("NVIDIA R200"), 288) };
+    let mut reading = ampere(Some("NVIDIA R200"), 288);
+    reading.sm_count = Some(160);
     reading.compute_capability = Some(ComputeCapability::new(13, 0));
     let profile = parsed(&describe(&reading, None, unused).expect("a whole GPU"));
     assert_eq!((profile.compute.sm_count, profile.compute.cuda_cores), (Some(160), None));
@@ -224,28 +221,28 @@ fn a_capability_newer_than_the_list_has_its_reported_sm_count_without_cores() {
 fn absurd_figures_of_a_driver_are_left_out_or_refused() {
     let rtx3060 = ampere(Some("NVIDIA GeForce RTX 3060"), 12);
     for absurd in [0, 1, 33_000, u32::MAX] {
-        let reading = GpuReading {
-            memory_bus_bits: Some(absurd),
-            max_memory_clock_mhz: Some(7501),
-            boost_clock_mhz: Some(absurd),
-            sm_count: Some(absurd),
-            l2_cache: Some(Bytes(u64::from(absurd) << 32)),
-            default_power_limit_mw: Some(absurd / 1024),
-            ..rtx3060.clone()
-        };
+        let mut reading = rtx3060.clone();
+        reading.memory_bus_bits = Some(absurd);
+        reading.max_memory_clock_mhz = Some(7501);
+        reading.boost_clock_mhz = Some(absurd);
+        reading.sm_count = Some(absurd);
+        reading.l2_cache = Some(Bytes(u64::from(absurd) << 32));
+        reading.default_power_limit_mw = Some(absurd / 1024);
         let profile = parsed(&describe(&reading, None, unused).expect("a whole GPU"));
         assert_eq!((profile.memory.bus_bits, profile.compute.l2_mib), (None, None), "{absurd}");
         assert_eq!(profile.estimated, [SmCount, Bandwidth], "{absurd}");
     }
     for gib in [1024, 1 << 30] {
-        let reading = GpuReading { memory_total: Some(Bytes(gib << 30)), ..rtx3060.clone() };
+        let mut reading = rtx3060.clone();
+        reading.memory_total = Some(Bytes(gib << 30));
         let refused = describe(&reading, None, unused).expect_err("no GPU has that");
         assert!(matches!(refused, NoDescription::ImplausibleMemory { .. }), "{refused}");
         assert_eq!(DeviceFacts::from_reading(&reading, None, None), None);
     }
     for (capability, is_reported) in [((42, 0), false), ((8, 7), true)] {
-        let capability = Some(ComputeCapability::new(capability.0, capability.1));
-        let refused = describe(&GpuReading { compute_capability: capability, ..rtx3060.clone() }, None, unused);
+        let mut reading = rtx3060.clone();
+        reading.compute_capability = Some(ComputeCapability::new(capability.0, capability.1));
+        let refused = describe(&reading, None, unused);
         let is_shared = matches!(refused, Err(NoDescription::SharedMemory { .. }));
         assert!(refused.is_err() && is_shared == is_reported, "{refused:?}");
     }

@@ -1,14 +1,14 @@
 //! A profile as a table of `gpu-tuned.toml`, with a comment beside each figure that the driver does not report.
 
+use gpu_tuned_core::profile::{Basis, DetectedFigures, Figure, PeakFigure, ProfileId};
 use toml::Value;
 
-use super::figures::{Figure, Figures, PeakFigure, SOURCE};
-use crate::profile::{Basis, ProfileId};
+const SOURCE: &str = DetectedFigures::SOURCE;
 
 /// Properties that neither NVML nor CUDA reports.
 const UNREPORTED: [&str; 5] = ["chip", "kind of memory", "ECC as shipped", "PCI Express", "NVLink"];
 
-pub(super) fn profile(id: &ProfileId, figures: &Figures) -> String {
+pub(super) fn profile(id: &ProfileId, figures: &DetectedFigures) -> String {
     let mut text = Text(format!("[profile.{id}]\n"));
     if let Some(name) = &figures.name {
         text.line("names", vec![name.as_str()], "");
@@ -75,7 +75,7 @@ pub(super) fn profile(id: &ProfileId, figures: &Figures) -> String {
 }
 
 /// Properties that the driver does not report.
-fn unknown(figures: &Figures) -> Vec<&'static str> {
+fn unknown(figures: &DetectedFigures) -> Vec<&'static str> {
     let missing = [("L2 cache", figures.l2_mib.is_none()), ("board power", figures.tdp_w.is_none())];
     let missing = missing.into_iter().filter(|(_, is_missing)| *is_missing).map(|(property, _)| property);
     UNREPORTED.into_iter().chain(missing).collect()

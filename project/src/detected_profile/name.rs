@@ -1,7 +1,6 @@
 //! Name of a profile, from the name of the GPU.
 
-use super::figures::Figures;
-use crate::profile::ProfileId;
+use gpu_tuned_core::profile::{DetectedFigures, ProfileId};
 
 /// Parts of product names that distinguish no GPUs.
 const LEFT_OUT: [&str; 7] = ["nvidia", "geforce", "tesla", "generation", "edition", "gpu", "graphics"];
@@ -13,7 +12,7 @@ const SERIES: [&str; 3] = ["gtx", "rtx", "mx"];
 const LONGEST: usize = 40;
 
 /// The name of the GPU as a profile's. If another profile has the name, memory or the SM count distinguish the GPU.
-pub(super) fn profile_id(figures: &Figures, is_taken: impl Fn(&str) -> bool) -> ProfileId {
+pub(super) fn profile_id(figures: &DetectedFigures, is_taken: impl Fn(&str) -> bool) -> ProfileId {
     let base = base(figures.name.as_deref().unwrap_or_default())
         .unwrap_or_else(|| format!("sm{}{}", figures.capability.major, figures.capability.minor));
     let gib = figures.nominal_mib.div_ceil(1024);
@@ -49,7 +48,7 @@ fn base(product: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::base;
-    use crate::profile::ProfileTable;
+    use gpu_tuned_core::profile::ProfileTable;
 
     #[test]
     fn names_follow_those_of_the_shipped_profiles() {

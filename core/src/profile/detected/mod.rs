@@ -1,9 +1,11 @@
-//! Figures of a detected GPU, each with its origin.
+//! Figures of a detected GPU for a profile of its own, each with its origin.
+
+mod memory;
 
 use core::fmt;
 
-use super::NoDescription;
-use super::memory::nominal_mib;
+use thiserror::Error;
+
 use crate::Bytes;
 use crate::device::{ComputeCapability, EstimatedFigure, GpuReading, PciId, ProductLine};
 use crate::profile::estimate::{Estimate, plausible};
@@ -12,20 +14,56 @@ use crate::profile::rates::fp16_per_fp32;
 use crate::profile::speed::{Speed, is_geforce};
 use crate::profile::validate::{BUS_BITS, L2_MIB, TDP_W, bandwidth_range};
 use crate::profile::{Basis, Peak, Peaks, Profile, ProfileId};
+use memory::nominal_mib;
 
-/// Code of the driver in SOURCES.md.
-pub(super) const SOURCE: &str = "driver";
+/// Reasons why a detected GPU gets no profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NoDescription {
+    /// A MIG slice or a virtual share.
+    #[error("a profile describes a whole GPU, and this is a part of one; build for this part with `native`")]
+    Part,
+    /// Neither name nor PCI id is known.
+    #[error("the driver reports neither its name nor its PCI id, by which a profile is found")]
+    Identity,
+    /// The memory is unknown.
+    #[error("the driver does not report its memory")]
+    Memory,
+    /// The memory is that of no GPU of the product line.
+    #[error("the driver reports {reported} of memory, and GPUs of its compute capability have {smallest} to {largest}")]
+    ImplausibleMemory {
+        /// The driver's figure.
+        reported: Bytes,
+        /// Smallest memory of such GPUs, with a margin.
+        smallest: Bytes,
+        /// Largest memory of such GPUs, with a margin.
+        largest: Bytes,
+    },
+    /// The compute capability is unknown.
+    #[error("the driver does not report its compute capability")]
+    ComputeCapability,
+    /// The compute capability contradicts the name.
+    #[error(
+        "the driver reports compute capability {capability}, that of GPUs that share the host's memory, for a board with its \
+         own"
+    )]
+    SharedMemory {
+        /// The driver's figure.
+        capability: ComputeCapability,
+    },
+}
 
 /// A figure with its origin.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Figure<T> {
+pub struct Figure<T> {
+    /// The value.
     pub value: T,
+    /// Its origin.
     pub origin: Origin,
 }
 
 /// Origin of a figure.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Origin {
+pub enum Origin {
     /// Reported by the driver.
     Driver,
     /// Computed from reported figures.
@@ -37,7 +75,8 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    pub(super) const fn is_estimate(&self) -> bool {
+    /// Returns true for an estimate.
+    pub const fn is_estimate(&self) -> bool {
         matches!(self, Self::Estimated(_))
     }
 }
@@ -54,33 +93,65 @@ impl fmt::Display for Origin {
 }
 
 /// A peak rate in 10^12 operations per second.
-pub(super) struct PeakFigure {
+pub struct PeakFigure {
+    /// Key in the table of peaks.
     pub key: &'static str,
+    /// The rate.
     pub tflops: Figure<f64>,
+    /// Basis of the rate.
     pub basis: Basis,
+    /// Code of the source.
     pub source: String,
 }
 
-pub(super) struct Figures {
+/// Figures of a whole GPU for a profile of its own.
+pub struct DetectedFigures {
+    /// The driver's name.
     pub name: Option<String>,
+    /// PCI id of NVIDIA.
     pub pci_id: Option<PciId>,
+    /// Compute capability.
     pub capability: ComputeCapability,
+    /// True for a laptop's GPU.
     pub is_mobile: bool,
+    /// Advertised memory, MiB.
     pub nominal_mib: u64,
+    /// NVML's total, MiB.
     pub nvml_total_mib: Option<u64>,
+    /// CUDA's total, MiB.
     pub cuda_total_mib: Option<u64>,
+    /// Width of the memory bus, bits.
     pub bus_bits: Option<u32>,
+    /// Memory bandwidth, GB/s.
     pub bandwidth_gb_s: Figure<f64>,
+    /// SM count.
     pub sm_count: Figure<u32>,
+    /// Boost clock, MHz.
     pub boost_mhz: Figure<f64>,
+    /// L2 cache, MiB.
     pub l2_mib: Option<f64>,
+    /// True if tensor cores run at half rate with fp32 accumulation.
     pub is_half_rate: bool,
+    /// Peak rates.
     pub peaks: Vec<PeakFigure>,
+    /// Board power, watts.
     pub tdp_w: Option<f64>,
 }
 
-impl Figures {
-    pub(super) fn new(reading: &GpuReading, exact: Option<&Profile>) -> Result<Self, NoDescription> {
+impl DetectedFigures {
+    /// Code of the driver in SOURCES.md.
+    pub const SOURCE: &str = "driver";
+
+    /// Collects the figures of a GPU. Figures that the driver does not report come from `exact`, the profile that the GPU
+    /// matches exactly; without one, they are left out or estimated.
+    ///
+    /// # Errors
+    ///
+    /// [`NoDescription`] for a part of a GPU, or if a figure that every profile needs is unknown.
+    pub fn new(reading: &GpuReading, exact: Option<&Profile>) -> Result<Self, NoDescription> {
+        if reading.is_mig_slice() || reading.is_vgpu() {
+            return Err(NoDescription::Part);
+        }
         let reported = reading.compute_capability.filter(|capability| capability.is_plausible());
         let capability = reported.or(exact.map(|profile| profile.compute_capability));
         let capability = capability.ok_or(NoDescription::ComputeCapability)?;
@@ -98,12 +169,16 @@ impl Figures {
         let cuda_total = reading.cuda_memory_total.or(reading.memory_total.filter(|_| is_unified));
 
         let name = reading.name.as_deref().filter(|name| !name.trim().is_empty());
+        let pci_id = reading.pci_id.filter(|id| id.is_nvidia());
         let line = ProductLine::new(name, capability);
         let estimate = Estimate::new(capability, line, total);
         let [smallest, largest] = estimate.memory_mib();
         if exact.is_none() && !(smallest..=largest).contains(&total.mib()) {
             let [smallest, largest] = [smallest, largest].map(|mib| Bytes::from_mib(mib as u64));
             return Err(NoDescription::ImplausibleMemory { reported: total, smallest, largest });
+        }
+        if name.is_none() && pci_id.is_none() {
+            return Err(NoDescription::Identity);
         }
         let boost_mhz = boost(reading, exact, estimate.clock_mhz);
         let mut reported = reading.clone();
@@ -148,7 +223,7 @@ impl Figures {
         Ok(Self {
             peaks: peaks(fp32, capability, is_half_rate, has_tensor_cores, exact),
             name: name.map(str::to_owned),
-            pci_id: reading.pci_id.filter(|id| id.is_nvidia()),
+            pci_id,
             capability,
             is_mobile: line == Some(ProductLine::Laptop),
             nominal_mib,
@@ -200,7 +275,7 @@ fn peaks(
         let value = fp16? * share;
         let how = format!("{} x fp32, as other GPUs of compute capability {capability}", ratio? * share);
         let tflops = Figure { value, origin: Origin::Estimated(how) };
-        Some(PeakFigure { key, tflops, basis: Basis::Estimated, source: SOURCE.to_owned() })
+        Some(PeakFigure { key, tflops, basis: Basis::Estimated, source: DetectedFigures::SOURCE.to_owned() })
     };
     let known = |key, peak: fn(&Peaks) -> &Option<Peak>| {
         let profile = exact?;
@@ -209,7 +284,7 @@ fn peaks(
         Some(PeakFigure { key, tflops, basis: *basis, source: source.clone() })
     };
     let basis = if fp32.origin.is_estimate() { Basis::Estimated } else { Basis::Derived };
-    let by_units = PeakFigure { key: "fp32", tflops: fp32, basis, source: SOURCE.to_owned() };
+    let by_units = PeakFigure { key: "fp32", tflops: fp32, basis, source: DetectedFigures::SOURCE.to_owned() };
     let fp32 = known("fp32", |peaks| &peaks.fp32).unwrap_or(by_units);
     let tf32 = known("tf32", |peaks| &peaks.tf32).or_else(|| estimate("tf32", 0.5));
     let bf16 = known("bf16", |peaks| &peaks.bf16).or_else(|| estimate("bf16", 1.0));
