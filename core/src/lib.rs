@@ -12,6 +12,7 @@ pub mod atomic_file;
 mod bytes;
 pub mod device;
 pub mod dims;
+pub mod exchange;
 mod goal;
 mod grouped;
 pub mod matching;

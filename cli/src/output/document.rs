@@ -33,8 +33,8 @@ const UNITS: [(&str, &str, &str); 9] = [
     (
         "memory",
         "_bytes",
-        "weights frozen_weights weight_copies gradients accumulated_gradients optimizer_state activations scratch inputs \
-         allocator cuda_graph kernels context margin available headroom expected found",
+        "weights frozen_weights weight_copies gradients accumulated_gradients optimizer_state exchange activations scratch \
+         inputs allocator cuda_graph kernels context margin available headroom expected found",
     ),
     ("explain", "_bytes", "needed budget"),
     (

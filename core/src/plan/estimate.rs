@@ -19,8 +19,11 @@ pub struct MemoryEstimate {
     pub gradients: Bytes,
     /// A second set of gradients, the sum so far, when a step takes several micro-batches.
     pub accumulated_gradients: Bytes,
-    /// Optimizer state, or this rank's share of it.
+    /// Optimizer state; where it is sharded, that of the rank with the largest share.
     pub optimizer_state: Bytes,
+    /// Packed gradients while ranks exchange them.
+    #[serde(default)]
+    pub exchange: Bytes,
     /// Tensors that the forward pass keeps for the backward pass.
     pub activations: Bytes,
     /// Temporary memory of the layer that needs the most.
@@ -93,7 +96,7 @@ impl MemoryEstimate {
     }
 
     /// The items that add up to [`total`](Self::total), by name.
-    pub fn items(&self) -> [(&'static str, Bytes); 14] {
+    pub fn items(&self) -> [(&'static str, Bytes); 15] {
         [
             ("weights", self.weights),
             ("frozen weights", self.frozen_weights),
@@ -101,6 +104,7 @@ impl MemoryEstimate {
             ("gradients", self.gradients),
             ("accumulated gradients", self.accumulated_gradients),
             ("optimizer state", self.optimizer_state),
+            ("gradient exchange", self.exchange),
             ("activations", self.activations),
             ("layer scratch", self.scratch),
             ("input batches", self.inputs),

@@ -8,7 +8,7 @@ use super::{baseline, prefetch};
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
 use crate::workload::Workload;
-use crate::{Bytes, Goal, Precision};
+use crate::{Bytes, Goal, Precision, exchange};
 
 /// Memory of a run in one mode, as a function of the micro-batch.
 pub(super) struct MemoryModel<'a> {
@@ -41,7 +41,8 @@ impl<'a> MemoryModel<'a> {
             frozen_weights: bytes(parameters.frozen) + parameters.packed,
             weight_copies: Bytes(copies).times(mode.precision.compute_bytes()) + computing,
             gradients: bytes(parameters.trained()),
-            optimizer_state: optimizer_state(workload, goal, each),
+            optimizer_state: optimizer_state(workload, goal, each)[0],
+            exchange: exchange::buffers(parameters, goal.world_size, each),
             kernels: kernels(device, workload),
             context: context(device, workload),
             available: device.memory_available,
@@ -124,12 +125,11 @@ fn activations(workload: &Workload, checkpointing: bool) -> Bytes {
     checkpointed.unwrap_or(sample.activations)
 }
 
-/// Bytes of optimizer state on one rank.
-fn optimizer_state(workload: &Workload, goal: &Goal, parameter_bytes: u64) -> Bytes {
+/// Bytes of optimizer state on the rank that keeps the most, and on all ranks.
+pub(super) fn optimizer_state(workload: &Workload, goal: &Goal, parameter_bytes: u64) -> [Bytes; 2] {
     let each = if workload.optimizer.keeps_f32() { 4 } else { parameter_bytes };
-    let whole = Bytes(workload.parameters.state(workload.optimizer)).times(each);
     let ranks = if goal.shard_optimizer { goal.world_size } else { 1 };
-    Bytes(whole.0.div_ceil(ranks))
+    [ranks, 1].map(|ranks| Bytes(workload.parameters.largest_shard(workload.optimizer, ranks)).times(each))
 }
 
 /// Bytes of the 16-bit weights that mixed precision computes with: all that are not packed.

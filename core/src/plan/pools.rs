@@ -3,6 +3,7 @@
 use super::baseline::BaselineMeasurement;
 use super::calibration::{ACCUMULATION_EXCESS, SMALL_PAGES};
 use super::estimate::MemoryEstimate;
+use super::memory::optimizer_state;
 use super::simulation;
 use crate::device::DeviceFacts;
 use crate::measured::{Interpolation, MeasurementMethod, Mode};
@@ -49,15 +50,14 @@ impl<'a> Pools<'a> {
         let baseline = BaselineMeasurement::for_memory(device, workload, mode)?;
         let parameters = &workload.parameters;
         let each = mode.precision.parameter_bytes();
-        let ranks = if goal.shard_optimizer { goal.world_size } else { 1 };
-        let state = Bytes(parameters.state(workload.optimizer)).times(each);
+        let [own, state] = optimizer_state(workload, goal, each);
         let is_simulated = baseline.measured.method == MeasurementMethod::Simulated;
         Some(Self {
             mode,
             single: baseline.reserved()?,
             accumulating: baseline.reserved_accumulating(Bytes(parameters.trained()).times(each))?,
             in_use: baseline.in_use(),
-            elsewhere: state - Bytes(state.0.div_ceil(ranks)),
+            elsewhere: state - own,
             simulation_margin: if is_simulated { simulation::margin(workload.family, mode) } else { 0.0 },
             baseline,
         })

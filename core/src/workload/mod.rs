@@ -67,7 +67,7 @@ impl Workload {
         let left_out = measured.parameters.saturating_sub(self.parameters.trained());
         if left_out > 0 {
             // Optimizers store most for vectors, so parameters of unknown shape get an upper bound.
-            self.parameters.trained.push(Tensors::vectors(1, left_out));
+            self.parameters.trained.push(Tensors::vectors(left_out, 1));
         }
         self.measured = measured;
         self

@@ -147,9 +147,10 @@ fn derived(name: &str, asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointi
         "optimizer state" => {
             let each = if workload.optimizer.keeps_f32() { 4 } else { each };
             let ranks = if goal.shard_optimizer { goal.world_size } else { 1 };
-            let shared = if ranks > 1 { format!(" / {ranks} ranks") } else { String::new() };
-            format!("{}{shared}", held(parameters.state(workload.optimizer), each))
+            let shared = if ranks > 1 { " on the rank with the most" } else { "" };
+            format!("{}{shared}", held(parameters.largest_shard(workload.optimizer, ranks), each))
         }
+        "gradient exchange" => format!("2 x {} B of packed gradients", grouped(estimate.exchange.0 / 2)),
         "activations" => kept(sample.checkpointed_activations.filter(|_| checkpointing).unwrap_or(sample.activations)),
         "layer scratch" => kept(sample.scratch),
         "input batches" => {

@@ -38,7 +38,7 @@ fn remedies_are_those_that_fit_with_their_memory() {
         [
             "set optimizer = \"adafactor\", which needs 20.1 GiB (less optimizer state)",
             "set lora_rank = 8, which needs 14.6 GiB (trains LoRA adapters only)",
-            "set shard_optimizer = true, world_size = 8, which needs 21.0 GiB (on each GPU; they share the optimizer's state)",
+            "set shard_optimizer = true, world_size = 8, which needs 20.7 GiB (on each GPU; they share the optimizer's state)",
             "use a GPU with 30.3 GiB, such as `rtx5090`",
         ]
     );

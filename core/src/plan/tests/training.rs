@@ -53,11 +53,17 @@ fn a_frozen_teacher_is_held_and_asked_beside_the_student() {
 
 #[test]
 fn each_rank_keeps_its_share_of_a_sharded_state() {
-    let state = |shard_optimizer| {
-        let goal = Goal { world_size: 8, shard_optimizer, ..global(512) };
-        plan(&nominal("h200"), &small(), &goal).expect("it fits").memory.optimizer_state
+    let memory = |world_size, shard_optimizer| {
+        let goal = Goal { world_size, shard_optimizer, ..global(512) };
+        plan(&nominal("h200"), &small(), &goal).expect("it fits").memory
     };
-    assert_eq!(state(true).0, state(false).0.div_ceil(8));
+    let (alone, all) = (memory(1, false), memory(8, false));
+    assert_eq!((alone.exchange, all.exchange), (Bytes::ZERO, Bytes::from_mib(128)));
+    assert_eq!(alone.optimizer_state, all.optimizer_state);
+    // Two ranks have half each. The embedding of 8,192 x 512 is the largest share of eight.
+    let half = memory(2, true).optimizer_state.0 as f64 / alone.optimizer_state.0 as f64;
+    assert!((half - 0.5).abs() < 0.01, "{half}");
+    assert_eq!(memory(8, true).optimizer_state, Bytes(8192 * 512 * 2 * 4));
 }
 
 #[test]
