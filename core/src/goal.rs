@@ -1,5 +1,6 @@
 use crate::device::DeviceFacts;
 use crate::dims::{Schema, schema};
+use crate::exchange::Share;
 use crate::{Pins, Precision, PrecisionPolicy, SettingRow, SettingValue};
 
 schema! {
@@ -16,9 +17,11 @@ schema! {
             "tokens in a sample on average, where sequences are padded (default: packed full)";
         /// True if an epoch leaves out a last step smaller than the global batch.
         drop_last: bool = false, Flag, "leave out an epoch's last step if smaller than the others (default false)";
-        /// Ranks that train together; must divide the global batch.
+        /// Ranks that train together; must divide the global batch, unless shares are [`unequal`](Self::unequal).
         world_size: u64 = 1, Count(1..=LARGEST_BATCH),
-            "ranks that train together; divides the global batch (default 1)";
+            "ranks that train together; divides the global batch unless shares are `unequal` (default 1)";
+        /// True if ranks share the global batch by their predicted speeds.
+        unequal: bool = false, Flag, "share the global batch by the ranks' predicted speeds (default false: equally)";
         /// True if each rank stores only its share of the optimizer's state.
         shard_optimizer: bool = false, Flag,
             "store only a rank's share of the optimizer's state on each rank (default false)";
@@ -46,6 +49,9 @@ schema! {
         /// Settings fixed by the user; checked, never changed.
         #[serde(skip_deserializing, skip_serializing_if = "Pins::is_empty")]
         pins: Pins;
+        /// This rank's samples of a step, where unequal shares are decided.
+        #[serde(skip)]
+        share: Option<Share>;
     }
 }
 
@@ -74,6 +80,11 @@ impl Goal {
     /// Returns true if a GPU may replay steps as CUDA graphs: those of one rank, unless the setting is pinned to false.
     pub fn may_use_graphs(&self) -> bool {
         self.world_size == 1 && self.pins.cuda_graphs != Some(false)
+    }
+
+    /// Number of ranks with `samples` of a step each that make up the global batch.
+    pub(crate) fn ranks_for(&self, samples: u64) -> f64 {
+        self.global_batch.map_or(self.world_size as f64, |global_batch| global_batch as f64 / samples as f64)
     }
 
     /// Returns true if the planner chooses the precision.

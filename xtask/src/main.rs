@@ -71,7 +71,7 @@ enum Task {
 type Generated = (&'static str, fn(&Path) -> Result<String>);
 
 const FILES: &[Generated] = &[
-    ("core/src/profile/builtin.rs", profiles::builtin),
+    ("core/profiles/builtin.in", profiles::builtin),
     ("README.md", readme::page),
     ("docs/pictures/init.svg", pictures::init),
     ("docs/pictures/monitor.svg", pictures::monitor),

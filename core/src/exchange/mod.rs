@@ -1,8 +1,10 @@
-//! Exchange of gradients among ranks: its buffers, and the shares of a sharded optimizer.
+//! Exchange of gradients among ranks: its buffers, the shards of the optimizer, and shares of a step.
 
 mod shards;
+mod shares;
 
 pub use shards::owners;
+pub use shares::{Share, shares};
 
 use crate::Bytes;
 use crate::workload::Parameters;

@@ -98,7 +98,7 @@ pub(super) fn fitting(
 impl Candidate {
     fn new(goal: &Goal, mode: Mode, split: Split, memory: MemoryEstimate, time: &StepTime<'_>) -> Self {
         let Split { batch, samples } = split;
-        let samples_per_s = time.samples_per_s(split) * goal.world_size as f64;
+        let samples_per_s = time.samples_per_s(split) * goal.ranks_for(samples);
         Self {
             batch,
             micro_steps: split.micro_steps(),

@@ -12,6 +12,7 @@ use super::split;
 use super::time::StepTime;
 use super::{speed_interval, with_interval};
 use crate::device::DeviceFacts;
+use crate::exchange::Share;
 use crate::measured::Mode;
 use crate::workload::Workload;
 use crate::{Goal, Precision, Provenance, Setting};
@@ -132,9 +133,13 @@ impl Choice {
     /// Split of the optimizer step by the best candidate.
     pub(super) fn schedule(&self, goal: &Goal) -> Schedule {
         let free = self.best.batch.saturating_mul(self.best.micro_steps).saturating_mul(goal.world_size);
+        let global_batch = goal.global_batch.unwrap_or(free);
+        let largest = || Share { first: 0, samples: global_batch.div_ceil(goal.world_size) };
+        let is_uneven = !global_batch.is_multiple_of(goal.world_size);
         Schedule {
-            global_batch: goal.global_batch.unwrap_or(free),
+            global_batch,
             world_size: goal.world_size,
+            share: goal.share.or_else(|| is_uneven.then(largest)),
             micro_batch: self.best.batch,
             drop_last: goal.drop_last,
         }
@@ -189,12 +194,15 @@ impl Choice {
         let schedule = self.schedule(goal);
         let mut why = match goal.global_batch {
             None => "no global batch is asked for".to_owned(),
+            Some(global) if schedule.share.is_some() => {
+                format!("{} samples of global batch {global} on this rank", schedule.samples_per_rank())
+            }
             Some(global) if goal.world_size > 1 => format!("global batch {global} on {} ranks", goal.world_size),
             Some(global) => format!("global batch {global}"),
         };
         let rest = schedule.samples_per_rank() % self.best.batch;
         if rest > 0 || goal.global_batch.is_some() {
-            why = format!("{why} = {}", schedule.sum());
+            why = format!("{why} = {}", schedule.sum_on_rank());
         }
         Reason { setting: Setting::GradientAccumulation, provenance: Provenance::Derived, why }
     }

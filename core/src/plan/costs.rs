@@ -59,7 +59,7 @@ pub fn costs(
                 precision,
                 checkpointing: mode.checkpointing,
                 memory: memory.total(),
-                samples_per_s: time.samples_per_s(split) * goal.world_size as f64,
+                samples_per_s: time.samples_per_s(split) * goal.ranks_for(samples),
                 utilization: time.utilization(split),
                 fits: memory.fits() && batch <= in_one_piece,
             }

@@ -29,7 +29,7 @@ pub fn curve(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<V
     let Pins { prefetch_depth, allow_tf32, .. } = goal.pins;
     goal.pins = Pins { precision: Some(precision), prefetch_depth, allow_tf32, ..Pins::default() };
     let free = Goal { global_batch: None, ..goal.clone() };
-    let share = goal.global_batch.map_or(0, |samples| samples / goal.world_size.max(1));
+    let share = split::rank_share(&goal)?.unwrap_or(0);
     let mut all = Vec::new();
     for mode in candidates::modes(device, workload, &goal, precision) {
         let mut of_mode = Vec::new();

@@ -27,7 +27,7 @@ pub fn filling(device: &DeviceFacts, workload: &Workload, plan: &Plan) -> Fillin
     let settings = &plan.settings;
     let mode = Mode::of(settings, device);
     let split = Split { batch: plan.schedule.micro_batch, samples: plan.schedule.samples_per_rank() };
-    let flops_per_s = workload.sample.flops * plan.samples_per_s / plan.schedule.world_size as f64;
+    let flops_per_s = workload.sample.flops * plan.samples_per_s * plan.schedule.part_of_rank();
     Filling {
         utilization: StepTime::new(device, workload, mode).utilization(split),
         of_peak: device.fp32_tflops.map(|peak| flops_per_s / (peak * 1e12)),

@@ -23,13 +23,15 @@ fn samples(goal: &Goal, global_tokens: u64, workload: &Workload) -> Result<u64, 
                        with tokens_per_sample";
         return Err(PlanError::NoTokens { message: message.to_owned() });
     };
+    // Unequal shares are of any number of samples.
+    let ranks = if goal.unequal { 1 } else { goal.world_size };
     match goal.mean_tokens {
-        None => packed(global_tokens, sample, goal.world_size),
+        None => packed(global_tokens, sample, ranks),
         Some(mean) if mean > sample as f64 => {
             let message = format!("mean_tokens = {mean} is more than the {sample} tokens that a sample has room for");
             Err(PlanError::NoTokens { message })
         }
-        Some(mean) => Ok(padded(global_tokens, mean, goal.world_size)),
+        Some(mean) => Ok(padded(global_tokens, mean, ranks)),
     }
 }
 

@@ -24,6 +24,7 @@ mod misfit;
 mod pools;
 mod precision;
 mod prefetch;
+mod ranks;
 mod reason;
 mod recorded;
 mod remedy;
@@ -49,6 +50,7 @@ pub use host::ASSUMED_CORES;
 pub use limits::largest_piece;
 pub use misfit::{Misfit, Remedy, TooLarge};
 pub use precision::{ConsideredPrecision, PrecisionVerdict};
+pub use ranks::plan_ranks;
 pub use reason::Reason;
 pub use schedule::Schedule;
 pub use transfer::{relative_speed, speed_interval, with_interval};
@@ -121,7 +123,8 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
         return Err(PlanError::DoesNotFit(Box::new(misfit)));
     };
     let best = &choice.best;
-    let workers = host::workers(device, workload, (best.samples_per_s / goal.world_size as f64, best.provenance));
+    let schedule = choice.schedule(goal);
+    let workers = host::workers(device, workload, (best.samples_per_s * schedule.part_of_rank(), best.provenance));
     let mut settings = Settings {
         batch_size: best.batch,
         gradient_accumulation: best.micro_steps,
@@ -151,7 +154,7 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
         device: device.name.clone(),
         cpu_threads: host::cpu_threads(device, &settings),
         settings,
-        schedule: choice.schedule(goal),
+        schedule,
         memory: best.memory.clone(),
         samples_per_s: best.samples_per_s,
         samples_per_s_provenance: best.provenance,
@@ -175,7 +178,7 @@ impl Plan {
     pub fn on(mut self, device: &DeviceFacts, workload: &Workload, headroom: f64) -> Self {
         self.device.clone_from(&device.name);
         self.memory.move_to(device, workload, headroom);
-        let per_rank = self.samples_per_s / self.schedule.world_size as f64;
+        let per_rank = self.samples_per_s * self.schedule.part_of_rank();
         let workers = host::workers(device, workload, (per_rank, self.samples_per_s_provenance));
         self.settings.num_workers = self.settings.num_workers.min(workers.count);
         self.advice.extend(workers.advice);

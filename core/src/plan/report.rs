@@ -1,6 +1,6 @@
 use core::fmt;
 
-use super::{Plan, Schedule, with_interval};
+use super::{Plan, with_interval};
 use crate::Bytes;
 
 /// The values with their reasons, the schedule and the memory: some twenty lines.
@@ -14,10 +14,7 @@ impl fmt::Display for Plan {
         if let Some(threads) = self.cpu_threads {
             writeln!(f, "  {:<22} {threads:>9}  the cores that the workers leave", "cpu threads")?;
         }
-        let Schedule { global_batch, world_size, .. } = self.schedule;
-        let rank = self.schedule.sum();
-        let split = if world_size == 1 { rank } else { format!("{world_size} ranks x ({rank})") };
-        writeln!(f, "  {:<22} {global_batch:>9}  {split}", "global batch")?;
+        writeln!(f, "  {:<22} {:>9}  {}", "global batch", self.schedule.global_batch, self.schedule.sum())?;
         let memory = &self.memory;
         let total = memory.total();
         writeln!(f, "  {:<22} {total:>9}  of {}, {} headroom", "memory", memory.available, memory.headroom)?;

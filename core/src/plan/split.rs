@@ -119,11 +119,15 @@ fn all_splits(samples: u64, others: impl Iterator<Item = u64>) -> Vec<Split> {
     all
 }
 
-/// Samples of an optimizer step on one rank, when a global batch is asked for.
-fn rank_share(goal: &Goal) -> Result<Option<u64>, PlanError> {
+/// Samples of an optimizer step on one rank, when a global batch is asked for; on the rank with the most, if shares are unequal
+/// and not decided.
+pub(super) fn rank_share(goal: &Goal) -> Result<Option<u64>, PlanError> {
     let Some(global_batch) = goal.global_batch else { return Ok(None) };
-    if global_batch.is_multiple_of(goal.world_size) {
-        return Ok(Some(global_batch / goal.world_size));
+    if let Some(share) = goal.share {
+        return Ok(Some(share.samples));
+    }
+    if global_batch.is_multiple_of(goal.world_size) || goal.unequal && global_batch > goal.world_size {
+        return Ok(Some(global_batch.div_ceil(goal.world_size)));
     }
     let small = (1..=global_batch.isqrt()).filter(|ranks| global_batch.is_multiple_of(*ranks));
     let all: Vec<u64> = small.flat_map(|ranks| [ranks, global_batch / ranks]).collect();

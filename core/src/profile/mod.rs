@@ -1,6 +1,5 @@
 //! GPU profiles: published, derived and observed figures of GPU models.
 
-mod builtin;
 mod detected;
 mod estimate;
 mod facts;

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-use super::builtin::PROFILES;
 use super::validate::{Fault, Strictness, faults};
 use super::{Profile, ProfileId, ProfileNames, keys};
 use crate::device::PciId;
@@ -136,13 +135,13 @@ impl FromIterator<Profile> for ProfileTable {
 }
 
 /// A shipped profile: its text, and the properties that identify its GPU.
-pub(super) struct Shipped {
-    pub id: &'static str,
-    pub file: &'static str,
-    pub text: &'static str,
-    pub names: &'static [&'static str],
-    pub pci_ids: &'static [PciId],
-    pub parsed: OnceLock<Profile>,
+struct Shipped {
+    id: &'static str,
+    file: &'static str,
+    text: &'static str,
+    names: &'static [&'static str],
+    pci_ids: &'static [PciId],
+    parsed: OnceLock<Profile>,
 }
 
 /// Entry of a shipped profile: its id, the names of its GPU, and NVIDIA's PCI device ids.
@@ -151,14 +150,15 @@ macro_rules! shipped {
         Shipped {
             id: $id,
             file: concat!("core/profiles/", $id, ".toml"),
-            text: include_str!(concat!("../../profiles/", $id, ".toml")),
+            text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/", $id, ".toml")),
             names: &$names,
-            pci_ids: &[$($crate::device::PciId { vendor: 0x10de, device: $device }),*],
-            parsed: std::sync::OnceLock::new(),
+            pci_ids: &[$(PciId { vendor: 0x10de, device: $device }),*],
+            parsed: OnceLock::new(),
         }
     };
 }
-pub(super) use shipped;
+
+include!("../../profiles/builtin.in");
 
 impl Shipped {
     fn find(id: &str) -> Option<&'static Self> {

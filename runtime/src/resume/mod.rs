@@ -64,7 +64,7 @@ impl Resumed {
 /// One line, and another one for changed settings.
 impl fmt::Display for Resumed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (then, now) = (describe(&self.then), describe(&self.now));
+        let (then, now) = (self.then.sum(), self.now.sum());
         let global_batch = self.now.global_batch;
         if self.is_same_schedule() {
             write!(f, "resumed: same schedule as saved (global batch {global_batch} = {now})")?;
@@ -83,17 +83,6 @@ impl fmt::Display for ResumedChange {
     }
 }
 
-/// Sum of a step: `2 ranks x (3 x 64 + 8)`.
-fn describe(schedule: &Schedule) -> String {
-    let (samples, micro_batch) = (schedule.samples_per_rank(), schedule.micro_batch);
-    let rank = match (samples / micro_batch, samples % micro_batch) {
-        (0, rest) => format!("1 x {rest}"),
-        (full, 0) => format!("{full} x {micro_batch}"),
-        (full, rest) => format!("{full} x {micro_batch} + {rest}"),
-    };
-    if schedule.world_size == 1 { rank } else { format!("{} ranks x ({rank})", schedule.world_size) }
-}
-
 /// Returns true if an optimizer step has the same micro-batches, whichever rank computes them.
 pub(crate) fn same_micro_batches(one: &Schedule, other: &Schedule) -> bool {
     let counted = |schedule: &Schedule| {
@@ -101,5 +90,7 @@ pub(crate) fn same_micro_batches(one: &Schedule, other: &Schedule) -> bool {
         let (full, rest) = (samples / schedule.micro_batch, samples % schedule.micro_batch);
         (full * schedule.world_size, if rest == 0 { None } else { Some((rest, schedule.world_size)) })
     };
-    one.micro_batch == other.micro_batch && counted(one) == counted(other)
+    // Unequal shares of the other ranks are unknown.
+    let is_equal = one.share.is_none() && other.share.is_none();
+    one == other || is_equal && one.micro_batch == other.micro_batch && counted(one) == counted(other)
 }

@@ -6,6 +6,7 @@ mod file;
 
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_core::exchange::Share;
 use gpu_tuned_core::plan::{Plan, Schedule};
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Pins, PrecisionPolicy, Setting, SettingRow, SettingValue, Settings};
@@ -46,6 +47,8 @@ struct GoalWithoutPins {
     mean_tokens: Option<f64>,
     drop_last: bool,
     world_size: u64,
+    #[serde(default)]
+    unequal: bool,
     shard_optimizer: bool,
     #[serde(default)]
     precision: Option<PrecisionPolicy>,
@@ -58,6 +61,8 @@ struct GoalWithoutPins {
     prefetch_mib: u64,
     #[serde(skip)]
     pins: Pins,
+    #[serde(skip)]
+    share: Option<Share>,
 }
 
 impl SavedRun {
@@ -153,7 +158,7 @@ impl SavedRun {
 
     /// First value out of range, which protects calculations from a damaged file.
     fn mistake(&self) -> Option<String> {
-        let Schedule { global_batch, world_size, micro_batch, drop_last: _ } = self.schedule;
+        let Schedule { global_batch, world_size, share, micro_batch, drop_last: _ } = self.schedule;
         let schedule = [("global_batch", global_batch), ("world_size", world_size), ("micro_batch", micro_batch)]
             .map(|(name, value)| (format!("schedule.{name}"), value, 1));
         let settings = Setting::ALL.into_iter().filter_map(|setting| match self.settings.get(setting) {
@@ -165,8 +170,11 @@ impl SavedRun {
             return Some(format!("{name} = {value} is out of range, expected {least} to 2^30"));
         }
         let planned = (micro_batch, self.schedule.micro_steps());
-        let holds = global_batch.is_multiple_of(world_size)
-            && planned == (self.settings.batch_size, self.settings.gradient_accumulation);
+        let is_shared = share.map_or_else(
+            || global_batch.is_multiple_of(world_size),
+            |share| share.samples > 0 && share.first.saturating_add(share.samples) <= global_batch,
+        );
+        let holds = is_shared && planned == (self.settings.batch_size, self.settings.gradient_accumulation);
         (!holds).then(|| "the schedule and the settings contradict each other".to_owned())
     }
 }
