@@ -1,8 +1,10 @@
-//! Exchange of gradients among ranks: its buffers, the shards of the optimizer, and shares of a step.
+//! Exchange of gradients among ranks: its time and buffers, the shards of the optimizer, and shares of a step.
 
+mod all_reduce;
 mod shards;
 mod shares;
 
+pub use all_reduce::{Exchange, Link, Topology};
 pub use shards::owners;
 pub use shares::{Share, shares};
 

@@ -25,7 +25,7 @@ pub const COMPUTE_SHARE: f64 = 0.35;
 pub const TRANSFER_ERROR: f64 = 1.67;
 
 /// Factor by which a speed may be off when figures of the GPU are estimates. Source: shipped profiles without their rates, in
-/// `core/tests/it/planner/estimates.rs`.
+/// `core/src/plan/tests/planner/estimates.rs`.
 pub const ESTIMATE_ERROR: f64 = 2.0;
 
 /// Speed of a device without any figures, relative to the H200. Source: an assumption.

@@ -6,7 +6,6 @@ mod calibration;
 mod candidates;
 mod changes;
 mod choice;
-mod costs;
 mod error;
 mod estimate;
 mod expectation;
@@ -38,8 +37,6 @@ mod transfer;
 use serde::{Deserialize, Serialize};
 
 pub use calibration::{COMPUTE_SHARE, ESTIMATE_ERROR, TRANSFER_ERROR};
-#[doc(hidden)]
-pub use costs::{Costs, costs};
 pub use error::PlanError;
 pub use estimate::MemoryEstimate;
 pub use expectation::curve;

@@ -1,3 +1,4 @@
+mod planner;
 mod remedies;
 mod training;
 

@@ -1,5 +1,4 @@
 //! Integration tests of the whole crate in one program.
 
 mod devices;
-mod planner;
 mod profiles;

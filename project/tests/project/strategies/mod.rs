@@ -2,6 +2,6 @@
 
 pub(crate) mod locks;
 pub(crate) mod mutated;
-#[path = "../../../../core/tests/it/planner/workloads.rs"]
+#[path = "../../../../core/src/plan/tests/planner/workloads.rs"]
 pub(crate) mod workloads;
 pub(crate) mod written;

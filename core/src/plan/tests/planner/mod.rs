@@ -1,10 +1,11 @@
 //! The planner over workloads of every kind, drawn at random: held against a search that tries everything, against the
 //! properties that any plan has, and timed.
 //!
-//! `PLANNED_WORKLOADS=10000 cargo test --release -p gpu-tuned-core --test it planner -- --nocapture` draws that many, in place
+//! `PLANNED_WORKLOADS=10000 cargo test --release -p gpu-tuned-core --lib planner -- --nocapture` draws that many, in place
 //! of 200.
 
 mod brute_force;
+mod costs;
 mod estimates;
 mod properties;
 mod timing;

@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::plan::{Costs, Plan, PlanError, costs};
+use gpu_tuned_core::plan::{Plan, PlanError};
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Goal, Pins, Precision, plan};
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestCaseResult};
 
+use super::costs::{Costs, costs};
 use super::workloads::{LARGEST_SHARE, goals, goals_of, workloads};
 use super::{free_memory, profiles, runner};
 

@@ -1,19 +1,19 @@
-//! Costs of single splits, for tests that search all of them.
+//! Costs of single splits.
 
-use super::error::PlanError;
-use super::limits::largest_batch_in_one_piece;
-use super::memory::MemoryModel;
-use super::split::Split;
-use super::time::StepTime;
-use super::{candidates, precision};
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
+use crate::plan::error::PlanError;
+use crate::plan::limits::largest_batch_in_one_piece;
+use crate::plan::memory::MemoryModel;
+use crate::plan::split::Split;
+use crate::plan::time::StepTime;
+use crate::plan::{candidates, precision};
 use crate::workload::Workload;
 use crate::{Bytes, Goal, Precision};
 
 /// Costs of one way to run an optimizer step.
 #[derive(Clone, Copy, Debug)]
-pub struct Costs {
+pub(super) struct Costs {
     /// Samples of a micro-batch.
     pub batch: u64,
     /// Samples of the step on one rank.
@@ -32,13 +32,13 @@ pub struct Costs {
     pub fits: bool,
 }
 
-/// Returns the costs by which [`plan`](super::plan()) compares splits, given as samples of a micro-batch and of the step, in
+/// Returns the costs by which [`plan`](crate::plan()) compares splits, given as samples of a micro-batch and of the step, in
 /// each mode that it considers.
 ///
 /// # Errors
 ///
 /// When the goal is contradictory, or the device does not support its precision.
-pub fn costs(
+pub(super) fn costs(
     device: &DeviceFacts,
     workload: &Workload,
     goal: &Goal,
