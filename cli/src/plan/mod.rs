@@ -1,10 +1,13 @@
 //! `cargo gpu-tuned plan`.
 
 mod costs;
+mod exchange;
 
 use core::cmp::Ordering;
 
 use costs::{Costs, Price, Sort};
+use exchange::ExchangeArgs;
+use gpu_tuned_core::exchange::Exchange;
 use gpu_tuned_core::plan::{Misfit, Plan, PlanError};
 use gpu_tuned_core::{Goal, plan};
 use serde::Serialize;
@@ -37,6 +40,8 @@ pub(crate) struct PlanArgs {
     workload: ModelOrWorkloadArgs,
     #[command(flatten)]
     goal: GoalArgs,
+    #[command(flatten)]
+    exchange: ExchangeArgs,
 }
 
 #[derive(Serialize)]
@@ -56,6 +61,9 @@ struct Row {
     has_estimates: bool,
     #[serde(flatten)]
     costs: Costs,
+    /// Exchange of gradients between several ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exchange: Option<Exchange>,
     #[serde(flatten)]
     outcome: Outcome,
 }
@@ -102,7 +110,7 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
         let mut found = Vec::new();
         for target in chosen {
             let goal = target.goal_for(described, &args.goal);
-            let mut row = row(described, target, &goal, &prices)?;
+            let mut row = row(described, target, &goal, (&prices, &args.exchange))?;
             if let Outcome::Misfit(misfit) = &mut row.outcome {
                 targets.add_remedy(misfit, target, fit);
             }
@@ -132,9 +140,15 @@ fn by(sort: Sort, one: &Row, other: &Row) -> Ordering {
     }
 }
 
-fn row(described: &Described<'_>, target: &Target, goal: &Goal, prices: &[Price]) -> Result<Row, Error> {
+fn row(
+    described: &Described<'_>,
+    target: &Target,
+    goal: &Goal,
+    (prices, links): (&[Price], &ExchangeArgs),
+) -> Result<Row, Error> {
     let facts = target.facts_of(goal.world_size);
-    let outcome = match plan(&facts, &described.workload_on(&facts), goal) {
+    let model = described.workload_on(&facts);
+    let outcome = match plan(&facts, &model, goal) {
         Ok(plan) => Outcome::Plan(Box::new(plan)),
         Err(PlanError::DoesNotFit(misfit)) => Outcome::Misfit(misfit),
         Err(error) if error.is_of_device() => Outcome::Unsupported(error.to_string()),
@@ -142,12 +156,12 @@ fn row(described: &Described<'_>, target: &Target, goal: &Goal, prices: &[Price]
         Err(source) => return Err(Error::Plan { workload: described.name.to_owned(), source }),
     };
     let config = described.structure.map(|it| it.name.clone());
-    let costs = match &outcome {
-        Outcome::Plan(plan) => Costs::new(target, plan, prices),
-        _ => Costs::default(),
+    let (costs, exchange) = match &outcome {
+        Outcome::Plan(plan) => (Costs::new(target, plan, prices), links.predict(target, &model, plan)),
+        _ => (Costs::default(), None),
     };
     let (workload, name, has_estimates) = (described.name.to_owned(), target.name.clone(), !facts.estimated.is_empty());
-    Ok(Row { workload, config, target: name, has_estimates, costs, outcome })
+    Ok(Row { workload, config, target: name, has_estimates, costs, exchange, outcome })
 }
 
 fn table(described: &Described<'_>, args: &PlanArgs, rows: &[Row]) -> String {
@@ -168,7 +182,9 @@ fn table(described: &Described<'_>, args: &PlanArgs, rows: &[Row]) -> String {
     let others = others.flat_map(|(target, misfit)| {
         misfit.remedies.iter().skip(1).map(move |remedy| view::aside(&format!("{target}, or:"), &remedy.to_string()))
     });
-    let others: String = others.collect();
+    let exchanges = rows.iter().filter(|row| row.workload == described.name);
+    let exchanges = exchanges.filter_map(|row| Some(exchange::line(&row.target, row.exchange.as_ref()?)));
+    let others: String = others.chain(exchanges).collect();
     let gap = if others.is_empty() { "" } else { "\n" };
     format!("{}\n{}{gap}{others}", view::heading(described, &args.goal), table.print())
 }
