@@ -15,7 +15,7 @@ use crate::view::aside;
 pub(super) struct ExchangeArgs {
     /// Links between the ranks, such as `nvlink,8x400g`: nvlink, pcie or sockets within a host (default: NVLink if the GPU
     /// has it), sockets, 100g or 400g between hosts (default: 400g), where a number counts a host's network adapters
-    #[arg(long, value_name = "LINKS", value_delimiter = ',', requires = "world_size")]
+    #[arg(long, value_name = "LINKS", value_delimiter = ',')]
     link: Vec<WantedLink>,
     /// Ranks of each host
     #[arg(long, value_name = "RANKS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]

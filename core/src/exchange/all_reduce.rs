@@ -123,7 +123,7 @@ pub struct Exchange {
     pub step_share: f64,
     /// Global batch from which the exchange takes at most a tenth of a step.
     pub tenth_from_batch: u64,
-    /// Most ranks among which the exchange takes at most a tenth of a step of the plan's global batch; `None` if it takes more
+    /// Most ranks among which the exchange takes at most a tenth of a step of the plan's global batch, a power of two; `None` if it takes more
     /// among two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenth_to_ranks: Option<u64>,
@@ -138,7 +138,7 @@ impl Exchange {
         let compute = global_batch / plan.samples_per_s;
         // Samples per second of all ranks grow with their number.
         let per_rank = plan.samples_per_s / plan.schedule.world_size as f64;
-        let is_tenth = |ranks: &u64| 9.0 * seconds(*ranks) * per_rank * *ranks as f64 <= global_batch;
+        let is_tenth = |ranks: &u64| (9.0 * seconds(*ranks) * per_rank).max(1.0) * *ranks as f64 <= global_batch;
         let ranks = (1..u64::from(u32::BITS)).map(|doublings| 1 << doublings);
         Self {
             topology,
