@@ -1,7 +1,6 @@
 //! End of the process after the end of its group, wherever its threads are.
 
 use std::process;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -11,12 +10,12 @@ use crate::limits::Limits;
 /// Exit code of a process whose group ended: "temporary failure", on which launchers restart.
 pub const EXIT_CODE: i32 = 75;
 
-/// Time for destructors of the process to run.
+/// Time for the last message and for destructors.
 const DESTRUCTORS: Duration = Duration::from_secs(3);
 
 /// Ends the process after [`Limits::grace`]. A thread in NCCL cannot be interrupted.
 pub(crate) fn arm(ended: Ended, limits: &Limits) {
-    let (grace, hook) = (limits.grace, limits.exit_hook().map(Arc::clone));
+    let (grace, hook) = (limits.grace, limits.exit_hook.clone());
     let body = move || {
         thread::sleep(grace);
         match hook {
@@ -31,8 +30,14 @@ pub(crate) fn arm(ended: Ended, limits: &Limits) {
 }
 
 fn exit(ended: &Ended) -> ! {
-    eprintln!("gpu-tuned: the process ends with exit code {EXIT_CODE}, because the group of ranks has ended: {ended}");
-    let exiting = thread::Builder::new().spawn(|| process::exit(EXIT_CODE));
+    let message = format!(
+        "gpu-tuned: this process ends with exit code {EXIT_CODE}, because the group of ranks has ended: {ended}"
+    );
+    // A full pipe and a destructor may block for ever.
+    let exiting = thread::Builder::new().spawn(move || {
+        eprintln!("{message}");
+        process::exit(EXIT_CODE)
+    });
     if exiting.is_ok() {
         thread::sleep(DESTRUCTORS);
     }

@@ -1,4 +1,4 @@
-//! Exchange of proofs of the secret. A stranger's bytes are compared, not parsed.
+//! Exchange of versions and of proofs of the secret. A stranger's bytes are compared, not parsed.
 
 use std::io;
 use std::time::Duration;
@@ -7,11 +7,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::secret::{BYTES, Nonces, Secret, Side, nonce};
+use crate::secret::{PROOF, Secret, Side, nonce};
 
-/// Name and version of the protocol.
+/// First bytes of both sides. The handshake stays the same in all versions.
 const MAGIC: [u8; 16] = *b"gpu-tuned ranks\x01";
-const HEADER: usize = MAGIC.len() + BYTES;
+/// Version of this crate: the calls after the handshake may differ between versions.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 const ACCEPTED: u8 = 1;
 /// Time for the whole handshake.
 const TIME: Duration = Duration::from_secs(10);
@@ -23,59 +24,136 @@ pub(crate) enum Refusal {
     Slow,
     #[error("{0}")]
     Io(#[from] io::Error),
-    #[error("the other side is no rank of gpu-tuned, or one of another version")]
+    #[error("the other side is no rank of gpu-tuned")]
     Stranger,
     #[error("the secrets differ")]
     Secret,
+    /// The other side has the secret, but runs another version.
+    #[error("rank {rank} runs gpu-tuned {version}")]
+    Version { rank: usize, version: String },
+}
+
+/// Self-description of one side, of a fixed size.
+struct Header([u8; Self::BYTES]);
+
+impl Header {
+    const RANK: usize = MAGIC.len() + 24;
+    const NONCE: usize = Self::RANK + 8;
+    const BYTES: usize = Self::NONCE + 32;
+
+    fn new(rank: usize, version: &str) -> io::Result<Self> {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
+        // A longer version is cut.
+        bytes[MAGIC.len()..Self::RANK].iter_mut().zip(version.bytes()).for_each(|(byte, value)| *byte = value);
+        bytes[Self::RANK..Self::NONCE].copy_from_slice(&(rank as u64).to_le_bytes());
+        bytes[Self::NONCE..].copy_from_slice(&nonce()?);
+        Ok(Self(bytes))
+    }
+
+    async fn read(stream: &mut TcpStream) -> Result<Self, Refusal> {
+        let mut bytes = [0; Self::BYTES];
+        stream.read_exact(&mut bytes[..MAGIC.len()]).await?;
+        if bytes[..MAGIC.len()] != MAGIC {
+            return Err(Refusal::Stranger);
+        }
+        stream.read_exact(&mut bytes[MAGIC.len()..]).await?;
+        Ok(Self(bytes))
+    }
+
+    fn version(&self) -> &[u8] {
+        &self.0[MAGIC.len()..Self::RANK]
+    }
+
+    /// Compares the version of the other side with that of this side.
+    fn compare(&self, own: &Self) -> Result<(), Refusal> {
+        if self.version() == own.version() {
+            return Ok(());
+        }
+        let rank = self.0[Self::RANK..Self::NONCE].iter().rev().fold(0, |rank, byte| rank << 8 | usize::from(*byte));
+        let version = String::from_utf8_lossy(self.version()).trim_end_matches('\0').to_owned();
+        Err(Refusal::Version { rank, version })
+    }
 }
 
 /// Checks a connection to rank 0, on rank 0.
 pub(crate) async fn accept(stream: &mut TcpStream, secret: &Secret) -> Result<(), Refusal> {
     let exchange = async {
-        let root = nonce()?;
-        stream.write_all(&header(&root)).await?;
-        let member = read_header(stream).await?;
-        let mut proof = [0; BYTES];
+        let own = Header::new(0, VERSION)?;
+        stream.write_all(&own.0).await?;
+        let member = Header::read(stream).await?;
+        let mut proof = [0; PROOF];
         stream.read_exact(&mut proof).await?;
-        let nonces = Nonces { root, member };
-        let is_right = secret.verifies(Side::Member, &nonces, &proof);
-        let answer = if is_right { secret.prove(Side::Root, &nonces) } else { [0; BYTES] };
+        let is_right = secret.verifies(Side::Member, &own.0, &member.0, &proof);
+        let answer = if is_right { secret.prove(Side::Root, &own.0, &member.0) } else { [0; PROOF] };
         stream.write_all(&[u8::from(is_right)]).await?;
         stream.write_all(&answer).await?;
-        if is_right { Ok(()) } else { Err(Refusal::Secret) }
+        if is_right { member.compare(&own) } else { Err(Refusal::Secret) }
     };
     timeout(TIME, exchange).await.unwrap_or(Err(Refusal::Slow))
 }
 
 /// Checks a connection to rank 0, on another rank.
-pub(crate) async fn connect(stream: &mut TcpStream, secret: &Secret) -> Result<(), Refusal> {
+pub(crate) async fn connect(stream: &mut TcpStream, secret: &Secret, rank: usize) -> Result<(), Refusal> {
+    connect_as(stream, secret, rank, VERSION).await
+}
+
+async fn connect_as(stream: &mut TcpStream, secret: &Secret, rank: usize, version: &str) -> Result<(), Refusal> {
     let exchange = async {
-        let root = read_header(stream).await?;
-        let nonces = Nonces { root, member: nonce()? };
-        stream.write_all(&header(&nonces.member)).await?;
-        stream.write_all(&secret.prove(Side::Member, &nonces)).await?;
-        let mut answer = [0; 1 + BYTES];
+        let root = Header::read(stream).await?;
+        let own = Header::new(rank, version)?;
+        stream.write_all(&own.0).await?;
+        stream.write_all(&secret.prove(Side::Member, &root.0, &own.0)).await?;
+        let mut answer = [0; 1 + PROOF];
         stream.read_exact(&mut answer).await?;
-        let is_right = answer[0] == ACCEPTED && secret.verifies(Side::Root, &nonces, &answer[1..]);
-        if is_right { Ok(()) } else { Err(Refusal::Secret) }
+        let is_right = answer[0] == ACCEPTED && secret.verifies(Side::Root, &root.0, &own.0, &answer[1..]);
+        if is_right { root.compare(&own) } else { Err(Refusal::Secret) }
     };
     timeout(TIME, exchange).await.unwrap_or(Err(Refusal::Slow))
 }
 
-fn header(nonce: &[u8; BYTES]) -> [u8; HEADER] {
-    let mut header = [0; HEADER];
-    header[..MAGIC.len()].copy_from_slice(&MAGIC);
-    header[MAGIC.len()..].copy_from_slice(nonce);
-    header
+/// Returns this crate's version, which all ranks share.
+pub(crate) fn version() -> String {
+    VERSION.to_owned()
 }
 
-async fn read_header(stream: &mut TcpStream) -> Result<[u8; BYTES], Refusal> {
-    let mut magic = [0; MAGIC.len()];
-    stream.read_exact(&mut magic).await?;
-    if magic != MAGIC {
-        return Err(Refusal::Stranger);
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::runtime;
+
+    /// Returns the results of both sides: of rank 0 and of rank 3.
+    fn shake(secret: &'static str, version: &'static str) -> (Result<(), Refusal>, Result<(), Refusal>) {
+        let handle = runtime::handle().unwrap();
+        runtime::wait(&handle, async move {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut member = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let mut root = listener.accept().await.unwrap().0;
+            let (own, other) = (Secret::new("word"), Secret::new(secret));
+            tokio::join!(accept(&mut root, &own), connect_as(&mut member, &other, 3, version))
+        })
     }
-    let mut nonce = [0; BYTES];
-    stream.read_exact(&mut nonce).await?;
-    Ok(nonce)
+
+    #[test]
+    fn equal_secrets_and_versions_pass() {
+        assert!(matches!(shake("word", VERSION), (Ok(()), Ok(()))));
+    }
+
+    #[test]
+    fn other_secrets_are_refused_on_both_sides() {
+        assert!(matches!(shake("sword", VERSION), (Err(Refusal::Secret), Err(Refusal::Secret))));
+        // A stranger learns nothing of versions.
+        assert!(matches!(shake("sword", "9.9.9"), (Err(Refusal::Secret), Err(Refusal::Secret))));
+    }
+
+    #[test]
+    fn other_versions_are_named_on_both_sides() {
+        let (root, member) = shake("word", "9.9.9-a-long-name-of-a-version");
+        let Err(Refusal::Version { rank: 3, version }) = root else { panic!("{root:?}") };
+        assert_eq!(version, "9.9.9-a-long-name-of-a-v");
+        let Err(Refusal::Version { rank: 0, version }) = member else { panic!("{member:?}") };
+        assert_eq!(version, VERSION);
+    }
 }

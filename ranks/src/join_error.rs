@@ -133,3 +133,10 @@ pub enum JoinError {
         cause: String,
     },
 }
+
+impl JoinError {
+    /// A rank runs another version of this crate than rank 0.
+    pub(crate) fn version(rank: usize, host: String, value: String, expected: String) -> Self {
+        Self::Term { rank, host, term: "gpu-tuned's version".to_owned(), value, expected }
+    }
+}

@@ -22,6 +22,7 @@
 
 mod ended;
 mod exit;
+mod files;
 mod group;
 mod handshake;
 mod host;
@@ -42,7 +43,7 @@ pub use exit::EXIT_CODE;
 pub use group::Group;
 pub use join_error::JoinError;
 pub use launch::{Launch, LaunchError, Launcher};
-pub use limits::Limits;
+pub use limits::{ExitHook, Limits};
 pub use pulse::{Activity, StepTime};
 pub use secret::Secret;
 pub use terms::Terms;

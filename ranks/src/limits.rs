@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ended::Ended;
 
 /// Reaction of a process to the end of its group.
-type Exit = Arc<dyn Fn(&Ended) + Send + Sync>;
+pub type ExitHook = Arc<dyn Fn(&Ended) + Send + Sync>;
 
 /// Times after which ranks are given up.
 #[derive(Clone)]
@@ -22,7 +22,8 @@ pub struct Limits {
     pub uneven: Duration,
     /// Time between the end of the group and the end of the process; 8 s by default.
     pub grace: Duration,
-    exit: Option<Exit>,
+    /// Called after [`grace`](Self::grace) instead of the end of the process; `None` by default.
+    pub exit_hook: Option<ExitHook>,
 }
 
 impl Default for Limits {
@@ -33,30 +34,25 @@ impl Default for Limits {
             silence: Duration::from_secs(15),
             uneven: Duration::from_secs(5),
             grace: Duration::from_secs(8),
-            exit: None,
+            exit_hook: None,
         }
     }
 }
 
 impl Limits {
-    /// Calls `hook` after [`grace`](Self::grace) instead of ending the process, for tests with several ranks in one
-    /// process.
+    /// Sets the [`exit_hook`](Self::exit_hook), for tests with several ranks in one process.
     #[must_use]
     pub fn with_exit_hook(mut self, hook: impl Fn(&Ended) + Send + Sync + 'static) -> Self {
-        self.exit = Some(Arc::new(hook));
+        self.exit_hook = Some(Arc::new(hook));
         self
-    }
-
-    pub(crate) fn exit_hook(&self) -> Option<&Exit> {
-        self.exit.as_ref()
     }
 }
 
 impl fmt::Debug for Limits {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        let Self { join, heartbeat, silence, uneven, grace, exit } = self;
+        let Self { join, heartbeat, silence, uneven, grace, exit_hook } = self;
         let mut limits = formatter.debug_struct("Limits");
         limits.field("join", join).field("heartbeat", heartbeat).field("silence", silence);
-        limits.field("uneven", uneven).field("grace", grace).field("has_exit_hook", &exit.is_some()).finish()
+        limits.field("uneven", uneven).field("grace", grace).field("has_exit_hook", &exit_hook.is_some()).finish()
     }
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 
-/// Bytes of nonces and proofs.
-pub(crate) const BYTES: usize = 32;
+/// Bytes of a proof.
+pub(crate) const PROOF: usize = 32;
 
 /// Secret that all ranks of a run share. `Debug` hides it.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -18,21 +18,21 @@ impl Secret {
         Self(text.into())
     }
 
-    /// Returns the proof that its maker has the secret, for one connection and one side.
-    pub(crate) fn prove(&self, side: Side, nonces: &Nonces) -> [u8; BYTES] {
-        self.mac(side, nonces).finalize().into_bytes().into()
+    /// Returns the proof that its maker has the secret, for the headers of one connection.
+    pub(crate) fn prove(&self, side: Side, root: &[u8], member: &[u8]) -> [u8; PROOF] {
+        self.mac(side, root, member).finalize().into_bytes().into()
     }
 
     /// Checks a proof in constant time.
-    pub(crate) fn verifies(&self, side: Side, nonces: &Nonces, proof: &[u8]) -> bool {
-        self.mac(side, nonces).verify_slice(proof).is_ok()
+    pub(crate) fn verifies(&self, side: Side, root: &[u8], member: &[u8], proof: &[u8]) -> bool {
+        self.mac(side, root, member).verify_slice(proof).is_ok()
     }
 
-    fn mac(&self, side: Side, nonces: &Nonces) -> Hmac<Sha256> {
+    fn mac(&self, side: Side, root: &[u8], member: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()).expect("BUG: HMAC refuses a key");
         mac.update(&[side as u8]);
-        mac.update(&nonces.root);
-        mac.update(&nonces.member);
+        mac.update(root);
+        mac.update(member);
         mac
     }
 }
@@ -50,15 +50,9 @@ pub(crate) enum Side {
     Member = 1,
 }
 
-/// Random numbers of both sides of a connection.
-pub(crate) struct Nonces {
-    pub(crate) root: [u8; BYTES],
-    pub(crate) member: [u8; BYTES],
-}
-
 /// Returns random bytes from the operating system.
-pub(crate) fn nonce() -> std::io::Result<[u8; BYTES]> {
-    let mut bytes = [0; BYTES];
+pub(crate) fn nonce() -> std::io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
     Ok(bytes)
 }

@@ -15,10 +15,13 @@ impl Group {
     /// If the group has ended, or ranks have different numbers of values.
     pub fn sum(&self, mut values: Vec<f32>) -> Result<Vec<f32>, Ended> {
         let values_at_once = (GATHERED / size_of::<f32>() / self.world_size()).max(LEAST_VALUES);
-        self.agree("number of values", &values.len().to_be_bytes())?;
+        let count = (values.len() as u64).to_be_bytes();
         for part in values.chunks_mut(values_at_once) {
-            let own = part.iter().flat_map(|value| value.to_le_bytes()).collect();
-            let reply = self.meet("sum", own, |messages| Ok(add(&messages)))?;
+            let own = [count.to_vec(), part.iter().flat_map(|value| value.to_le_bytes()).collect()].concat();
+            let reply = self.meet_or_end("sum", own, |messages| {
+                self.compare("number of values", messages.iter().map(|message| &message[..count.len()]))?;
+                Ok(add(messages.iter().map(|message| &message[count.len()..])))
+            })?;
             part.iter_mut().zip(floats(&reply)).for_each(|(value, sum)| *value = sum);
         }
         Ok(values)
@@ -46,25 +49,20 @@ impl Group {
     /// # Errors
     /// If the group has ended, or ranks differ: this ends the group, and names the first rank that differs from rank 0.
     pub fn agree(&self, name: &str, digest: &[u8]) -> Result<(), Ended> {
-        // The host is for the error.
-        let own = [self.host().as_bytes(), &[0], digest].concat();
-        let expected = digest.to_vec();
-        let reply = move |messages: Vec<Vec<u8>>| {
-            let parts = messages.iter().map(|message| {
-                let end = message.iter().position(|byte| *byte == 0).unwrap_or(message.len());
-                (&message[..end], message.get(end + 1..).unwrap_or_default())
-            });
-            let different = parts.enumerate().find(|(_, (_, digest))| *digest != expected);
-            let Some((rank, (host, digest))) = different else { return Ok(Vec::new()) };
-            Err(Ended::Differs {
-                name: name.to_owned(),
-                rank,
-                host: String::from_utf8_lossy(host).into_owned(),
-                value: hexadecimal(digest),
-                expected: hexadecimal(&expected),
-            })
+        let reply = |messages: Vec<Vec<u8>>| {
+            self.compare(name, messages.iter().map(Vec::as_slice))?;
+            Ok(Vec::new())
         };
-        self.meet_or_end("agree", own, reply).map(drop)
+        self.meet_or_end("agree", digest.to_vec(), reply).map(drop)
+    }
+
+    /// Compares values of all ranks, in the order of ranks, with that of rank 0.
+    fn compare<'a>(&self, name: &str, mut values: impl Iterator<Item = &'a [u8]>) -> Result<(), Ended> {
+        let expected = values.next().unwrap_or_default();
+        let different = values.zip(1..).find(|(value, _)| *value != expected);
+        let Some((value, rank)) = different else { return Ok(()) };
+        let (name, host) = (name.to_owned(), self.host_of(rank));
+        Err(Ended::Differs { name, rank, host, value: hexadecimal(value), expected: hexadecimal(expected) })
     }
 }
 
@@ -76,13 +74,11 @@ fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
 }
 
-/// Adds up messages of the same length, in their order.
-fn add(messages: &[Vec<u8>]) -> Vec<u8> {
-    let mut sums: Vec<f32> = messages.first().map(|first| floats(first).collect()).unwrap_or_default();
-    for message in messages.iter().skip(1) {
-        for (sum, value) in sums.iter_mut().zip(floats(message)) {
-            *sum += value;
-        }
+/// Adds up values of the same number, in their order.
+fn add<'a>(mut messages: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut sums: Vec<f32> = messages.next().map(|first| floats(first).collect()).unwrap_or_default();
+    for message in messages {
+        sums.iter_mut().zip(floats(message)).for_each(|(sum, value)| *sum += value);
     }
     sums.iter().flat_map(|sum| sum.to_le_bytes()).collect()
 }

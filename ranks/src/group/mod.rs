@@ -59,8 +59,7 @@ impl Group {
     /// # Errors
     /// If ranks are missing after [`Limits::join`], or differ in terms or secret. On rank 0 also if its port is in use.
     pub fn join(launch: &Launch, terms: Terms, limits: Limits) -> Result<Self, JoinError> {
-        let is_one_host = launch.is_one_host() || launch.world_size == 1;
-        if !is_one_host && launch.secret.is_none() {
+        if !launch.is_one_host() && launch.secret.is_none() {
             return Err(JoinError::SecretRequired);
         }
         let system = |error: std::io::Error| JoinError::System { cause: error.to_string() };
@@ -74,7 +73,7 @@ impl Group {
         let ends = (Arc::clone(&status), Arc::clone(&heart));
         let role = if rank == 0 {
             let hub = Hub::new(launch, applicant, limits, ends.0, ends.1, runtime.clone());
-            Role::Root(runtime::wait(&runtime, hub.form(launch.port, is_one_host))?)
+            Role::Root(runtime::wait(&runtime, hub.form(launch.clone()))?)
         } else {
             let joining = Member::join(launch.clone(), applicant, limits, ends.0, ends.1);
             Role::Member(Arc::new(runtime::wait(&runtime, joining)?))
@@ -161,6 +160,14 @@ impl Group {
         };
         *meetings += 1;
         Ok(received)
+    }
+
+    /// Returns the name of a rank's host; on other ranks than rank 0, where it is unknown, an empty text.
+    fn host_of(&self, rank: usize) -> String {
+        match &self.inner.role {
+            Role::Root(hub) => hub.host(rank),
+            Role::Member(_) => String::new(),
+        }
     }
 
     /// Reports a failure of this rank, which ends the group on all ranks.

@@ -7,11 +7,15 @@ use tokio::time::{sleep, timeout};
 
 use super::{Forming, Hub, Member};
 use crate::ended::Ended;
+use crate::files;
 use crate::host::Host;
 use crate::join_error::JoinError;
+use crate::launch::Launch;
 use crate::protocol::REPORT;
 use crate::terms::Applicant;
 
+/// Open files beside those of the ranks: strangers, and those of the program.
+const FILES: usize = 1024;
 /// Missing ranks that are listed.
 const LISTED: usize = 16;
 /// Time for the others to ask why the group did not form.
@@ -25,11 +29,13 @@ pub(super) fn distinct_terms(applicant: &Applicant) -> impl Iterator<Item = (Hos
 
 impl Hub {
     /// Opens the port and waits until all ranks have joined.
-    pub(crate) async fn form(self: Arc<Self>, port: u16, is_one_host: bool) -> Result<Arc<Self>, JoinError> {
+    pub(crate) async fn form(self: Arc<Self>, launch: Launch) -> Result<Arc<Self>, JoinError> {
         if self.root.world_size == 1 {
             return Ok(self);
         }
-        let listener = Self::listen(port, is_one_host).await?;
+        let needed = self.root.world_size + FILES;
+        files::allow(needed).map_err(|error| JoinError::System { cause: error.to_string() })?;
+        let listener = Self::listen(&launch).await?;
         tokio::spawn(Arc::clone(&self).accept(listener));
         if timeout(self.limits.join, self.wait_for_members()).await.is_err() {
             self.fail_to_form(self.missing());
@@ -126,7 +132,7 @@ impl Hub {
         }
     }
 
-    fn fail_to_form(&self, error: JoinError) {
+    pub(super) fn fail_to_form(&self, error: JoinError) {
         self.formation.send_if_modified(|forming| {
             let is_first = matches!(forming, Forming::Waiting);
             if is_first {

@@ -191,6 +191,10 @@ impl Hub {
         }
     }
 
+    pub(crate) fn host(&self, rank: usize) -> String {
+        self.state().host(rank)
+    }
+
     /// Returns the last step of each rank that reported one.
     pub(crate) fn step_times(&self) -> Vec<StepTime> {
         let own = self.heart.pulse();

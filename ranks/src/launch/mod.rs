@@ -9,6 +9,7 @@ mod variables;
 
 use std::env;
 use std::fmt;
+use std::net::IpAddr;
 
 pub use error::LaunchError;
 
@@ -127,8 +128,14 @@ impl Launch {
 
     /// Returns true if all ranks are known to run on this host.
     pub fn is_one_host(&self) -> bool {
-        let is_loopback = || self.address.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
-        self.local_world_size == Some(self.world_size) || self.address == "localhost" || is_loopback()
+        let is_loopback = || self.address.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+        self.is_counted_local() || self.address == "localhost" || is_loopback()
+    }
+
+    /// Returns true if the launcher counts all ranks on this host. A loopback address does not prove that: some versions
+    /// of Kubeflow pass it to rank 0 only.
+    pub(crate) fn is_counted_local(&self) -> bool {
+        self.world_size == 1 || self.local_world_size == Some(self.world_size)
     }
 
     fn read(variables: &Variables, names: &Names) -> Result<Self, LaunchError> {

@@ -1,47 +1,86 @@
 //! Groups whose ranks all behave.
 
-use std::net::TcpListener;
 use std::thread;
+use std::time::Duration;
 
-use gpu_tuned_ranks::{Group, Launch, Launcher, Limits, Terms};
+use gpu_tuned_ranks::{Ended, StepTime};
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-fn launch(rank: usize, world_size: usize, port: u16) -> Launch {
-    Launch {
-        rank,
-        world_size,
-        local_rank: rank,
-        local_world_size: Some(world_size),
-        address: "127.0.0.1".to_owned(),
-        port,
-        secret: None,
-        launcher: Launcher::Torch,
-    }
-}
+use crate::support::{free_port, join, launch, run};
 
 #[test]
 fn ranks_exchange_messages() {
     for world_size in 1..=4 {
-        let port = free_port();
-        let ranks: Vec<_> = (0..world_size)
-            .map(|rank| {
-                thread::spawn(move || {
-                    let terms = Terms::default().same("version", "1").distinct_on_host("device", rank.to_string());
-                    let group = Group::join(&launch(rank, world_size, port), terms, Limits::default()).unwrap();
-                    group.agree("step", &[7]).unwrap();
-                    group.barrier().unwrap();
-                    assert_eq!(group.broadcast(vec![rank as u8; 300_000]).unwrap(), vec![0; 300_000]);
-                    let sum = group.sum(vec![0.1 * rank as f32; 1000]).unwrap();
-                    group.finish().unwrap();
-                    sum
-                })
-            })
-            .collect();
-        let sums: Vec<_> = ranks.into_iter().map(|rank| rank.join().unwrap()).collect();
+        let sums = run(world_size, move |group, _| {
+            let rank = group.rank();
+            group.agree("step", &[7]).unwrap();
+            group.barrier().unwrap();
+            // More than a piece.
+            assert_eq!(group.broadcast(vec![rank as u8; 600_000]).unwrap(), vec![0; 600_000]);
+            let own = vec![rank as u8; rank];
+            let all = group.meet("lengths", own, |messages| Ok(messages.iter().map(|one| one.len() as u8).collect()));
+            assert_eq!(all.unwrap(), (0..world_size as u8).collect::<Vec<_>>());
+            let sum = group.sum(vec![0.1 * rank as f32; 1000]).unwrap();
+            assert_eq!(group.ended(), None);
+            group.finish().unwrap();
+            assert_eq!(group.barrier(), Err(Ended::Finished));
+            sum
+        });
         let expected = (0..world_size).fold(0.0, |sum, rank| sum + 0.1 * rank as f32);
-        assert!(sums.iter().all(|sum| *sum == vec![expected; 1000]));
+        assert!(sums.into_iter().all(|sum| sum.unwrap() == vec![expected; 1000]));
     }
+}
+
+/// Returns whole numbers, whose sums are exact.
+fn values(count: usize, factor: usize) -> Vec<f32> {
+    (0..count).map(|value| (value % 1000 * factor) as f32).collect()
+}
+
+#[test]
+fn sums_of_many_values_are_exchanged_in_parts() {
+    // 64 MiB of all ranks at a time: four parts.
+    let count = 20_000_000;
+    let sums = run(3, move |group, _| group.sum(values(count, group.rank() + 1)).unwrap());
+    let expected = values(count, 1 + 2 + 3);
+    assert!(sums.into_iter().all(|sum| sum.unwrap() == expected));
+}
+
+#[test]
+fn dropping_a_group_waits_for_the_others() {
+    let ends = run(3, |group, _| {
+        let clone = group.clone();
+        drop(group);
+        clone.barrier().unwrap();
+        thread::sleep(Duration::from_millis(300 * clone.rank() as u64));
+        clone.ended()
+    });
+    assert!(ends.into_iter().all(|end| end.unwrap().is_none()));
+}
+
+#[test]
+fn rank_0_may_come_last() {
+    let port = free_port();
+    let others: Vec<_> = (1..3).map(|rank| thread::spawn(move || join(&launch(rank, 3, port)).unwrap())).collect();
+    thread::sleep(Duration::from_millis(500));
+    let first = join(&launch(0, 3, port)).unwrap();
+    let mut groups: Vec<_> = others.into_iter().map(|rank| rank.join().unwrap()).collect();
+    groups.push(first);
+    let ranks = groups.into_iter().map(|group| thread::spawn(move || group.barrier().unwrap()));
+    ranks.collect::<Vec<_>>().into_iter().for_each(|rank| rank.join().unwrap());
+}
+
+#[test]
+fn step_times_reach_rank_0() {
+    let times = run(2, |group, _| {
+        group.record_step(7, 0.5 + group.rank() as f64);
+        let begin = std::time::Instant::now();
+        while group.step_times().len() < 2 - group.rank() && begin.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(50));
+        }
+        let times = group.step_times();
+        group.barrier().unwrap();
+        (times, group.host().to_owned())
+    });
+    let (times, host) = times.into_iter().next().unwrap().unwrap();
+    let time = |rank, seconds| StepTime { rank, host: host.clone(), step: 7, seconds };
+    assert_eq!(times, [time(0, 0.5), time(1, 1.5)]);
 }

@@ -1,0 +1,110 @@
+//! Ranks that fail, each with the error that all ranks get.
+
+use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::Duration;
+
+use gpu_tuned_ranks::{Activity, Ended, Group};
+
+use crate::support::run;
+
+/// Returns the ends that ranks other than `faulty` get from `body` and, after the grace, from their exit hooks.
+fn ends(faulty: usize, body: impl Fn(&Group) -> Result<(), Ended> + Clone + Send + 'static) -> Vec<Ended> {
+    let results = run(3, move |group: Group, exits: Receiver<Ended>| {
+        let end = body(&group).unwrap_err();
+        assert_eq!(group.ended(), Some(end.clone()));
+        assert_eq!(group.barrier(), Err(end.clone()));
+        assert_eq!(exits.recv_timeout(Duration::from_secs(20)), Ok(end.clone()));
+        end
+    });
+    let others = results.into_iter().enumerate().filter(|(rank, _)| *rank != faulty);
+    others.map(|(_, result)| result.unwrap()).collect()
+}
+
+#[test]
+fn a_failure_names_its_rank_and_message() {
+    for faulty in 0..3 {
+        let ends = ends(faulty, move |group| {
+            group.barrier()?;
+            if group.rank() == faulty {
+                group.fail("out of memory");
+            }
+            group.barrier()
+        });
+        for end in ends {
+            let Ended::Failed { rank, message, .. } = end else { panic!("{end}") };
+            assert_eq!((rank, message.as_str()), (faulty, "out of memory"));
+        }
+    }
+}
+
+#[test]
+fn a_panic_ends_all() {
+    for faulty in 0..3 {
+        let ends = ends(faulty, move |group| {
+            // The panic drops this clone; another one is left.
+            let clone = group.clone();
+            assert_ne!(clone.rank(), faulty, "a panic of the test");
+            clone.barrier()
+        });
+        assert!(ends.iter().all(|end| matches!(end, Ended::Panicked { rank, .. } if *rank == faulty)), "{ends:?}");
+    }
+}
+
+#[test]
+fn different_exchanges_at_one_time_are_named() {
+    let ends = ends(3, |group| if group.rank() == 2 { group.broadcast(vec![1]).map(drop) } else { group.barrier() });
+    assert_eq!(ends.len(), 3);
+    for end in &ends {
+        assert_eq!(end, &ends[0]);
+    }
+    let Ended::OutOfStep { rank, kind, other, other_kind, .. } = &ends[0] else { panic!("{}", ends[0]) };
+    assert!(*rank == 2 || *other == 2, "{}", ends[0]);
+    assert!(["barrier", "broadcast"].contains(&kind.as_str()) && kind != other_kind);
+}
+
+#[test]
+fn ranks_with_more_exchanges_end_all() {
+    for exchanges_on_gpu in [false, true] {
+        let ends = ends(3, move |group| {
+            group.barrier()?;
+            if group.rank() == 1 {
+                return group.finish();
+            }
+            if exchanges_on_gpu {
+                group.set_activity(Activity::Exchanging);
+                while group.ended().is_none() {
+                    thread::sleep(Duration::from_millis(100));
+                }
+            }
+            group.barrier()
+        });
+        assert_eq!(ends.len(), 3);
+        for end in ends {
+            assert!(matches!(end, Ended::Uneven { rank: 1, waiting: 0 | 2, .. }), "{end}");
+        }
+    }
+}
+
+#[test]
+fn different_values_name_the_first_rank_that_differs() {
+    let all_ends = [
+        ends(3, |group| group.agree("parameters", &[0, u8::from(group.rank() > 0)])),
+        ends(3, |group| group.sum(vec![0.5; if group.rank() == 1 { 2 } else { 1 }]).map(drop)),
+    ];
+    let expected = [("parameters", "0001", "0000"), ("number of values", "0000000000000002", "0000000000000001")];
+    for (ends, (expected_name, expected_value, of_root)) in all_ends.into_iter().zip(expected) {
+        assert_eq!(ends.len(), 3);
+        for end in ends {
+            let Ended::Differs { name, rank: 1, value, expected, .. } = end else { panic!("{end}") };
+            assert_eq!((name.as_str(), value.as_str(), expected.as_str()), (expected_name, expected_value, of_root));
+        }
+    }
+}
+
+#[test]
+fn an_error_of_rank_0_in_an_exchange_ends_all() {
+    let ends = ends(3, |group| group.meet("plan", vec![1], |_| Err("nothing fits".to_owned())).map(drop));
+    let expected = Ended::Rejected { kind: "plan".to_owned(), message: "nothing fits".to_owned() };
+    assert_eq!(ends, [expected.clone(), expected.clone(), expected]);
+}

@@ -1,0 +1,150 @@
+//! Ranks in processes of their own, which are killed and stopped.
+
+use std::env;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpu_tuned_ranks::{EXIT_CODE, Group, Launch, Limits, Terms};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::free_port;
+
+/// Activity of the ranks after they have joined.
+const TASK: &str = "RANKS_TEST_TASK";
+const JOINED: &str = "joined a group";
+/// The bound for the end of all ranks.
+const BOUND: Duration = Duration::from_secs(30);
+
+#[test]
+#[ignore = "started by other tests"]
+fn rank() {
+    let launch = Launch::from_env().unwrap().unwrap();
+    let group = Group::join(&launch, Terms::default(), Limits::default()).unwrap();
+    group.barrier().unwrap();
+    println!("\n{JOINED}");
+    match env::var(TASK).unwrap().as_str() {
+        "finish" => group.finish().unwrap(),
+        // Like a thread in NCCL, which asks no group.
+        "hang" => loop {
+            thread::park();
+        },
+        "exchange" => loop {
+            if let Err(ended) = group.sum(vec![1.0; 1000]) {
+                panic!("{ended}");
+            }
+        },
+        task => panic!("unknown task {task}"),
+    }
+}
+
+/// Processes that are killed with their owner.
+struct Ranks(Vec<Child>);
+
+impl Ranks {
+    /// Starts ranks and waits until they have joined.
+    fn start(world_size: usize, task: &str) -> Self {
+        let port = free_port().to_string();
+        let start = |number: usize| {
+            let mut command: Command = own_process::command(rank);
+            let variables = [
+                ("RANK", number),
+                ("WORLD_SIZE", world_size),
+                ("LOCAL_RANK", number),
+                ("LOCAL_WORLD_SIZE", world_size),
+            ];
+            command.envs(variables.map(|(name, value)| (name, value.to_string())));
+            command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", &port).env(TASK, task);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let mut ranks = Self((0..world_size).map(start).collect());
+        for child in &mut ranks.0 {
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            assert!(lines.any(|line| line.unwrap() == JOINED));
+            // The pipe stays open, and is read.
+            thread::spawn(move || lines.for_each(drop));
+        }
+        ranks
+    }
+
+    fn signal(&self, rank: usize, signal: Signal) {
+        let pid = Pid::from_raw(self.0[rank].id().try_into().unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for a rank to end, and returns its exit code and standard error.
+    fn end(&mut self, rank: usize, deadline: Instant) -> (Option<i32>, String) {
+        let child = &mut self.0[rank];
+        while child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "rank {rank} goes on");
+            thread::sleep(Duration::from_millis(50));
+        }
+        let mut text = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        (child.wait().unwrap().code(), text)
+    }
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // Ended ones are no error.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn processes_finish_together() {
+    let mut ranks = Ranks::start(4, "finish");
+    let deadline = Instant::now() + BOUND;
+    for rank in 0..4 {
+        let (code, text) = ranks.end(rank, deadline);
+        assert_eq!(code, Some(0), "{text}");
+    }
+}
+
+/// Sends a signal to a rank, and checks that all others end in time with an error that names the rank.
+fn check(task: &str, faulty: usize, signal: Signal, cause: &str) {
+    let mut ranks = Ranks::start(3, task);
+    // Exchanges are under way.
+    thread::sleep(Duration::from_millis(300));
+    let begin = Instant::now();
+    ranks.signal(faulty, signal);
+    for rank in (0..3).filter(|rank| *rank != faulty) {
+        let (code, text) = ranks.end(rank, begin + BOUND);
+        let seconds = begin.elapsed().as_secs_f64();
+        println!("{task}: rank {rank} ended {seconds:.1} s after {signal:?} of rank {faulty}");
+        let expected = format!("rank {faulty} on ");
+        assert!(text.contains(&expected) && text.contains(cause), "rank {rank}: {text}");
+        // A program may end by itself once a call has returned the error.
+        assert!(if task == "hang" { code == Some(EXIT_CODE) } else { code != Some(0) }, "rank {rank}: {code:?}");
+    }
+}
+
+#[test]
+fn a_killed_rank_ends_all() {
+    check("exchange", 1, Signal::KILL, "broke");
+}
+
+#[test]
+fn a_killed_rank_0_ends_all() {
+    check("exchange", 0, Signal::KILL, "broke");
+}
+
+#[test]
+fn a_killed_rank_ends_processes_that_hang() {
+    check("hang", 2, Signal::KILL, "broke");
+}
+
+#[test]
+fn a_stopped_rank_ends_processes_that_hang() {
+    check("hang", 1, Signal::STOP, "silent for");
+}
+
+#[test]
+fn a_stopped_rank_0_ends_processes_that_hang() {
+    check("hang", 0, Signal::STOP, "silent for");
+}

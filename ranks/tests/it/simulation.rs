@@ -1,0 +1,62 @@
+//! Many ranks in one process, with real connections.
+//!
+//! `SIMULATED_RANKS` sets their number.
+
+use std::env;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gpu_tuned_ranks::{Ended, Group, Limits, Terms};
+
+use crate::support::{free_port, launch, limits};
+
+/// Exchanges before a rank fails.
+const EXCHANGES: u32 = 10;
+
+#[test]
+fn a_thousand_ranks_form_exchange_and_end() {
+    let ranks = env::var("SIMULATED_RANKS").map_or(1024, |ranks| ranks.parse().unwrap());
+    let port = free_port();
+    let begin = Instant::now();
+    let (sender, receiver) = channel();
+    let start = |rank: usize| {
+        let sender = sender.clone();
+        let body = move || {
+            let limits = Limits { join: Duration::from_secs(300), ..limits().0 };
+            let terms = Terms::default().same("version", "1").distinct_on_host("GPU", rank.to_string());
+            let group = Group::join(&launch(rank, ranks, port), terms, limits).unwrap();
+            group.barrier().unwrap();
+            let formed = begin.elapsed();
+            let exchanging = Instant::now();
+            for _ in 0..EXCHANGES {
+                assert_eq!(group.sum(vec![1.0; 1000]).unwrap(), vec![ranks as f32; 1000]);
+            }
+            let exchanged = exchanging.elapsed();
+            // Some heartbeats.
+            thread::sleep(Duration::from_secs(3));
+            assert_eq!(group.ended(), None);
+            let failed = Instant::now();
+            if rank == ranks / 2 {
+                group.fail("a fault of the test");
+            }
+            let ended = group.barrier().unwrap_err();
+            assert!(matches!(ended, Ended::Failed { rank, .. } if rank == ranks / 2), "{ended}");
+            sender.send((formed, exchanged, failed.elapsed())).unwrap();
+        };
+        thread::Builder::new().stack_size(256 * 1024).spawn(body).unwrap()
+    };
+    let threads: Vec<_> = (0..ranks).map(start).collect();
+    drop(sender);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let times: Vec<_> = receiver.iter().collect();
+    assert_eq!(times.len(), ranks);
+    let longest = |time: fn(&(Duration, Duration, Duration)) -> Duration| times.iter().map(time).max().unwrap();
+    let (formed, exchanged, noticed) = (longest(|time| time.0), longest(|time| time.1), longest(|time| time.2));
+    println!(
+        "{ranks} ranks: formed in {formed:.1?}, {EXCHANGES} sums in {exchanged:.1?}, failure noticed in {noticed:.1?}"
+    );
+    assert!(begin.elapsed() < Duration::from_secs(120));
+}

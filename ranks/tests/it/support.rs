@@ -1,0 +1,56 @@
+//! Groups for tests.
+
+use std::net::TcpListener;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use gpu_tuned_ranks::{Ended, Group, JoinError, Launch, Launcher, Limits, Secret, Terms};
+
+/// Returns a port that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Returns the launch of one of several ranks on this host.
+pub(crate) fn launch(rank: usize, world_size: usize, port: u16) -> Launch {
+    Launch {
+        rank,
+        world_size,
+        local_rank: rank,
+        local_world_size: Some(world_size),
+        address: "127.0.0.1".to_owned(),
+        port,
+        secret: Some(Secret::new("a secret of the tests")),
+        launcher: Launcher::Torch,
+    }
+}
+
+/// Returns limits for tests with ranks in one process, and the ends that their exit hooks report.
+pub(crate) fn limits() -> (Limits, Receiver<Ended>) {
+    let (sender, exits) = channel();
+    let limits = Limits { join: Duration::from_secs(60), grace: Duration::ZERO, ..Limits::default() };
+    (limits.with_exit_hook(move |ended| sender.send(ended.clone()).unwrap_or_default()), exits)
+}
+
+/// Joins a group as one of several ranks.
+pub(crate) fn join(launch: &Launch) -> Result<Group, JoinError> {
+    Group::join(launch, Terms::default(), limits().0)
+}
+
+/// Runs a function as each of several ranks, on threads, and returns the results in the order of ranks.
+pub(crate) fn run<T: Send + 'static>(
+    world_size: usize,
+    body: impl Fn(Group, Receiver<Ended>) -> T + Clone + Send + 'static,
+) -> Vec<thread::Result<T>> {
+    let port = free_port();
+    let start = |rank| {
+        let body = body.clone();
+        thread::spawn(move || {
+            let (limits, exits) = limits();
+            body(Group::join(&launch(rank, world_size, port), Terms::default(), limits).unwrap(), exits)
+        })
+    };
+    let ranks: Vec<_> = (0..world_size).map(start).collect();
+    ranks.into_iter().map(JoinHandle::join).collect()
+}
