@@ -15,7 +15,7 @@ const MAGIC: [u8; 16] = *b"gpu-tuned ranks\x01";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const ACCEPTED: u8 = 1;
 /// Time for the whole handshake.
-const TIME: Duration = Duration::from_secs(10);
+const TIME: Duration = Duration::from_secs(5);
 
 /// Reason to refuse a connection.
 #[derive(Debug, thiserror::Error)]

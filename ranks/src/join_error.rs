@@ -9,12 +9,14 @@ use thiserror::Error;
 pub enum JoinError {
     /// Ranks on several hosts need a secret.
     #[error(
-        "ranks on several hosts need a secret, because the port is open to the network; set GPU_TUNED_SECRET to the same random text on all ranks"
+        "ranks on several hosts need a secret, because the port is open to the network; set GPU_TUNED_SECRET to \
+         the same random text on all ranks"
     )]
     SecretRequired,
     /// The secrets of the two sides differ.
     #[error(
-        "rank {rank} and rank 0 at {address} have different secrets; set GPU_TUNED_SECRET to the same text on all ranks"
+        "rank {rank} and rank 0 at {address} have different secrets; set GPU_TUNED_SECRET to the same text on all \
+         ranks"
     )]
     WrongSecret {
         /// Rank that asked to join.
@@ -24,7 +26,8 @@ pub enum JoinError {
     },
     /// Rank 0 cannot open its port.
     #[error(
-        "rank 0 cannot wait on {address}: {cause}; end the program that uses the port, or set GPU_TUNED_PORT to a free port on all ranks"
+        "rank 0 cannot wait on {address}: {cause}; end the program that uses the port, or set GPU_TUNED_PORT to a \
+         free port on all ranks"
     )]
     Bind {
         /// Address and port.
@@ -34,7 +37,8 @@ pub enum JoinError {
     },
     /// Rank 0 was not reached in time.
     #[error(
-        "rank {rank} did not reach rank 0 at {address} within {seconds} s: {cause}; is rank 0 running, is MASTER_ADDR right, and does a firewall block the port?"
+        "rank {rank} did not reach rank 0 at {address} within {seconds} s: {cause}; is rank 0 running, is \
+         MASTER_ADDR right, and does a firewall block the port?"
     )]
     Unreachable {
         /// Rank that asked to join.
@@ -48,7 +52,8 @@ pub enum JoinError {
     },
     /// Not all ranks joined in time.
     #[error(
-        "{joined} of {world_size} ranks joined within {seconds} s; missing: {missing}{refused}; look at the output of the missing ranks"
+        "{joined} of {world_size} ranks joined within {seconds} s; missing: {missing}{refused}; look at the output \
+         of the missing ranks"
     )]
     Missing {
         /// Missing ranks, at most 16 of them.
@@ -64,7 +69,8 @@ pub enum JoinError {
     },
     /// A rank expects another number of ranks.
     #[error(
-        "rank {rank} on {host} expects {world_size} ranks, but rank 0 expects {expected}; start all ranks with the same number"
+        "rank {rank} on {host} expects {world_size} ranks, but rank 0 expects {expected}; start all ranks with the \
+         same number"
     )]
     WorldSize {
         /// Rank that differs.
@@ -78,7 +84,8 @@ pub enum JoinError {
     },
     /// A term differs from that of rank 0.
     #[error(
-        "{term} of rank {rank} on {host} is `{value}`, but `{expected}` on rank 0; start the same program with the same settings on all ranks"
+        "{term} of rank {rank} on {host} is `{value}`, but `{expected}` on rank 0; start the same program with the \
+         same settings on all ranks"
     )]
     Term {
         /// Rank that differs.
@@ -104,7 +111,8 @@ pub enum JoinError {
     },
     /// Two ranks of a host have the same value where different ones are required.
     #[error(
-        "ranks {other} and {rank} on {host} have the same {term}, {value}; give each rank its own: is LOCAL_RANK set for each process?"
+        "ranks {other} and {rank} on {host} have the same {term}, {value}; give each rank its own: is LOCAL_RANK \
+         set for each process?"
     )]
     Shared {
         /// Rank that joined later.
@@ -120,7 +128,8 @@ pub enum JoinError {
     },
     /// The group has formed already.
     #[error(
-        "rank {rank} is too late: the group has formed already, with another process as that rank; end that run before starting a new one, or choose another port with GPU_TUNED_PORT"
+        "rank {rank} is too late: the group has formed already, with another process as that rank; end that run \
+         before starting a new one, or choose another port with GPU_TUNED_PORT"
     )]
     Late {
         /// Rank that asked to join.

@@ -1,7 +1,7 @@
 //! Processes of a distributed training run: which belong together, and are all of them alive?
 //!
-//! [`Launch`] reads the variables of the launcher. [`Group::join`] connects the process to rank 0, checks that all ranks
-//! agree on their [`Terms`], and watches the ranks until the run ends.
+//! [`Launch`] reads the variables of the launcher. [`Group::join`] connects the process to rank 0, checks that all
+//! ranks agree on their [`Terms`], and watches the ranks until the run ends.
 //!
 //! ```
 //! use gpu_tuned_ranks::{Group, Launch, Limits, Terms};

@@ -25,8 +25,8 @@ use crate::terms::{Applicant, Terms};
 /// Processes that train together.
 ///
 /// All ranks have to make the same calls of [`meet`](Self::meet), [`sum`](Self::sum), [`broadcast`](Self::broadcast),
-/// [`barrier`](Self::barrier) and [`agree`](Self::agree) in the same order. If a rank fails, is killed or hangs, every call
-/// returns [`Ended`], and the process exits with [`EXIT_CODE`](crate::EXIT_CODE) after [`Limits::grace`].
+/// [`barrier`](Self::barrier) and [`agree`](Self::agree) in the same order. If a rank fails, is killed or hangs, every
+/// call returns [`Ended`], and the process exits with [`EXIT_CODE`](crate::EXIT_CODE) after [`Limits::grace`].
 ///
 /// Clones share the group. The drop of the last clone [finishes](Self::finish) it; a drop during a panic ends it.
 #[derive(Clone)]
@@ -53,8 +53,8 @@ enum Role {
 }
 
 impl Group {
-    /// Joins the ranks of a launch. Rank 0 waits for the others; these connect to rank 0, which compares their terms with
-    /// its own.
+    /// Joins the ranks of a launch. Rank 0 waits for the others; these connect to rank 0, which compares their terms
+    /// with its own.
     ///
     /// # Errors
     /// If ranks are missing after [`Limits::join`], or differ in terms or secret. On rank 0 also if its port is in use.

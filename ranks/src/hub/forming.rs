@@ -45,15 +45,23 @@ impl Hub {
             Forming::Formed | Forming::Waiting => None,
         };
         if let Some(error) = failure {
-            let begin = Instant::now();
-            while begin.elapsed() < LINGER && self.state().told + 1 < self.root.world_size {
-                sleep(Duration::from_millis(50)).await;
-            }
-            self.closed.send_replace(true);
+            self.linger(&error).await;
             return Err(error);
         }
         tokio::spawn(Arc::clone(&self).watch_members());
         Ok(self)
+    }
+
+    /// Waits until the others have asked why the group did not form.
+    async fn linger(&self, error: &JoinError) {
+        let begin = Instant::now();
+        let is_late = matches!(error, JoinError::Missing { .. });
+        let awaited = if is_late { self.state().joined } else { self.root.world_size };
+        let is_awaited = || self.state().told + 1 < awaited || *self.connections.borrow() > 0;
+        while begin.elapsed() < LINGER && is_awaited() {
+            sleep(Duration::from_millis(50)).await;
+        }
+        self.closed.send_replace(true);
     }
 
     /// Waits until the group has formed or failed to, and prints which ranks are missing.

@@ -132,8 +132,8 @@ impl Launch {
         self.is_counted_local() || self.address == "localhost" || is_loopback()
     }
 
-    /// Returns true if the launcher counts all ranks on this host. A loopback address does not prove that: some versions
-    /// of Kubeflow pass it to rank 0 only.
+    /// Returns true if the launcher counts all ranks on this host. A loopback address does not prove that: some
+    /// versions of Kubeflow pass it to rank 0 only.
     pub(crate) fn is_counted_local(&self) -> bool {
         self.world_size == 1 || self.local_world_size == Some(self.world_size)
     }

@@ -1,11 +1,15 @@
+use proptest::prelude::*;
+
 use super::hosts::first_host;
 use super::*;
 
-fn launch(variables: &[(&str, &str)]) -> Result<Option<Launch>, LaunchError> {
-    Launch::from_lookup(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+fn launch(variables: Pairs) -> Result<Option<Launch>, LaunchError> {
+    Launch::from_lookup(|name| variables.iter().rfind(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
 }
 
-const TORCHRUN: [(&str, &str); 6] = [
+const TORCHRUN: Pairs = &[
     ("RANK", "3"),
     ("WORLD_SIZE", "4"),
     ("LOCAL_RANK", "1"),
@@ -13,31 +17,132 @@ const TORCHRUN: [(&str, &str); 6] = [
     ("MASTER_ADDR", "node-a"),
     ("MASTER_PORT", "29500"),
 ];
+const KUBEFLOW: Pairs =
+    &[("RANK", "1"), ("WORLD_SIZE", "3"), ("MASTER_ADDR", "job-master-0"), ("MASTER_PORT", "23456")];
+const SRUN: Pairs = &[
+    ("SLURM_STEP_ID", "2"),
+    ("SLURM_JOB_ID", "1000"),
+    ("SLURM_PROCID", "5"),
+    ("SLURM_NTASKS", "8"),
+    ("SLURM_LOCALID", "1"),
+    ("SLURM_NNODES", "2"),
+    ("SLURM_JOB_NODELIST", "node[03-05,7],gpu1"),
+];
+const MPIRUN: Pairs = &[
+    ("OMPI_COMM_WORLD_RANK", "1"),
+    ("OMPI_COMM_WORLD_SIZE", "2"),
+    ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
+    ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+];
 
-#[test]
-fn torchrun_is_read() {
-    let launch = launch(&TORCHRUN).unwrap().unwrap();
-    let expected = Launch {
-        rank: 3,
-        world_size: 4,
-        local_rank: 1,
-        local_world_size: Some(2),
-        address: "node-a".to_owned(),
-        port: 29500,
-        secret: None,
-        launcher: Launcher::Torch,
-    };
-    assert_eq!(launch, expected);
-    assert!(!launch.is_one_host());
+/// Returns the summary of a launch, or the text of its error.
+fn summary(base: Pairs, more: Pairs) -> String {
+    match launch(&[base, more].concat()) {
+        Ok(None) => "none".to_owned(),
+        Ok(Some(launch)) => {
+            let Launch { rank, world_size, local_rank, local_world_size, address, port, launcher, .. } = launch;
+            format!("{launcher} {rank}/{world_size} {local_rank}/{local_world_size:?} {address}:{port}")
+        }
+        Err(error) => error.to_string(),
+    }
 }
 
 #[test]
-fn an_agent_of_torchrun_occupies_its_port() {
-    let mut variables = TORCHRUN.to_vec();
-    variables.push(("TORCHELASTIC_USE_AGENT_STORE", "True"));
-    assert_eq!(launch(&variables).unwrap().unwrap().port, 29501);
-    variables.push(("GPU_TUNED_PORT", "4000"));
-    assert_eq!(launch(&variables).unwrap().unwrap().port, 4000);
+fn variables_of_each_launcher_are_read() {
+    let cases: [(Pairs, Pairs, &str); 16] = [
+        (&[], &[], "none"),
+        (TORCHRUN, &[], "torchrun 3/4 1/Some(2) node-a:29500"),
+        // The agent of torchrun occupies its port.
+        (TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "True")], "torchrun 3/4 1/Some(2) node-a:29501"),
+        (TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "False")], "torchrun 3/4 1/Some(2) node-a:29500"),
+        (TORCHRUN, &[("GPU_TUNED_PORT", "4000")], "torchrun 3/4 1/Some(2) node-a:4000"),
+        (KUBEFLOW, &[], "torchrun 1/3 0/None job-master-0:23456"),
+        (SRUN, &[], "srun 5/8 1/None node03:29002"),
+        (SRUN, &[("SLURM_STEP_NODELIST", "gpu1")], "srun 5/8 1/None gpu1:29002"),
+        (SRUN, &[("MASTER_ADDR", "a"), ("MASTER_PORT", "1234")], "srun 5/8 1/None a:1234"),
+        (SRUN, &[("SLURM_STEP_NUM_NODES", "1")], "srun 5/8 1/Some(8) 127.0.0.1:29002"),
+        // A batch script, and an interactive shell.
+        (SRUN, &[("SLURM_STEP_ID", "")], "none"),
+        (SRUN, &[("SLURM_STEP_ID", "4294967290")], "none"),
+        (MPIRUN, &[], "mpirun 1/2 1/Some(2) 127.0.0.1:29500"),
+        (MPIRUN, &[("PMIX_NAMESPACE", "prterun-host-1@1")], "mpirun 1/2 1/Some(2) 127.0.0.1:17282"),
+        // Launchers that start others leave their own variables.
+        (TORCHRUN, &[SRUN, MPIRUN].concat(), "torchrun 3/4 1/Some(2) node-a:29500"),
+        (MPIRUN, SRUN, "mpirun 1/2 1/Some(2) 127.0.0.1:29500"),
+    ];
+    for (base, more, expected) in cases {
+        assert_eq!(summary(base, more), expected, "{base:?} {more:?}");
+    }
+}
+
+#[test]
+fn errors_name_the_variable_its_value_and_a_remedy() {
+    let cases: [(Pairs, Pairs, &str); 14] = [
+        (
+            TORCHRUN,
+            &[("RANK", "")],
+            "RANK is not set, but WORLD_SIZE is; start the program through a launcher that sets both, such as \
+             `cargo gpu-tuned launch`, or unset WORLD_SIZE",
+        ),
+        (TORCHRUN, &[("MASTER_PORT", "")], "MASTER_PORT is not set, but RANK is; start"),
+        (&[("MASTER_ADDR", "node-a")], &[], "RANK is not set, but MASTER_ADDR is; start"),
+        (TORCHRUN, &[("RANK", "three")], "RANK is `three`; set it to a whole number that is not negative and in range"),
+        (TORCHRUN, &[("RANK", "4")], "RANK is 4, but WORLD_SIZE allows only numbers below 4; correct one of them"),
+        (
+            TORCHRUN,
+            &[("LOCAL_RANK", "2")],
+            "LOCAL_RANK is 2, but LOCAL_WORLD_SIZE allows only numbers below 2; correct",
+        ),
+        (TORCHRUN, &[("LOCAL_RANK", "")], "LOCAL_RANK is not set, but RANK is; start"),
+        (KUBEFLOW, &[("LOCAL_RANK", "3")], "LOCAL_RANK is 3, but WORLD_SIZE allows only numbers below 3; correct"),
+        (
+            TORCHRUN,
+            &[("LOCAL_WORLD_SIZE", "5")],
+            "LOCAL_WORLD_SIZE is 5, but has to be at least 1 and at most WORLD_SIZE, 4; correct",
+        ),
+        (
+            TORCHRUN,
+            &[("MASTER_PORT", "65536")],
+            "MASTER_PORT is 65536, from which no port in 1 to 65535 follows; set GPU_TUNED_PORT to a free port",
+        ),
+        (
+            TORCHRUN,
+            &[("MASTER_PORT", "65535"), ("TORCHELASTIC_USE_AGENT_STORE", "True")],
+            "MASTER_PORT is 65535, from which",
+        ),
+        (SRUN, &[("SLURM_LOCALID", "")], "SLURM_LOCALID is not set, but SLURM_PROCID is; start"),
+        (
+            SRUN,
+            &[("SLURM_JOB_NODELIST", "node[")],
+            "SLURM_JOB_NODELIST is `node[`, which is no list of hosts; set MASTER_ADDR to the host of rank 0",
+        ),
+        (
+            MPIRUN,
+            &[("OMPI_COMM_WORLD_LOCAL_SIZE", "1"), ("OMPI_COMM_WORLD_LOCAL_RANK", "0")],
+            "MASTER_ADDR is not set, but OMPI_COMM_WORLD_RANK is; start",
+        ),
+    ];
+    for (base, more, expected) in cases {
+        let found = summary(base, more);
+        assert!(found.starts_with(expected), "{found}\n{expected}");
+    }
+}
+
+#[test]
+fn a_secret_is_read_and_hidden() {
+    let launch = launch(&[TORCHRUN, &[("GPU_TUNED_SECRET", "word")]].concat()).unwrap().unwrap();
+    assert_eq!(launch.secret, Some(Secret::new("word")));
+    assert!(!format!("{launch:?}").contains("word"));
+}
+
+#[test]
+fn one_host_is_recognised() {
+    let is_one_host = |base, more: Pairs| launch(&[base, more].concat()).unwrap().unwrap().is_one_host();
+    assert!(!is_one_host(TORCHRUN, &[]));
+    assert!(is_one_host(TORCHRUN, &[("LOCAL_WORLD_SIZE", "4")]));
+    assert!(is_one_host(KUBEFLOW, &[("MASTER_ADDR", "localhost")]));
+    assert!(is_one_host(KUBEFLOW, &[("MASTER_ADDR", "::1")]));
+    assert!(is_one_host(MPIRUN, &[]));
 }
 
 #[test]
@@ -51,10 +156,121 @@ fn the_first_host_of_a_list_is_found() {
         ("node[]", None),
         ("node[a-b]", None),
         ("node]", None),
+        ("a b", None),
         (",a", None),
         ("", None),
     ];
     for (list, first) in lists {
         assert_eq!(first_host(list).as_deref(), first, "{list}");
+    }
+}
+
+/// Variables that are read.
+const NAMES: [&str; 25] = [
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "GPU_TUNED_PORT",
+    "GPU_TUNED_SECRET",
+    "SLURM_STEP_ID",
+    "SLURM_JOB_ID",
+    "SLURM_JOBID",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "SLURM_LOCALID",
+    "SLURM_NNODES",
+    "SLURM_STEP_NUM_NODES",
+    "SLURM_STEP_NODELIST",
+    "SLURM_JOB_NODELIST",
+    "SLURM_NODELIST",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "PMIX_NAMESPACE",
+];
+
+proptest! {
+    #[test]
+    fn any_variables_give_a_launch_none_or_an_error_that_names_one(
+        values in prop::collection::hash_map(
+            prop::sample::select(&NAMES[..]),
+            prop_oneof![
+                4 => (0_u32..9).prop_map(|number| number.to_string()),
+                1 => any::<u64>().prop_map(|number| number.to_string()),
+                1 => any::<String>(),
+                1 => Just("node[03-05],gpu1".to_owned()),
+                1 => Just("True".to_owned()),
+            ],
+            0..NAMES.len(),
+        ),
+    ) {
+        match Launch::from_lookup(|name| values.get(name).cloned()) {
+            Ok(None) => {}
+            Ok(Some(launch)) => {
+                prop_assert!(launch.rank < launch.world_size && launch.local_rank < launch.world_size);
+                prop_assert!(launch.local_world_size.is_none_or(|size| (launch.local_rank + 1..=launch.world_size).contains(&size)));
+                prop_assert!(launch.port > 0 && !launch.address.is_empty());
+            }
+            Err(error) => {
+                let text = error.to_string();
+                prop_assert!(NAMES.iter().any(|name| text.starts_with(name)), "{}", text);
+            }
+        }
+    }
+
+    /// Each rank of a launcher gets its own number, and all get the same address and port.
+    #[test]
+    fn ranks_of_a_job_agree(launcher in 0..3_usize, hosts in 1..4_usize, per_host in 1..4_usize, job in any::<u32>()) {
+        let world_size = hosts * per_host;
+        let launches: Vec<_> = (0..world_size).map(|rank| {
+            let numbers = [rank, world_size, rank % per_host, per_host].map(|number| number.to_string());
+            let names = [&TORCH, &SLURM, &OPEN_MPI][launcher];
+            let names = [names.rank, names.world_size, names.local_rank, names.local_world_size];
+            let job = job.to_string();
+            let nodes = hosts.to_string();
+            let mut variables: Vec<_> = names.into_iter().zip(numbers.iter().map(String::as_str)).collect();
+            let more: Pairs = match launcher {
+                1 => &[
+                    ("SLURM_STEP_ID", "0"),
+                    ("SLURM_JOB_ID", &job),
+                    ("SLURM_NODELIST", "n[1-9]"),
+                    ("SLURM_NNODES", &nodes),
+                ],
+                2 => &[("PMIX_NAMESPACE", &job), ("MASTER_ADDR", "n1")],
+                _ => &[("MASTER_ADDR", "n1"), ("MASTER_PORT", "29500")],
+            };
+            variables.extend(more);
+            launch(&variables).unwrap().unwrap()
+        }).collect();
+        for (rank, launch) in launches.iter().enumerate() {
+            let expected = Launch { rank, local_rank: rank % per_host, ..launches[0].clone() };
+            prop_assert_eq!(launch, &expected);
+            prop_assert_eq!(launch.is_one_host(), hosts == 1);
+        }
+    }
+
+    #[test]
+    fn lists_of_hosts_give_their_first(
+        prefix in "[a-z][a-z0-9.-]{0,8}",
+        first in 0..1000_u32,
+        more in 0..1000_u32,
+        width in 1..5_usize,
+        rest in "(,[a-z]{1,5}){0,3}",
+    ) {
+        let list = format!("{prefix}[{first:0width$}-{:0width$},{more}]{rest}", first + more);
+        prop_assert_eq!(first_host(&list), Some(format!("{prefix}{first:0width$}")));
+        prop_assert_eq!(first_host(&format!("{prefix}{rest}")), Some(prefix));
+    }
+
+    #[test]
+    fn any_text_gives_a_host_name_or_nothing(list in "[a-z0-9,\\[\\]-]{0,20}|.*") {
+        if let Some(host) = first_host(&list) {
+            prop_assert!(host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)));
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::support::{free_port, join, launch};
 const SLOW: usize = 300;
 
 /// Connects to rank 0, and sends what no rank would.
-fn disturb(port: u16) -> Vec<TcpStream> {
+fn disturb(port: u16, slow: usize) -> Vec<TcpStream> {
     let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
     drop(connect());
     let messages: [&[u8]; 3] =
@@ -23,7 +23,7 @@ fn disturb(port: u16) -> Vec<TcpStream> {
         let _ = connect().write_all(message);
     }
     // One byte each, and then nothing.
-    let slow = (0..SLOW).map(|_| {
+    let slow = (0..slow).map(|_| {
         let mut stream = connect();
         stream.write_all(b"g").unwrap();
         stream
@@ -45,10 +45,10 @@ fn strangers_disturb_no_group() {
     let root = thread::spawn(move || join(&launch(0, 3, port)).unwrap());
     let first = thread::spawn(move || join(&launch(1, 3, port)).unwrap());
     thread::sleep(Duration::from_secs(1));
-    let slow = disturb(port);
+    let slow = disturb(port, SLOW);
     let second = thread::spawn(move || join(&launch(2, 3, port)).unwrap());
     let groups = [root, first, second].map(|rank| rank.join().unwrap());
-    let late = disturb(port);
+    let late = disturb(port, 5);
     let exchange = |group: Group| {
         thread::spawn(move || {
             for _ in 0..20 {
