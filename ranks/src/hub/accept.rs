@@ -30,7 +30,7 @@ const BACKLOG: u32 = 4096;
 /// Calls of one member at one time.
 const CALLS: usize = 8;
 /// Time for a program that used the port before to end.
-const REBIND: Duration = Duration::from_secs(10);
+const REBIND: Duration = Duration::from_secs(5);
 
 impl Hub {
     /// Opens the port: to this host, or to the network.

@@ -88,7 +88,7 @@ fn another_number_of_ranks_is_named() {
 fn a_wrong_secret_is_refused_and_reported() {
     for secret in [None, Some(Secret::new("another secret"))] {
         let port = free_port();
-        let limits = Limits { join: Duration::from_secs(4), ..limits().0 };
+        let limits = Limits { join: Duration::from_secs(2), ..limits().0 };
         let wrong = Launch { secret, ..launch(1, 2, port) };
         let processes = [launch(0, 2, port), wrong].map(|launch| (launch, Terms::default(), limits.clone()));
         let results = join_all(processes.to_vec());
@@ -117,7 +117,7 @@ fn ranks_join_through_the_network_with_a_secret() {
 #[test]
 fn missing_ranks_are_named_on_all_ranks() {
     let port = free_port();
-    let limits = Limits { join: Duration::from_secs(4), ..limits().0 };
+    let limits = Limits { join: Duration::from_secs(2), ..limits().0 };
     let begin = Instant::now();
     let processes = [0, 2].map(|rank| (launch(rank, 5, port), Terms::default(), limits.clone()));
     let errors: Vec<_> = join_all(processes.to_vec()).into_iter().map(Result::unwrap_err).collect();
@@ -125,7 +125,7 @@ fn missing_ranks_are_named_on_all_ranks() {
         missing: "ranks 1, 3, 4".to_owned(),
         joined: 2,
         world_size: 5,
-        seconds: 4,
+        seconds: 2,
         refused: String::new(),
     };
     assert_eq!(errors, [expected.clone(), expected]);

@@ -29,7 +29,8 @@ pub(crate) fn launch(rank: usize, world_size: usize, port: u16) -> Launch {
 /// Returns limits for tests with ranks in one process, and the ends that their exit hooks report.
 pub(crate) fn limits() -> (Limits, Receiver<Ended>) {
     let (sender, exits) = channel();
-    let limits = Limits { join: Duration::from_secs(60), grace: Duration::ZERO, ..Limits::default() };
+    let (join, uneven, grace) = (Duration::from_secs(60), Duration::from_secs(1), Duration::ZERO);
+    let limits = Limits { join, uneven, grace, ..Limits::default() };
     (limits.with_exit_hook(move |ended| sender.send(ended.clone()).unwrap_or_default()), exits)
 }
 
