@@ -54,10 +54,10 @@
 //!
 //! # Several GPUs
 //!
-//! [`Options::gpus`] and [`Options::all_gpus`] take several GPUs of the machine for one process. All of them get one plan,
-//! for the weakest: its memory is the limit, and the report names it. They share the global batch evenly; a number of GPUs
-//! that does not divide it is an error naming the numbers that would. With feature `burn` `Session::ranks` trains on them,
-//! a thread for each, and exchanges gradients through Burn's NCCL collective.
+//! With feature `distributed`, `Options::distributed` makes the process one of several, each with one GPU, on one host or
+//! many: see module `ranks`. All of them get one plan, for the weakest: its memory is the limit, and the report names it.
+//! They share the global batch evenly; a number of ranks that does not divide it is an error naming the numbers that would.
+//! The loop is that of one GPU.
 //!
 //! # Training
 //!
@@ -65,7 +65,8 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `train` | optimizer steps in micro-batches, CUDA graphs, ranks, Burn's own loop |
+//! | `train` | optimizer steps in micro-batches, CUDA graphs, Burn's own loop |
+//! | `ranks` | training in several processes, with one GPU each |
 //! | `mixed` | mixed precision |
 //! | `load` | data loading with bounded prefetch |
 //! | `loss` | cross-entropy of large vocabularies in chunks |
@@ -89,6 +90,7 @@
 //! | `nvml` (default) | identity, free memory and MIG slices of GPUs, from the driver's management library |
 //! | `burn` | the session opens the planned device in Burn, loads data, trains, measures workloads, and can probe arithmetic |
 //! | `train` | the session's steps in Burn's own training loop |
+//! | `distributed` | several processes that train together: see `Options::distributed` |
 //! | `warm` | cached kernels and autotune choices, and archives of them: part of `cuda`, and without use alone |
 //! | `cuda` | Burn on CUDA with fusion and autotune, on the GPU of the plan; needs LLVM at build time, as Burn does |
 //! | `tensorboard` | recordings as TensorBoard's event files |
@@ -98,6 +100,8 @@
 
 #[cfg(feature = "counting-allocator")]
 pub mod allocation;
+#[cfg(not(feature = "distributed"))]
+mod alone;
 #[cfg(feature = "burn")]
 pub mod burn;
 mod decide;
@@ -105,6 +109,8 @@ mod detect;
 pub mod lock;
 #[cfg(feature = "burn")]
 pub mod measure;
+#[cfg(feature = "distributed")]
+pub mod ranks;
 mod restart;
 mod resume;
 mod saved;
@@ -119,7 +125,7 @@ pub mod variant;
 
 #[cfg(feature = "burn")]
 pub use burn::device;
-pub use decide::{Decision, GpusError};
+pub use decide::Decision;
 pub use detect::{Machine, UnusableGpu, UsableGpu, detect, detect_through};
 pub use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading};
 pub use gpu_tuned_core::matching::Difference;

@@ -9,6 +9,6 @@ pub use gpu_tuned_train::micro_batch::MicroBatch;
 pub use gpu_tuned_train::out_of_memory::{Moment, is_out_of_memory};
 #[doc(inline)]
 pub use gpu_tuned_train::train::{
-    Ended, GradientHealth, GraphStatus, LayerHealth, Rank, Ranks, RanksError, Rescue, Step, StepError, Trainer,
-    TrainerError, gradient_health,
+    GradientHealth, GraphStatus, LayerHealth, PeersEnded, Rescue, Step, StepError, Trainer, TrainerError,
+    gradient_health,
 };

@@ -1,4 +1,6 @@
 //! Trains the character model and prints its perplexity on the validation text.
+//!
+//! Under a launcher each process trains on its part of every step, and the first one prints and saves.
 
 use std::{path::PathBuf, time::Instant};
 
@@ -117,10 +119,10 @@ fn main() -> anyhow::Result<()> {
     let checkpoint = last_checkpoint(&arguments, checkpoints.as_ref())?;
     let session = options(&arguments).start(arguments.config(&corpus, checkpoint.as_ref()))?;
     measure_if_asked(&session, &corpus)?;
-    if let Some(checkpoints) = &checkpoints {
+    if let Some(checkpoints) = checkpoints.as_ref().filter(|_| session.is_first_rank()) {
         session.save(checkpoints.directory())?;
     }
-    if !arguments.json {
+    if !arguments.json && session.is_first_rank() {
         println!("{session}\n");
     }
     if let Some(probe) = arguments.probe_tf32.then(|| session.probe_tf32()).flatten() {
@@ -129,12 +131,15 @@ fn main() -> anyhow::Result<()> {
     let training = Training {
         corpus: &corpus,
         config: session.config(),
-        global_batch: session.schedule().samples_per_rank() as usize,
-        checkpoints: checkpoints.as_ref(),
+        global_batch: session.schedule().global_batch as usize,
+        part: session.part(session.schedule().global_batch as usize),
+        checkpoints: checkpoints.as_ref().filter(|_| session.is_first_rank()),
         stop_after: arguments.stop_after,
     };
     let report = run(&training, checkpoint, &session, arguments.sample)?;
-    println!("{}", if arguments.json { report.json(&session) } else { report.text(&session) });
+    if session.is_first_rank() {
+        println!("{}", if arguments.json { report.json(&session) } else { report.text(&session) });
+    }
     Ok(())
 }
 
@@ -146,7 +151,7 @@ fn measure_if_asked(session: &Session<TrainingConfig>, corpus: &Corpus) -> anyho
 
 /// Start-up options; a resumed run keeps its schedule.
 fn options(arguments: &Arguments) -> Options {
-    let options = Options::default().strict(arguments.strict);
+    let options = Options::default().strict(arguments.strict).distributed_if_launched();
     let options = if arguments.cpu { options.cpu() } else { options };
     match &arguments.checkpoint_dir {
         Some(directory) if arguments.resume => options.resume(directory),
@@ -184,9 +189,9 @@ fn run(
     };
     let State { model, optimizer, steps_taken: resumed_after } = state;
     let trainer = session.trainer(model, optimizer)?;
-    let (state, model) = training.run(trainer, resumed_after, &progress_bar()?).context("training stopped")?;
+    let (state, model) = training.run(trainer, resumed_after, &progress_bar(session)?).context("training stopped")?;
     let mut report = Report { resumed_after, steps_taken: state.steps_taken, ..Report::default() };
-    if state.steps_taken >= config.steps {
+    if state.steps_taken >= config.steps && session.is_first_rank() {
         report.perplexities = Some(Perplexities::measure(&model, corpus, config, &device)?);
         let sampled = sampled.map(|characters| sample(&model, &corpus.vocabulary, config, characters, &device));
         report.sample = sampled.transpose().context("cannot read the generated text")?;
@@ -206,8 +211,11 @@ fn restore(checkpoint: Checkpoint, training: &Training, device: &Device) -> anyh
     checkpoint.restore(device)
 }
 
-/// Progress bar on standard error; draws nothing if that is not a terminal.
-fn progress_bar() -> anyhow::Result<ProgressBar> {
+/// Progress bar of the first rank on standard error; draws nothing if that is not a terminal.
+fn progress_bar(session: &Session<TrainingConfig>) -> anyhow::Result<ProgressBar> {
+    if !session.is_first_rank() {
+        return Ok(ProgressBar::hidden());
+    }
     let style = ProgressStyle::with_template("{prefix} {wide_bar} {per_sec:>12} windows, {msg} {eta}")?;
     Ok(ProgressBar::no_length().with_style(style))
 }

@@ -1,5 +1,7 @@
 //! The training loop: optimizer steps, and checkpoints between them.
 
+use std::ops::Range;
+
 use anyhow::{Context, anyhow};
 use burn::{
     lr_scheduler::{
@@ -47,7 +49,7 @@ pub fn optimizer() -> ModuleOptimizer {
 }
 
 /// A training run.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Training<'a> {
     /// The training text.
     pub corpus: &'a Corpus,
@@ -55,6 +57,8 @@ pub struct Training<'a> {
     pub config: &'a TrainingConfig,
     /// Windows in an optimizer step.
     pub global_batch: usize,
+    /// Windows of a step that this process trains on.
+    pub part: Range<usize>,
     /// Checkpoints to write, if any.
     pub checkpoints: Option<&'a Checkpoints>,
     /// Optimizer steps after which the run stops, as if interrupted.
@@ -74,7 +78,7 @@ impl Training<'_> {
         mut steps_taken: usize,
         bar: &ProgressBar,
     ) -> anyhow::Result<(State, Model)> {
-        let Self { corpus, config, global_batch, .. } = *self;
+        let &Self { corpus, config, global_batch, .. } = self;
         let windows = Windows::new(&corpus.train, config.window, global_batch, config.seed)?;
         let mut schedule = learning_rates(config, steps_taken)?;
         let end = self.stop_after.map_or(config.steps, |steps| steps.min(config.steps));
@@ -84,7 +88,8 @@ impl Training<'_> {
         bar.set_position((steps_taken * global_batch) as u64);
         bar.reset_eta();
         while steps_taken < end {
-            let step = trainer.step(schedule.step().base(), windows.step(steps_taken), Model::loss)?;
+            let step =
+                trainer.step(schedule.step().base(), windows.step(steps_taken, self.part.clone()), Model::loss)?;
             steps_taken += 1;
             losses.push(step.loss);
             bar.set_prefix(format!("step {steps_taken}/{}", config.steps));
@@ -93,7 +98,9 @@ impl Training<'_> {
                 let loss = losses.iter().sum::<f32>() / losses.len() as f32;
                 losses.clear();
                 bar.set_message(format!("loss {loss:.4}"));
-                bar.suspend(|| eprintln!("step {steps_taken:>4}: loss {loss:.4}"));
+                if self.part.start == 0 {
+                    bar.suspend(|| eprintln!("step {steps_taken:>4}: loss {loss:.4}"));
+                }
             }
             if let Some(checkpoints) = self.checkpoints
                 && (checkpoints.is_due(steps_taken) || steps_taken == end)

@@ -1,5 +1,7 @@
 //! Splits the text into windows, and selects the windows of an optimizer step.
 
+use std::ops::Range;
+
 use anyhow::ensure;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gpu_tuned::MicroBatch;
@@ -87,9 +89,9 @@ impl<'a> Windows<'a> {
         Batch::new(self.ids, &starts[..windows.min(starts.len())], self.length, device)
     }
 
-    /// The windows of one step, in host memory.
-    pub fn step(&self, step: usize) -> Batch {
-        Batch::new(self.ids, &self.starts(step), self.length, &Device::flex())
+    /// A part of the windows of one step, in host memory.
+    pub fn step(&self, step: usize, part: Range<usize>) -> Batch {
+        Batch::new(self.ids, &self.starts(step)[part], self.length, &Device::flex())
     }
 }
 

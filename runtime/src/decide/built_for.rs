@@ -24,26 +24,25 @@ fn is_same_model(gpu: &GpuReading, other: &GpuReading) -> bool {
     gpu.name == other.name && gpu.memory_total == other.memory_total
 }
 
-/// Returns true if each of these GPUs is a target of the build that its settings apply to. `built_for_them` is the result of
-/// [`are_built_for`].
-pub(super) fn are_targets(built: &Built, gpus: &[Gpu], built_for_them: Option<bool>) -> bool {
+/// Returns true if the GPU is a target of the build that its settings apply to. `built_for_it` is the result of
+/// [`is_built_for`].
+pub(super) fn is_named(built: &Built, gpu: Option<&Gpu>, built_for_it: Option<bool>) -> bool {
     let is_named = |gpu: &Gpu| {
         let Match::Exact { profile } = &gpu.found else { return false };
         let is = |id: &&str| profile.id.as_str() == *id;
         built.targets.iter().any(is) && !built.misfits.iter().any(is)
     };
-    built_for_them.unwrap_or_else(|| !gpus.is_empty() && gpus.iter().all(is_named))
+    built_for_it.unwrap_or_else(|| gpu.is_some_and(is_named))
 }
 
-/// Returns true if the constants of the build are for all of these GPUs; `None` if the build left the decision to the
-/// runtime.
-pub(super) fn are_built_for(built: &Built, resolved: Option<&Resolved>, gpus: &[Gpu]) -> Option<bool> {
+/// Returns true if the constants of the build are for the GPU; `None` if the build left the decision to the runtime.
+pub(super) fn is_built_for(built: &Built, resolved: Option<&Resolved>, gpu: Option<&Gpu>) -> Option<bool> {
     if let Some(Selected::Native(there)) = resolved.map(|resolved| &resolved.selected) {
-        return Some(!gpus.is_empty() && gpus.iter().all(|gpu| is_same_model(&gpu.reading, there)));
+        return Some(gpu.is_some_and(|gpu| is_same_model(&gpu.reading, there)));
     }
     let [target] = built.targets else { return None };
     let exact = |gpu: &Gpu| matches!(&gpu.found, Match::Exact { profile } if profile.id.as_str() == *target);
-    Some(!gpus.is_empty() && gpus.iter().all(exact))
+    Some(gpu.is_some_and(exact))
 }
 
 #[cfg(test)]

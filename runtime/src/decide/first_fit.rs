@@ -33,7 +33,7 @@ pub(super) fn decide_for_first_fit<C: Tuned>(
     let mut refused: Option<(usize, DecideError)> = None;
     let mut invalid: Option<DecideError> = None;
     let fits = order.into_iter().map_while(|position| {
-        let decided = decide_on(config, DecisionContext { wanted: &DeviceRequest::These(vec![position]), ..context });
+        let decided = decide_on(config, DecisionContext { wanted: &DeviceRequest::This(position), ..context });
         let error = match decided {
             Ok(decision) => return Some((position, decision.into_fit())),
             Err(error) => error,
@@ -102,8 +102,8 @@ pub(super) fn with_remedy<C: Tuned>(
     let fits = |gpu: &GpuReading| {
         let mut machine = context.machine.clone();
         machine.gpus = vec![gpu.clone()];
-        let alone = || decided(&machine, &DeviceRequest::These(vec![0]));
-        !is_broken(gpu) && alone().is_ok_and(|decision| !decision.selection.gpus.is_empty())
+        let alone = || decided(&machine, &DeviceRequest::This(0));
+        !is_broken(gpu) && alone().is_ok_and(|decision| decision.selection.gpu.is_some())
     };
     let fits_host = |host: &Host| {
         let mut machine = context.machine.clone();

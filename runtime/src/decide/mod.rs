@@ -6,6 +6,7 @@ mod devices;
 mod error;
 mod first_fit;
 mod planning;
+mod ranks;
 mod restore;
 mod saving;
 
@@ -23,21 +24,23 @@ use serde::Serialize;
 
 pub(crate) use devices::DeviceRequest;
 pub(crate) use error::DecideError;
-pub use error::GpusError;
+pub(crate) use ranks::RanksHere;
+#[cfg(feature = "distributed")]
+pub(crate) use ranks::{CommonFacts, RankFacts};
 
 use crate::detect::{Machine, UnusableGpu};
 use crate::resume::{self, Resumed};
 use crate::saved::SavedRun;
 use crate::selection::{Change, Fallback, Selection};
 use crate::tuned::{Built, Tuned};
-use devices::{Devices, Gpu};
+use devices::{Device, Gpu};
 use planning::Planning;
 
 /// Decision before a device is opened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Decision {
-    /// Chosen devices, with their differences from those of the build.
+    /// Chosen device, with its differences from those of the build.
     pub selection: Selection,
     /// The settings with their reasons, and the memory they take.
     pub plan: Plan,
@@ -51,7 +54,7 @@ pub struct Decision {
 /// Inputs of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlanInputs {
-    /// Facts that apply to all devices.
+    /// Facts of the device; of several ranks those that apply to all devices.
     pub facts: DeviceFacts,
     /// In samples, with what is fixed.
     pub goal: Goal,
@@ -93,7 +96,7 @@ impl fmt::Display for Decision {
 #[derive(Clone, Copy)]
 pub(crate) struct DecisionContext<'a> {
     pub machine: &'a Machine,
-    /// Requested devices.
+    /// Requested device.
     pub wanted: &'a DeviceRequest,
     /// GPUs that failed to open.
     pub broken: &'a [UnusableGpu],
@@ -103,25 +106,26 @@ pub(crate) struct DecisionContext<'a> {
     pub set: &'a Pins,
     /// Why the model is not ready for 16 bits.
     pub not_ready: Option<&'a str>,
+    /// The ranks that this process trains with, if it was launched as one of several.
+    pub ranks: Option<&'a RanksHere>,
 }
 
-/// Decides for the requested devices of the machine, or for the CPU without a usable GPU.
+/// Decides for the requested device of the machine, or for the CPU without a usable GPU.
 pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
     match context.wanted {
         DeviceRequest::FirstFit => first_fit::decide_for_first_fit(config, context),
-        DeviceRequest::These(positions) if positions.len() == 1 => {
+        DeviceRequest::This(position) => {
             let decided = decide_on(config, context);
-            decided.map_err(|error| first_fit::with_remedy(error, config, context, Some(positions[0])))
+            decided.map_err(|error| first_fit::with_remedy(error, config, context, Some(*position)))
         }
         DeviceRequest::Cpu { .. } => {
             let decided = decide_on(config, context);
             decided.map_err(|error| first_fit::with_remedy(error, config, context, None))
         }
-        _ => decide_on(config, context),
     }
 }
 
-/// Decides for these devices and no other GPU.
+/// Decides for this device and no other GPU.
 fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
     let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
     let resolved = resolved.as_ref();
@@ -136,17 +140,24 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
     let mut goal = goal(config, &spec, &workload, context)?;
     let none = ProfileTable::default();
     let profiles = resolved.map_or(&none, |resolved| &resolved.profile);
-    let devices = Devices::choose(context, &goal, profiles).map_err(|error| error.for_run(context.saved))?;
-    let Devices { gpus, facts, world_size, mut fallbacks } = devices;
-    goal.world_size = world_size;
+    let Device { gpu, facts, fallback } = Device::choose(context, profiles);
+    let mut fallbacks: Vec<_> = fallback.into_iter().collect();
+    let built_for_it = built_for::is_built_for(&C::BUILT, resolved, gpu.as_ref());
+    let is_target = built_for::is_named(&C::BUILT, gpu.as_ref(), built_for_it);
+    let common = context.ranks.and_then(|ranks| ranks.common.as_ref());
+    let (facts, built_for_it, is_target) = match common {
+        Some(common) => (common.facts.clone(), common.built_for, common.is_target),
+        None => (facts, built_for_it, is_target),
+    };
+    if let Some(ranks) = context.ranks {
+        goal.world_size = ranks.world_size;
+    }
     if let Some(resolved) = resolved {
         workload = resolved.workload_on(C::BUILT.workload, &spec, core::slice::from_ref(&facts));
     }
-    let built_for_them = built_for::are_built_for(&C::BUILT, resolved, &gpus);
     if context.saved.is_none() && is_switched_on::<C>(&goal, context.set) {
         goal.pins.precision = facts.mixed_precision().or(goal.pins.precision);
     }
-    let is_target = built_for::are_targets(&C::BUILT, &gpus, built_for_them);
     let not_ready = context.not_ready.filter(|_| goal.plans_precision() && context.saved.is_none());
     if let Some(because) = not_ready {
         goal.precision = Some(Precision::F32.into());
@@ -154,8 +165,8 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
     }
     let planning = Planning { built: &C::BUILT, resolved, facts: &facts, workload: &workload, is_target };
     let mut plan = match context.saved {
-        None => planning.run(goal.clone(), built_for_them, &mut fallbacks)?,
-        Some(saved) => planning.restore(saved, goal.clone(), built_for_them, &mut fallbacks)?,
+        None => planning.run(goal.clone(), built_for_it, &mut fallbacks)?,
+        Some(saved) => planning.restore(saved, goal.clone(), built_for_it, &mut fallbacks)?,
     };
     let outdated = resolved.and_then(|resolved| resolved.measured.measured_before(C::BUILT.workload, &spec));
     plan.advice.extend(outdated.map(|outdated| outdated.to_string()));
@@ -166,8 +177,24 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
         planning::give_reason(&mut plan, Setting::Precision, "the model is not ready for 16 bits");
     }
     asked::name_the_source(&mut plan, context.set);
-    let selection = selection(config, context, gpus, fallbacks, &plan);
+    let selection = selection(config, context, gpu, fallbacks, &plan);
     Ok(Decision { selection, plan, workload, inputs: PlanInputs { facts, goal } })
+}
+
+/// Facts of this process's device, for the plan of all ranks.
+#[cfg(feature = "distributed")]
+pub(crate) fn rank_facts<C: Tuned>(
+    _config: &C,
+    context: DecisionContext<'_>,
+    host: String,
+) -> Result<RankFacts, DecideError> {
+    let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
+    let none = ProfileTable::default();
+    let profiles = resolved.as_ref().map_or(&none, |resolved| &resolved.profile);
+    let Device { gpu, facts, .. } = Device::choose(context, profiles);
+    let built_for = built_for::is_built_for(&C::BUILT, resolved.as_ref(), gpu.as_ref());
+    let is_target = built_for::is_named(&C::BUILT, gpu.as_ref(), built_for);
+    Ok(RankFacts { host, facts, built_for, is_target })
 }
 
 /// Goal of the config with the pins of this start, for the global batch of a saved run.
@@ -205,16 +232,15 @@ fn is_switched_on<C: Tuned>(goal: &Goal, set: &Pins) -> bool {
 fn selection<C: Tuned>(
     config: &C,
     context: DecisionContext<'_>,
-    gpus: Vec<Gpu>,
+    gpu: Option<Gpu>,
     fallbacks: Vec<Fallback>,
     plan: &Plan,
 ) -> Selection {
+    let common = context.ranks.and_then(|ranks| ranks.common.as_ref());
     Selection {
-        device: gpus.first().map_or(crate::Recognised::Cpu, |gpu| (&gpu.found).into()),
-        gpu: gpus.first().map(|gpu| gpu.reading.clone()),
-        weakest: devices::shortfalls(&gpus),
+        weakest: common.map(|common| common.weakest.clone()).unwrap_or_default(),
         passed_over: Vec::new(),
-        gpus: gpus.into_iter().map(Into::into).collect(),
+        gpu: gpu.map(Into::into),
         built_for: C::BUILT.target.to_owned(),
         fallbacks,
         resumed: context.saved.map(|saved| Resumed::new(saved, plan)),

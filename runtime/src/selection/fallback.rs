@@ -25,16 +25,6 @@ pub enum Fallback {
         /// Available memory.
         available: Bytes,
     },
-    /// Some of the GPUs that were asked for cannot be used. The global batch is shared by the others, as many of them as
-    /// divide it.
-    FewerGpus {
-        /// The GPUs that were asked for, by their numbers in CUDA's order.
-        asked: Vec<usize>,
-        /// GPUs that are used.
-        used: Vec<usize>,
-        /// Why not the others: one sentence each.
-        because: Vec<String>,
-    },
     /// The micro-batch of the saved run does not fit. Another one makes up the same global batch.
     SavedMicroBatch {
         /// The micro-batch of the saved run.
@@ -100,10 +90,6 @@ impl fmt::Display for Fallback {
             Self::Memory { needed, available } => {
                 write!(f, "not enough memory: the planned settings need {needed}, {available} are free")
             }
-            Self::FewerGpus { asked, used, because } => {
-                let because = because.join("; ");
-                write!(f, "training on {} of {} GPUs (number {}): {because}", used.len(), asked.len(), numbers(used))
-            }
             Self::SavedMicroBatch { saved, used, device, available } => {
                 write!(f, "the saved micro-batch of {saved} does not fit {device} with {available} free, {used} does")
             }
@@ -122,8 +108,4 @@ impl fmt::Display for Fallback {
             Self::Tf32 { because } => write!(f, "TF32 stays on, which changes the results: {because}"),
         }
     }
-}
-
-fn numbers(gpus: &[usize]) -> String {
-    gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -2,11 +2,11 @@ use std::fmt;
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::GpuReading;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Recognised;
 
-/// A GPU that is trained on.
+/// The GPU that is trained on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SelectedGpu {
@@ -28,52 +28,65 @@ impl SelectedGpu {
     }
 }
 
-/// A figure in which one of several GPUs falls behind, with its number in CUDA's order.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// A figure in which the device of one of several ranks falls behind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "figure", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Shortfall {
     /// Memory that a new process could take.
     Memory {
-        /// The GPU with the least.
-        gpu: usize,
-        /// Free memory of the GPU.
+        /// The rank with the least.
+        rank: usize,
+        /// Its host.
+        host: String,
+        /// Free memory of its device.
         free: Bytes,
-        /// Free memory of another GPU.
+        /// Free memory of another device.
         most: Bytes,
     },
     /// Peak f32 rate, 10^12 operations per second.
     Rate {
-        /// The GPU with the least.
-        gpu: usize,
-        /// Rate of the GPU.
+        /// The rank with the least.
+        rank: usize,
+        /// Its host.
+        host: String,
+        /// Rate of its device.
         tflops: f64,
-        /// Rate of another GPU.
+        /// Rate of another device.
         most: f64,
     },
     /// Peak memory bandwidth, 10^9 bytes per second.
     Bandwidth {
-        /// The GPU with the least.
-        gpu: usize,
-        /// Bandwidth of the GPU.
+        /// The rank with the least.
+        rank: usize,
+        /// Its host.
+        host: String,
+        /// Bandwidth of its device.
         gb_s: f64,
-        /// Bandwidth of another GPU.
+        /// Bandwidth of another device.
         most: f64,
     },
     /// Tensor cores that take bf16.
     Bf16 {
-        /// A GPU without them.
-        gpu: usize,
+        /// A rank without them.
+        rank: usize,
+        /// Its host.
+        host: String,
     },
 }
 
 impl fmt::Display for Shortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Memory { rank, host, .. }
+        | Self::Rate { rank, host, .. }
+        | Self::Bandwidth { rank, host, .. }
+        | Self::Bf16 { rank, host }) = self;
+        write!(f, "rank {rank} on {host} ")?;
         match self {
-            Self::Memory { gpu, free, most } => write!(f, "GPU {gpu} has {free} free, not {most}"),
-            Self::Rate { gpu, tflops, most } => write!(f, "GPU {gpu} does {tflops:.0} TFLOP/s in f32, not {most:.0}"),
-            Self::Bandwidth { gpu, gb_s, most } => write!(f, "GPU {gpu} reads {gb_s:.0} GB/s, not {most:.0}"),
-            Self::Bf16 { gpu } => write!(f, "GPU {gpu} has no bf16 tensor cores"),
+            Self::Memory { free, most, .. } => write!(f, "has {free} free, not {most}"),
+            Self::Rate { tflops, most, .. } => write!(f, "does {tflops:.0} TFLOP/s in f32, not {most:.0}"),
+            Self::Bandwidth { gb_s, most, .. } => write!(f, "reads {gb_s:.0} GB/s, not {most:.0}"),
+            Self::Bf16 { .. } => f.write_str("has no bf16 tensor cores"),
         }
     }
 }

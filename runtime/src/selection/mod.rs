@@ -7,7 +7,7 @@ mod preference;
 
 use std::fmt;
 
-use gpu_tuned_core::device::{ComputeCapability, GpuReading};
+use gpu_tuned_core::device::ComputeCapability;
 use gpu_tuned_core::matching::{Difference, Match};
 use gpu_tuned_core::{Setting, SettingValue};
 use serde::Serialize;
@@ -25,15 +25,11 @@ use crate::resume::Resumed;
 pub struct Selection {
     /// Targets of the build: `rtx4090`, `h200 + rtx4090`, `generic`.
     pub built_for: String,
-    /// The device; of several GPUs the first.
-    pub device: Recognised,
-    /// The GPU as its driver describes it, of several the first; `None` on the CPU.
-    pub gpu: Option<GpuReading>,
-    /// Every GPU that this process trains on, in the order in which they were asked for; empty on the CPU.
-    pub gpus: Vec<SelectedGpu>,
+    /// The GPU; `None` on the CPU.
+    pub gpu: Option<SelectedGpu>,
     /// GPUs that come before the taken one, and why they are not taken.
     pub passed_over: Vec<PassedOver>,
-    /// In what several GPUs are unequal. The plan is for the least of each.
+    /// In what the devices of several ranks are unequal. The plan is for the least of each.
     pub weakest: Vec<Shortfall>,
     /// Why the constants of the build could not be used as they are; empty when they are confirmed, or when the build
     /// left the decision to the runtime.
@@ -116,25 +112,26 @@ impl Selection {
         self.fallbacks.is_empty() && self.changes.is_empty()
     }
 
-    /// Name of the device; the first of several GPUs.
+    /// Match of the device with a profile.
+    pub fn device(&self) -> &Recognised {
+        self.gpu.as_ref().map_or(&Recognised::Cpu, |gpu| &gpu.device)
+    }
+
+    /// Name of the device.
     pub fn device_name(&self) -> String {
-        self.gpu.as_ref().map_or_else(|| "CPU".to_owned(), gpus::name)
+        self.gpu.as_ref().map_or_else(|| "CPU".to_owned(), SelectedGpu::name)
     }
 }
 
-/// One line a device, then one a fallback, one for the saved run and one for the changes.
+/// One line for the device, then one a fallback, one for the saved run and one for the changes.
 impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "built for {}, ", self.built_for)?;
-        match self.gpus.as_slice() {
-            [] => f.write_str("using the CPU")?,
-            [gpu] => write!(f, "found {gpu}")?,
-            several => {
-                write!(f, "found {} GPUs", several.len())?;
-                several.iter().try_for_each(|gpu| write!(f, "\n  GPU {}: {gpu}", gpu.position))?;
-            }
+        match &self.gpu {
+            None => f.write_str("using the CPU")?,
+            Some(gpu) => write!(f, "found {gpu}")?,
         }
-        for remark in self.gpus.iter().filter_map(|gpu| gpu.memory_remark.as_ref()) {
+        if let Some(remark) = self.gpu.as_ref().and_then(|gpu| gpu.memory_remark.as_ref()) {
             write!(f, "\n  {remark}")?;
         }
         for passed_over in &self.passed_over {

@@ -15,7 +15,9 @@ impl<C> Session<C> {
     /// Workers and prefetch are as planned. Batches that wait on the device take at most the bytes of the planned number of
     /// micro-batches. A larger step stays in host memory, and is uploaded micro-batch by micro-batch.
     ///
-    /// With several GPUs, each rank loads its part with [`Rank::loader`](crate::train::Rank::loader).
+    /// With several ranks, each loads its part of every step. Give [`shuffle`](PrefetchLoader::shuffle) the same seed on all.
+    /// The last step of an epoch is shared in proportion, and dropped if it has too few samples for every rank. A
+    /// [`strategy`](PrefetchLoader::strategy) forms one batch a rank for each step.
     ///
     /// ```
     /// # use burn::data::dataloader::batcher::Batcher;
@@ -55,7 +57,7 @@ impl<C> Session<C> {
         if let Some(warning) = short_epoch(dataset.len() as u64, schedule.global_batch, schedule.drop_last) {
             warn_user(&warning);
         }
-        self.recipe(0, self.device()).loader(dataset, batcher)
+        self.planned_steps().loader(dataset, batcher)
     }
 
     /// Loads the whole dataset for evaluation, in order and in batches of the planned size, on the device without autodiff.

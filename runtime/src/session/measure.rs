@@ -76,7 +76,7 @@ impl<C: Tuned> Session<C> {
     fn measurement_target(&self) -> MeasurementTarget {
         let (goal, selection) = (self.config.asked(), self.selection());
         let is_specified = goal.global_batch.is_some() || goal.global_tokens.is_some();
-        let profile = match &selection.device {
+        let profile = match selection.device() {
             Recognised::Exact { profile } => Some(profile.clone()),
             _ => None,
         };
@@ -87,8 +87,8 @@ impl<C: Tuned> Session<C> {
         MeasurementTarget {
             device: self.inner_device(),
             facts,
-            reading: selection.gpu.clone(),
-            gpu: self.opened.gpus.first().cloned(),
+            reading: selection.gpu.as_ref().map(|gpu| gpu.reading.clone()),
+            gpu: self.opened.gpu.clone(),
             driver: self.machine.driver_version.clone(),
             profile,
             settings: self.plan().settings,
@@ -96,7 +96,7 @@ impl<C: Tuned> Session<C> {
             samples_per_rank: is_specified.then(|| self.schedule().samples_per_rank()),
             goal,
             max_samples: None,
-            built_for: selection.gpus.is_empty().then_some(built_for),
+            built_for: selection.gpu.is_none().then_some(built_for),
             other_precisions,
             not_ready: self.not_ready(),
         }

@@ -4,7 +4,7 @@
 mod load;
 #[cfg(feature = "burn")]
 mod measure;
-#[cfg(feature = "burn")]
+#[cfg(feature = "distributed")]
 mod ranks;
 #[cfg(feature = "burn")]
 mod train;
@@ -33,8 +33,12 @@ use gpu_tuned_train::timing::StepInstrumentation;
 use gpu_tuned_train::train::metrics::StepHistory;
 use serde::{Serialize, Serializer};
 
+#[cfg(not(feature = "distributed"))]
+use crate::alone::Connection;
 use crate::decide::Decision;
 use crate::detect::Machine;
+#[cfg(feature = "distributed")]
+use crate::ranks::Connection;
 use crate::saved::{SaveError, SavedRun};
 use crate::selection::Selection;
 use crate::tuned::Tuned;
@@ -51,6 +55,9 @@ pub struct Session<C> {
     /// Machine that the session was decided for.
     #[cfg_attr(not(feature = "burn"), expect(dead_code, reason = "measurements need Burn"))]
     pub(crate) machine: Machine,
+    /// Connection to the other ranks, if this process was launched as one of several.
+    #[cfg_attr(not(feature = "burn"), expect(dead_code, reason = "steps need Burn"))]
+    pub(crate) ranks: Option<Connection>,
     /// True if a model that is not ready for 16 bits starts the program again.
     #[cfg(feature = "burn")]
     pub(crate) restarts: bool,
@@ -64,15 +71,15 @@ pub struct Session<C> {
     pub(crate) step_history: StepHistory,
 }
 
-/// Open devices of a session; none without Burn.
+/// Open device of a session; none without Burn.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
-    /// Device of each GPU, or the CPU.
+    /// The device without autodiff.
     #[cfg(feature = "burn")]
-    pub(crate) devices: Vec<burn::tensor::Device>,
-    /// The GPUs as opened; empty on the CPU.
+    pub(crate) device: burn::tensor::Device,
+    /// The GPU as opened; `None` on the CPU.
     #[cfg(feature = "burn")]
-    pub(crate) gpus: Vec<OpenGpu>,
+    pub(crate) gpu: Option<OpenGpu>,
     /// State of the kernel caches.
     #[cfg(feature = "warm")]
     pub(crate) warm: WarmStart,
@@ -136,7 +143,7 @@ impl<C: Tuned> Session<C> {
     /// Facts of the device.
     pub(crate) fn facts(&self) -> DeviceFacts {
         let host = &self.machine.host;
-        let Some(gpu) = &self.selection().gpu else {
+        let Some(gpu) = self.selection().gpu.as_ref().map(|gpu| &gpu.reading) else {
             return DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores);
         };
         let table = C::BUILT.table.and_then(|table| Resolved::from_toml(table).ok());
@@ -149,30 +156,14 @@ impl<C: Tuned> Session<C> {
 #[cfg(feature = "burn")]
 impl<C> Session<C> {
     /// Open device with autodiff, and with activation checkpointing if planned. Initialise the trained model on it.
-    ///
-    /// With several GPUs this is the first of [`devices`](Self::devices).
     pub fn device(&self) -> burn::tensor::Device {
-        self.to_train(self.first())
-    }
-
-    /// Devices of this process's ranks, each like [`device`](Self::device): those of
-    /// [`Options::gpus`](crate::Options::gpus), or the only one.
-    pub fn devices(&self) -> Vec<burn::tensor::Device> {
-        self.opened.devices.iter().map(|device| self.to_train(device)).collect()
-    }
-
-    fn to_train(&self, device: &burn::tensor::Device) -> burn::tensor::Device {
-        let device = device.clone().autodiff();
+        let device = self.opened.device.clone().autodiff();
         if self.decision.plan.settings.gradient_checkpointing { device.gradient_checkpointing() } else { device }
-    }
-
-    fn first(&self) -> &burn::tensor::Device {
-        self.opened.devices.first().expect("BUG: a session has a device")
     }
 
     /// Device without autodiff, for batches and for evaluation.
     pub fn inner_device(&self) -> burn::tensor::Device {
-        self.first().clone()
+        self.opened.device.clone()
     }
 
     /// Probes the precision of fp32 matrix products of the workload's dominant shape on the device.
@@ -187,7 +178,7 @@ impl<C> Session<C> {
             k: size(product.inner),
             n: size(product.columns),
         };
-        Some(probe(self.first(), shape))
+        Some(probe(&self.opened.device, shape))
     }
 }
 
@@ -195,7 +186,7 @@ impl<C> fmt::Display for Session<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.decision.fmt(f)?;
         #[cfg(feature = "warm")]
-        if !self.selection().gpus.is_empty() {
+        if self.selection().gpu.is_some() {
             write!(f, "\nwarm start: {}", self.opened.warm)?;
         }
         Ok(())

@@ -2,16 +2,16 @@
 
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
-use burn::tensor::Device;
 #[cfg(feature = "train")]
 use burn::train::{LearnerModel, TrainStep, TrainingStrategy, logger::MetricLogger};
+use gpu_tuned_measure::measure::is_requested;
 #[cfg(feature = "train")]
 use gpu_tuned_train::micro_batch::MicroBatch;
 #[cfg(feature = "train")]
 use gpu_tuned_train::train::metrics::{Metrics, RecordedMetrics};
 #[cfg(feature = "train")]
 use gpu_tuned_train::train::{BatchCheck, TakeLearnersFirstStep, strategy};
-use gpu_tuned_train::train::{NotReady, Recipe, Replanning, TakeFirstStep, Trainer, TrainerError};
+use gpu_tuned_train::train::{NotReady, Rank, Recipe, Replanning, TakeFirstStep, Trainer, TrainerError};
 
 use super::Session;
 use crate::tuned::Tuned;
@@ -48,14 +48,14 @@ impl<C: Tuned> Session<C> {
     ///
     /// # Errors
     ///
-    /// [`TrainerError`] for a model that cannot be trained in the planned mixed precision, and for a plan of several ranks, which
-    /// need [`ranks`](Self::ranks).
+    /// [`TrainerError`] for a model that cannot be trained in the planned mixed precision, for a plan of several ranks in a process
+    /// that was not launched as one of them, and if the ranks' models differ.
     pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Result<Trainer<M>, TrainerError> {
-        let recipe = self.recipe_of_one_rank()?;
+        let recipe = self.recipe()?;
         let first_step = self
             .requested_measurement()
             .map(|target| -> TakeFirstStep<M> { Box::new(move |step| Ok(target.take_first_step(&step)?)) });
-        Ok(Trainer::planned(model, optimizer, &recipe, self.plan(), self.workload(), first_step)?)
+        Trainer::planned(model, optimizer, &recipe, self.plan(), self.workload(), first_step)
     }
 
     /// Returns a strategy with the session's optimizer steps for Burn's training loop: see
@@ -99,7 +99,7 @@ impl<C: Tuned> Session<C> {
         M: LearnerModel,
         <M as TrainStep>::Input: MicroBatch,
     {
-        let recipe = self.recipe_of_one_rank()?;
+        let recipe = self.recipe()?;
         let first_step = self.requested_measurement().map(|target| -> TakeLearnersFirstStep<M> {
             Box::new(move |learner, batch| Ok(target.take_learners_first_step(learner, batch)?))
         });
@@ -109,36 +109,48 @@ impl<C: Tuned> Session<C> {
 }
 
 impl<C> Session<C> {
-    /// Planned steps of a plan for one rank.
-    fn recipe_of_one_rank(&self) -> Result<Recipe, TrainerError> {
-        match self.schedule().world_size {
-            0 | 1 => Ok(self.recipe(0, self.device())),
-            world_size => Err(TrainerError::Ranks { world_size }),
+    /// Planned steps of this process.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainerError::Ranks`] for a plan of several ranks in a process that is none of them, unless it only measures.
+    fn recipe(&self) -> Result<Recipe, TrainerError> {
+        let world_size = self.schedule().world_size;
+        if world_size > 1 && self.rank_of_several().is_none() && !is_requested() {
+            return Err(TrainerError::Ranks { world_size });
         }
+        Ok(self.planned_steps())
     }
 
-    /// Planned steps of a rank on its device.
-    pub(super) fn recipe(&self, rank: usize, device: Device) -> Recipe {
+    /// Planned steps of this process's rank.
+    pub(super) fn planned_steps(&self) -> Recipe {
         let inputs = &self.decision.inputs;
-        let (facts, workload) = (inputs.facts.clone(), self.workload().clone());
-        let gpu = self.opened.gpus.get(rank).cloned();
+        let (facts, workload, device) = (inputs.facts.clone(), self.workload().clone(), self.device());
+        let gpu = self.opened.gpu.clone();
         let replanning = Replanning::new(facts, workload, &inputs.goal, self.plan(), &device, gpu);
         // `bench` may time another precision than the planned one.
         let precision = gpu_tuned_measure::measure::requested_precision();
         let precision = precision.unwrap_or(self.plan().settings.precision);
         let batch_statistics = self.workload().batch_statistics;
-        let instrumentation = self.instrumentation.for_rank(rank);
+        let instrumentation = self.instrumentation.clone();
         Recipe::planned(self.plan(), precision, batch_statistics, device, replanning, instrumentation)
             .when_not_ready(self.not_ready())
+            .with_rank(self.rank_of_several())
     }
 
-    /// Returns metrics of the [`strategy`](Self::strategy)'s steps and of the session's first GPU, for Burn's training loop: see
+    /// Connection to the other ranks, if there are several.
+    fn rank_of_several(&self) -> Option<Rank> {
+        let ranks = self.ranks.as_ref().filter(|_| self.schedule().world_size > 1);
+        ranks.map(|ranks| ranks.rank(self.schedule()))
+    }
+
+    /// Returns metrics of the [`strategy`](Self::strategy)'s steps and of the session's GPU, for Burn's training loop: see
     /// [`metrics`](crate::train::metrics). [`Gpu`](crate::train::metrics::Gpu) shows other GPUs.
     ///
     /// The strategy and the metrics must come from one session or its clones, for one training run at a time.
     #[cfg(feature = "train")]
     pub fn metrics(&self) -> Metrics {
-        Metrics::new(self.step_history.clone(), self.selection().gpu.as_ref())
+        Metrics::new(self.step_history.clone(), self.selection().gpu.as_ref().map(|gpu| &gpu.reading))
     }
 
     /// Returns a metric logger that logs as `logger` does, and adds Burn's numbers to the session's recording, if there is one.

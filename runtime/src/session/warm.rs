@@ -16,8 +16,8 @@ impl<C> Session<C> {
 
     /// Fingerprint of the session's kernels and tuning; `None` on the CPU.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
-        let gpus = self.selection().gpus.iter().map(|gpu| &gpu.reading);
-        let fingerprint = Fingerprint::new(gpus, self.machine.driver_version.as_deref())?;
+        let gpu = self.selection().gpu.iter().map(|gpu| &gpu.reading);
+        let fingerprint = Fingerprint::new(gpu, self.machine.driver_version.as_deref())?;
         Some(fingerprint.full_f32(tf32_is_off()))
     }
 

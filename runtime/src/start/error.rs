@@ -6,7 +6,7 @@ use gpu_tuned_project::resolved::ResolvedError;
 use thiserror::Error;
 
 use super::Options;
-use crate::decide::{DecideError, GpusError};
+use crate::decide::DecideError;
 use crate::resume::ResumeError;
 use crate::selection::Fallback;
 
@@ -20,9 +20,10 @@ pub enum StartError {
     /// There is no plan for this device: most often, not even one sample at a time fits.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The GPUs asked for cannot be this process's part of the ranks.
+    /// This process cannot train with the other ranks.
+    #[cfg(feature = "distributed")]
     #[error(transparent)]
-    Gpus(#[from] GpusError),
+    Ranks(#[from] crate::ranks::RanksError),
     /// The saved run cannot be resumed.
     #[error(transparent)]
     Resume(#[from] ResumeError),
@@ -92,7 +93,6 @@ impl StartError {
                 Self::SetPlan { set: Box::new(set), cause: Box::new(source) }
             }
             DecideError::Plan(error) => Self::Plan(error),
-            DecideError::Gpus(error) => Self::Gpus(error),
             DecideError::Resume(error) => Self::Resume(error),
             DecideError::Dimensions(message) => Self::Dimensions { message },
             DecideError::Precision(field) => Self::Precision { field },

@@ -1,4 +1,4 @@
-//! TF32, settled before the GPUs are opened.
+//! TF32, settled before the GPU is opened.
 
 use gpu_tuned_core::device::ComputeCapability;
 use gpu_tuned_measure::warm::{Caches, WarmStart};
@@ -12,15 +12,15 @@ use crate::selection::SelectedGpu;
 
 /// Actions of a start while TF32 is decided.
 pub(super) struct Start<'s> {
-    /// Switches the caches on for these GPUs, without TF32 or with it.
-    pub(super) warm: &'s dyn Fn(&[SelectedGpu], bool) -> WarmStart,
+    /// Switches the caches on for the GPU, without TF32 or with it.
+    pub(super) warm: &'s dyn Fn(Option<&SelectedGpu>, bool) -> WarmStart,
     /// Decides once more, with TF32 allowed or not whatever was asked for.
     pub(super) again: &'s dyn Fn(bool) -> Result<Decision, StartError>,
     /// True if the machine has one GPU.
     pub(super) alone: bool,
 }
 
-/// Switches TF32 off on the decided GPUs if that is asked for, and the caches on by it. Where it stays on, or is off since
+/// Switches TF32 off on the decided GPU if that is asked for, and the caches on by it. Where it stays on, or is off since
 /// before, that is decided for.
 pub(super) fn settle(
     decision: Decision,
@@ -29,13 +29,13 @@ pub(super) fn settle(
     if !is_asked(&decision) {
         return unasked(decision, start).map(Ok);
     }
-    let gpus = &decision.selection.gpus;
+    let gpu = decision.selection.gpu.as_ref();
     // Before the caches without TF32 are those of the process.
     let why = if tf32_is_on() {
         "this process has opened GPUs with it; start the session without TF32 before any other".to_owned()
     } else {
-        let warm = (start.warm)(gpus, true);
-        match switch_off(gpus, start.alone, &warm.caches) {
+        let warm = (start.warm)(gpu, true);
+        match switch_off(gpu, start.alone, &warm.caches) {
             Ok(None) => return Ok(Ok((decision, warm))),
             Ok(Some(why)) => why,
             Err(broken) => return Ok(Err(broken)),
@@ -43,7 +43,7 @@ pub(super) fn settle(
     };
     let mut decision = (start.again)(true)?;
     decision.tf32_stays(why);
-    let warm = (start.warm)(&decision.selection.gpus, false);
+    let warm = (start.warm)(decision.selection.gpu.as_ref(), false);
     Ok(Ok((decision, warm)))
 }
 
@@ -51,7 +51,7 @@ pub(super) fn settle(
 fn unasked(decision: Decision, start: &Start<'_>) -> Result<(Decision, WarmStart), StartError> {
     let is_off = tf32_is_off();
     if !is_off || !decision.plan.settings.allow_tf32 {
-        let warm = (start.warm)(&decision.selection.gpus, is_off);
+        let warm = (start.warm)(decision.selection.gpu.as_ref(), is_off);
         return Ok((decision, warm));
     }
     warn_user("allow_tf32 is true, but this process has switched TF32 off before, and it stays off");
@@ -62,29 +62,25 @@ fn unasked(decision: Decision, start: &Start<'_>) -> Result<(Decision, WarmStart
     let fallbacks = &mut decision.selection.fallbacks;
     let missing = before.into_iter().filter(|fallback| !fallbacks.contains(fallback)).collect::<Vec<_>>();
     fallbacks.extend(missing);
-    let warm = (start.warm)(&decision.selection.gpus, true);
+    let warm = (start.warm)(decision.selection.gpu.as_ref(), true);
     Ok((decision, warm))
 }
 
-/// Returns true if TF32 is not allowed and one of the GPUs has it.
+/// Returns true if TF32 is not allowed and the GPU has it.
 fn is_asked(decision: &Decision) -> bool {
     let has_tf32 = |gpu: &SelectedGpu| gpu.reading.compute_capability.is_some_and(ComputeCapability::has_tf32);
-    decision.inputs.goal.pins.allow_tf32 == Some(false) && decision.selection.gpus.iter().any(has_tf32)
+    decision.inputs.goal.pins.allow_tf32 == Some(false) && decision.selection.gpu.as_ref().is_some_and(has_tf32)
 }
 
-/// Switches TF32 off on all of them, or returns why it stays on. A GPU that refuses after others counts as failed.
-fn switch_off(gpus: &[SelectedGpu], alone: bool, caches: &Caches) -> Result<Option<String>, UnusableGpu> {
+/// Switches TF32 off, or returns why it stays on. A GPU that refuses after others counts as failed.
+fn switch_off(gpu: Option<&SelectedGpu>, alone: bool, caches: &Caches) -> Result<Option<String>, UnusableGpu> {
     if let Some(why) = caches.tf32_in_them().filter(|_| !tf32_is_off()) {
         return Ok(Some(why));
     }
-    for gpu in gpus {
-        match switch_tf32_off(&Place::of(&gpu.reading, alone)) {
-            Ok(()) => {}
-            Err(error @ OpenError::Tf32 { .. }) if !tf32_is_off() => {
-                return Ok(Some(error.to_string()));
-            }
-            Err(error) => return Err(UnusableGpu { position: gpu.position, because: error.to_string() }),
-        }
+    let Some(gpu) = gpu else { return Ok(None) };
+    match switch_tf32_off(&Place::of(&gpu.reading, alone)) {
+        Ok(()) => Ok(None),
+        Err(error @ OpenError::Tf32 { .. }) if !tf32_is_off() => Ok(Some(error.to_string())),
+        Err(error) => Err(UnusableGpu { position: gpu.position, because: error.to_string() }),
     }
-    Ok(None)
 }

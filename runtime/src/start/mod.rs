@@ -1,5 +1,7 @@
 #[cfg(any(test, feature = "cuda"))]
 mod cores;
+#[cfg(feature = "distributed")]
+mod distributed;
 mod error;
 #[cfg(feature = "cuda")]
 mod full_f32;
@@ -7,7 +9,6 @@ mod opening;
 mod run_record;
 mod strict;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -18,8 +19,12 @@ use gpu_tuned_observe::recording::{Observer, Observers, Record, Recorder};
 
 pub use error::StartError;
 
-use crate::decide::{Decision, DecisionContext, DeviceRequest, decide};
+#[cfg(not(feature = "distributed"))]
+use crate::alone::Connection;
+use crate::decide::{Decision, DecisionContext, DeviceRequest, RanksHere, decide};
 use crate::detect::{Machine, UnusableGpu, first_look};
+#[cfg(feature = "distributed")]
+use crate::ranks::Connection;
 use crate::restart;
 use crate::resume::ResumeError;
 use crate::saved::SavedRun;
@@ -53,6 +58,10 @@ pub struct Options {
     stays: bool,
     #[cfg(feature = "burn")]
     trace: Option<(PathBuf, crate::trace::Steps)>,
+    #[cfg(feature = "distributed")]
+    ranks: distributed::LaunchedAs,
+    #[cfg(feature = "distributed")]
+    rank_limits: crate::ranks::Limits,
 }
 
 impl Options {
@@ -76,30 +85,7 @@ impl Options {
     /// [`Machine::preference`].
     #[must_use]
     pub fn gpu(mut self, index: usize) -> Self {
-        self.wanted = DeviceRequest::These(vec![index]);
-        self
-    }
-
-    /// Selects the GPUs of this process by their indices in CUDA's order; repeated indices count once.
-    ///
-    /// All of them have one plan, made for the weakest: the least free memory, the lowest rates, common features. Each
-    /// GPU is a rank with the same number of samples. Without `world_size` in the goal, these are all ranks. A larger
-    /// `world_size` adds other processes with as many ranks each, so their number must divide it.
-    ///
-    /// If some GPUs are missing, as many of the others are used as divide the global batch, with a
-    /// [`Fallback`](crate::Fallback); if other processes depend on them, it is an error. If all are present but do not
-    /// divide the global batch, [`PlanError::WorldSize`](crate::PlanError::WorldSize) names the valid numbers.
-    #[must_use]
-    pub fn gpus(mut self, positions: impl IntoIterator<Item = usize>) -> Self {
-        let positions: BTreeSet<usize> = positions.into_iter().collect();
-        self.wanted = DeviceRequest::These(positions.into_iter().collect());
-        self
-    }
-
-    /// Trains on every GPU of the machine: see [`gpus`](Self::gpus).
-    #[must_use]
-    pub fn all_gpus(mut self) -> Self {
-        self.wanted = DeviceRequest::All;
+        self.wanted = DeviceRequest::This(index);
         self
     }
 
@@ -187,7 +173,8 @@ impl Options {
     ///
     /// See [`StartError`].
     pub fn decide<C: Tuned>(&self, config: &C) -> Result<Decision, StartError> {
-        self.decide_without(&[], &self.wanted(), self.saved()?.as_ref(), config, None)
+        let request = self.request(self.wanted(), config)?;
+        request.or_fail(self.decide_without(&[], &request, config, None))
     }
 
     /// Reads the machine, confirms the constants of the build or plans again, and opens the device.
@@ -197,8 +184,13 @@ impl Options {
     /// # Errors
     ///
     /// See [`StartError`].
-    pub fn start<C: Tuned>(&self, mut config: C) -> Result<Session<C>, StartError> {
-        let (decision, opened) = self.open(&config)?;
+    pub fn start<C: Tuned>(&self, config: C) -> Result<Session<C>, StartError> {
+        let request = self.request(opening::without_cuda(self.seen()).unwrap_or_else(|| self.wanted()), &config)?;
+        request.or_fail(self.start_as(&request, config))
+    }
+
+    fn start_as<C: Tuned>(&self, request: &Request, mut config: C) -> Result<Session<C>, StartError> {
+        let (decision, opened) = self.open(request, &config)?;
         let selection = &decision.selection;
         for fallback in &selection.fallbacks {
             match selection.built_for.as_str() {
@@ -210,7 +202,7 @@ impl Options {
         config.apply(&decision.plan.settings);
         #[cfg(feature = "burn")]
         restart::keep_folder();
-        let recorder = self.recorder();
+        let recorder = self.recorder(request);
         if let Some(recorder) = &recorder {
             recorder.record(Record::Run(Box::new(run_record::run_record::<C>(&decision))));
         }
@@ -219,14 +211,16 @@ impl Options {
             decision,
             opened,
             #[cfg(feature = "burn")]
-            restarts: !(self.stays || self.strict || is_strict()?),
+            restarts: !(self.stays || self.strict || request.ranks.is_some() || is_strict()?),
             #[cfg(feature = "burn")]
             instrumentation: gpu_tuned_train::timing::StepInstrumentation::new(
+                request.rank(),
                 recorder.clone(),
                 gpu_tuned_observe::trace::Tracer::from_env_or(self.trace.clone()),
             ),
             recorder,
             machine: self.seen().clone(),
+            ranks: request.connection.clone(),
             #[cfg(feature = "train")]
             step_history: gpu_tuned_train::train::metrics::StepHistory::default(),
         })
@@ -236,10 +230,11 @@ impl Options {
         self.machine.as_ref().unwrap_or_else(|| first_look())
     }
 
-    /// Recorder of the session, if requested.
-    fn recorder(&self) -> Option<Recorder> {
+    /// Recorder of the session, if requested. Ranks other than the first write to files of their own.
+    fn recorder(&self, request: &Request) -> Option<Recorder> {
         let named = std::env::var_os(Self::RECORD_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-        Recorder::open(named.or_else(|| self.record.clone()), &self.observers)
+        let file = named.or_else(|| self.record.clone());
+        Recorder::open(file.map(|file| recording_of_rank(file, request.rank())), &self.observers)
     }
 
     /// Saved run to resume, if requested.
@@ -249,12 +244,11 @@ impl Options {
         saved.map(Some).ok_or_else(|| ResumeError::Nothing { directory: directory.clone() })
     }
 
-    /// The GPUs that are asked for, or the CPU and why.
+    /// The GPU that is asked for, or the CPU and why.
     fn wanted(&self) -> DeviceRequest {
         let cpu = |because: &str| DeviceRequest::Cpu { because: vec![because.to_owned()] };
         match &self.wanted {
             _ if self.cpu => cpu("the CPU was asked for"),
-            DeviceRequest::These(none) if none.is_empty() => cpu("no GPUs were asked for"),
             wanted => wanted.clone(),
         }
     }
@@ -266,12 +260,23 @@ impl Options {
         Ok(set.or(&self.set))
     }
 
+    /// Device, saved run and other ranks of a start. Joins the ranks, if there are any.
+    fn request<C: Tuned>(&self, wanted: DeviceRequest, config: &C) -> Result<Request, StartError> {
+        let request = Request { wanted, saved: self.saved()?, ranks: None, connection: None };
+        #[cfg(feature = "distributed")]
+        return self.with_ranks(request, config);
+        #[cfg(not(feature = "distributed"))]
+        {
+            let _ = config;
+            Ok(request)
+        }
+    }
+
     /// Decides without the GPUs that turned out to be broken, and with TF32 as it is where nothing can be done about it.
     fn decide_without<C: Tuned>(
         &self,
         broken: &[UnusableGpu],
-        wanted: &DeviceRequest,
-        saved: Option<&SavedRun>,
+        request: &Request,
         config: &C,
         allow_tf32: Option<bool>,
     ) -> Result<Decision, StartError> {
@@ -282,7 +287,8 @@ impl Options {
         set.allow_tf32 = allow_tf32.or(set.allow_tf32);
         let not_ready = restart::reason();
         let not_ready = not_ready.as_deref();
-        let decision = decide(config, DecisionContext { machine, wanted, broken, saved, set: &set, not_ready });
+        let (wanted, saved, ranks) = (&request.wanted, request.saved.as_ref(), request.ranks.as_ref());
+        let decision = decide(config, DecisionContext { machine, wanted, broken, saved, set: &set, not_ready, ranks });
         let decision = decision.map_err(|error| StartError::with_pins(error, fixed))?;
         tracing::debug!(elapsed = ?begin.elapsed(), "decided");
         self.refuse_fallbacks(&decision)?;
@@ -297,4 +303,38 @@ impl Options {
         }
         Err(StartError::Strict { built_for: selection.built_for.clone(), fallbacks: selection.fallbacks.clone() })
     }
+}
+
+/// Request of a start.
+struct Request {
+    wanted: DeviceRequest,
+    saved: Option<SavedRun>,
+    /// Facts of the other ranks, if there are any.
+    ranks: Option<RanksHere>,
+    /// Connection to them.
+    connection: Option<Connection>,
+}
+
+impl Request {
+    /// Number of this process, 0 for the only one.
+    fn rank(&self) -> usize {
+        self.connection.as_ref().map_or(0, Connection::number)
+    }
+
+    /// Ends the other ranks with the error of this one, if there is one.
+    fn or_fail<T>(&self, result: Result<T, StartError>) -> Result<T, StartError> {
+        if let (Err(error), Some(connection)) = (&result, &self.connection) {
+            connection.fail(error);
+        }
+        result
+    }
+}
+
+/// Recording of a rank: `run.rank3.jsonl` beside the first rank's `run.jsonl`.
+fn recording_of_rank(file: PathBuf, rank: usize) -> PathBuf {
+    if rank == 0 {
+        return file;
+    }
+    let extension = file.extension().map(|extension| format!(".{}", extension.to_string_lossy())).unwrap_or_default();
+    file.with_extension(format!("rank{rank}{extension}"))
 }

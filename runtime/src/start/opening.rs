@@ -1,4 +1,4 @@
-//! Opening what was decided for.
+//! Opening the decided device.
 
 #[cfg(feature = "burn")]
 use gpu_tuned_core::plan::Plan;
@@ -7,24 +7,31 @@ use gpu_tuned_observe::log::warn_user;
 #[cfg(feature = "burn")]
 use gpu_tuned_observe::progress::Progress;
 
-use super::{Options, StartError};
+use super::{Options, Request, StartError};
 use crate::decide::{Decision, DeviceRequest};
 use crate::detect::{Machine, UnusableGpu};
-#[cfg(feature = "burn")]
+#[cfg(feature = "warm")]
 use crate::selection::SelectedGpu;
 use crate::session::Opened;
 use crate::tuned::Tuned;
 
 impl Options {
-    /// Opens the decided devices. If a GPU does not open, decides again without it.
-    pub(super) fn open<C: Tuned>(&self, config: &C) -> Result<(Decision, Opened), StartError> {
-        let saved = self.saved()?;
-        let wanted = without_cuda(self.seen()).unwrap_or_else(|| self.wanted());
+    /// Opens the decided device. If a GPU does not open, decides again without it.
+    pub(super) fn open<C: Tuned>(&self, request: &Request, config: &C) -> Result<(Decision, Opened), StartError> {
         let mut broken = Vec::new();
         loop {
-            let decide = |allow_tf32| self.decide_without(&broken, &wanted, saved.as_ref(), config, allow_tf32);
-            match self.open_all(decide(None)?, &|allow_tf32| decide(Some(allow_tf32)))? {
-                Ok(decided_and_opened) => return Ok(decided_and_opened),
+            let decide = |allow_tf32| self.decide_without(&broken, request, config, allow_tf32);
+            match self.open_decided(decide(None)?, &|allow_tf32| decide(Some(allow_tf32)))? {
+                Ok(decided_and_opened) => {
+                    #[cfg(feature = "distributed")]
+                    request.check_ranks(&decided_and_opened)?;
+                    return Ok(decided_and_opened);
+                }
+                // The other ranks count on it.
+                #[cfg(feature = "distributed")]
+                Err(fault) if request.connection.is_some() => {
+                    return Err(crate::ranks::RanksError::Device { because: fault.because }.into());
+                }
                 // There is one GPU less at every turn, and none in the end.
                 Err(fault) => broken.push(fault),
             }
@@ -34,24 +41,24 @@ impl Options {
     /// `again` decides once more, with TF32 allowed or not.
     #[cfg(feature = "burn")]
     #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "TF32 is that of CUDA"))]
-    fn open_all(
+    fn open_decided(
         &self,
         decision: Decision,
         again: &dyn Fn(bool) -> Result<Decision, StartError>,
     ) -> Result<Result<(Decision, Opened), UnusableGpu>, StartError> {
         use gpu_tuned_train::device::{Place, open};
 
-        if decision.selection.gpus.is_empty() {
+        let Some(gpu) = decision.selection.gpu.clone() else {
             let opened = open_cpu(&decision.plan, float(&decision))?;
             return Ok(Ok((decision, opened)));
-        }
+        };
         let _progress = Progress::begin("opening the kernel cache and the GPU");
-        // Before the first GPU is touched: CubeCL is configured once in a process.
+        // Before the GPU is touched: CubeCL is configured once in a process.
         let alone = self.seen().gpus.len() == 1;
         #[cfg(all(feature = "warm", not(feature = "cuda")))]
-        let warm = self.warm(&decision.selection.gpus, false);
+        let warm = self.warm(decision.selection.gpu.as_ref(), false);
         #[cfg(feature = "cuda")]
-        let start = super::full_f32::Start { warm: &|gpus, full_f32| self.warm(gpus, full_f32), again, alone };
+        let start = super::full_f32::Start { warm: &|gpu, full_f32| self.warm(gpu, full_f32), again, alone };
         #[cfg(feature = "cuda")]
         let (decision, warm) = match super::full_f32::settle(decision, &start)? {
             Ok(settled) => settled,
@@ -60,41 +67,38 @@ impl Options {
         #[cfg(feature = "cuda")]
         {
             self.refuse_fallbacks(&decision)?;
-            let gpus = decision.selection.gpus.len() as u64;
-            super::cores::too_few(self.seen().host.cores, gpus).as_deref().into_iter().for_each(warn_user);
+            let cores = decision.inputs.facts.host_cores.unwrap_or(self.seen().host.cores);
+            super::cores::too_few(cores).as_deref().into_iter().for_each(warn_user);
         }
-        let float = float(&decision);
-        let open = |gpu: &SelectedGpu| match open(&Place::of(&gpu.reading, alone), float) {
-            Ok(opened) => Ok(opened),
+        Ok(match open(&Place::of(&gpu.reading, alone), float(&decision)) {
+            Ok(gpu) => {
+                let opened = Opened {
+                    device: gpu.device.clone(),
+                    gpu: Some(gpu),
+                    #[cfg(feature = "warm")]
+                    warm,
+                };
+                Ok((decision, opened))
+            }
             Err(error) => Err(UnusableGpu { position: gpu.position, because: error.to_string() }),
-        };
-        let opened: Result<Vec<_>, _> = decision.selection.gpus.iter().map(open).collect();
-        Ok(opened.map(|gpus| {
-            let opened = Opened {
-                devices: gpus.iter().map(|gpu| gpu.device.clone()).collect(),
-                gpus,
-                #[cfg(feature = "warm")]
-                warm,
-            };
-            (decision, opened)
-        }))
+        })
     }
 
-    /// Switches the caches of kernels and tuning on for these GPUs.
+    /// Switches the caches of kernels and tuning on for the GPU.
     #[cfg(feature = "warm")]
-    fn warm(&self, gpus: &[SelectedGpu], full_f32: bool) -> gpu_tuned_measure::warm::WarmStart {
+    fn warm(&self, gpu: Option<&SelectedGpu>, full_f32: bool) -> gpu_tuned_measure::warm::WarmStart {
         use gpu_tuned_measure::warm::{Fingerprint, WarmStart, begin};
 
-        let positions: Vec<_> = gpus.iter().map(|gpu| gpu.position).collect();
+        let positions: Vec<_> = gpu.iter().map(|gpu| gpu.position).collect();
         let driver = self.seen().driver_version.as_deref();
-        let fingerprint = Fingerprint::new(gpus.iter().map(|gpu| &gpu.reading), driver);
+        let fingerprint = Fingerprint::new(gpu.iter().map(|gpu| &gpu.reading), driver);
         fingerprint
             .map_or_else(WarmStart::without_gpu, |fingerprint| begin(&fingerprint.full_f32(full_f32), &positions))
     }
 
     #[cfg(not(feature = "burn"))]
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "the signature is that of the version with Burn")]
-    fn open_all(
+    fn open_decided(
         &self,
         decision: Decision,
         _again: &dyn Fn(bool) -> Result<Decision, StartError>,
@@ -104,7 +108,7 @@ impl Options {
 }
 
 /// The CPU, for programs whose Burn has no CUDA.
-fn without_cuda(machine: &Machine) -> Option<DeviceRequest> {
+pub(super) fn without_cuda(machine: &Machine) -> Option<DeviceRequest> {
     if cfg!(any(not(feature = "burn"), feature = "cuda")) {
         return None;
     }
@@ -124,8 +128,8 @@ fn open_cpu(plan: &Plan, float: Option<burn::tensor::FloatDType>) -> Result<Open
         default_float(&device, float)?;
     }
     Ok(Opened {
-        devices: vec![device],
-        gpus: Vec::new(),
+        device,
+        gpu: None,
         #[cfg(feature = "warm")]
         warm: gpu_tuned_measure::warm::WarmStart::without_gpu(),
     })

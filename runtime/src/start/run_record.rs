@@ -44,7 +44,7 @@ fn device(decision: &Decision) -> Device {
     device.name.clone_from(&decision.plan.device);
     device.is_gpu = facts.kind == DeviceKind::Gpu;
     device.profile.clone_from(&facts.profile);
-    device.gpu_uuids = decision.selection.gpus.iter().filter_map(|gpu| gpu.reading.uuid.clone()).collect();
+    device.gpu_uuids = decision.selection.gpu.iter().filter_map(|gpu| gpu.reading.uuid.clone()).collect();
     device.has_bf16 = facts.has_bf16;
     device.has_tf32 = facts.has_tf32;
     device

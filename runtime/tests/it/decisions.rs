@@ -65,7 +65,7 @@ fn kind(value: &Value) -> String {
 fn made_of(machine: &Machine) -> Expectation {
     let (device, fallbacks, refused) = match Options::default().machine(machine.clone()).decide(&ForRtx4090::default())
     {
-        Ok(decision) => (decision.selection.device, decision.selection.fallbacks, false),
+        Ok(decision) => (decision.selection.device().clone(), decision.selection.fallbacks, false),
         Err(StartError::Plan(_)) => {
             (Recognised::from(&identify(&machine.gpus[0], &ProfileTable::default())), vec![], true)
         }
@@ -219,7 +219,7 @@ fn the_wanted_gpu_is_taken_and_a_missing_one_is_no_gpu() {
         options.decide(&ForRtx4090::default()).expect("it fits").selection
     };
     assert_ne!(take(0).device_name(), take(1).device_name());
-    assert_eq!(take(2).device, Recognised::Cpu);
+    assert_eq!(*take(2).device(), Recognised::Cpu);
 }
 
 #[test]

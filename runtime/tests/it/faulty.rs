@@ -105,7 +105,7 @@ fn no_missing_or_wrong_figure_makes_a_micro_batch_of_one_or_a_silent_cpu_plan() 
             }
             Err(error) => panic!("{number}, {}: {error}", profile.id),
         };
-        if decision.selection.device == Recognised::Cpu {
+        if *decision.selection.device() == Recognised::Cpu {
             let reasons: Vec<_> = decision
                 .selection
                 .fallbacks

@@ -63,7 +63,7 @@ fn memory_of_the_profile_is_named_where_the_driver_reports_none() {
         ("gb10", None),
     ] {
         let decision = on(scenario).decide(&ForAnyGpu::default()).expect("it fits");
-        let remark = decision.selection.gpus[0].memory_remark.clone();
+        let remark = decision.selection.gpu.as_ref().and_then(|gpu| gpu.memory_remark.clone());
         assert_eq!(remark.is_some(), expected.is_some(), "{scenario}: {remark:?}");
         let (remark, expected) = (remark.unwrap_or_default(), expected.unwrap_or_default());
         assert!(remark.contains(expected) && decision.selection.to_string().contains(&remark), "{scenario}: {remark}");
@@ -71,6 +71,6 @@ fn memory_of_the_profile_is_named_where_the_driver_reports_none() {
     let mut absurd = machine("rtx4090");
     absurd.gpus[0].memory_total = Some(Bytes::from_mib(1 << 30));
     let decision = Options::default().machine(absurd).decide(&ForAnyGpu::default()).expect("it fits");
-    let remark = decision.selection.gpus[0].memory_remark.as_deref();
+    let remark = decision.selection.gpu.as_ref().and_then(|gpu| gpu.memory_remark.as_deref());
     assert!(remark.is_some_and(|remark| remark.contains("an implausible 1048576.0 GiB")), "{remark:?}");
 }

@@ -16,6 +16,8 @@ mod fuzz;
 mod generated;
 #[cfg(feature = "counting-allocator")]
 mod group_bytes;
+#[cfg(feature = "distributed")]
+mod launched;
 #[cfg(feature = "nvml")]
 mod limits;
 #[cfg(feature = "burn")]
@@ -39,7 +41,7 @@ mod one_gpu;
 mod played;
 #[cfg(feature = "nvml")]
 mod precision;
-#[cfg(feature = "burn")]
+#[cfg(feature = "distributed")]
 mod ranks;
 #[cfg(feature = "burn")]
 mod recording;
@@ -48,7 +50,7 @@ mod report;
 #[cfg(feature = "nvml")]
 mod resume;
 mod set;
-#[cfg(feature = "nvml")]
+#[cfg(all(feature = "distributed", feature = "nvml"))]
 mod several;
 #[cfg(feature = "train")]
 mod strategy;

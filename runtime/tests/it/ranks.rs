@@ -1,4 +1,4 @@
-//! A session's ranks on the CPU, against one rank that trains on all of it.
+//! Sessions of several ranks on the CPU, against one process that trains on all of it.
 
 use burn::data::dataset::InMemDataset;
 use burn::nn::loss::{MseLoss, Reduction};
@@ -8,6 +8,8 @@ use burn::tensor::{Device, Tensor};
 use gpu_tuned::train::TrainerError;
 use gpu_tuned::{Options, Session, Tuned, gpu_tuned};
 use networks::{Rows, furthest, values};
+
+use crate::launched::launched;
 
 const SEED: u64 = 42;
 /// Not so many that every step is whole: 43 are five of 8 and one of 3.
@@ -28,13 +30,6 @@ struct Together {
     batch_size: usize,
 }
 
-#[gpu_tuned(mlp(widths = [3, 1]), global_batch = 8, world_size = 2, shard_optimizer = true, target = "generic")]
-#[derive(Clone, Debug)]
-struct Sharded {
-    #[tuned]
-    batch_size: usize,
-}
-
 fn dataset() -> InMemDataset<[f32; 4]> {
     let value = |index: usize| ((index * 37) % 19) as f32 / 19.0 - 0.5;
     InMemDataset::new((0..SAMPLES).map(|row| std::array::from_fn(|column| value(row * 4 + column))).collect())
@@ -50,41 +45,66 @@ fn loss(model: &Linear, rows: Tensor<2>) -> Tensor<1> {
     MseLoss::new().forward(model.forward(input), target, Reduction::Mean)
 }
 
-fn session<C: Tuned>(config: C) -> Session<C> {
-    Options::default().cpu().start(config).expect("it fits")
+fn session<C: Tuned>(config: C, as_rank: &dyn Fn(Options) -> Options) -> Session<C> {
+    as_rank(Options::default().cpu()).start(config).expect("it fits")
+}
+
+fn alone<C: Tuned>(config: C) -> Session<C> {
+    session(config, &|options| options)
+}
+
+/// The loop of one process and of many: parameters, and the samples of each step.
+fn train<C: Tuned>(session: &Session<C>) -> (Vec<f32>, Vec<usize>) {
+    let mut trainer = session.trainer(model(&session.device()), SgdConfig::new().init()).expect("a trainer");
+    let loader = session.loader(dataset(), Rows::default()).shuffle(SEED);
+    let step = |batch: Result<_, _>| trainer.step(0.2, batch.expect("a batch"), loss).expect("a step").samples;
+    let samples = (0..EPOCHS).flat_map(|_| loader.iter()).map(step).collect();
+    (values(trainer.model()), samples)
 }
 
 #[test]
-fn epochs_of_two_ranks_are_those_of_one() {
-    let alone = session(Alone { batch_size: 3 });
-    let mut trainer = alone.trainer(model(&alone.device()), SgdConfig::new().init()).expect("one rank");
-    let loader = alone.loader(dataset(), Rows::default()).shuffle(SEED);
-    for batch in (0..EPOCHS).flat_map(|_| loader.iter()) {
-        trainer.step(0.2, batch.expect("a batch"), loss).expect("a step");
-    }
-    let expected = values(trainer.model());
-
-    let together = session(Together { batch_size: 2 });
-    let both = together.ranks().expect("two ranks").run(|rank| {
-        let mut trainer = rank.trainer(model(rank.device()), SgdConfig::new().init())?;
-        let loader = rank.loader(dataset(), Rows::default()).shuffle(SEED);
-        let mut samples = Vec::new();
-        for batch in (0..EPOCHS).flat_map(|_| loader.iter()) {
-            samples.push(trainer.step(0.2, batch?, loss)?.samples);
+fn epochs_of_several_ranks_are_those_of_one() {
+    let (expected, _) = train(&alone(Alone { batch_size: 3 }));
+    for ranks in [1, 2] {
+        let all = launched(ranks, |_, as_rank| train(&session(Alone { batch_size: 2 }, as_rank)));
+        for (values, samples) in &all {
+            let off = furthest(values, &expected);
+            assert!(off < 1e-4, "{values:?} instead of {expected:?}");
+            assert_eq!(samples[..6], [8, 8, 8, 8, 8, 3]);
         }
-        Ok((values(trainer.model()), samples))
-    });
-    let both = both.expect("no rank fails");
-    for (values, samples) in &both {
-        let off = furthest(values, &expected);
-        assert!(off < 1e-4, "{values:?} instead of {expected:?}");
-        assert_eq!(samples[..6], [8, 8, 8, 8, 8, 3]);
+        assert!(all.windows(2).all(|pair| pair[0] == pair[1]));
     }
-    assert_eq!(both[0], both[1]);
 }
 
 #[test]
-fn a_sharded_optimizer_is_refused_rather_than_held_whole() {
-    let refused = session(Sharded { batch_size: 4 }).ranks().err();
-    assert!(matches!(refused, Some(TrainerError::Sharded)), "{refused:?}");
+fn a_session_knows_its_rank() {
+    let ranks = launched(2, |_, as_rank| {
+        let session = session(Together { batch_size: 4 }, as_rank);
+        session.wait_for_ranks().expect("both are there");
+        (session.rank(), session.world_size(), session.is_first_rank(), session.part(7))
+    });
+    assert_eq!(ranks, [(0, 2, true, 0..3), (1, 2, false, 3..7)]);
+    let alone = alone(Alone { batch_size: 4 });
+    assert_eq!((alone.rank(), alone.world_size(), alone.is_first_rank(), alone.part(7)), (0, 1, true, 0..7));
+}
+
+#[test]
+fn a_process_that_is_no_rank_does_not_train_on_a_part() {
+    let session = alone(Together { batch_size: 4 });
+    let error = session.trainer(model(&session.device()), SgdConfig::new().init()).map(drop).expect_err("two ranks");
+    assert!(matches!(error, TrainerError::Ranks { world_size: 2 }), "{error}");
+    assert!(error.to_string().contains("cargo gpu-tuned launch --ranks 2"), "{error}");
+}
+
+#[test]
+fn ranks_with_other_configs_do_not_train_together() {
+    let all = launched(2, |rank, as_rank| {
+        let options = as_rank(Options::default().cpu());
+        let alone = || options.start(Alone { batch_size: 4 }).map(drop);
+        if rank == 0 { alone() } else { options.start(Together { batch_size: 4 }).map(drop) }
+    });
+    for started in all {
+        let error = started.expect_err("they differ").to_string();
+        assert!(error.contains("Alone") && error.contains("Together"), "{error}");
+    }
 }

@@ -25,14 +25,6 @@ struct Config {
     num_workers: usize,
 }
 
-/// Two ranks that share them.
-#[gpu_tuned(mlp(widths = [4, 4]), global_batch = 32, world_size = 2, target = "generic")]
-#[derive(Clone, Debug)]
-struct Ranks {
-    #[tuned]
-    batch_size: usize,
-}
-
 fn dataset(steps: usize) -> InMemDataset<[f32; 4]> {
     let row = |number: f32| [number, 1.0 - number, number * number, 1.0];
     InMemDataset::new((0..32 * steps).map(|index| row((index * 7 % 11) as f32 / 11.0)).collect())
@@ -198,28 +190,23 @@ fn an_observer_sees_steps_and_figures_as_they_come() {
     assert_eq!(kinds.collect::<Vec<_>>(), ["run", "value", "step", "step"]);
 }
 
+#[cfg(feature = "distributed")]
 #[test]
-fn every_rank_tells_of_its_own_steps() {
+fn every_rank_records_its_own_steps() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run.jsonl");
-    let session = options(&path).start(Ranks { batch_size: 8 }).expect("it fits");
-    let ranks = session.ranks().expect("ranks of one process");
-    let body = |rank: &gpu_tuned::train::Rank| {
-        let model = LinearConfig::new(4, 1).init(rank.device());
-        let mut trainer = rank.trainer(model, SgdConfig::new().init())?;
-        for batch in rank.loader(dataset(3), Rows::default()).iter() {
-            trainer.step(0.01, batch?, |model: &Linear, rows| model.forward(rows).powi_scalar(2).mean())?;
-        }
-        Ok(())
-    };
-    ranks.run(body).expect("they end");
-    drop(session);
-    let (run, steps) = parts(&path);
-    assert_eq!(run.world_size, 2);
-    for rank in 0..2 {
-        let own = steps.iter().filter(|step| step.rank == rank);
-        let reported = own.map(|step| (step.step, step.samples, step.micro_batches, step.exchange_s.is_some()));
-        assert_eq!(reported.collect::<Vec<_>>(), [(1, 32, 2, true), (2, 32, 2, true), (3, 32, 2, true)]);
+    crate::launched::launched(2, |_, as_rank| {
+        let session = as_rank(options(&path)).start(Config { batch_size: 8, num_workers: 1 });
+        train(&session.expect("it fits"), 3, Slow { batch: NONE, loss: NONE, outside: NONE });
+    });
+    for (rank, path) in [(0, path), (1, folder.path().join("run.rank1.jsonl"))] {
+        let (run, steps) = parts(&path);
+        assert_eq!(run.world_size, 2);
+        let reported = steps
+            .iter()
+            .map(|step| (step.rank, step.step, step.samples, step.micro_batches, step.exchange_s.is_some()));
+        let expected = [1, 2, 3].map(|step| (rank, step, 32, 2, true));
+        assert_eq!(reported.collect::<Vec<_>>(), expected);
     }
 }
 

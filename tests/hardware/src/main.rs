@@ -77,7 +77,7 @@ enum Command {
     Feed(feed::Arguments),
     /// Speed-up over a naive configuration, as tuning guides promise: an LSTM and a CNN in both ways
     Naive(naive::Arguments),
-    /// Several GPUs that take steps together: speed, gradients, and faults of one
+    /// Steps as one of the processes of a launcher, or alone: speed, losses, memory, and faults of one
     Ranks(ranks::Arguments),
     /// Train a model that is not ready for 16 bits where the planner chooses them: the program starts again in f32
     Unready(unready::Arguments),

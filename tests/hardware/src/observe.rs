@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 impl Arguments {
     fn look(&self, session: &Session<Any>, device: &Device) -> anyhow::Result<()> {
-        let gpu = session.selection().gpu.as_ref().context("there is no GPU")?;
+        let gpu = &session.selection().gpu.as_ref().context("there is no GPU")?.reading;
         let gauge = Gauge::open(None, gpu)?;
         let look = |when| {
             let begin = Instant::now();

@@ -1,22 +1,26 @@
-//! Ranks on several GPUs: throughput, gradients and failures.
+//! Optimizer steps as one of several processes, or alone: speed, losses, memory, and faults of one rank.
 
-mod faults;
-mod gradients;
+mod checkpoint;
 mod model;
-mod throughput;
-mod watched;
 
-use std::io::{Write, stdout};
-use std::time::Instant;
+use std::process;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use burn::tensor::Device;
+use burn::optim::AdamWConfig;
+use burn::tensor::{Device, Distribution, Tensor};
 use clap::{Args, ValueEnum};
-use gpu_tuned::burn::{Place, cpu, open};
+use gpu_tuned::train::Trainer;
+use gpu_tuned::{Options, Session, gpu_tuned};
 use serde::Serialize;
 
-use crate::catching::{Failure, catching};
-use model::Shape;
+use checkpoint::Checkpoint;
+use model::{Encoder, Shape};
+
+const LEARNING_RATE: f64 = 1e-4;
+/// Steps before the time counts: kernels are compiled and tuned.
+const WARM_UP: usize = 3;
 
 /// Options of `ranks`.
 #[derive(Args, Clone, Debug)]
@@ -24,166 +28,197 @@ pub(crate) struct Arguments {
     /// The model
     #[arg(long, default_value = "transformer")]
     model: Shape,
-    /// Number of GPUs
-    #[arg(long, default_value_t = 2)]
-    gpus: usize,
+    /// Samples of a step over all ranks
+    #[arg(long, default_value_t = 256)]
+    global_batch: usize,
     /// Samples in a micro-batch of a rank
     #[arg(long, default_value_t = 64)]
     batch: usize,
-    /// Micro-batches of a rank in a step
-    #[arg(long, default_value_t = 1)]
-    accumulate: usize,
-    /// Steps in each turn of the throughput
-    #[arg(long, default_value_t = 15)]
+    /// Steps of the run
+    #[arg(long, default_value_t = 20)]
     steps: usize,
-    /// Turns of one GPU and of all
-    #[arg(long, default_value_t = 5)]
-    repeats: usize,
-    /// Samples of the step for comparing gradients; an odd number gives uneven ranks
-    #[arg(long, default_value_t = 5)]
-    samples: usize,
-    /// Parts to run
-    #[arg(long, value_delimiter = ',', default_value = "throughput,oom,panic,rescue,gradients")]
-    parts: Vec<Part>,
-    /// A part that takes longer is killed, and the next one begun
-    #[arg(long, default_value_t = 150)]
-    part_seconds: u64,
-    /// Runs the parts here rather than in a process that can be killed
-    #[arg(long, hide = true)]
-    here: bool,
+    /// Folder of a checkpoint after every step, from which the run resumes if there is one
+    #[arg(long)]
+    checkpoint: Option<std::path::PathBuf>,
+    /// Fault of the last rank
+    #[arg(long, requires = "fault_step")]
+    fault: Option<Fault>,
+    /// Step of the fault, from 0
+    #[arg(long)]
+    fault_step: Option<usize>,
 }
 
-/// The parts; each prints one line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Part {
-    /// Samples per second of one GPU and of all, in turns
-    Throughput,
-    /// Out of memory on the last rank for every micro-batch
+/// Faults of a rank in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Fault {
+    /// Out of memory for every micro-batch
     Oom,
-    /// The last rank panics
-    Panic,
-    /// Memory runs out on the last rank, and is enough for smaller micro-batches
+    /// Out of memory for micro-batches of more than half of the planned size
     Rescue,
-    /// Gradients of a step: of ranks, of one rank, and in fp64 on the CPU
-    Gradients,
+    /// A panic
+    Panic,
+    /// The process aborts
+    Abort,
+    /// The process hangs
+    Hang,
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    part: Part,
-    model: Shape,
-    gpus: usize,
-    batch: usize,
-    accumulate: usize,
-    seconds: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<serde_json::Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<&'a Failure>,
+/// Steps of any number of samples.
+#[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), target = "generic")]
+#[derive(Clone, Debug)]
+struct Config {
+    #[tuned]
+    batch_size: usize,
+    #[tuned]
+    gradient_accumulation: usize,
 }
 
-/// Prints a line for every part, even if others fail.
+/// The line of a rank.
+#[derive(Debug, Serialize)]
+pub(crate) struct Line {
+    rank: usize,
+    ranks: usize,
+    global_batch: usize,
+    micro_batch: usize,
+    /// Steps before this process.
+    resumed_after: usize,
+    losses: Vec<f32>,
+    norms: Vec<f32>,
+    /// Recoveries from out of memory, step by step.
+    rescues: Vec<usize>,
+    /// Until the first step was taken: compiling, tuning, and the start of NCCL.
+    first_step_seconds: f64,
+    /// Samples of all ranks per second, after the warm-up.
+    samples_per_second: Option<f64>,
+    /// Memory after the last step, on a GPU.
+    memory: Option<Memory>,
+    /// Hash of the parameters' bits after the last step.
+    parameters: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Memory {
+    in_use_bytes: u64,
+    reserved_bytes: u64,
+}
+
+/// Prints the line of this rank.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let sizes = [arguments.gpus, arguments.batch, arguments.accumulate, arguments.samples];
-    ensure!(!sizes.contains(&0), "nothing to train with");
-    if arguments.here { arguments.run_here() } else { watched::run(arguments) }
+    let line = arguments.train(Options::default().distributed_if_launched())?;
+    println!("{}", serde_json::to_string(&line)?);
+    Ok(())
 }
 
 impl Arguments {
-    fn run_here(&self) -> anyhow::Result<()> {
-        // Before the first tensor: the reference is computed in f64.
-        let reference = cfg!(feature = "cuda").then(gradients::reference_device).transpose()?;
-        let devices = self.devices()?;
-        for part in &self.parts {
-            let begin = Instant::now();
-            let outcome = catching(|| match part {
-                Part::Throughput => json(&throughput::measure(self, &devices)?),
-                Part::Oom | Part::Panic | Part::Rescue => json(&faults::inject(self, *part, &devices)),
-                Part::Gradients => json(&gradients::compare(self, &devices, reference.as_ref())?),
-            });
-            self.print(*part, begin, outcome.as_ref())?;
+    fn train(&self, options: Options) -> anyhow::Result<Line> {
+        let options = if cfg!(feature = "cuda") { options } else { options.cpu() };
+        let session = self.start(&options)?;
+        let device = session.device();
+        let checkpoint = self.checkpoint.as_deref().map(Checkpoint::new);
+        let (model, optimizer, resumed_after) = match checkpoint.as_ref().filter(|checkpoint| checkpoint.exists()) {
+            Some(checkpoint) => checkpoint.load(self.model.model(&device), AdamWConfig::new().init())?,
+            None => (self.model.model(&device), AdamWConfig::new().init(), 0),
+        };
+        let mut trainer = session.trainer(model, optimizer)?;
+        let mut line = Line {
+            rank: session.rank(),
+            ranks: session.world_size(),
+            global_batch: self.global_batch,
+            micro_batch: self.batch,
+            resumed_after,
+            losses: Vec::new(),
+            norms: Vec::new(),
+            rescues: Vec::new(),
+            first_step_seconds: 0.0,
+            samples_per_second: None,
+            memory: None,
+            parameters: String::new(),
+        };
+        let begin = Instant::now();
+        let mut timed = None;
+        for number in resumed_after..self.steps {
+            let done = number - resumed_after;
+            if done == WARM_UP {
+                timed = Some(Instant::now());
+            }
+            self.step(&session, &mut trainer, number, &mut line)?;
+            if done == 0 {
+                line.first_step_seconds = begin.elapsed().as_secs_f64();
+            }
+            if let Some(checkpoint) = checkpoint.as_ref().filter(|_| session.is_first_rank()) {
+                checkpoint.save(&trainer, number + 1)?;
+            }
         }
+        let timed_steps = line.losses.len().saturating_sub(WARM_UP) as f64;
+        line.samples_per_second =
+            timed.map(|begin| timed_steps * self.global_batch as f64 / begin.elapsed().as_secs_f64());
+        let usage = session.inner_device().memory_pool_usage();
+        line.memory =
+            usage.map(|usage| Memory { in_use_bytes: usage.bytes_in_use, reserved_bytes: usage.bytes_reserved });
+        line.parameters = trainer.model().hash();
+        Ok(line)
+    }
+
+    /// A session whose steps have the samples of the options, whatever the number of ranks.
+    fn start(&self, options: &Options) -> anyhow::Result<Session<Config>> {
+        let ranks = match gpu_tuned::ranks::Launch::from_env()? {
+            Some(launch) => launch.world_size,
+            None => 1,
+        };
+        let shared = self.batch * ranks;
+        let steps = self.global_batch / shared;
+        ensure!(
+            steps > 0 && steps * shared == self.global_batch,
+            "{} samples are no multiple of {shared}",
+            self.global_batch
+        );
+        Ok(options.start(Config { batch_size: self.batch, gradient_accumulation: steps })?)
+    }
+
+    fn step(
+        &self,
+        session: &Session<Config>,
+        trainer: &mut Trainer<Encoder>,
+        number: usize,
+        line: &mut Line,
+    ) -> anyhow::Result<()> {
+        let is_last = session.rank() + 1 == session.world_size();
+        let fault = self.fault.filter(|_| is_last && self.fault_step == Some(number));
+        let device = session.inner_device();
+        let batch = self.model.batch(session.part(self.global_batch), number, &device);
+        let step = trainer.step(LEARNING_RATE, batch, |model, micro| {
+            let samples = micro.0.dims()[0];
+            let loss = model.loss(micro);
+            match fault {
+                None => loss,
+                Some(Fault::Rescue) if samples <= self.batch / 2 => loss,
+                Some(Fault::Rescue | Fault::Oom) => devouring(loss, &device),
+                Some(Fault::Panic) => panic!("a fault was injected"),
+                Some(Fault::Abort) => process::abort(),
+                Some(Fault::Hang) => loop {
+                    sleep(Duration::from_hours(1));
+                },
+            }
+        })?;
+        line.losses.push(step.loss);
+        line.norms.push(step.gradient_norm);
+        line.rescues.push(step.rescues.len());
         Ok(())
     }
-
-    /// All of them, without autodiff.
-    fn devices(&self) -> anyhow::Result<Vec<Device>> {
-        if !cfg!(feature = "cuda") {
-            return Ok(vec![cpu(); self.gpus]);
-        }
-        (0..self.gpus).map(|index| Ok(open(&Place::Index(index), None)?.device)).collect()
-    }
-
-    fn print(&self, part: Part, begin: Instant, outcome: Result<&serde_json::Value, &Failure>) -> anyhow::Result<()> {
-        let line = Line {
-            part,
-            model: self.model,
-            gpus: self.gpus,
-            batch: self.batch,
-            accumulate: self.accumulate,
-            seconds: begin.elapsed().as_secs_f64(),
-            result: outcome.ok().cloned(),
-            failure: outcome.err(),
-        };
-        let mut out = stdout().lock();
-        writeln!(out, "{}", serde_json::to_string(&line)?)?;
-        Ok(out.flush()?)
-    }
 }
 
-fn json<T: Serialize>(result: &T) -> anyhow::Result<serde_json::Value> {
-    Ok(serde_json::to_value(result)?)
-}
+/// Values of a block, and blocks: more memory than any GPU has. The CPU only pretends.
+const DEVOURED: (usize, usize) = if cfg!(feature = "cuda") { (1 << 30, 80) } else { (8, 2) };
 
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::{Arguments, Part, faults, gradients, throughput};
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        arguments: Arguments,
+/// `loss`, and nothing added that takes all memory.
+fn devouring(loss: Tensor<1>, device: &Device) -> Tensor<1> {
+    let (values, pieces) = DEVOURED;
+    let piece = || Tensor::<1>::random([values], Distribution::Default, device);
+    let held: Vec<_> = (0..pieces).map(|_| piece()).collect();
+    let corners = held.into_iter().map(|piece| piece.slice(0..1)).collect();
+    let sum = loss + Tensor::cat(corners, 0).sum().mul_scalar(0.0).autodiff();
+    if cfg!(feature = "cuda") {
+        return sum;
     }
-
-    fn small() -> Arguments {
-        let words =
-            ["ranks", "--model", "small", "--batch", "4", "--accumulate", "2", "--steps", "2", "--repeats", "2"];
-        Command::parse_from(words).arguments
-    }
-
-    #[test]
-    fn both_ways_are_timed_in_turns() {
-        let arguments = small();
-        let measured = throughput::measure(&arguments, &arguments.devices().unwrap()).unwrap();
-        assert_eq!((measured.one.len(), measured.all.len()), (2, 2));
-        assert!(measured.ratio > 0.0);
-    }
-
-    #[test]
-    fn faults_of_one_rank_end_all_or_are_overcome() {
-        let arguments = small();
-        let devices = arguments.devices().unwrap();
-        let inject = |part| faults::inject(&arguments, part, &devices);
-        let (oom, panic, rescue) = (inject(Part::Oom), inject(Part::Panic), inject(Part::Rescue));
-        assert!(oom.error.as_deref().is_some_and(|error| error.contains("out of memory")), "{oom:?}");
-        assert!(oom.seconds_to_end < Some(10.0) && oom.others.iter().all(|other| other.contains("rank 1 failed")));
-        assert!(panic.error.as_deref().is_some_and(|error| error.contains("rank 1 panicked")), "{panic:?}");
-        assert!(
-            rescue.error.is_none() && rescue.rescues == [0, 1] && rescue.parameters_equal == Some(true),
-            "{rescue:?}"
-        );
-    }
-
-    #[test]
-    fn gradients_of_ranks_are_those_of_one() {
-        let arguments = small();
-        for samples in [5, 24] {
-            let arguments = super::Arguments { samples, ..arguments.clone() };
-            let compared = gradients::compare(&arguments, &arguments.devices().unwrap(), None).unwrap();
-            assert!(compared.ranks_and_one < 1e-4, "{compared:?}");
-        }
-    }
+    panic!("out of device memory (injected)")
 }

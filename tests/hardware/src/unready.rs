@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let session = gpu_tuned::start(Config::default())?;
     let selection = session.selection();
     let precision = session.plan().settings.precision;
-    let memory_free = selection.gpu.as_ref().and_then(|gpu| gpu.memory_free);
+    let memory_free = selection.gpu.as_ref().and_then(|gpu| gpu.reading.memory_free);
     let fallbacks = selection.fallbacks.iter().map(ToString::to_string).collect();
     say("started", &Started { precision, memory_free, fallbacks })?;
     let device = session.device();

@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 
 use super::budget::Budget;
 use super::epoch::{Bounds, Lazy, Prefetch, Preparation, Source};
-use super::rank::RankOf;
+use super::share::Share;
 use crate::micro_batch::MicroBatch;
 use crate::timing::StepInstrumentation;
 
@@ -44,7 +44,7 @@ pub struct PrefetchLoader<I, B> {
     num_workers: usize,
     device: Device,
     rng: Option<Mutex<StdRng>>,
-    rank: RankOf,
+    share: Share,
     instrumentation: StepInstrumentation,
 }
 
@@ -66,7 +66,7 @@ impl<I, B> PrefetchLoader<I, B> {
             num_workers: 1,
             device: Device::default(),
             rng: None,
-            rank: RankOf::ALONE,
+            share: Share::whole(batch_size.max(1)),
             instrumentation: StepInstrumentation::default(),
         }
     }
@@ -124,9 +124,9 @@ impl<I, B> PrefetchLoader<I, B> {
         self
     }
 
-    /// Yields what one of several ranks has of each step, of whose samples every rank has a batch.
-    pub(crate) fn for_rank(mut self, rank: usize, ranks: usize) -> Self {
-        self.rank = RankOf { rank, ranks };
+    /// Yields a rank's share of each step.
+    pub(crate) fn share(mut self, share: Share) -> Self {
+        self.share = share;
         self
     }
 
@@ -188,7 +188,7 @@ where
             num_workers: self.num_workers,
             device,
             rng: self.rng().map(|mut rng| Mutex::new(rng.fork())),
-            rank: self.rank,
+            share: self.share,
             instrumentation: self.instrumentation.clone(),
         }
     }
@@ -207,8 +207,8 @@ where
             None => self.dataset.clone(),
         };
         match &self.batches {
-            Batches::OfSize(size) if self.rank.ranks > 1 => {
-                let own = self.rank.items(ordered.len(), *size, self.drop_last);
+            Batches::OfSize(_) if self.share.ranks() > 1 => {
+                let own = self.share.items(ordered.len(), self.drop_last);
                 Arc::new(SelectionDataset::<Arc<dyn Dataset<I>>, I>::from_indices_unchecked(ordered, own))
             }
             // A strategy decides the items of a rank.
@@ -220,7 +220,7 @@ where
         match &self.batches {
             Batches::OfSize(size) => Source::fixed(*size, dataset.len(), self.drop_last),
             Batches::Grouped(strategy) => {
-                Source::grouped(dataset.clone(), strategy.clone_dyn(), self.rank, self.drop_last)
+                Source::grouped(dataset.clone(), strategy.clone_dyn(), self.share, self.drop_last)
             }
         }
     }

@@ -58,7 +58,7 @@ mod evaluate;
 mod lines;
 mod loader;
 mod map;
-mod rank;
+mod share;
 mod token_budget;
 
 #[cfg(test)]
@@ -69,5 +69,5 @@ pub use error::LoaderError;
 pub use evaluate::{EvaluateError, evaluate};
 pub use lines::{LineDataset, LineError, LinesError};
 pub use loader::PrefetchLoader;
-pub(crate) use rank::part_of_rank;
+pub use share::Share;
 pub use token_budget::TokenBudget;

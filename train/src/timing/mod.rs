@@ -6,7 +6,6 @@ mod cpu_time;
 mod loader_counters;
 mod step_timer;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,8 +31,6 @@ struct RankState {
     loader: LoaderCounters,
     /// End of the previous step of any trainer of the rank.
     previous_end: Mutex<Option<Instant>>,
-    /// State of the other ranks, which outlives their threads.
-    others: Mutex<BTreeMap<u64, Arc<RankState>>>,
 }
 
 /// Sum of durations, added to from any thread.
@@ -52,25 +49,19 @@ impl AtomicDuration {
 }
 
 impl StepInstrumentation {
-    /// Instrumentation of the first or only rank.
-    pub fn new(recorder: Option<Recorder>, tracer: Option<Tracer>) -> Self {
+    /// Instrumentation of a rank: 0 for the only one.
+    pub fn new(rank: usize, recorder: Option<Recorder>, tracer: Option<Tracer>) -> Self {
         if recorder.is_none() && tracer.is_none() {
             return Self::default();
         }
-        Self(Some(Arc::new(RankState::new(0, recorder, tracer))))
-    }
-
-    /// Instrumentation of another rank of the same run, or of the first rank itself.
-    #[must_use]
-    pub fn for_rank(&self, rank: usize) -> Self {
-        match &self.0 {
-            Some(first) if rank > 0 => {
-                let mut others = first.others.lock().unwrap_or_else(PoisonError::into_inner);
-                let new = || Arc::new(RankState::new(rank as u64, first.recorder.clone(), first.tracer.clone()));
-                Self(Some(Arc::clone(others.entry(rank as u64).or_insert_with(new))))
-            }
-            _ => self.clone(),
-        }
+        Self(Some(Arc::new(RankState {
+            rank: rank as u64,
+            recorder,
+            tracer,
+            steps: AtomicU64::new(0),
+            loader: LoaderCounters::default(),
+            previous_end: Mutex::new(None),
+        })))
     }
 
     /// Number of steps so far; `None` if nothing is recorded.
@@ -113,12 +104,6 @@ impl StepInstrumentation {
 }
 
 impl RankState {
-    fn new(rank: u64, recorder: Option<Recorder>, tracer: Option<Tracer>) -> Self {
-        let (previous_end, others) = (Mutex::new(None), Mutex::default());
-        let loader = LoaderCounters::default();
-        Self { rank, recorder, tracer, steps: AtomicU64::new(0), loader, previous_end, others }
-    }
-
     /// Records the end of a step, and returns the end of the previous one, or `created` for the first.
     fn replace_end(&self, created: Instant, end: Instant) -> Instant {
         self.previous_end.lock().unwrap_or_else(PoisonError::into_inner).replace(end).unwrap_or(created)

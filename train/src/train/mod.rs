@@ -42,7 +42,9 @@ pub use graph::{FixedBatchGraphs, GraphStatus};
 pub use health::{GradientHealth, LayerHealth, gradient_health};
 pub use not_ready::NotReady;
 pub use outcome::{Rescue, Step, StepError, TrainerError};
-pub use ranks::{Ended, Rank, Ranks, RanksError};
+#[cfg(feature = "cuda")]
+pub use ranks::nccl::set_bootstrap;
+pub use ranks::{Peers, PeersEnded, Rank};
 pub use recipe::{Recipe, group_bytes};
 pub use replanning::Replanning;
 #[cfg(feature = "train")]

@@ -59,8 +59,7 @@ mod tests {
         let trainer = |not_ready| {
             let recipe = in_bf16(not_ready);
             let model: BatchNorm = BatchNormConfig::new(2).init(&recipe.device);
-            let trainer = Trainer::with_stepper(model, SgdConfig::new().init(), recipe.stepper());
-            trainer.in_precision_of(&recipe).map(drop)
+            Trainer::of_recipe(model, SgdConfig::new().init(), &recipe).map(drop)
         };
         let error = trainer(NotReady::default()).expect_err("it has statistics");
         let handled = || catch_unwind(AssertUnwindSafe(|| trainer(NotReady(Some(|reason| panic!("{reason}"))))));

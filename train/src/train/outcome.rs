@@ -9,7 +9,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::health::GradientHealth;
-use super::ranks::Ended;
+use super::ranks::PeersEnded;
 use crate::mixed::MixedError;
 use crate::out_of_memory::Moment;
 
@@ -71,53 +71,26 @@ pub struct Rescue {
     pub held_twice: Option<Bytes>,
 }
 
-/// Reason why a session has no trainer or ranks.
+/// Reason why a session has no trainer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrainerError {
     /// The model cannot be trained in the planned precision.
     #[error(transparent)]
     Mixed(#[from] MixedError),
-    /// A measurement was requested, which ranks do not support. The error is a `MeasureError`.
-    #[error(transparent)]
-    Measure(Box<dyn Error + Send + Sync>),
-    /// The plan is for several ranks, and a single trainer exchanges no gradients.
+    /// The plan is for several ranks, and this process was not launched as one of them.
     #[error(
-        "the plan shares the global batch between {world_size} ranks, and a single trainer would learn from one part only: \
-         take steps with `Session::ranks`"
+        "the plan shares the global batch between {world_size} ranks, and this process is not one of them: start the \
+         session with `Options::distributed`, and the program with `cargo gpu-tuned launch --ranks {world_size}`, torchrun, \
+         mpirun or srun"
     )]
     Ranks {
         /// Ranks of the plan.
         world_size: u64,
     },
-    /// Some ranks are in other processes, and Burn's collectives connect the devices of one process.
-    #[error(
-        "the plan is for {world_size} ranks, and this process has {devices} device(s): Burn joins the devices of one process \
-         only; take all of them with `Options::gpus`, or plan for fewer ranks"
-    )]
-    OtherProcesses {
-        /// Ranks of the plan.
-        world_size: u64,
-        /// Devices of this process.
-        devices: usize,
-    },
-    /// The plan shards the optimizer's state over ranks.
-    #[error(
-        "shard_optimizer is planned, and ranks that exchange gradients hold the whole state of the optimizer each: leave it \
-         out, or train with Burn's `ExecutionStrategy::multi` and `MultiDeviceOptim::OptimSharded`"
-    )]
-    Sharded,
-    /// The model differs from the first rank's.
-    #[error(
-        "the model of rank {rank} has other shapes or types than that of rank 0: ranks train replicas of one model"
-    )]
-    Replica {
-        /// The rank.
-        rank: usize,
-    },
-    /// The ranks were ended.
+    /// The ranks train different models, or they were ended.
     #[error(transparent)]
-    Ended(#[from] Ended),
+    Peers(PeersEnded),
 }
 
 /// Error of an optimizer step. The model and the optimizer are unchanged, unless a variant documents otherwise.
@@ -184,7 +157,7 @@ pub enum StepError {
     },
     /// The ranks were ended.
     #[error(transparent)]
-    Ended(#[from] Ended),
+    Peers(PeersEnded),
     /// The device failed for another reason.
     #[error("the device failed in an optimizer step")]
     Device(#[source] burn::tensor::TensorReadError),

@@ -1,4 +1,4 @@
-//! Planned steps of a rank: what a session passes to trainers, ranks, strategies and loaders.
+//! Planned steps of a rank: what a session passes to trainers, strategies and loaders.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::Dataset;
@@ -7,6 +7,7 @@ use gpu_tuned_core::plan::{MemoryEstimate, Plan};
 use gpu_tuned_core::{Bytes, Precision};
 
 use super::not_ready::NotReady;
+use super::ranks::Rank;
 use super::replanning::Replanning;
 use super::stepper::Stepper;
 use crate::load::PrefetchLoader;
@@ -34,6 +35,8 @@ pub struct Recipe {
     workers: usize,
     instrumentation: StepInstrumentation,
     pub(super) not_ready: NotReady,
+    /// Connection to the other ranks, if there are several.
+    pub(super) rank: Option<Rank>,
 }
 
 impl Recipe {
@@ -61,6 +64,7 @@ impl Recipe {
             instrumentation,
             device,
             not_ready: NotReady::default(),
+            rank: None,
         }
     }
 
@@ -70,7 +74,14 @@ impl Recipe {
         Self { not_ready, ..self }
     }
 
+    /// Shares its steps with other ranks.
+    #[must_use]
+    pub fn with_rank(self, rank: Option<Rank>) -> Self {
+        Self { rank, ..self }
+    }
+
     /// Steps of any size in fp32, loaded one micro-batch at a time.
+    #[cfg(test)]
     pub(super) fn new(device: Device, micro_batch: usize) -> Self {
         Self {
             device: if device.is_autodiff() { device } else { device.autodiff() },
@@ -86,22 +97,27 @@ impl Recipe {
             workers: 1,
             instrumentation: StepInstrumentation::default(),
             not_ready: NotReady::default(),
+            rank: None,
         }
     }
 
-    /// A loader of the training data, before it is limited to a rank's part.
+    /// Loads the rank's part of the training data.
     pub fn loader<I, B>(
         &self,
         dataset: impl Dataset<I> + 'static,
         batcher: impl Batcher<I, B> + 'static,
     ) -> PrefetchLoader<I, B> {
-        PrefetchLoader::new(dataset, batcher, self.samples)
+        let loader = PrefetchLoader::new(dataset, batcher, self.samples)
             .drop_last(self.drop_last)
             .depth(self.prefetch_depth)
             .device_samples(self.prefetch_depth.saturating_mul(self.micro_batch))
             .num_workers(self.workers)
             .device(self.device.clone())
-            .with_instrumentation(self.instrumentation.clone())
+            .with_instrumentation(self.instrumentation.clone());
+        match &self.rank {
+            Some(rank) => loader.share(rank.share()),
+            None => loader,
+        }
     }
 
     pub(super) fn stepper(&self) -> Stepper {
@@ -111,6 +127,7 @@ impl Recipe {
         stepper.warns_of_statistics = self.batch_statistics;
         stepper.planner.clone_from(&self.replanning);
         stepper.not_ready = self.not_ready;
+        stepper.rank.clone_from(&self.rank);
         stepper
     }
 }

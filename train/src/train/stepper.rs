@@ -14,7 +14,7 @@ use super::gradients::{Sizes, witness};
 use super::health::Counts;
 use super::not_ready::NotReady;
 use super::outcome::{Step, StepError};
-use super::ranks::RankHandle;
+use super::ranks::Rank;
 use super::replanning::Replanning;
 use super::step_failure::StepFailure;
 use super::update::{Update, Weights, difference, read, updated};
@@ -42,8 +42,8 @@ pub(super) struct Stepper {
     pub timer: StepTimer,
     /// Interval of gradient counts, in steps.
     pub health_every: Option<u64>,
-    /// Handle to the other ranks that share the step.
-    pub rank: Option<RankHandle>,
+    /// Connection to the other ranks that share the step.
+    pub rank: Option<Rank>,
     /// Sizes of the trained parameters, set by the first update.
     pub(super) sizes: Option<Sizes>,
     steps: u64,
@@ -73,11 +73,6 @@ impl Stepper {
         }
     }
 
-    /// Shares its steps with other ranks.
-    pub(super) fn with_rank(self, rank: RankHandle) -> Self {
-        Self { rank: Some(rank), ..self }
-    }
-
     /// Samples in a micro-batch.
     pub(super) fn micro_batch(&self) -> usize {
         usize::try_from(self.micro_batch_size.now()).unwrap_or(usize::MAX)
@@ -100,12 +95,12 @@ impl Stepper {
         self.timer.begin();
         // Kernels are compiled and tuned.
         let _progress = (self.steps == 0).then(|| Progress::begin("first step"));
-        let (mut rescues, mut samples) = (Vec::new(), None);
+        let mut rescues = Vec::new();
         let rank = self.rank.clone();
         loop {
             let buffers = Buffers::copy_of(&weights.model());
             let outcome = match &rank {
-                Some(rank) => self.distributed_attempt(rank, &mut samples, weights, learns, batch, &part),
+                Some(rank) => self.distributed_attempt(rank, weights, learns, batch, &part),
                 None => self.attempt(weights, learns, batch, &part, !rescues.is_empty()),
             };
             if let Some(buffers) = buffers.filter(|_| !matches!(&outcome, Ok((step, _)) if step.applied)) {
@@ -250,7 +245,7 @@ impl Stepper {
     /// Ends the other ranks with an error of this one.
     pub(super) fn end(&self, error: &StepError) {
         if let Some(rank) = &self.rank {
-            rank.fail(error.to_string());
+            rank.fail(error);
         }
     }
 

@@ -14,7 +14,7 @@ use super::accumulation::MicroBatchGradients;
 use super::first_step::{AnyBatch, FirstStep, TakeFirstStep};
 use super::graph::{Factors, SharedGraphs};
 use super::not_ready::NotReady;
-use super::outcome::{Step, StepError};
+use super::outcome::{Step, StepError, TrainerError};
 use super::recipe::Recipe;
 use super::sanity_checks::{StepSizeCheck, check_parameters};
 use super::stepper::Stepper;
@@ -58,7 +58,7 @@ use crate::timing::Phase;
 /// # Waits
 ///
 /// The host waits for the device once at the end of a step, and once more for each parameter group. A trainer of a
-/// [rank](super::Ranks) waits three times: for its own gradients, for the norm over all ranks, and at the end.
+/// [rank](super::Rank) waits four times: for its own gradients, for their sum and its norm, and at the end.
 pub struct Trainer<M> {
     pub(super) trained: ModelAndOptimizer<M>,
     scale: LossScale,
@@ -82,11 +82,12 @@ impl<M: Module> Trainer<M> {
         Self { trained, scale: LossScale::none(), saved_scale: None, stepper, first_step: None, step_size: None }
     }
 
-    /// A trainer of planned steps. `first_step` measures the first step in place of taking it.
+    /// A trainer of planned steps. `first_step` measures the first step in place of taking it. With several ranks, the values
+    /// of the model are those of the first rank.
     ///
     /// # Errors
     ///
-    /// See [`mixed`](Self::mixed).
+    /// See [`TrainerError`].
     #[doc(hidden)]
     pub fn planned(
         model: M,
@@ -95,20 +96,23 @@ impl<M: Module> Trainer<M> {
         plan: &Plan,
         workload: &Workload,
         first_step: Option<TakeFirstStep<M>>,
-    ) -> Result<Self, MixedError> {
+    ) -> Result<Self, TrainerError> {
         check_parameters(workload.trained_parameters(), &model);
-        let trainer = Self::with_stepper(model, optimizer, recipe.stepper());
-        let trainer = Self { first_step, step_size: Some(StepSizeCheck::new(&plan.schedule)), ..trainer };
-        trainer.in_precision_of(recipe)
+        let trainer = Self::of_recipe(model, optimizer, recipe)?;
+        Ok(Self { first_step, step_size: Some(StepSizeCheck::new(&plan.schedule)), ..trainer })
     }
 
-    /// A trainer in the precision of planned steps, and with their graphs.
-    pub(super) fn in_precision_of(self, recipe: &Recipe) -> Result<Self, MixedError> {
-        let trainer = if recipe.cuda_graphs { self.cuda_graphs() } else { self };
-        match recipe.half {
-            Some(half) => trainer.mixed(half),
-            None => Ok(trainer),
-        }
+    /// A trainer with the precision, the graphs and the other ranks of a recipe.
+    pub(super) fn of_recipe(model: M, optimizer: ModuleOptimizer, recipe: &Recipe) -> Result<Self, TrainerError> {
+        let model = match &recipe.rank {
+            Some(rank) => rank.replica(model)?,
+            None => model,
+        };
+        let trainer = Self::with_stepper(model, optimizer, recipe.stepper());
+        let trainer = if recipe.cuda_graphs { trainer.cuda_graphs() } else { trainer };
+        let Some(half) = recipe.half else { return Ok(trainer) };
+        let mixed = trainer.mixed(half);
+        Ok(mixed.inspect_err(|error| recipe.rank.iter().for_each(|rank| rank.fail(error)))?)
     }
 
     /// Computes in 16 bits from now on, with weights and optimizer in fp32: see [`mixed`](crate::mixed). A session in mixed
@@ -148,7 +152,7 @@ impl<M: Module> Trainer<M> {
 
     /// Counts NaN, infinite and zero gradients of each parameter, in the first step and in every `every`th after it. The counts
     /// are in [`Step::gradient_health`]; see [`gradient_health`](super::gradient_health()). Each of several
-    /// [ranks](super::Ranks) counts the gradients of its own samples.
+    /// [ranks](super::Rank) counts the gradients of its own samples.
     ///
     /// A count takes about ten kernels a parameter, a copy of the largest gradient, and one more wait for the device.
     #[must_use]

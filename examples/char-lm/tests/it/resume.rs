@@ -175,7 +175,14 @@ fn fresh(corpus: &Corpus) -> State {
 
 fn advance(corpus: &Corpus, state: State, checkpoints: Option<&Checkpoints>, stop_after: Option<usize>) -> State {
     let config = config(corpus);
-    let training = Training { corpus, config: &config, global_batch: GLOBAL_BATCH, checkpoints, stop_after };
+    let training = Training {
+        corpus,
+        config: &config,
+        global_batch: GLOBAL_BATCH,
+        part: 0..GLOBAL_BATCH,
+        checkpoints,
+        stop_after,
+    };
     let trainer = Trainer::new(state.model, state.optimizer, device(), MICRO_BATCH);
     training.run(trainer, state.steps_taken, &ProgressBar::hidden()).unwrap().0
 }

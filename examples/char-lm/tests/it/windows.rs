@@ -43,7 +43,7 @@ fn the_windows_of_a_step_depend_on_seed_and_step_alone() {
 fn targets_are_one_character_further() {
     let ids = ids(1003);
     let windows = Windows::new(&ids, LENGTH, PER_STEP, 1).unwrap();
-    let (inputs, targets) = read([windows.step(0)]);
+    let (inputs, targets) = read([windows.step(0, 0..PER_STEP)]);
     let expected: Vec<i64> = inputs.iter().map(|id| id + 1).collect();
     assert_eq!(targets, expected);
 }

@@ -80,14 +80,6 @@ fn program_that_only_trains() {
     println!("went on, {} samples", step.samples);
 }
 
-/// Trains on several GPUs, or on the CPU in place of them.
-#[test]
-#[ignore = "a program for another test"]
-fn program_of_ranks() {
-    let error = session().ranks().expect_err("nothing says what a step is");
-    println!("{error}");
-}
-
 fn run(lock: &Path, variables: &[(&str, &str)]) -> Output {
     run_program(program, lock, variables)
 }
@@ -105,15 +97,6 @@ fn measured_by(program: impl Fn()) -> (LockedWorkload, String) {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let mut read = LockFile::new(&lock).read().expect("a lock").unwrap_or_else(|| panic!("nothing written: {stderr}"));
     (read.workload.remove("one-layer").expect("the workload"), stderr)
-}
-
-#[test]
-fn ranks_that_are_to_be_measured_say_what_is_missing_before_they_train() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let lock = folder.path().join("gpu-tuned.lock");
-    let output = run_program(program_of_ranks, &lock, &[("GPU_TUNED_MEASURE", "1")]);
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    assert!(stdout.contains("call `session.measure_if_asked(") && !lock.exists(), "{stdout}");
 }
 
 #[test]

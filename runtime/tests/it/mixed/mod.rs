@@ -7,6 +7,7 @@ mod models;
 mod norms;
 mod positions;
 mod process;
+#[cfg(feature = "distributed")]
 mod ranks;
 mod saving;
 mod steps;

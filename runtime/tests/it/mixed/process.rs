@@ -36,6 +36,7 @@ fn started_again() {
         ["rotary"] => positions::task(),
         ["gradients", rest @ ..] => gradients::task(rest),
         ["overflow"] => steps::overflow(),
+        #[cfg(feature = "distributed")]
         ["ranks", factor] => ranks::task(factor),
         ["resume"] => steps::resume(),
         ["trainer"] => trainer::task(),

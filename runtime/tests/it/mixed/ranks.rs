@@ -7,8 +7,10 @@ use burn::nn::{Linear, LinearConfig};
 use burn::optim::{ModuleOptimizer, SgdConfig};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gpu_tuned::mixed::{Half, in_f32};
-use gpu_tuned::train::{Rank, Ranks, Step, Trainer};
+use gpu_tuned::train::{Step, Trainer};
 use gpu_tuned::{MicroBatch, Options, Pins, Precision, gpu_tuned};
+
+use crate::launched::launched;
 
 use super::models::Numbers;
 use super::process;
@@ -20,7 +22,7 @@ const SIZES: [usize; 8] = [16, 16, 7, 16, 1, 16, 16, 16];
 /// The step that overflows on one rank.
 const OVERFLOWS: usize = 5;
 
-#[gpu_tuned(mlp(widths = [6, 24, 3]), global_batch = 16, world_size = 2, target = "generic")]
+#[gpu_tuned(mlp(widths = [6, 24, 3]), global_batch = 16, target = "generic")]
 #[derive(Clone, Debug)]
 struct Together {
     #[tuned]
@@ -90,29 +92,22 @@ fn steps(trainer: &mut Trainer<Network>, part: impl Fn(usize) -> Range<usize>, f
     taken.collect()
 }
 
-/// Two ranks that share the CPU. A session there has `mixed_f16`, and no `mixed_bf16`: it has no units for bf16.
-fn two(half: Half) -> Ranks {
-    if half == Half::Bf16 {
-        return Ranks::new(vec![device(), device()], 3);
-    }
-    let mut set = Pins::default();
-    set.precision = Some(Precision::MixedF16);
-    let session = Options::default().cpu().set(set).start(Together { batch_size: 3 }).expect("it fits");
-    session.ranks().expect("two ranks")
-}
-
-/// Steps of two ranks; the second's loss is multiplied by `factor` in one step.
+/// Steps of two ranks on the CPU; the second's loss is multiplied by `factor` in one step. A session there has `mixed_f16`,
+/// and no `mixed_bf16`: it has no units for bf16.
 fn together(half: Half, first: &Network, factor: f64) -> [Vec<Taken>; 2] {
-    let first = first.clone();
-    let ranks = two(half).run(move |rank: &Rank| {
+    let mut set = Pins::default();
+    set.precision = (half == Half::F16).then_some(Precision::MixedF16);
+    let ranks = launched(2, |_, as_rank| {
+        let options = as_rank(Options::default().cpu().set(set.clone()));
+        let session = options.start(Together { batch_size: 3 }).expect("it fits");
         // The second rank's values are replaced.
-        let model = if rank.is_first() { first.clone() } else { Network::init(rank.device()) };
-        let factor = if rank.is_first() { 1.0 } else { factor };
-        let trainer = rank.trainer(model, optimizer())?;
-        let mut trainer = if half == Half::Bf16 { trainer.mixed(half)? } else { trainer };
-        Ok(steps(&mut trainer, |samples| rank.part(samples), factor))
+        let model = if session.is_first_rank() { first.clone() } else { Network::init(&session.device()) };
+        let factor = if session.is_first_rank() { 1.0 } else { factor };
+        let trainer = session.trainer(model, optimizer()).expect("a trainer");
+        let mut trainer = if half == Half::Bf16 { trainer.mixed(half).expect("weights only") } else { trainer };
+        steps(&mut trainer, |samples| session.part(samples), factor)
     });
-    ranks.expect("no rank fails").try_into().unwrap_or_else(|_| panic!("two ranks"))
+    ranks.try_into().unwrap_or_else(|_| panic!("two ranks"))
 }
 
 /// Largest difference between two of them.

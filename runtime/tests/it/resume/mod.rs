@@ -2,6 +2,7 @@
 
 mod files;
 mod settings;
+#[cfg(feature = "distributed")]
 mod steps;
 
 use std::fs;

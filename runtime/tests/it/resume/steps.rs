@@ -1,25 +1,36 @@
 //! Parts of an optimizer step, here and on other numbers of ranks.
 
-use gpu_tuned::{Fallback, Options, ResumeError, StartError};
+use std::path::Path;
+
+use gpu_tuned::{Decision, Fallback, Options, ResumeError, StartError, Tuned};
 use proptest::prelude::*;
 use serde_json::json;
 
+use crate::launched::launched;
+
 use super::{Free, Lm, WithStatistics, begin, edit, machine, micro_batches, refused, resume, saved};
+
+/// Decision of the first rank that resumes a run with others, or the error of the rank that fails first.
+fn on<C: Tuned + Sync>(ranks: usize, config: &C, directory: &Path) -> Result<Decision, StartError> {
+    let decided = launched(ranks, |_, as_rank| {
+        as_rank(Options::default().machine(machine("eight-free-h100")).resume(directory)).decide(config)
+    });
+    let is_own = |decided: &Result<_, StartError>| !matches!(decided, Err(StartError::Ranks(_)));
+    decided.into_iter().find(is_own).expect("an error is of a rank")
+}
 
 #[test]
 fn another_number_of_ranks_may_go_on_when_it_divides_the_global_batch() {
     let config = Lm::default();
     let directory = saved(&config, &begin(&config, "rtx4090"));
-    let on =
-        |gpus: usize| Options::default().gpus(0..gpus).machine(machine("eight-free-h100")).resume(directory.path());
-    for gpus in [1, 2, 4, 8] {
-        let again = on(gpus).decide(&config).unwrap_or_else(|error| panic!("{gpus}: {error}"));
-        assert_eq!(again.plan.schedule.world_size, gpus as u64);
+    for ranks in [1, 2, 4, 8] {
+        let again = on(ranks, &config, directory.path()).unwrap_or_else(|error| panic!("{ranks}: {error}"));
+        assert_eq!(again.plan.schedule.world_size, ranks as u64);
         assert_eq!(micro_batches(&again).iter().sum::<u64>(), 512);
     }
-    let error = on(3).decide(&config).expect_err("512 / 3");
+    let error = on(3, &config, directory.path()).expect_err("512 / 3");
     let StartError::Resume(ResumeError::WorldSize { would_do, .. }) = &error else { panic!("{error}") };
-    assert_eq!(*would_do, [1, 2, 4, 8]);
+    assert_eq!(*would_do, [2, 4]);
 }
 
 #[test]
@@ -31,8 +42,7 @@ fn a_rank_with_fewer_samples_than_the_saved_micro_batch_says_so() {
         run["settings"]["batch_size"] = 64.into();
         run["settings"]["gradient_accumulation"] = 1.into();
     });
-    let options = Options::default().all_gpus().machine(machine("eight-free-h100")).resume(directory.path());
-    let again = options.decide(&config).expect("8 samples each");
+    let again = on(8, &config, directory.path()).expect("8 samples each");
     assert_eq!(micro_batches(&again).iter().sum::<u64>(), 64);
     let reported = |fallback: &Fallback| matches!(fallback, Fallback::SavedShare { saved: 64, share: 8, .. });
     assert!(again.selection.fallbacks.iter().any(reported), "{}", again.selection);
@@ -51,8 +61,7 @@ fn batch_statistics_keep_their_micro_batch_or_are_refused() {
     }
     // 256 samples are 10 x 24 + 16, and on two ranks twice 5 x 24 + 8; eight ranks have 32 each.
     for (batch_size, gpus, is_kept) in [(32, 8, true), (24, 1, true), (24, 2, false), (64, 8, false)] {
-        let options = Options::default().gpus(0..gpus).machine(machine("eight-free-h100"));
-        let result = options.resume(of(batch_size).path()).decide(&WithStatistics::default());
+        let result = on(gpus, &WithStatistics::default(), of(batch_size).path());
         let is_refused = matches!(result, Err(StartError::Resume(ResumeError::BatchStatistics { .. })));
         assert_eq!((result.is_ok(), is_refused), (is_kept, !is_kept), "{batch_size} on {gpus}: {result:?}");
     }
@@ -94,8 +103,7 @@ proptest! {
             run["settings"]["batch_size"] = 1.into();
             run["settings"]["gradient_accumulation"] = global_batch.into();
         });
-        let options = Options::default().gpus(0..gpus as usize).machine(machine("eight-free-h100"));
-        match options.resume(directory.path()).decide(&config) {
+        match on(gpus as usize, &config, directory.path()) {
             Ok(decision) => {
                 prop_assert_eq!(decision.plan.schedule.world_size, gpus);
                 prop_assert_eq!(decision.plan.schedule.samples_per_rank() * gpus, global_batch);
@@ -103,8 +111,10 @@ proptest! {
             }
             Err(StartError::Resume(ResumeError::WorldSize { would_do, .. })) => {
                 prop_assert!(global_batch % gpus != 0);
-                let divisors: Vec<u64> = (1..=8).filter(|ranks| global_batch % ranks == 0).collect();
-                prop_assert_eq!(would_do, divisors);
+                let divides = |ranks: &u64| global_batch % ranks == 0;
+                let below = (1..gpus).rev().find(divides);
+                let above = (gpus + 1..=global_batch).find(divides);
+                prop_assert_eq!(would_do, below.into_iter().chain(above).collect::<Vec<_>>());
             }
             Err(other) => return Err(TestCaseError::fail(other.to_string())),
         }

@@ -189,7 +189,7 @@ fn host_ms<T: Task>(task: &T) -> anyhow::Result<f64> {
 /// A plan's facts of the session's device.
 fn facts<C>(session: &Session<C>) -> anyhow::Result<DeviceFacts> {
     let host = detect().host;
-    let Some(gpu) = &session.selection().gpu else {
+    let Some(gpu) = session.selection().gpu.as_ref().map(|gpu| &gpu.reading) else {
         return Ok(DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores));
     };
     let found = identify(gpu, &ProfileTable::default());

@@ -33,7 +33,7 @@ pub(super) struct Utilisation {
 impl Watch {
     /// The utilisation of a session's GPU; `None` without a driver.
     pub(super) fn for_session<C>(session: &Session<C>) -> Option<Self> {
-        let gpu = session.selection().gpu.as_ref()?;
+        let gpu = &session.selection().gpu.as_ref()?.reading;
         let library = env::var_os(LIBRARY).filter(|path| !path.is_empty());
         let watch = Self(Gauge::open(library.as_deref().map(Path::new), gpu).ok()?);
         watch.look().is_some().then_some(watch)

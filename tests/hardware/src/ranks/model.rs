@@ -1,6 +1,9 @@
 //! The model trained by ranks.
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::ops::Range;
+
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
@@ -40,6 +43,7 @@ impl Shape {
     /// The model with random weights.
     pub(super) fn model(self, device: &Device) -> Encoder {
         let [vocabulary, width, heads, layers, _] = self.dimensions();
+        device.seed(7);
         Encoder {
             tokens: EmbeddingConfig::new(vocabulary, width).init(device),
             layers: TransformerEncoderConfig::new(width, 4 * width, heads, layers).with_dropout(0.0).init(device),
@@ -47,17 +51,22 @@ impl Shape {
         }
     }
 
-    /// A deterministic batch of `samples` samples.
-    pub(super) fn batch(self, samples: usize, device: &Device) -> Batch {
+    /// A part of the samples of a step, which are the same in every process.
+    pub(super) fn batch(self, part: Range<usize>, step: usize, device: &Device) -> Batch {
         let [vocabulary, .., tokens] = self.dimensions();
-        let mut state = 0x2545_f491_4f6c_dd1d_u64;
-        let mut token = || {
-            // Knuth's linear congruential generator.
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % vocabulary as u64
+        let samples = part.len();
+        let draw = |which: u64| -> Vec<i32> {
+            let of_sample = |sample: usize| {
+                let mut state = 0x2545_f491_4f6c_dd1d_u64 ^ ((step as u64) << 33 | (sample as u64) << 1 | which);
+                (0..tokens).map(move |_| {
+                    // Knuth's linear congruential generator.
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    i32::try_from((state >> 33) % vocabulary as u64).unwrap_or_default()
+                })
+            };
+            part.clone().flat_map(of_sample).collect()
         };
-        let mut draw = || (0..samples * tokens).map(|_| i32::try_from(token()).unwrap_or_default()).collect::<Vec<_>>();
-        let [inputs, targets] = [draw(), draw()].map(|values| TensorData::new(values, [samples, tokens]));
+        let [inputs, targets] = [draw(0), draw(1)].map(|values| TensorData::new(values, [samples, tokens]));
         (Tensor::from_data(inputs, device), Tensor::from_data(targets, device))
     }
 }
@@ -70,35 +79,18 @@ impl Encoder {
         CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, targets.flatten(0, 1))
     }
 
-    /// All parameters, in the order of the model.
-    pub(super) fn values(&self) -> Vec<f64> {
-        let mut values = Values(Vec::new());
-        self.visit(&mut values);
-        values.0
-    }
-
-    /// The model with other values, in its own type.
-    pub(super) fn with(self, values: Vec<f64>) -> Self {
-        self.map(&mut Given(values.into_iter()))
+    /// Hash of all parameters' bits, in the order of the model.
+    pub(super) fn hash(&self) -> String {
+        let mut hash = Hash(DefaultHasher::new());
+        self.visit(&mut hash);
+        format!("{:016x}", hash.0.finish())
     }
 }
 
-struct Values(Vec<f64>);
+struct Hash(DefaultHasher);
 
-impl ModuleVisitor for Values {
+impl ModuleVisitor for Hash {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.0.extend(param.base().without_autodiff().into_data().iter::<f64>());
-    }
-}
-
-struct Given(std::vec::IntoIter<f64>);
-
-impl ModuleMapper for Given {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        param.map(|old| {
-            let shape = old.shape();
-            let values: Vec<f64> = self.0.by_ref().take(shape.num_elements()).collect();
-            Tensor::from_data(TensorData::new(values, shape), (&old.device(), old.dtype())).detach().require_grad()
-        })
+        param.base().without_autodiff().into_data().as_bytes().hash(&mut self.0);
     }
 }

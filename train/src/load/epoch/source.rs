@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn::data::dataloader::BatchStrategy;
 use burn::data::dataset::{Dataset, DatasetError};
 
-use crate::load::rank::RankOf;
+use crate::load::share::Share;
 
 /// Deals out the batches of an epoch, in order.
 pub(in crate::load) enum Source<I> {
@@ -28,7 +28,7 @@ pub(in crate::load) struct Fixed {
 pub(in crate::load) struct Grouped<I> {
     dataset: Arc<dyn Dataset<I>>,
     strategy: Box<dyn BatchStrategy<I>>,
-    rank: RankOf,
+    share: Share,
     drop_last: bool,
     fetched: usize,
     consumed: usize,
@@ -73,10 +73,10 @@ impl<I> Source<I> {
     pub(in crate::load) fn grouped(
         dataset: Arc<dyn Dataset<I>>,
         strategy: Box<dyn BatchStrategy<I>>,
-        rank: RankOf,
+        share: Share,
         drop_last: bool,
     ) -> Self {
-        Self::Grouped(Grouped { dataset, strategy, rank, drop_last, fetched: 0, consumed: 0, ahead: None })
+        Self::Grouped(Grouped { dataset, strategy, share, drop_last, fetched: 0, consumed: 0, ahead: None })
     }
 
     /// The next batch; `None` after the last.
@@ -116,7 +116,7 @@ impl<I> Grouped<I> {
     /// Next batches, one a rank. The last items are split so that each rank has a batch. They are dropped if they are
     /// fewer than ranks, because every rank takes every step, or if `drop_last`.
     fn round(&mut self) -> Result<Option<Round<I>>, DatasetError> {
-        let RankOf { rank, ranks } = self.rank;
+        let (rank, ranks) = (self.share.rank(), self.share.ranks());
         let mut groups = Vec::with_capacity(ranks);
         while groups.len() < ranks {
             let Some(group) = self.group()? else { break };

@@ -56,7 +56,7 @@ proptest! {
                 .strategy(strategy(tokens))
                 .drop_last(drop_last)
                 .num_workers(rank % 3)
-                .for_rank(rank, ranks)
+                .share(super::super::Share::equal(rank, ranks, 1))
                 .device(Device::flex());
             let loader = seed.into_iter().fold(loader, PrefetchLoader::shuffle);
             let batches: Vec<_> = loader.iter().map(Result::unwrap).collect();

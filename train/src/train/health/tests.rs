@@ -9,7 +9,8 @@ use gpu_tuned_core::Bytes;
 
 use super::{GradientHealth, LayerHealth, gradient_health};
 use crate::mixed::Half;
-use crate::train::{Ranks, Trainer};
+use crate::train::Trainer;
+use crate::train::ranks::threads;
 
 #[derive(Module, Debug)]
 struct Block {
@@ -165,14 +166,12 @@ fn a_trainer_counts_when_it_was_asked_to_and_before_gradients_are_clipped() {
 
 #[test]
 fn each_rank_counts_the_gradients_of_its_own_samples() {
-    let ranks = Ranks::new(vec![Device::flex(); 2], 4);
-    let all = ranks.run(|rank| {
+    let steps = threads::run_all(2, 4, |rank| {
         let mut trainer = rank.trainer(Network::new(rank.device()), SgdConfig::new().init())?.gradient_health(1);
         let factor = if rank.index() == 1 { f32::NAN } else { 1.0 };
         let batch = Tensor::<2>::ones([2, 5], &Device::flex()).mul_scalar(factor);
         Ok(trainer.step(0.1, batch, |model: &Network, batch| model.forward(batch).mean())?)
     });
-    let steps = all.unwrap();
     assert!(steps.iter().all(|step| !step.applied), "{steps:?}");
     let nan: Vec<_> = steps.iter().map(|step| step.gradient_health.as_ref().unwrap().total().nan).collect();
     // The gradients of biases do not depend on the input of a network that is linear.

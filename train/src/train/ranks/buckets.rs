@@ -39,9 +39,10 @@ impl Buckets {
         squares.reduce(|sum, squares| sum + squares).map(Tensor::sqrt)
     }
 
-    /// The gradients times `factor`, of the parameters that have one.
+    /// The gradients times `factor`, of the parameters that have one on any rank.
     pub(in crate::train) fn split<M: Module>(self, master: &M, present: &[bool], factor: f64) -> GradientsParams {
-        let scaled = |vector: Tensor<1>| if factor < 1.0 { vector.mul_scalar(factor) } else { vector };
+        let scaled =
+            |vector: Tensor<1>| if (factor - 1.0).abs() > f64::EPSILON { vector.mul_scalar(factor) } else { vector };
         let vectors = self.vectors.into_iter().map(scaled).collect();
         let (places, gradients) = (self.places, GradientsParams::new());
         let mut splitting = Splitting { vectors, places: places.into_iter().zip(present), gradients };

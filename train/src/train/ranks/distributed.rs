@@ -1,11 +1,12 @@
 //! Optimizer steps that ranks share.
 
-use burn::optim::GradientsParams;
-use burn::tensor::Tensor;
+use std::time::Instant;
 
-use super::RankHandle;
+use burn::optim::GradientsParams;
+use burn::tensor::{DType, Tensor, TensorData};
+
+use super::Rank;
 use super::buckets::Buckets;
-use super::handle::Agreement;
 use crate::micro_batch::MicroBatch;
 use crate::out_of_memory::{Moment, watched};
 use crate::timing::Phase;
@@ -20,70 +21,57 @@ use crate::train::{Rescue, Step, StepError};
 /// Added to the norm before the division, as in [`clip`](crate::mixed::clip).
 const CLIP_EPSILON: f64 = 1e-6;
 
-/// Gradients summed over all ranks.
+/// Gradients summed over all ranks, with what belongs to them.
 struct ReducedGradients {
     buckets: Buckets,
-    agreement: Agreement,
+    /// For each parameter, true if any rank has a gradient.
+    present: Vec<bool>,
+    /// Factor from the sum to the mean over the samples.
+    scale: f64,
+    /// Mean loss over the samples.
+    loss: f32,
+    /// Norm of the mean gradients; the first rank's, because norms of ranks may differ in the last bit.
     norm: f32,
     /// Samples of all ranks.
     samples: usize,
 }
 
 impl Stepper {
-    /// Attempts a step over the samples of all ranks; `batch` has those of this rank. The first attempt exchanges `samples`,
-    /// the samples of every rank.
+    /// Attempts a step over the samples of all ranks; `batch` has those of this rank.
     ///
-    /// A rank that runs out of memory may retry until all ranks have read that their gradients were computed. After
-    /// that, it retries the update until it succeeds, or ends all ranks.
+    /// A rank that runs out of memory may retry until it has read that its gradients were computed. After that, it retries
+    /// the update until it succeeds, or ends all ranks.
     pub(in crate::train) fn distributed_attempt<W: Weights, B: MicroBatch, T>(
         &mut self,
-        rank: &RankHandle,
-        samples: &mut Option<Vec<usize>>,
+        rank: &Rank,
         weights: &mut W,
         learns: bool,
         batch: &B,
         part: impl Fn(&W::Model, B, f64, GradientsParams) -> Result<MicroBatchGradients<T>, StepFailure>,
     ) -> Result<(Step, Vec<T>), StepFailure> {
+        let begin = Instant::now();
         let micro_batch = self.micro_batch();
         let model = weights.model();
         let AccumulatedGradients { gradients, loss, outputs } =
             AccumulatedGradients::compute(&model, batch, micro_batch, &self.device, &self.timer, part)?;
+        weights.complete()?;
         // Read before the exchange: after it, a step cannot be begun again.
         let health = self.health_counts(&gradients, &model)?.map(Counts::watched).transpose()?;
         drop(model);
-        let of_ranks = match samples {
-            Some(known) => known,
-            None => samples.insert(self.timer.time(Phase::Exchange, || rank.samples(batch.len()))?),
-        };
-        let reduced = self.all_reduce_gradients(rank, of_ranks, weights, gradients, loss)?;
-        let (loss, gradient_norm, samples) = (reduced.agreement.loss, reduced.norm, reduced.samples);
+        let weight = batch.len() as f64 / rank.share().all() as f64;
+        let buckets = watched(Moment::Backward, || Buckets::new(gradients, &weights.master(), weight))?;
+        let loss = self.wait_for_gradients(loss, &buckets)?;
+        rank.peers.set_step_seconds(begin.elapsed().as_secs_f64());
+        let exchange = || rank.waiting(|| self.exchange(rank, buckets, loss, batch.len()));
+        let reduced = self.timer.time(Phase::Exchange, exchange).map_err(late)?;
+        let (loss, gradient_norm, samples) = (reduced.loss, reduced.norm, reduced.samples);
+        if samples == 0 {
+            return Err(StepError::Empty.into());
+        }
         let (rescue, moved) =
             if gradient_norm.is_finite() { self.apply_update(weights, reduced)? } else { (None, None) };
         let update = Update { loss, gradient_norm, moved, rescue, health };
         Ok((self.step_result(update, learns, samples, micro_batch, outputs.len()), outputs))
-    }
-
-    /// Sums the gradients of all ranks, weighted by their samples.
-    fn all_reduce_gradients<W: Weights>(
-        &self,
-        rank: &RankHandle,
-        of_ranks: &[usize],
-        weights: &W,
-        gradients: GradientsParams,
-        loss: Tensor<1>,
-    ) -> Result<ReducedGradients, StepFailure> {
-        let samples = of_ranks.iter().sum();
-        if samples == 0 {
-            return Err(StepError::Empty.into());
-        }
-        let share = of_ranks[rank.rank] as f64 / samples as f64;
-        let buckets = || Buckets::new(gradients, &weights.master(), share);
-        let mut buckets = watched(Moment::Backward, buckets)?;
-        let loss = self.wait_for_gradients(loss, &buckets)?;
-        let agree = || rank.agree(of_ranks, loss, buckets.present.clone());
-        let agreement = self.timer.time(Phase::Exchange, agree)?;
-        let norm = self.timer.time(Phase::Exchange, || self.exchange(rank, &mut buckets))?;
-        Ok(ReducedGradients { buckets, agreement, norm, samples })
     }
 
     /// Reads the loss and one value of every bucket, which shows that the gradients were computed. Returns the loss.
@@ -93,15 +81,40 @@ impl Stepper {
         Ok(values.map_err(|error| error.at(Moment::Backward))?[0])
     }
 
-    /// Sums the buckets over all ranks. Returns the norm of the sum.
-    fn exchange(&self, rank: &RankHandle, buckets: &mut Buckets) -> Result<f32, StepFailure> {
-        let exchanged = rank.watched_exchange(|| {
-            buckets.vectors = rank.all_reduce(std::mem::take(&mut buckets.vectors))?;
-            // A model without gradients has no norm to wait for.
-            let norm = || buckets.norm().map_or(Ok(0.0), |norm| Ok(read(vec![norm])?[0]));
-            patiently(|| release_memory(&self.device), norm)
-        });
-        Ok(rank.first_norm(exchanged.map_err(late)?)?)
+    /// Sums the buckets over all ranks, with the ranks' samples and losses, and the parameters that have gradients.
+    fn exchange(
+        &self,
+        rank: &Rank,
+        mut buckets: Buckets,
+        loss: f32,
+        samples: usize,
+    ) -> Result<ReducedGradients, StepFailure> {
+        let all = rank.share().all() as f64;
+        // A rank without samples has no loss.
+        let loss = if samples > 0 { f64::from(loss) * samples as f64 / all } else { 0.0 };
+        let present = buckets.present.iter().map(|present| f32::from(u8::from(*present)));
+        let header: Vec<f32> = [samples as f32, loss as f32].into_iter().chain(present).collect();
+        let length = header.len();
+        let device = self.device.clone().without_autodiff();
+        let header = Tensor::<1>::from_data(TensorData::new(header, [length]), (&device, DType::F32));
+        let parts = std::iter::once(header).chain(std::mem::take(&mut buckets.vectors)).collect();
+        let mut sums = rank.sum(parts)?;
+        let header = sums.remove(0);
+        buckets.vectors = sums;
+        let norm = || buckets.norm().unwrap_or_else(|| Tensor::zeros([1], (&device, DType::F32)));
+        let values = || read(vec![norm(), header.clone()]);
+        let values = patiently(|| release_memory(&self.device), values)?;
+        let (norm, samples, loss) = (values[0], values[1], values[2]);
+        let norm = read(rank.first(vec![Tensor::from_data([norm], (&device, DType::F32))])?)?[0];
+        let scale = if samples > 0.0 { all / f64::from(samples) } else { 1.0 };
+        Ok(ReducedGradients {
+            buckets,
+            present: values[3..].iter().map(|ranks| *ranks > 0.0).collect(),
+            scale,
+            loss: (f64::from(loss) * scale) as f32,
+            norm: (f64::from(norm) * scale) as f32,
+            samples: samples as usize,
+        })
     }
 
     /// Clips the summed gradients and updates the weights. Returns the rescue, if memory ran out, and the sum of parameter
@@ -111,10 +124,10 @@ impl Stepper {
         weights: &mut W,
         reduced: ReducedGradients,
     ) -> Result<(Option<Rescue>, Option<f32>), StepFailure> {
-        let ReducedGradients { buckets, agreement, norm, .. } = reduced;
-        let factor = self.max_norm.map_or(1.0, |max| f64::from(max) / (f64::from(norm) + CLIP_EPSILON));
+        let ReducedGradients { buckets, present, scale, norm, .. } = reduced;
+        let clip = self.max_norm.map_or(1.0, |max| (f64::from(max) / (f64::from(norm) + CLIP_EPSILON)).min(1.0));
         let master = weights.master();
-        let gradients = watched(Moment::Optimizer, || buckets.split(&master, &agreement.present, factor));
+        let gradients = watched(Moment::Optimizer, || buckets.split(&master, &present, clip * scale));
         let gradients = gradients.map_err(StepFailure::from).map_err(late)?;
         drop(master);
         self.change_in_groups(weights, &gradients).map_err(late)

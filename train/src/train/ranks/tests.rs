@@ -2,28 +2,21 @@
 
 mod failures;
 
-use std::error::Error;
-use std::time::Duration;
-
 use burn::module::Module;
 use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, prop_assert, proptest};
 
-use super::{Rank, Ranks, RanksError};
+use super::threads::{Failure, TestRank, run, run_all};
 use crate::micro_batch::MicroBatch;
 use crate::train::Step;
 use crate::train::tests::{Batch, Network, Weights, batch, furthest, parameters, sgd};
 
 const RATE: f64 = 0.05;
 
-fn ranks(count: usize, micro_batch: usize) -> Ranks {
-    Ranks { grace: Duration::from_secs(60), ..Ranks::new(vec![Device::flex(); count], micro_batch) }
-}
-
 /// Its own weights, which those of the first rank replace.
-fn model(rank: &Rank) -> Network {
+fn model(rank: &TestRank) -> Network {
     Network::new(rank.device(), false).map(&mut Weights(7 + 100 * rank.index() as u64))
 }
 
@@ -43,11 +36,9 @@ fn all_at_once(sizes: &[usize], mut optimizer: ModuleOptimizer) -> Vec<f32> {
     parameters(&model)
 }
 
-type Failure = Box<dyn Error + Send + Sync>;
-
 /// Steps over the ranks' parts of batches of so many samples.
 fn steps(
-    rank: &Rank,
+    rank: &TestRank,
     optimizer: ModuleOptimizer,
     sizes: &[usize],
     loss: impl Fn(usize, &Network, Batch) -> Tensor<1> + Sync,
@@ -68,8 +59,7 @@ const SIZES: [usize; 20] = [24, 24, 23, 7, 24, 1, 24, 24, 2, 24, 5, 24, 24, 19, 
 fn steps_of_ranks_are_those_of_one_large_batch() {
     let expected = all_at_once(&SIZES, sgd());
     for (count, micro_batch) in [(1, 5), (2, 5), (3, 100)] {
-        let all = ranks(count, micro_batch).run(|rank| steps(rank, sgd(), &SIZES, |_, model, micro| model.loss(micro)));
-        let all = all.unwrap();
+        let all = run_all(count, micro_batch, |rank| steps(rank, sgd(), &SIZES, |_, model, micro| model.loss(micro)));
         let off = furthest(&all[0].0, &expected);
         assert!(off < 1e-4, "{off} with {count} ranks");
         for (rank, (parameters, taken)) in all.iter().enumerate() {
@@ -89,12 +79,12 @@ proptest! {
     #[test]
     fn however_steps_are_dealt_out_they_are_those_of_one_large_batch(
         sizes in vec(1..60_usize, 1..3),
-        count in 1..5_usize,
+        shares in vec(1..9_usize, 1..5),
         micro_batch in 1..70_usize,
     ) {
         let expected = all_at_once(&sizes, sgd());
-        let own = move |rank: &Rank| steps(rank, sgd(), &sizes, |_, model, micro| model.loss(micro));
-        let all = ranks(count, micro_batch).run(own).unwrap();
+        let own = move |rank: &TestRank| steps(rank, sgd(), &sizes, |_, model, micro| model.loss(micro));
+        let all: Vec<_> = run(&shares, micro_batch, own).into_iter().map(Result::unwrap).collect();
         // Rounding: two steps of means of at most 60 terms, of which at most 3e-8 was seen.
         let off = furthest(&all[0].0, &expected);
         prop_assert!(off < 1e-6, "{off}");
@@ -109,7 +99,7 @@ fn losses_and_norms_are_those_of_one_large_batch() {
     let gradients = GradientsParams::from_grads(loss.backward(), &network);
     let norm = crate::mixed::global_norm(&gradients, &network).unwrap().into_scalar::<f32>();
     let loss = loss.into_scalar::<f32>();
-    let taken = ranks(3, 4).run(|rank| steps(rank, sgd(), &[23], |_, model, micro| model.loss(micro))).unwrap();
+    let taken = run_all(3, 4, |rank| steps(rank, sgd(), &[23], |_, model, micro| model.loss(micro)));
     let step = &taken[2].1[0];
     assert!((step.loss - loss).abs() < 1e-5 && (step.gradient_norm - norm).abs() < 1e-5, "{step:?}");
 }
@@ -117,7 +107,7 @@ fn losses_and_norms_are_those_of_one_large_batch() {
 #[test]
 fn clipping_is_by_the_norm_of_all_ranks_together() {
     let clipped = |count: usize| {
-        let all = ranks(count, 8).run(|rank| {
+        let all = run_all(count, 8, |rank| {
             let mut trainer = rank.trainer(model(rank), AdamWConfig::new().init())?.clip_norm(0.05);
             for seed in 0..5 {
                 let own = batch(20, seed).narrow(rank.part(20));
@@ -126,7 +116,7 @@ fn clipping_is_by_the_norm_of_all_ranks_together() {
             }
             Ok(parameters(trainer.model()))
         });
-        all.unwrap().swap_remove(0)
+        all.into_iter().next().unwrap()
     };
     let (alone, together) = (clipped(1), clipped(3));
     assert!(furthest(&alone, &together) < 1e-4, "{}", furthest(&alone, &together));
@@ -135,7 +125,7 @@ fn clipping_is_by_the_norm_of_all_ranks_together() {
 #[test]
 fn a_parameter_that_no_rank_used_does_not_decay() {
     let weights = |count: usize| {
-        let all = ranks(count, 8).run(|rank| {
+        run_all(count, 8, |rank| {
             let optimizer = AdamWConfig::new().with_weight_decay(0.5).init();
             let mut trainer = rank.trainer(model(rank), optimizer)?;
             let before = parameters(trainer.model());
@@ -148,8 +138,7 @@ fn a_parameter_that_no_rank_used_does_not_decay() {
                 bias.into_iter().fold(hidden, |sum, bias| sum + bias)
             })?;
             Ok((before, parameters(trainer.model())))
-        });
-        all.unwrap()
+        })
     };
     for (before, after) in weights(2) {
         let changed: Vec<_> =
@@ -163,14 +152,13 @@ fn a_parameter_that_no_rank_used_does_not_decay() {
 
 #[test]
 fn what_is_not_finite_on_one_rank_makes_all_leave_the_step_out() {
-    let all = ranks(2, 12).run(|rank| {
+    let all = run_all(2, 12, |rank| {
         let bad = rank.index() == 1;
         steps(rank, sgd(), &[24; 6], move |seed, model, micro| {
             let loss = model.loss(micro);
             if bad && seed == 3 { loss.mul_scalar(f32::INFINITY) } else { loss }
         })
     });
-    let all = all.unwrap();
     for (_, taken) in &all {
         let applied: Vec<_> = taken.iter().map(|step| step.applied).collect();
         assert_eq!(applied, [true, true, true, false, true, true]);
@@ -181,17 +169,20 @@ fn what_is_not_finite_on_one_rank_makes_all_leave_the_step_out() {
 
 #[test]
 fn ranks_train_replicas_of_one_model() {
-    let run = ranks(2, 8).run(|rank| {
+    let ended = run(&[8, 8], 8, |rank| {
         let with_norm = rank.index() == 1;
         rank.trainer(Network::new(rank.device(), with_norm), sgd())?;
         Ok(())
     });
-    assert!(matches!(run, Err(RanksError::Rank { rank: 1, .. })), "{run:?}");
+    for ended in ended {
+        let error = ended.unwrap_err().to_string();
+        assert_eq!(error, "the shapes of the model of rank 1 differ from rank 0's");
+    }
 }
 
 #[test]
 fn running_statistics_are_each_rank_s_own() {
-    let all = ranks(2, 4).run(|rank| {
+    let all = run_all(2, 4, |rank| {
         let mut trainer = rank.trainer(Network::new(rank.device(), true), sgd())?;
         for seed in 0..3 {
             trainer.step(RATE, batch(8, seed).narrow(rank.part(8)), Network::loss)?;
@@ -202,7 +193,6 @@ fn running_statistics_are_each_rank_s_own() {
             norm.running_mean.value_sync().into_data().iter::<f32>().collect::<Vec<_>>(),
         ))
     });
-    let all = all.unwrap();
     assert_eq!(all[0].0, all[1].0);
     assert_ne!(all[0].1, all[1].1);
 }

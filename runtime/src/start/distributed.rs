@@ -1,0 +1,121 @@
+//! Options of a process that trains with others.
+
+use gpu_tuned_ranks::{Launch, Limits};
+use gpu_tuned_train::device::has_collectives;
+
+use super::{Options, Request, StartError};
+use crate::decide::{Decision, DecisionContext, DeviceRequest, rank_facts};
+use crate::ranks::{Connection, RanksError, device};
+use crate::session::Opened;
+use crate::tuned::Tuned;
+
+/// Other processes that a process trains with.
+#[derive(Clone, Debug, Default)]
+pub(super) enum LaunchedAs {
+    #[default]
+    None,
+    /// Those of the launcher, which has to be there.
+    Launched,
+    /// Those of the launcher, if there is one.
+    IfLaunched,
+    /// Those of a rank that the program knows.
+    As(Box<crate::ranks::Launch>),
+}
+
+impl Options {
+    /// Trains as one of several processes, with one GPU each, on one host or several. The launcher sets the variables:
+    /// `cargo gpu-tuned launch`, torchrun, mpirun, srun or Kubernetes.
+    ///
+    /// The process takes the GPU with its local rank, or the only one that it sees. All ranks have one plan, made for the
+    /// weakest of their devices: the least free memory, the lowest rates, common features. Each has the same number of
+    /// samples. The session's loader yields the rank's own samples, and its trainer sums gradients over the ranks. Everything
+    /// else is the same for one GPU and many.
+    ///
+    /// If one rank fails, is killed or hangs, all ranks end within 30 s with an error that names it, and exit code
+    /// [`EXIT_CODE`](crate::ranks::EXIT_CODE). Launchers can start them again: see [`resume`](Self::resume).
+    ///
+    /// Under `cargo gpu-tuned measure` and without a launcher, the process measures one rank's steps.
+    #[must_use]
+    pub fn distributed(mut self) -> Self {
+        self.ranks = LaunchedAs::Launched;
+        self
+    }
+
+    /// As [`distributed`](Self::distributed) under a launcher, else a process on its own.
+    #[must_use]
+    pub fn distributed_if_launched(mut self) -> Self {
+        self.ranks = LaunchedAs::IfLaunched;
+        self
+    }
+
+    /// As [`distributed`](Self::distributed), with a rank that the program knows from elsewhere.
+    #[must_use]
+    pub fn launched_as(mut self, launch: Launch) -> Self {
+        self.ranks = LaunchedAs::As(Box::new(launch));
+        self
+    }
+
+    /// Sets the times after which ranks are given up.
+    #[must_use]
+    pub fn rank_limits(mut self, limits: Limits) -> Self {
+        self.rank_limits = limits;
+        self
+    }
+
+    /// The launch of this process, if it trains with others.
+    fn launch(&self) -> Result<Option<Launch>, RanksError> {
+        match &self.ranks {
+            LaunchedAs::None => Ok(None),
+            LaunchedAs::As(launch) => Ok(Some(Launch::clone(launch))),
+            LaunchedAs::IfLaunched => Ok(Launch::from_env()?),
+            LaunchedAs::Launched if gpu_tuned_measure::measure::is_requested() => Ok(Launch::from_env()?),
+            LaunchedAs::Launched => Launch::from_env()?.map(Some).ok_or(RanksError::NotLaunched),
+        }
+    }
+
+    /// Joins the other ranks, and adds what they have in common to the request.
+    pub(super) fn with_ranks<C: Tuned>(&self, mut request: Request, config: &C) -> Result<Request, StartError> {
+        let Some(launch) = self.launch()? else { return Ok(request) };
+        let machine = self.seen();
+        if matches!(request.wanted, DeviceRequest::FirstFit) {
+            request.wanted = device(&launch, machine)?;
+        }
+        let gpu = match request.wanted {
+            DeviceRequest::This(position) => machine.gpus.get(position),
+            _ => None,
+        };
+        let connection = Connection::join(&launch, self.rank_limits.clone(), config, gpu)?;
+        request.ranks = Some(connection.unplanned());
+        request.connection = Some(connection.clone());
+        let facts = self.with_common_facts(&mut request, &connection, config);
+        request.or_fail(facts)?;
+        Ok(request)
+    }
+
+    fn with_common_facts<C: Tuned>(
+        &self,
+        request: &mut Request,
+        connection: &Connection,
+        config: &C,
+    ) -> Result<(), StartError> {
+        let set = self.fixed()?;
+        let (wanted, ranks) = (&request.wanted, request.ranks.as_ref());
+        let machine = self.seen();
+        let context = DecisionContext { machine, wanted, broken: &[], saved: None, set: &set, not_ready: None, ranks };
+        let own = rank_facts(config, context, connection.host());
+        let own = own.map_err(|error| StartError::with_pins(error, set.clone()))?;
+        request.ranks = Some(connection.with_common_facts(&own)?);
+        Ok(())
+    }
+}
+
+impl Request {
+    /// Checks that ranks can exchange gradients, and that all have the same plan.
+    pub(super) fn check_ranks(&self, (decision, opened): &(Decision, Opened)) -> Result<(), RanksError> {
+        let Some(connection) = &self.connection else { return Ok(()) };
+        if opened.gpu.is_some() && decision.plan.schedule.world_size > 1 && !has_collectives(&opened.device) {
+            return Err(RanksError::NoCollectives);
+        }
+        connection.agree(decision)
+    }
+}
