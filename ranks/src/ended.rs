@@ -83,6 +83,19 @@ pub enum Ended {
         /// Host of that rank.
         waiting_host: String,
     },
+    /// All ranks have been in an exchange for too long, so that no other rank will come.
+    #[error(
+        "all ranks have been exchanging for {seconds} s, rank {rank} on {host} since the latest time: NCCL or the \
+         network hangs; check the links between the GPUs and hosts, and run with NCCL_DEBUG=INFO"
+    )]
+    Stuck {
+        /// Rank that arrived last.
+        rank: usize,
+        /// Its host.
+        host: String,
+        /// Seconds since it arrived.
+        seconds: u64,
+    },
     /// Ranks have different values where equal ones are required.
     #[error("`{name}` of rank {rank} on {host} is {value}, but {expected} on rank 0; make the ranks' inputs equal")]
     Differs {

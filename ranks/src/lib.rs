@@ -18,6 +18,29 @@
 //! group.finish()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Faults
+//!
+//! | fault | noticed after | error |
+//! |---|---|---|
+//! | a process is killed or exits | the connection breaks: milliseconds | [`Ended::Lost`] |
+//! | a process or host stops, or the network fails | [`Limits::silence`], 15 s | [`Ended::Silent`] |
+//! | a rank reports a failure, or panics | milliseconds | [`Ended::Failed`], [`Ended::Panicked`] |
+//! | ranks make different exchanges | the second one arrives | [`Ended::OutOfStep`], [`Ended::Differs`] |
+//! | a rank finishes, and others wait for it | [`Limits::uneven`], 5 s | [`Ended::Uneven`] |
+//! | all ranks wait in NCCL | [`Limits::exchange`], 300 s | [`Ended::Stuck`] |
+//!
+//! All ranks get the same error. A process that does not end by itself exits with [`EXIT_CODE`] after [`Limits::grace`],
+//! 8 s, wherever its threads are. Stopped and killed ranks therefore end all others within 30 s.
+//!
+//! # Network
+//!
+//! Rank 0 listens on the loopback address if the launcher counts all ranks on its host. Otherwise it listens on all
+//! interfaces, and needs a secret in `GPU_TUNED_SECRET`. Both sides prove the secret before anything else is read; it is
+//! never sent. Messages are not encrypted: use a trusted network.
+//!
+//! Each rank has one connection, to rank 0. In training it carries a heartbeat a second, or one in two seconds above
+//! 4,096 ranks. Rank 0 raises its limit of open files if needed.
 #![forbid(unsafe_code)]
 
 mod ended;

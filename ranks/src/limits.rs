@@ -9,17 +9,22 @@ use crate::ended::Ended;
 /// Reaction of a process to the end of its group.
 pub type ExitHook = Arc<dyn Fn(&Ended) + Send + Sync>;
 
+/// Number of ranks above which heartbeats are rarer.
+const MANY_RANKS: usize = 4096;
+
 /// Times after which ranks are given up.
 #[derive(Clone)]
 pub struct Limits {
     /// Time for all ranks to join; 300 s by default.
     pub join: Duration,
-    /// Time between heartbeats; 1 s by default.
+    /// Time between heartbeats, doubled above 4,096 ranks; 1 s by default.
     pub heartbeat: Duration,
     /// Time without a heartbeat after which a rank counts as dead; 15 s by default.
     pub silence: Duration,
     /// Time for which ranks may wait in an exchange for a rank that has finished; 5 s by default.
     pub uneven: Duration,
+    /// Time for an exchange on GPUs in which all ranks take part; 300 s by default.
+    pub exchange: Duration,
     /// Time between the end of the group and the end of the process; 8 s by default.
     pub grace: Duration,
     /// Called after [`grace`](Self::grace) instead of the end of the process; `None` by default.
@@ -33,6 +38,7 @@ impl Default for Limits {
             heartbeat: Duration::from_secs(1),
             silence: Duration::from_secs(15),
             uneven: Duration::from_secs(5),
+            exchange: Duration::from_secs(300),
             grace: Duration::from_secs(8),
             exit_hook: None,
         }
@@ -46,13 +52,23 @@ impl Limits {
         self.exit_hook = Some(Arc::new(hook));
         self
     }
+
+    /// Returns the time between heartbeats of so many ranks, all of which rank 0 answers.
+    pub(crate) fn heartbeat_for(&self, ranks: usize) -> Duration {
+        if ranks > MANY_RANKS { 2 * self.heartbeat } else { self.heartbeat }
+    }
 }
 
 impl fmt::Debug for Limits {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        let Self { join, heartbeat, silence, uneven, grace, exit_hook } = self;
+        let Self { join, heartbeat, silence, uneven, exchange, grace, exit_hook } = self;
         let mut limits = formatter.debug_struct("Limits");
         limits.field("join", join).field("heartbeat", heartbeat).field("silence", silence);
-        limits.field("uneven", uneven).field("grace", grace).field("has_exit_hook", &exit_hook.is_some()).finish()
+        limits
+            .field("uneven", uneven)
+            .field("exchange", exchange)
+            .field("grace", grace)
+            .field("has_exit_hook", &exit_hook.is_some())
+            .finish()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Hub;
+use super::{Hub, Member, State};
 use crate::ended::Ended;
 use crate::pulse::{Activity, Pulse};
 
@@ -25,7 +25,7 @@ impl Hub {
                 // This process was stopped itself, and has read no heartbeat.
                 self.state().members.iter_mut().flatten().for_each(|member| member.seen += pause);
             }
-            let ended = self.silent_rank().or_else(|| self.uneven_ranks());
+            let ended = self.silent_rank().or_else(|| self.uneven_ranks()).or_else(|| self.stuck_ranks());
             if let Some(ended) = ended {
                 self.end(ended);
                 return;
@@ -35,36 +35,54 @@ impl Hub {
 
     fn silent_rank(&self) -> Option<Ended> {
         let state = self.state();
-        let members = state.members.iter().enumerate().skip(1);
-        let mut running = members.filter_map(|(rank, member)| Some((rank, member.as_ref()?)));
-        let is_silent = |time: Duration| time > self.limits.silence;
-        running.find(|(_, member)| member.finished.is_none() && is_silent(member.seen.elapsed())).map(
-            |(rank, member)| Ended::Silent {
-                rank,
-                host: member.applicant.host.name.clone(),
-                seconds: member.seen.elapsed().as_secs(),
-            },
-        )
+        let mut members = state.ranks().filter(|(rank, member)| *rank > 0 && member.finished.is_none());
+        let (rank, member) = members.find(|(_, member)| member.seen.elapsed() > self.limits.silence)?;
+        let host = member.applicant.host.name.clone();
+        Some(Ended::Silent { rank, host, seconds: member.seen.elapsed().as_secs() })
     }
 
     /// Finds a rank that waits in an exchange for one that has finished.
     fn uneven_ranks(&self) -> Option<Ended> {
         let own = self.heart.pulse();
         let state = self.state();
-        let ranks = || state.members.iter().enumerate();
-        let finished = ranks().filter_map(|(rank, member)| Some((member.as_ref()?.finished?, rank)));
+        let finished = state.ranks().filter_map(|(rank, member)| Some((member.finished?, rank)));
         let (since, rank) = finished.min()?;
-        let waiting = ranks().find_map(|(waiting, member)| {
-            let member = member.as_ref().filter(|member| member.finished.is_none())?;
-            let (pulse, seen) = if waiting == 0 { (own, Instant::now()) } else { (member.pulse, member.seen) };
-            let begin = state.meeting.waiting_since(waiting).or_else(|| exchanging_since(&pulse, seen))?;
-            (begin.max(since).elapsed() > self.limits.uneven).then_some(waiting)
+        let waiting = state.ranks().find_map(|(waiting, member)| {
+            let exchanging = || member.exchanging_since((waiting == 0).then_some(own));
+            let begin = state.meeting.waiting_since(waiting).or_else(exchanging)?;
+            (member.finished.is_none() && begin.max(since).elapsed() > self.limits.uneven).then_some(waiting)
         })?;
         let (host, waiting_host) = (state.host(rank), state.host(waiting));
         Some(Ended::Uneven { rank, host, waiting, waiting_host })
     }
+
+    /// Finds the rank that arrived last in an exchange on GPUs which does not end.
+    fn stuck_ranks(&self) -> Option<Ended> {
+        let own = self.heart.pulse();
+        let state = self.state();
+        let running = state.ranks().filter(|(_, member)| member.finished.is_none());
+        // `None`, less than any time, if a rank is not exchanging.
+        let since = running.map(|(rank, member)| (member.exchanging_since((rank == 0).then_some(own)), rank));
+        let arrivals: Vec<_> = since.collect();
+        let (first, _) = arrivals.iter().min()?;
+        first.as_ref()?;
+        let (last, rank) = *arrivals.iter().max()?;
+        let time = last?.elapsed();
+        let host = state.host(rank);
+        (time > self.limits.exchange).then_some(Ended::Stuck { rank, host, seconds: time.as_secs() })
+    }
 }
 
-fn exchanging_since(pulse: &Pulse, seen: Instant) -> Option<Instant> {
-    (pulse.activity == Activity::Exchanging).then(|| seen.checked_sub(pulse.since)).flatten()
+impl State {
+    fn ranks(&self) -> impl Iterator<Item = (usize, &Member)> {
+        self.members.iter().enumerate().filter_map(|(rank, member)| Some((rank, member.as_ref()?)))
+    }
+}
+
+impl Member {
+    /// Returns the time since which the rank exchanges, from its last heartbeat or from `own`, the state of rank 0.
+    fn exchanging_since(&self, own: Option<Pulse>) -> Option<Instant> {
+        let (pulse, seen) = own.map_or((self.pulse, self.seen), |own| (own, Instant::now()));
+        (pulse.activity == Activity::Exchanging).then(|| seen.checked_sub(pulse.since)).flatten()
+    }
 }

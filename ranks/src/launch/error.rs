@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use super::Launcher;
+
 /// The launcher's variables are incomplete or contradictory.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -16,6 +18,15 @@ pub enum LaunchError {
         variable: &'static str,
         /// Variable of the same launcher that is set.
         present: &'static str,
+    },
+    /// Ranks are on several hosts, and nothing names that of rank 0.
+    #[error(
+        "MASTER_ADDR is not set, but {launcher} started ranks on several hosts; set it to the host of rank 0, \
+         for example with `mpirun -x MASTER_ADDR=HOST`"
+    )]
+    NoAddress {
+        /// Launcher.
+        launcher: Launcher,
     },
     /// A variable has no whole number.
     #[error("{variable} is `{value}`; set it to a whole number that is not negative and in range")]

@@ -195,9 +195,9 @@ impl Launch {
         if let Some(address) = variables.text(MASTER_ADDR) {
             return Ok(address);
         }
-        let missing = LaunchError::Missing { variable: MASTER_ADDR, present: names.rank };
+        let missing = LaunchError::NoAddress { launcher: names.launcher };
         match names.launcher {
-            Launcher::Torch => Err(missing),
+            Launcher::Torch => Err(LaunchError::Missing { variable: MASTER_ADDR, present: names.rank }),
             _ if is_one_host => Ok(LOOPBACK.to_owned()),
             Launcher::OpenMpi => Err(missing),
             Launcher::Slurm => {

@@ -119,7 +119,7 @@ fn errors_name_the_variable_its_value_and_a_remedy() {
         (
             MPIRUN,
             &[("OMPI_COMM_WORLD_LOCAL_SIZE", "1"), ("OMPI_COMM_WORLD_LOCAL_RANK", "0")],
-            "MASTER_ADDR is not set, but OMPI_COMM_WORLD_RANK is; start",
+            "MASTER_ADDR is not set, but mpirun started ranks on several hosts; set it to the host of rank 0, for example with",
         ),
     ];
     for (base, more, expected) in cases {

@@ -96,7 +96,7 @@ impl Member {
             sleep(wait).await;
             wait = (2 * wait).min(LAST_WAIT);
         };
-        Ok(Self::start(connected, &limits, status, heart))
+        Ok(Self::start(connected, launch.world_size, &limits, status, heart))
     }
 }
 

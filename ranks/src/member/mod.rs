@@ -41,11 +41,11 @@ struct Connection {
 
 impl Member {
     /// Starts heartbeats, and the watch for the end of the group.
-    fn start(connected: Connected, limits: &Limits, status: Arc<Status>, heart: Arc<Heart>) -> Self {
+    fn start(connected: Connected, ranks: usize, limits: &Limits, status: Arc<Status>, heart: Arc<Heart>) -> Self {
         let Connected { client, root, dispatch } = connected;
         let root_host = root.name.into();
         let connection = Connection { client, root_host, status, is_finishing: Arc::default() };
-        let beats = tokio::spawn(connection.clone().beat(limits.clone(), heart));
+        let beats = tokio::spawn(connection.clone().beat(limits.clone(), limits.heartbeat_for(ranks), heart));
         let tasks = vec![beats.abort_handle(), dispatch];
         let watch = tokio::spawn(connection.clone().watch(tasks.clone()));
         Self { connection, tasks: [vec![watch.abort_handle()], tasks].concat() }
@@ -138,7 +138,7 @@ impl Connection {
     }
 
     /// Sends heartbeats, until rank 0 does not answer.
-    async fn beat(self, limits: Limits, heart: Arc<Heart>) {
+    async fn beat(self, limits: Limits, interval: Duration, heart: Arc<Heart>) {
         let given_up = 2 * limits.silence + FAREWELL;
         loop {
             let answer = self.client.beat(within(given_up), heart.pulse());
@@ -149,7 +149,7 @@ impl Connection {
                 answered = timeout(LATE_ANSWER, &mut answer).await;
             }
             match answered {
-                Ok(Ok(())) => sleep(limits.heartbeat).await,
+                Ok(Ok(())) => sleep(interval).await,
                 // The watch finds the reason.
                 Ok(Err(_)) => return,
                 Err(_) => {

@@ -2,11 +2,11 @@
 
 use std::sync::mpsc::Receiver;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gpu_tuned_ranks::{Activity, Ended, Group};
+use gpu_tuned_ranks::{Activity, Ended, Group, Limits};
 
-use crate::support::run;
+use crate::support::{limits, run, run_within};
 
 /// Returns the ends that ranks other than `faulty` get from `body` and, after the grace, from their exit hooks.
 fn ends(faulty: usize, body: impl Fn(&Group) -> Result<(), Ended> + Clone + Send + 'static) -> Vec<Ended> {
@@ -83,6 +83,27 @@ fn ranks_with_more_exchanges_end_all() {
         for end in ends {
             assert!(matches!(end, Ended::Uneven { rank: 1, waiting: 0 | 2, .. }), "{end}");
         }
+    }
+}
+
+#[test]
+fn an_exchange_of_all_that_does_not_end_ends_all() {
+    let body = |group: Group, _| {
+        // The last rank arrives later.
+        thread::sleep(Duration::from_millis(if group.rank() == 1 { 3000 } else { 0 }));
+        let begin = Instant::now();
+        group.set_activity(Activity::Exchanging);
+        while group.ended().is_none() {
+            thread::sleep(Duration::from_millis(100));
+        }
+        (group.ended().unwrap(), begin.elapsed())
+    };
+    let results = run_within(&Limits { exchange: Duration::from_secs(2), ..limits() }, 3, body);
+    for (rank, result) in results.into_iter().enumerate() {
+        let (end, waited) = result.unwrap();
+        assert!(matches!(end, Ended::Stuck { rank: 1, .. }), "{end}");
+        // Ranks that are working are waited for.
+        assert!(rank == 1 || waited > Duration::from_secs(4), "{waited:?}");
     }
 }
 

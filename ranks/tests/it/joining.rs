@@ -27,7 +27,7 @@ fn join_all(processes: Vec<(Launch, Terms, Limits)>) -> Vec<Result<(), JoinError
 /// Joins with as many ranks as there are terms, and returns the error that all of them get.
 fn common_error(world_size: usize, processes: Vec<(Launch, Terms)>) -> JoinError {
     let begin = Instant::now();
-    let processes: Vec<_> = processes.into_iter().map(|(launch, terms)| (launch, terms, limits().0)).collect();
+    let processes: Vec<_> = processes.into_iter().map(|(launch, terms)| (launch, terms, limits())).collect();
     assert!(processes.len() >= world_size);
     let errors: Vec<_> = join_all(processes).into_iter().map(Result::unwrap_err).collect();
     assert!(errors.iter().all(|error| *error == errors[0]), "{errors:?}");
@@ -88,7 +88,7 @@ fn another_number_of_ranks_is_named() {
 fn a_wrong_secret_is_refused_and_reported() {
     for secret in [None, Some(Secret::new("another secret"))] {
         let port = free_port();
-        let limits = Limits { join: Duration::from_secs(2), ..limits().0 };
+        let limits = Limits { join: Duration::from_secs(2), ..limits() };
         let wrong = Launch { secret, ..launch(1, 2, port) };
         let processes = [launch(0, 2, port), wrong].map(|launch| (launch, Terms::default(), limits.clone()));
         let results = join_all(processes.to_vec());
@@ -110,14 +110,14 @@ fn ranks_join_through_the_network_with_a_secret() {
     let port = free_port();
     // Not counted as local: rank 0 opens the port to the network.
     let launches = [0, 1].map(|rank| Launch { local_world_size: None, ..launch(rank, 2, port) });
-    let results = join_all(launches.map(|launch| (launch, Terms::default(), limits().0)).to_vec());
+    let results = join_all(launches.map(|launch| (launch, Terms::default(), limits())).to_vec());
     assert_eq!(results, [Ok(()), Ok(())]);
 }
 
 #[test]
 fn missing_ranks_are_named_on_all_ranks() {
     let port = free_port();
-    let limits = Limits { join: Duration::from_secs(2), ..limits().0 };
+    let limits = Limits { join: Duration::from_secs(2), ..limits() };
     let begin = Instant::now();
     let processes = [0, 2].map(|rank| (launch(rank, 5, port), Terms::default(), limits.clone()));
     let errors: Vec<_> = join_all(processes.to_vec()).into_iter().map(Result::unwrap_err).collect();
@@ -134,7 +134,7 @@ fn missing_ranks_are_named_on_all_ranks() {
 
 #[test]
 fn a_closed_port_is_an_error_in_time() {
-    let limits = Limits { join: Duration::from_secs(2), ..limits().0 };
+    let limits = Limits { join: Duration::from_secs(2), ..limits() };
     let begin = Instant::now();
     let error = Group::join(&launch(1, 2, free_port()), Terms::default(), limits).unwrap_err();
     assert!(matches!(error, JoinError::Unreachable { rank: 1, seconds: 2, .. }), "{error}");

@@ -26,17 +26,15 @@ pub(crate) fn launch(rank: usize, world_size: usize, port: u16) -> Launch {
     }
 }
 
-/// Returns limits for tests with ranks in one process, and the ends that their exit hooks report.
-pub(crate) fn limits() -> (Limits, Receiver<Ended>) {
-    let (sender, exits) = channel();
+/// Returns limits for tests with ranks in one process, which do not end it.
+pub(crate) fn limits() -> Limits {
     let (join, uneven, grace) = (Duration::from_secs(60), Duration::from_secs(1), Duration::ZERO);
-    let limits = Limits { join, uneven, grace, ..Limits::default() };
-    (limits.with_exit_hook(move |ended| sender.send(ended.clone()).unwrap_or_default()), exits)
+    Limits { join, uneven, grace, ..Limits::default() }.with_exit_hook(|_| ())
 }
 
 /// Joins a group as one of several ranks.
 pub(crate) fn join(launch: &Launch) -> Result<Group, JoinError> {
-    Group::join(launch, Terms::default(), limits().0)
+    Group::join(launch, Terms::default(), limits())
 }
 
 /// Runs a function as each of several ranks, on threads, and returns the results in the order of ranks.
@@ -44,11 +42,21 @@ pub(crate) fn run<T: Send + 'static>(
     world_size: usize,
     body: impl Fn(Group, Receiver<Ended>) -> T + Clone + Send + 'static,
 ) -> Vec<thread::Result<T>> {
+    run_within(&limits(), world_size, body)
+}
+
+/// Like [`run`], with the limits of the test but for the exit hook.
+pub(crate) fn run_within<T: Send + 'static>(
+    limits: &Limits,
+    world_size: usize,
+    body: impl Fn(Group, Receiver<Ended>) -> T + Clone + Send + 'static,
+) -> Vec<thread::Result<T>> {
     let port = free_port();
     let start = |rank| {
-        let body = body.clone();
+        let (body, limits) = (body.clone(), limits.clone());
         thread::spawn(move || {
-            let (limits, exits) = limits();
+            let (sender, exits) = channel();
+            let limits = limits.with_exit_hook(move |ended| sender.send(ended.clone()).unwrap_or_default());
             body(Group::join(&launch(rank, world_size, port), Terms::default(), limits).unwrap(), exits)
         })
     };
