@@ -11,7 +11,8 @@ use super::results::Results;
 use crate::args::Common;
 use crate::error::Error;
 use crate::output::note;
-use crate::program::{Program, Run, counting_feature, describe};
+use crate::process::describe;
+use crate::program::{Program, Run, counting_feature};
 use crate::project::Project;
 
 pub(super) struct Drive<'a> {
@@ -85,7 +86,7 @@ impl Drive<'_> {
         }
         let Some(begin) = &section.begin else { return Err(self.without_results(status)) };
         if let Some(setup) = section.open {
-            self.results.add(setup, Outcome::Died { how: died_of(status) })?;
+            self.results.add(setup, Outcome::Died { how: describe(status) })?;
             return Ok(Left::More);
         }
         let all = self.outcomes(section)?;
@@ -109,17 +110,6 @@ impl Drive<'_> {
         let record = self.results.since(self.ignored_bytes)?;
         Ok(record.section(&section.header).map(|section| section.outcomes.clone()).unwrap_or_default())
     }
-}
-
-/// Exit status with its usual cause.
-fn died_of(status: ExitStatus) -> String {
-    let how = describe(status);
-    let hint = if how.contains("SIGKILL") {
-        ", the usual end of a process that exhausts the memory of the system"
-    } else {
-        ""
-    };
-    how + hint
 }
 
 fn interrupted(status: ExitStatus) -> Error {

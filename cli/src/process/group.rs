@@ -1,10 +1,12 @@
 //! Process groups and the signals that reach them.
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Signal {
+pub(crate) enum Signal {
     Term,
     Cont,
     Kill,
+    /// A signal that we got.
+    Passed(i32),
 }
 
 /// Sends a signal to a process group. Returns true if that worked.
@@ -12,11 +14,12 @@ pub(super) enum Signal {
 pub(super) fn send(signal: Signal, group: u32) -> bool {
     use rustix::process::{Signal as Number, kill_process_group};
     let number = match signal {
-        Signal::Term => Number::TERM,
-        Signal::Cont => Number::CONT,
-        Signal::Kill => Number::KILL,
+        Signal::Term => Some(Number::TERM),
+        Signal::Cont => Some(Number::CONT),
+        Signal::Kill => Some(Number::KILL),
+        Signal::Passed(number) => Number::from_named_raw(number),
     };
-    number_of(group).is_some_and(|group| kill_process_group(group, number).is_ok())
+    number_of(group).zip(number).is_some_and(|(group, number)| kill_process_group(group, number).is_ok())
 }
 
 /// Without process groups, no signal is sent.

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::args::{Common, ProgramArgs};
 use crate::error::Error;
 use crate::output::{detail, note, verbosity};
-use crate::process::{Started, Stop};
+use crate::process::{Started, Stop, describe};
 use crate::project::Project;
 
 pub(crate) struct Program {
@@ -151,13 +151,6 @@ fn forward<T: DeserializeOwned>(out: impl Read, mut to: impl Write, reports: &Se
         line.clear();
     }
     Ok(())
-}
-
-pub(crate) fn describe(status: ExitStatus) -> String {
-    match status.code() {
-        Some(code) => format!("exit status {code}"),
-        None => status.to_string(),
-    }
 }
 
 /// Feature of the runtime that counts memory on the CPU.
