@@ -108,6 +108,11 @@ pub(crate) enum Error {
         /// State of its files.
         left: &'static str,
     },
+    #[error(
+        "rank {rank} failed: {how}{}\n  help: its messages begin with `[{rank}]`; --restarts NUMBER starts all ranks again",
+        match restarts { 0 => String::new(), 1 => ", after a restart".to_owned(), _ => format!(", after {restarts} restarts") }
+    )]
+    RankFailed { rank: usize, how: String, code: u8, restarts: u32 },
     #[error("stopped, and the program with it{left}")]
     Stopped {
         signal: i32,
@@ -228,6 +233,7 @@ impl Error {
     pub(crate) const fn code(&self) -> Code {
         match self {
             Self::ProgramFailed { .. }
+            | Self::RankFailed { .. }
             | Self::Stopped { .. }
             | Self::NothingMeasured { .. }
             | Self::NothingWarmed { .. }
@@ -235,6 +241,14 @@ impl Error {
             Self::UnusableGpu { .. } => Code::No,
             Self::Plan { source, .. } if source.is_of_device() => Code::No,
             _ => Code::Input,
+        }
+    }
+
+    /// Exit code of this process: that of the rank for `launch`.
+    pub(crate) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::RankFailed { code, .. } => *code,
+            other => other.code() as u8,
         }
     }
 

@@ -14,6 +14,7 @@ mod files;
 mod generate;
 mod gpu_names;
 mod init;
+mod launch;
 mod measure;
 mod monitor;
 mod optimize;
@@ -77,6 +78,7 @@ commands! {
     Explain(explain, explain::ExplainArgs),
     Optimize(optimize, Box<optimize::OptimizeArgs>),
     Check(check, check::CheckArgs),
+    Launch(launch, launch::LaunchArgs),
     Diagnose(diagnose, diagnose::DiagnoseArgs),
     Report(report, report::ReportArgs),
     Monitor(monitor, monitor::MonitorArgs),
@@ -139,12 +141,15 @@ pub fn main() -> ExitCode {
     .set();
     let printed = run(&args).and_then(|answer| answer.print().map_err(Error::Print));
     detail(|| format!("took {:.3} s", begin.elapsed().as_secs_f64()));
-    let code = printed.unwrap_or_else(|error| {
-        say(&error.report());
-        error.signal().into_iter().for_each(process::end_by);
-        error.code()
-    });
-    ExitCode::from(code as u8)
+    let code = match printed {
+        Ok(code) => code as u8,
+        Err(error) => {
+            say(&error.report());
+            error.signal().into_iter().for_each(process::end_by);
+            error.exit_code()
+        }
+    };
+    ExitCode::from(code)
 }
 
 /// The value of `--color`, which messages on wrong arguments heed, too.

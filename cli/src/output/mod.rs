@@ -67,7 +67,7 @@ pub(crate) fn print(text: &str) -> io::Result<bool> {
 
 /// Prints a line on standard error, which may be closed.
 pub(crate) fn say(text: &str) {
-    let _ = writeln!(AutoStream::auto(io::stderr()), "{text}");
+    let _ = writeln!(AutoStream::auto(io::stderr().lock()), "{text}");
 }
 
 /// A section of an explanation: a bold heading and its body.

@@ -1,15 +1,14 @@
 //! Programs that `diagnose` starts, and how they end.
 
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
+use rustix::process::{Signal, kill_process};
 
 use crate::project::Project;
+use crate::started::{Started, runs, worker};
 
 /// Program with a worker; prints the worker's process id when both run.
 const WITH_WORKER: &str = "sleep 1000 & echo worker $!; wait";
@@ -20,82 +19,8 @@ const STUBBORN: &str =
 const WITHOUT_ITS_WORKER: &str = "sleep 1000 & echo worker $!; exit 7";
 /// Program whose worker leaves the process group and keeps the pipe open.
 const WITH_DAEMON: &str = "setsid sleep 1000 & echo worker $!; exit 0";
-/// Time for a program to end without being killed: below the ten seconds after which `diagnose` kills it.
-const LONGEST: Duration = Duration::from_secs(9);
-/// Time for a program to print a line, on a busy machine.
-const PRINTED: Duration = Duration::from_secs(60);
-
-/// True if a process runs. A zombie does not.
-fn runs(process: Pid) -> bool {
-    let number = process.as_raw_nonzero().to_string();
-    let stat = Command::new("ps").args(["-o", "stat=", "-p", &number]).output().expect("there is a ps");
-    let state = String::from_utf8_lossy(&stat.stdout).trim().to_owned();
-    !state.is_empty() && !state.starts_with('Z')
-}
-
-fn worker(line: &str) -> Option<Pid> {
-    Pid::from_raw(line.trim().strip_prefix("worker ")?.parse().ok()?)
-}
-
-/// The command in a process group of its own, as from a terminal, and the worker of the program that it has started.
-/// Nothing of it stays behind when a test fails.
-struct Started {
-    command: Child,
-    worker: Pid,
-    program: Pid,
-    said: Receiver<String>,
-}
-
-impl Started {
-    fn new(command: &mut Command) -> Self {
-        let command = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut command = command.spawn().expect("it starts");
-        let lines = BufReader::new(command.stderr.take().expect("its standard error")).lines().map_while(Result::ok);
-        let (sender, said) = channel();
-        // Somebody has to read it all, also when nobody asks any more.
-        thread::spawn(|| lines.for_each(move |line| drop(sender.send(line))));
-        let worker = said.iter().find_map(|line| worker(&line)).expect("there is a worker");
-        let program = getpgid(Some(worker)).unwrap_or(worker);
-        Self { command, worker, program, said }
-    }
-
-    fn diagnosing(project: &Project, program: &str) -> Self {
-        Self::new(&mut project.command(&["diagnose", "--json", "--", "sh", "-c", program]))
-    }
-
-    /// Such as Ctrl-C at the terminal, which the group in its foreground hears.
-    fn send(&self, signal: Signal) {
-        kill_process_group(Pid::from_child(&self.command), signal).expect("it is there");
-    }
-
-    fn says(&self, word: &str) {
-        while self.said.recv_timeout(PRINTED).expect("it is said") != word {}
-    }
-
-    fn ended(&mut self) -> ExitStatus {
-        for _ in 0..LONGEST.as_millis() / 10 {
-            if let Some(status) = self.command.try_wait().expect("it can be asked") {
-                return status;
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-        panic!("it went on");
-    }
-
-    fn printed(&mut self) -> serde_json::Value {
-        let out: ChildStdout = self.command.stdout.take().expect("its standard output");
-        serde_json::from_reader(out).expect("JSON")
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            let _ = kill_process_group(self.program, Signal::KILL);
-            let _ = kill_process(self.worker, Signal::KILL);
-            let _ = self.command.kill();
-        }
-    }
+fn diagnosing(project: &Project, program: &str) -> Started {
+    Started::new(&mut project.command(&["diagnose", "--json", "--", "sh", "-c", program]))
 }
 
 #[test]
@@ -109,7 +34,7 @@ fn a_program_whose_time_is_over_leaves_no_worker_behind() {
 
 #[test]
 fn a_program_that_ends_by_itself_leaves_no_worker_behind() {
-    let mut started = Started::diagnosing(&Project::new("bare"), WITHOUT_ITS_WORKER);
+    let mut started = diagnosing(&Project::new("bare"), WITHOUT_ITS_WORKER);
     assert_eq!(started.ended().code(), Some(3));
     assert!(!runs(started.worker));
     assert_eq!(started.printed()["program"], serde_json::json!({ "exit_code": 7, "was_stopped": false }));
@@ -126,7 +51,7 @@ fn what_ends_a_moment_after_its_program_is_left_to_it() {
 #[test]
 fn what_is_sent_first_stops_the_program_with_its_workers() {
     for signal in [Signal::INT, Signal::QUIT] {
-        let mut started = Started::diagnosing(&Project::new("bare"), WITH_WORKER);
+        let mut started = diagnosing(&Project::new("bare"), WITH_WORKER);
         started.send(signal);
         assert_eq!(started.ended().code(), Some(4), "{signal:?}");
         assert!(!runs(started.worker));
@@ -136,7 +61,7 @@ fn what_is_sent_first_stops_the_program_with_its_workers() {
 
 #[test]
 fn the_second_ctrl_c_ends_everything_at_once() {
-    let mut started = Started::diagnosing(&Project::new("bare"), STUBBORN);
+    let mut started = diagnosing(&Project::new("bare"), STUBBORN);
     started.send(Signal::INT);
     // Two that come together are one.
     started.says("asked");
@@ -169,7 +94,7 @@ fn what_whoever_starts_it_wants_ignored_is_ignored() {
 #[cfg(target_os = "linux")]
 #[test]
 fn what_has_left_its_group_is_not_waited_for() {
-    let mut started = Started::diagnosing(&Project::new("bare"), WITH_DAEMON);
+    let mut started = diagnosing(&Project::new("bare"), WITH_DAEMON);
     assert_eq!(started.ended().code(), Some(4));
     assert!(runs(started.worker));
     started.says("note: the program has exited; not waiting for output of processes that have left its group");

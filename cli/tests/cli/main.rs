@@ -19,6 +19,10 @@ mod init_checkout;
 mod init_here;
 mod init_program;
 mod init_proposal;
+#[cfg(unix)]
+mod launch;
+#[cfg(unix)]
+mod launch_end;
 mod measure;
 mod monitor;
 mod monitor_end;
@@ -32,6 +36,8 @@ mod recorded_run;
 mod recordings;
 mod report;
 mod standard_streams;
+#[cfg(unix)]
+mod started;
 mod structs;
 mod targets;
 mod unreported;

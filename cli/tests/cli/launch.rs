@@ -1,0 +1,175 @@
+//! Ranks that `launch` starts: variables, output, and exit codes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Output};
+
+use crate::project::{Project, Ran};
+
+/// The command with so many ranks of a shell program.
+pub(crate) fn launch(project: &Project, ranks: u32, options: &[&str], program: &str) -> Command {
+    let ranks = ranks.to_string();
+    project.command(&[&["launch", "--ranks", &ranks], options, &["--", "sh", "-c", program]].concat())
+}
+
+fn ran(ranks: u32, program: &str) -> Ran {
+    Ran::of(&mut launch(&Project::new("bare"), ranks, &[], program))
+}
+
+/// Lines by rank, without the rank.
+fn by_rank(text: &str) -> BTreeMap<u32, Vec<&str>> {
+    let mut ranks = BTreeMap::<_, Vec<_>>::new();
+    for line in text.lines() {
+        let (rank, line) = line.strip_prefix('[').and_then(|line| line.split_once("] ")).expect(line);
+        ranks.entry(rank.parse().expect(line)).or_default().push(line);
+    }
+    ranks
+}
+
+#[test]
+fn ranks_get_the_variables_of_torchrun_and_a_secret_of_this_start() {
+    let program = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR; echo $MASTER_PORT; \
+                   echo $GPU_TUNED_SECRET; echo ${GPU_TUNED_PORT-unset}";
+    let project = Project::new("bare");
+    let start = || Ran::of(launch(&project, 3, &[], program).env("GPU_TUNED_PORT", "29500")).ended(0);
+    let (first, second) = (start(), start());
+    let (first, second) = (by_rank(&first), by_rank(&second));
+    for rank in 0..3 {
+        let [variables, port, secret, outer] = first[&rank][..] else { panic!("four lines: {first:?}") };
+        assert_eq!(variables, format!("{rank} 3 {rank} 3 127.0.0.1"));
+        assert!(port.parse::<u16>().expect("a port") > 0);
+        assert_eq!([port, secret, outer], [first[&0][1], first[&0][2], "unset"]);
+        assert!(secret.len() == 64 && secret != second[&rank][2], "{secret}");
+    }
+}
+
+#[test]
+fn without_a_number_there_is_a_rank_for_each_gpu() {
+    let project = Project::new("bare");
+    let args = ["launch", "--", "sh", "-c", "echo $WORLD_SIZE"];
+    assert_eq!(project.run(&args).ended(0), "[0] 1\n");
+    let mut command = project.command(&args);
+    command.env("GPU_TUNED_NVML_PATH", fake_nvml::library());
+    command.env(fake_nvml::SCENARIO_VARIABLE, fake_nvml::scenario("watch/eight-h200"));
+    let text = Ran::of(&mut command).ended(0);
+    assert_eq!(by_rank(&text), (0..8).map(|rank| (rank, vec!["8"])).collect());
+}
+
+#[test]
+fn much_output_at_once_stays_in_whole_lines_and_in_order() {
+    let count = 20_000;
+    let long = "x".repeat(100);
+    let program = format!("i=0; while [ $i -lt {count} ]; do echo $i {long}; i=$((i + 1)); done");
+    let text = ran(3, &program).ended(0);
+    let expected: Vec<_> = (0..count).map(|number| format!("{number} {long}")).collect();
+    let ranks = by_rank(&text);
+    assert_eq!(ranks.len(), 3);
+    assert!(ranks.values().all(|lines| *lines == expected));
+}
+
+#[test]
+fn the_last_line_needs_no_end_and_bytes_are_passed_on() {
+    let project = Project::new("bare");
+    let Output { stdout, stderr, .. } =
+        launch(&project, 1, &[], r"printf 'a\377\n\nb'; printf 'c\376' >&2").output().expect("it runs");
+    assert_eq!(stdout, b"[0] a\xff\n[0] \n[0] b\n");
+    assert_eq!(stderr, b"[0] c\xfe\n");
+}
+
+#[test]
+fn with_json_standard_output_is_the_document_only() {
+    let ran = Ran::of(&mut launch(&Project::new("bare"), 2, &["--json"], "echo out"));
+    assert_eq!(by_rank(&ran.stderr), [(0, vec!["out"]), (1, vec!["out"])].into());
+    let document = ran.json(0);
+    assert_eq!((&document["ranks"], &document["restarts"]), (&2.into(), &0.into()));
+}
+
+#[test]
+fn the_first_failure_ends_all_with_its_code() {
+    let ran = ran(3, "if [ $RANK = 1 ]; then echo mistake >&2; exit 7; fi; exec sleep 1000");
+    let mut errors: Vec<_> = ran.stderr.lines().collect();
+    // The end of a rank may be noticed before its last line.
+    errors[..2].sort_unstable();
+    assert_eq!(
+        errors,
+        [
+            "[1] mistake",
+            "note: rank 1 failed; ending the others",
+            "error: rank 1 failed: exit status 7",
+            "  help: its messages begin with `[1]`; --restarts NUMBER starts all ranks again",
+        ]
+    );
+    ran.ended(7);
+}
+
+#[test]
+fn a_rank_that_a_signal_ends_has_the_code_of_shells() {
+    let killed = ran(2, "if [ $RANK = 0 ]; then kill -KILL $$; fi; exec sleep 1000");
+    assert!(killed.stderr.contains("error: rank 0 failed: signal: 9 (SIGKILL), the usual end"), "{}", killed.stderr);
+    killed.ended(137);
+}
+
+/// Code 75 is of a rank that ends because of another.
+#[test]
+fn the_rank_that_failed_by_itself_is_named_though_it_ends_later() {
+    let ran = ran(3, "case $RANK in 0) exit 75;; 1) sleep 0.5; exit 9;; esac; exec sleep 1000");
+    assert!(ran.stderr.contains("error: rank 1 failed: exit status 9\n"), "{}", ran.stderr);
+    ran.ended(9);
+}
+
+#[test]
+fn after_a_failure_all_start_again_and_no_more_often_than_asked_for() {
+    let project = Project::new("bare");
+    let file = project.path("starts").display().to_string();
+    let program = format!("if [ $RANK = 0 ]; then exec sleep 1000; fi; echo start >> {file}; exit 75");
+    let ran = Ran::of(&mut launch(&project, 2, &["--restarts", "2"], &program));
+    assert_eq!(project.read("starts"), "start\n".repeat(3));
+    assert!(ran.stderr.contains("note: rank 1 failed: exit status 75; restart 2 of 2\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("error: rank 1 failed: exit status 75, after 2 restarts\n"), "{}", ran.stderr);
+    ran.ended(75);
+    let program = format!("echo start >> {file}; [ $(wc -l < {file}) -ge 5 ]");
+    let document = Ran::of(&mut launch(&project, 1, &["--restarts", "9", "--json"], &program)).json(0);
+    assert_eq!(document["restarts"], 1);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_bad_input() {
+    let said = Project::new("bare").run(&["launch", "--ranks", "2", "--", "./nothing"]).refused(2);
+    assert!(said.starts_with("error: cannot run `./nothing`: No such file"), "{said}");
+    for args in
+        [&["launch"][..], &["launch", "--ranks", "0", "--", "true"], &["launch", "--ranks", "two", "--", "true"]]
+    {
+        Project::new("bare").run(args).refused(2);
+    }
+}
+
+#[test]
+fn the_first_rank_has_the_standard_input() {
+    let project = Project::new("bare");
+    project.write("input", "a line\n");
+    let mut command = launch(&project, 2, &[], "cat");
+    command.stdin(fs::File::open(project.path("input")).expect("the file"));
+    assert_eq!(Ran::of(&mut command).ended(0), "[0] a line\n");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn programs_keep_their_colors_on_a_terminal_only() {
+    let project = Project::new("bare");
+    let program = "echo ${CLICOLOR_FORCE-unset} ${NO_COLOR-unset}";
+    let on_terminal = |color: &[&str]| {
+        let command = launch(&project, 1, color, &format!("'{program}'"));
+        let words: Vec<_> = [command.get_program()].into_iter().chain(command.get_args()).collect();
+        let line = words.iter().map(|word| word.to_str().expect("a word")).collect::<Vec<_>>().join(" ");
+        let mut terminal = Command::new("script");
+        terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]).stdin(std::process::Stdio::null());
+        terminal.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "CI"] {
+            terminal.env_remove(name);
+        }
+        Ran::of(terminal.env("TERM", "xterm")).ended(0)
+    };
+    assert_eq!(on_terminal(&[]), "\u{1b}[2m[0]\u{1b}[0m 1 unset\r\n");
+    assert_eq!(on_terminal(&["--color", "never"]), "[0] unset 1\r\n");
+    assert_eq!(Ran::of(&mut launch(&project, 1, &[], program)).ended(0), "[0] unset unset\n");
+}

@@ -1,0 +1,111 @@
+//! Ends of `launch`: signals, and ranks that do not end by themselves.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::launch::launch;
+use crate::project::{Project, Ran};
+use crate::started::{Started, runs, worker};
+
+/// Each rank has a worker.
+const WITH_WORKER: &str = "sleep 1000 & echo worker $!; wait";
+/// Neither a rank nor its worker ends on SIGTERM or SIGINT.
+const STUBBORN: &str = "trap 'echo asked >&2' TERM INT; (trap '' TERM INT; exec sh -c 'echo worker $$; exec sleep 1000') & \
+                        while :; do sleep 1; done";
+
+/// Two ranks whose workers were started, and the worker of the other rank.
+fn started(program: &str) -> (Started, Pid) {
+    // With a document on standard output, output of ranks is on standard error.
+    let started = Started::new(&mut launch(&Project::new("bare"), 2, &["--json"], program));
+    let other = started.said.iter().find_map(|line| worker(&line)).expect("there is another worker");
+    (started, other)
+}
+
+#[test]
+fn a_failure_leaves_no_worker_of_any_rank_behind() {
+    let project = Project::new("bare");
+    let program = "sleep 1000 & echo worker $!; [ $RANK = 0 ] && exit 3; wait";
+    let ran = Ran::of(&mut launch(&project, 3, &[], program));
+    let workers: Vec<_> = ran.stdout.lines().filter_map(worker).collect();
+    // A rank may have been ended before its line.
+    assert!(!workers.is_empty(), "{}", ran.stdout);
+    assert!(!workers.into_iter().any(runs));
+    ran.ended(3);
+}
+
+#[test]
+fn ranks_that_ignore_sigterm_are_killed_after_ten_seconds() {
+    let project = Project::new("bare");
+    let program = format!("if [ $RANK = 0 ]; then sleep 1; exit 3; fi; {STUBBORN}");
+    let begin = Instant::now();
+    let ran = Ran::of(&mut launch(&project, 2, &[], &program));
+    assert!((10..40).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+    assert!(ran.stderr.contains("[1] asked\n"), "{}", ran.stderr);
+    assert!(!runs(ran.stdout.lines().find_map(worker).expect("there was a worker")));
+    ran.ended(3);
+}
+
+#[test]
+fn signals_are_passed_on_and_end_the_command_as_they_end_ranks() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let (mut started, other) = started(WITH_WORKER);
+        started.send(signal);
+        assert_eq!(started.ended().signal(), Some(signal.as_raw()), "{signal:?}");
+        assert!(!runs(started.worker) && !runs(other), "{signal:?}");
+    }
+}
+
+#[test]
+fn ranks_that_end_well_after_a_signal_are_no_failure() {
+    let program = "trap 'echo saved >&2; exit 0' INT; sleep 1000 & echo worker $!; wait";
+    let (mut started, other) = started(program);
+    started.send(Signal::INT);
+    started.says("[0] saved");
+    assert_eq!(started.ended().code(), Some(0));
+    assert!(!runs(started.worker) && !runs(other));
+    assert_eq!(started.printed()["restarts"], 0);
+}
+
+#[test]
+fn the_second_ctrl_c_kills_all_ranks() {
+    let (mut started, other) = started(STUBBORN);
+    started.send(Signal::INT);
+    started.says("[0] asked");
+    assert!(runs(started.worker) && runs(other));
+    // Two within a moment count as one.
+    thread::sleep(Duration::from_millis(500));
+    started.send(Signal::INT);
+    assert_eq!(started.ended().signal(), Some(2));
+    assert!(!runs(started.worker) && !runs(other));
+}
+
+#[test]
+fn a_killed_command_leaves_nothing_behind() {
+    let (mut started, other) = started(STUBBORN);
+    kill_process(Pid::from_child(&started.command), Signal::KILL).expect("it is there");
+    assert_eq!(started.ended().signal(), Some(9));
+    let begin = Instant::now();
+    while runs(started.worker) || runs(other) {
+        assert!(begin.elapsed() < Duration::from_secs(20), "workers go on");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A daemon holds the pipe open, and is of no group.
+#[cfg(target_os = "linux")]
+#[test]
+fn processes_that_leave_their_group_are_not_waited_for() {
+    let project = Project::new("bare");
+    let program = "setsid sleep 1000 & echo worker $!";
+    let mut started = Started::new(launch(&project, 2, &["--json"], program).stdin(Stdio::null()));
+    let other = started.said.iter().find_map(|line| worker(&line)).expect("there is another worker");
+    assert_eq!(started.ended().code(), Some(0));
+    for daemon in [started.worker, other] {
+        assert!(runs(daemon));
+        kill_process(daemon, Signal::KILL).expect("it is there");
+    }
+}

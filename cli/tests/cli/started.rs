@@ -1,0 +1,85 @@
+//! A command with a program that it has started.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
+
+/// Time for a program to end without being killed: below the ten seconds after which `diagnose` kills it.
+const LONGEST: Duration = Duration::from_secs(9);
+/// Time for a program to print a line, on a busy machine.
+const PRINTED: Duration = Duration::from_secs(60);
+
+/// True if a process runs. A zombie does not.
+pub(crate) fn runs(process: Pid) -> bool {
+    let number = process.as_raw_nonzero().to_string();
+    let stat = Command::new("ps").args(["-o", "stat=", "-p", &number]).output().expect("there is a ps");
+    let state = String::from_utf8_lossy(&stat.stdout).trim().to_owned();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+/// The process id in a line such as `worker 4711`, also behind the number of a rank.
+pub(crate) fn worker(line: &str) -> Option<Pid> {
+    Pid::from_raw(line.trim().split_once("worker ")?.1.parse().ok()?)
+}
+
+/// The command in a process group of its own, as from a terminal, and the worker of the program that it has started.
+/// Nothing of it stays behind when a test fails.
+pub(crate) struct Started {
+    pub(crate) command: Child,
+    pub(crate) worker: Pid,
+    program: Pid,
+    pub(crate) said: Receiver<String>,
+}
+
+impl Started {
+    pub(crate) fn new(command: &mut Command) -> Self {
+        let command = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = command.spawn().expect("it starts");
+        let lines = BufReader::new(command.stderr.take().expect("its standard error")).lines().map_while(Result::ok);
+        let (sender, said) = channel();
+        // Somebody has to read it all, also when nobody asks any more.
+        thread::spawn(|| lines.for_each(move |line| drop(sender.send(line))));
+        let worker = said.iter().find_map(|line| worker(&line)).expect("there is a worker");
+        let program = getpgid(Some(worker)).unwrap_or(worker);
+        Self { command, worker, program, said }
+    }
+
+    /// Such as Ctrl-C at the terminal, which the group in its foreground hears.
+    pub(crate) fn send(&self, signal: Signal) {
+        kill_process_group(Pid::from_child(&self.command), signal).expect("it is there");
+    }
+
+    pub(crate) fn says(&self, word: &str) {
+        while self.said.recv_timeout(PRINTED).expect("it is said") != word {}
+    }
+
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        for _ in 0..LONGEST.as_millis() / 10 {
+            if let Some(status) = self.command.try_wait().expect("it can be asked") {
+                return status;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it went on");
+    }
+
+    pub(crate) fn printed(&mut self) -> serde_json::Value {
+        let out: ChildStdout = self.command.stdout.take().expect("its standard output");
+        serde_json::from_reader(out).expect("JSON")
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let _ = kill_process_group(self.program, Signal::KILL);
+            let _ = kill_process(self.worker, Signal::KILL);
+            let _ = self.command.kill();
+        }
+    }
+}
