@@ -12,7 +12,6 @@ mod explain;
 mod export;
 mod files;
 mod generate;
-mod gpu_names;
 mod init;
 mod launch;
 mod measure;

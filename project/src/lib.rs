@@ -11,6 +11,7 @@ pub mod config;
 mod conflict;
 mod detected_profile;
 pub mod file;
+pub mod gpu_names;
 pub mod io_remedy;
 pub mod lock;
 pub mod profile_figures;

@@ -81,3 +81,38 @@ fn which(text: &str) -> Result<WhichGpu, String> {
         number => number.parse().map(WhichGpu::Number).map_err(|_| "expected a number, or `all`".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::GpuNames;
+
+    #[derive(Parser)]
+    struct Args {
+        #[command(flatten)]
+        names: GpuNames,
+    }
+
+    fn items(args: &[&str]) -> String {
+        let args = Args::parse_from([&["test"], args].concat());
+        args.names.items().iter().map(|words| words.join(" ")).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn a_name_has_several_words_and_commas_and_options_end_it() {
+        for (args, expected) in [
+            (&[][..], ""),
+            (&["RTX", "4090"], "RTX 4090"),
+            (&["NVIDIA GeForce RTX 4090"], "NVIDIA GeForce RTX 4090"),
+            (&["--target", "RTX 4090"], "RTX 4090"),
+            (&["rtx4090", "--target=rtx_4090", "rtx4090,"], "rtx4090 rtx4090; rtx_4090"),
+            (&["rtx4070-ti,h200,rtx4090"], "rtx4070-ti; h200; rtx4090"),
+            (&["RTX", "4070", "Ti", "H200"], "RTX 4070 Ti H200"),
+            (&["RTX 4070 Ti, H200", "rtx4090"], "RTX 4070 Ti; H200 rtx4090"),
+            (&["--target", "rtx4070-ti,h200", "--target", "RTX 4090"], "rtx4070-ti; h200; RTX 4090"),
+        ] {
+            assert_eq!(items(args), expected, "{args:?}");
+        }
+    }
+}

@@ -7,6 +7,7 @@ use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_optimize::diff::display_name;
 use gpu_tuned_optimize::proposal::{self, Found, Proposal};
 use gpu_tuned_project::config::ConfigFile;
+use gpu_tuned_project::gpu_names::profiles;
 
 use super::InitArgs;
 use super::here::{self, GpuHere};
@@ -14,7 +15,6 @@ use super::manifest::{Manifest, Origin, Sibling, SiblingOrigin, Wanted};
 use super::script;
 use crate::error::Error;
 use crate::files::Change;
-use crate::gpu_names::profiles;
 use crate::project::{Project, RUNTIME, WorkloadArgs};
 use crate::target::Here;
 
@@ -139,7 +139,7 @@ impl Setup {
 
 fn targets(project: &Project, args: &InitArgs, gpus: &[GpuHere]) -> Result<Vec<ProfileId>, Error> {
     let mut targets: Vec<ProfileId> = if args.targets.is_given() {
-        profiles(&project.profiles(), &args.targets)?.into_iter().map(|profile| profile.id.clone()).collect()
+        profiles(&project.profiles(), &args.targets.items())?.into_iter().map(|profile| profile.id.clone()).collect()
     } else if project.declared().is_empty() {
         let usual = USUAL.iter().filter_map(|name| project.known().get(name));
         gpus.iter().filter_map(|gpu| gpu.profile.clone()).chain(usual).collect()

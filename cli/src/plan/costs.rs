@@ -6,10 +6,10 @@ use core::str::FromStr;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::three_digits;
+use gpu_tuned_project::gpu_names::profile;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::gpu_names::profile;
 use crate::output::or_dash;
 use crate::target::Target;
 

@@ -15,6 +15,7 @@ use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_project::cargo_lock::CargoLock;
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::file::{self, ReadError};
+use gpu_tuned_project::gpu_names::profiles;
 use gpu_tuned_project::lock::{Lock, Outdated};
 use gpu_tuned_project::resolved::{Resolved, Selected};
 use gpu_tuned_project::workspace;
@@ -26,7 +27,6 @@ pub(crate) use workloads::Described;
 
 use crate::args::{Common, GpuNames, ProgramArgs};
 use crate::error::Error;
-use crate::gpu_names::profiles;
 use crate::output::detail;
 
 pub(crate) struct Project {
@@ -192,7 +192,7 @@ impl Project {
             let undeclared = |gpu| Error::Undeclared { package: self.name().to_owned(), gpu };
             if self.package().features.contains_key(&gpu) { Ok(gpu) } else { Err(undeclared(gpu)) }
         };
-        profiles(&table, names)?.into_iter().map(feature).collect()
+        profiles(&table, &names.items())?.into_iter().map(feature).collect()
     }
 
     /// The profiles that the package declares as features, sorted; without features, the targets of its attributes.

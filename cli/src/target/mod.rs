@@ -8,13 +8,13 @@ use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
 use gpu_tuned_core::{Goal, Precision, PrecisionPolicy, Provenance, plan};
+use gpu_tuned_project::gpu_names::profiles;
 
 pub(crate) use here::{Here, is_describable};
 pub(crate) use targets::Targets;
 
 use crate::args::{GoalArgs, GpuNames};
 use crate::error::Error;
-use crate::gpu_names::profiles;
 use crate::project::{Described, Project};
 
 pub(crate) struct Target {
@@ -42,7 +42,7 @@ impl Target {
 
     /// Devices with these profiles, each once.
     pub(crate) fn all_named(table: &ProfileTable, names: &GpuNames) -> Result<Vec<Self>, Error> {
-        Ok(profiles(table, names)?.into_iter().map(Self::nominal).collect())
+        Ok(profiles(table, &names.items())?.into_iter().map(Self::nominal).collect())
     }
 
     /// All GPUs that Burn can train on, and the names of the others.

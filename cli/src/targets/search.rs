@@ -1,10 +1,10 @@
 //! Search of profiles.
 
 use gpu_tuned_core::profile::Profile;
+use gpu_tuned_project::gpu_names::{bare, find, suggest};
 
 use super::catalogue::{Catalogue, Entry};
 use super::{FilterArgs, TargetsArgs};
-use crate::gpu_names::{bare, find, suggest};
 
 pub(super) struct Search<'a> {
     filter: &'a FilterArgs,
