@@ -4,12 +4,10 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_observe::recording::{Record, Recording, parse};
+use gpu_tuned_observe::recording::{Record, parse};
 
 use crate::error::Error;
 use crate::stdio::{input_name, is_standard, quoted};
-
-const MAX_LISTED: usize = 5;
 
 /// Records, and remarks about damaged ones.
 #[derive(Default)]
@@ -32,27 +30,9 @@ pub(crate) fn read_any(path: &Path) -> Result<Recorded, Error> {
     let recording = parse(&input_name(path), &text);
     let recording = recording.map_err(|mistake| Error::Files { mistakes: vec![(mistake, text.to_string())] })?;
     let is_cut_off = !text.ends_with('\n');
-    let notes = torn(&recording, is_cut_off.then(|| text.lines().count()));
+    let notes = recording.remarks(is_cut_off.then(|| text.lines().count()));
     let notes = notes.into_iter().map(|note| format!("{}: {note}", quoted(path))).collect();
     Ok(Recorded { records: recording.records, notes })
-}
-
-/// Remarks about incomplete records; `cut_off` is the number of a last line without a line break.
-fn torn(recording: &Recording, cut_off: Option<usize>) -> Vec<String> {
-    let (last, within): (Vec<usize>, Vec<_>) = recording.torn.iter().partition(|line| Some(**line) == cut_off);
-    let numbers: Vec<_> = within.iter().take(MAX_LISTED).map(ToString::to_string).collect();
-    let more = within.len() - numbers.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let within = match numbers.as_slice() {
-        [] => None,
-        [line] => Some(format!("line {line} has an incomplete record, which is left out")),
-        lines => Some(format!("lines {}{more} have incomplete records, which are left out", lines.join(", "))),
-    };
-    let within = within.map(|said| format!("{said}: a program was killed, or could not write"));
-    let last = last
-        .first()
-        .map(|_| "the last line is incomplete and left out: the program is running, or was killed".to_owned());
-    within.into_iter().chain(last).collect()
 }
 
 fn standard_input() -> io::Result<Vec<u8>> {

@@ -36,6 +36,7 @@ mod read;
 mod record;
 mod recorder;
 mod step;
+mod tail;
 mod write;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -48,6 +49,7 @@ pub use record::{Device, HostSample, ProcessSample, Record, Run, Start, VERSION,
 pub(crate) use record::{belongs_to, is_of_process, last_run};
 pub use recorder::{Observer, Observers, Recorder};
 pub use step::StepRecord;
+pub use tail::Tail;
 pub use write::Writer;
 
 /// Seconds since 1970 (UTC): the clock of recordings.

@@ -8,6 +8,9 @@ use thiserror::Error;
 
 use super::{Record, VERSION};
 
+/// Number of incomplete lines that a remark lists.
+const MAX_LISTED: usize = 5;
+
 /// The contents of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -78,6 +81,24 @@ struct Mistake {
 }
 
 impl Recording {
+    /// Returns remarks about incomplete records; `cut_off` is the number of a last line without a line break.
+    pub fn remarks(&self, cut_off: Option<usize>) -> Vec<String> {
+        let (last, within): (Vec<usize>, Vec<_>) = self.torn.iter().partition(|line| Some(**line) == cut_off);
+        let numbers: Vec<_> = within.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+        let more = within.len() - numbers.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let within = match numbers.as_slice() {
+            [] => None,
+            [line] => Some(format!("line {line} has an incomplete record, which is left out")),
+            lines => Some(format!("lines {}{more} have incomplete records, which are left out", lines.join(", "))),
+        };
+        let within = within.map(|said| format!("{said}: a program was killed, or could not write"));
+        let last = last
+            .first()
+            .map(|_| "the last line is incomplete and left out: the program is running, or was killed".to_owned());
+        within.into_iter().chain(last).collect()
+    }
+
     /// Adds the records of a line; returns whether one of them is unfinished.
     fn add(&mut self, line: &str) -> Result<bool, Mistake> {
         let text = line.trim_end();
