@@ -15,6 +15,7 @@ mod document;
 mod entry;
 mod error;
 mod larger;
+pub mod line_endings;
 mod matched;
 mod model;
 mod names;

@@ -4,7 +4,6 @@ mod here;
 mod manifest;
 mod script;
 mod setup;
-mod text;
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 use std::path::PathBuf;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use cargo_metadata::TargetKind;
 use gpu_tuned_optimize::diff::display_name;
+use gpu_tuned_optimize::line_endings::Text;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{AttrStyle, File, Item, ItemFn};
 
 use super::manifest::Manifest;
-use super::text::Text;
 use crate::error::Error;
 use crate::files::Change;
 use crate::project::Project;
@@ -43,7 +43,7 @@ fn existing(project: &Project) -> Option<PathBuf> {
 
 /// The script with the call at the start of `main`; `None` with a call. The error is the reason against an edit.
 fn with_call(name: &str, before: &str, call: &str) -> Result<Option<String>, String> {
-    let mut text = Text::of(name, before).map_err(|mistake| mistake.message.clone())?;
+    let mut text = Text::parse(name, before).map_err(|mistake| mistake.message.clone())?;
     let file = parsed(&text.lines)?;
     let krate = call.split("::").next().unwrap_or_default();
     if mentions(text.lines.parse().map_err(|error| format!("{error}"))?, krate) {

@@ -9,13 +9,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_optimize::diff::display_name;
+use gpu_tuned_optimize::line_endings::{Style, Text};
 use toml_edit::{Document, DocumentMut, Item, TableLike};
 
 pub(super) use dependencies::Wanted;
-use gpu_tuned_optimize::diff::display_name;
 pub(super) use origin::{Origin, Sibling, SiblingOrigin};
 
-use super::text::{Style, Text};
 use crate::error::Error;
 use crate::files::Change;
 
@@ -34,7 +34,7 @@ impl Manifest {
     pub(super) fn read(path: &Path, workspace: &Path) -> Result<Self, Error> {
         let before = fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         let name = display_name(path, workspace);
-        let text = Text::of(&name, &before).map_err(|mistake| in_file(*mistake, &before))?;
+        let text = Text::parse(&name, &before).map_err(|mistake| in_file(*mistake, &before))?;
         let document = Document::parse(text.lines.as_str()).map_err(|error| {
             let source = Source { file: &name, text: &text.lines };
             in_file(source.error(&error.span().unwrap_or(0..0), error.message()), &text.lines)

@@ -6,21 +6,26 @@ const BOM: char = '\u{feff}';
 
 /// A text with `\n` as line ending, and the style of its file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Text {
+pub struct Text {
+    /// The text, without a byte-order mark.
     pub lines: String,
     style: Style,
 }
 
 /// Line endings and byte-order mark of a file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Style {
+pub struct Style {
     crlf: bool,
     bom: bool,
 }
 
 impl Text {
-    /// Splits a file into text and style. Mixed line endings are an error at the first different line.
-    pub(super) fn of(file: &str, text: &str) -> Result<Self, Box<FileError>> {
+    /// Splits a file into text and style.
+    ///
+    /// # Errors
+    ///
+    /// Mixed line endings, at the first different line.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Box<FileError>> {
         let bare = text.strip_prefix(BOM);
         let style = Style { crlf: text.contains("\r\n"), bom: bare.is_some() };
         let bare = bare.unwrap_or(text);
@@ -37,21 +42,25 @@ impl Text {
     }
 
     /// The text as the file stores it.
-    pub(super) fn written(&self) -> String {
+    pub fn written(&self) -> String {
         self.style.apply(&self.lines)
     }
 
-    pub(super) fn with(&self, lines: String) -> Self {
+    /// Another text in the same style.
+    #[must_use]
+    pub fn with(&self, lines: String) -> Self {
         Self { lines, style: self.style }
     }
 
-    pub(super) const fn style(&self) -> Style {
+    /// The style of new files beside this one: without a byte-order mark.
+    pub const fn style(&self) -> Style {
         Style { crlf: self.style.crlf, bom: false }
     }
 }
 
 impl Style {
-    pub(super) fn apply(self, lines: &str) -> String {
+    /// A text as a file of this style stores it.
+    pub fn apply(self, lines: &str) -> String {
         let lines = if self.crlf { lines.replace('\n', "\r\n") } else { lines.to_owned() };
         if self.bom { format!("{BOM}{lines}") } else { lines }
     }
@@ -64,9 +73,9 @@ mod tests {
     #[test]
     fn texts_survive_a_round_trip() {
         for text in ["", "a\nb", "a\r\nb\r\n", "\u{feff}a\r\n", "a"] {
-            assert_eq!(Text::of("it", text).expect("its lines end alike").written(), text);
+            assert_eq!(Text::parse("it", text).expect("its lines end alike").written(), text);
         }
-        let mistake = Text::of("it", "a\r\nb\nc\r\n").expect_err("its lines end in two ways");
+        let mistake = Text::parse("it", "a\r\nb\nc\r\n").expect_err("its lines end in two ways");
         assert_eq!(mistake.place.to_string(), "2:1");
     }
 }
