@@ -9,6 +9,7 @@ use gpu_tuned_core::source::{FileError, without_controls};
 use gpu_tuned_observe::monitor::MonitorError;
 use gpu_tuned_optimize::OptimizeError;
 use gpu_tuned_project::config::PairsError;
+use gpu_tuned_project::gpu_names::UnknownGpu;
 use gpu_tuned_project::io_remedy::{Access, remedy};
 use thiserror::Error;
 
@@ -77,8 +78,8 @@ pub(crate) enum Error {
     UnknownWorkload { name: String, hint: String, names: Vec<String> },
     #[error("the package has several workloads\n  help: name one with --workload or --struct: {}", names.join(", "))]
     SeveralWorkloads { names: Vec<String> },
-    #[error("there is no profile `{name}`{hint}\n  help: `cargo gpu-tuned targets` lists all profiles")]
-    UnknownTarget { name: String, hint: String },
+    #[error("{0}\n  help: `cargo gpu-tuned targets` lists all profiles")]
+    UnknownTarget(#[from] UnknownGpu),
     #[error(
         "`{package}` declares no GPU\n  help: name one, such as `h200`, take --here for this machine's, or declare it in \
          Cargo.toml: [features] h200 = []"
