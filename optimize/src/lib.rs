@@ -27,6 +27,7 @@ mod suggestions;
 mod task;
 #[cfg(test)]
 mod tests;
+pub mod toml_insert;
 mod tuner;
 
 pub use changes::{Change, State};

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use gpu_tuned_optimize::toml_insert::{self, Order};
 use toml_edit::{Array, InlineTable, Item, TableLike, Value};
 
 use super::Manifest;
-use super::insert::{self, Order};
 use super::origin::Origin;
 use crate::error::Error;
 
@@ -47,8 +47,9 @@ impl Manifest {
                 inherited(wanted, style)
             }
         };
-        let table = insert::table(&mut self.document, wanted.table, &["package", "features", "lib", "dependencies"]);
-        insert::entry(table, &name, item, Order::Sorted);
+        let table =
+            toml_insert::table(&mut self.document, wanted.table, &["package", "features", "lib", "dependencies"]);
+        toml_insert::entry(table, &name, item, Order::Sorted);
         Ok(name)
     }
 
@@ -136,7 +137,7 @@ impl Manifest {
         let offered = &mut self.document["workspace"]["dependencies"];
         if offered.get(wanted.krate).is_none() {
             let plain = Wanted { features: &[], ..*wanted };
-            insert::entry(offered, wanted.krate, Item::Value(described(&plain)), Order::Sorted);
+            toml_insert::entry(offered, wanted.krate, Item::Value(described(&plain)), Order::Sorted);
         }
     }
 }
@@ -201,7 +202,7 @@ fn inherited(wanted: &Wanted<'_>, style: Style) -> Item {
 
 fn enable(dependency: &mut Item, feature: &str) {
     match dependency.get_mut("features").and_then(Item::as_array_mut) {
-        Some(list) => insert::in_list(list, feature),
+        Some(list) => toml_insert::in_list(list, feature),
         None => add_key(dependency, "features", Value::Array(std::iter::once(feature).collect())),
     }
 }
@@ -225,7 +226,7 @@ fn take_from(dependency: &mut Item, folder: &Path) {
 
 fn add_key(dependency: &mut Item, key: &str, value: Value) {
     match dependency {
-        Item::Value(Value::InlineTable(table)) => insert::in_line(table, key, value),
+        Item::Value(Value::InlineTable(table)) => toml_insert::in_line(table, key, value),
         Item::Value(version) => {
             let decor = version.decor().clone();
             let mut bare = version.clone();

@@ -1,9 +1,10 @@
 //! Features that name a GPU, and features that enable one of a dependency.
 
 use gpu_tuned_core::profile::ProfileId;
+use gpu_tuned_optimize::toml_insert::{self, Order};
 use toml_edit::{Array, Item, TableLike, Value};
 
-use super::{Manifest, insert};
+use super::Manifest;
 use crate::error::Error;
 
 /// Tables of optional dependencies.
@@ -40,9 +41,9 @@ impl Manifest {
         if self.get(&["features", name]).is_none() {
             self.refuse_dependency(name)?;
             let list: Array = enables.iter().map(String::as_str).collect();
-            let table = insert::table(&mut self.document, "features", &["package"]);
-            let order = if self.has_new_features { insert::Order::Last } else { insert::Order::Sorted };
-            insert::entry(table, name, Item::Value(Value::Array(list)), order);
+            let table = toml_insert::table(&mut self.document, "features", &["package"]);
+            let order = if self.has_new_features { Order::Last } else { Order::Sorted };
+            toml_insert::entry(table, name, Item::Value(Value::Array(list)), order);
             return Ok(None);
         }
         let Some(enables) = enables else { return Ok(None) };
@@ -52,7 +53,7 @@ impl Manifest {
         if list.iter().filter_map(Value::as_str).any(|enabled| enabled == enables || enabled == weak) {
             return Ok(None);
         }
-        insert::in_list(list, &enables);
+        toml_insert::in_list(list, &enables);
         Ok(Some(format!("the feature `{name}` exists, and now enables `{enables}`, too")))
     }
 

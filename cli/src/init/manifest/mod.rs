@@ -2,7 +2,6 @@
 
 mod dependencies;
 mod features;
-mod insert;
 mod origin;
 
 use std::fs;

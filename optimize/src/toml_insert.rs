@@ -1,9 +1,9 @@
-//! New entries in the usual places.
+//! New entries of TOML documents in the usual places.
 
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
 
-/// The table with this name, created behind the named ones if missing.
-pub(super) fn table<'d>(document: &'d mut DocumentMut, name: &str, behind: &[&str]) -> &'d mut Item {
+/// Returns the table with this name, created behind the named ones if missing.
+pub fn table<'d>(document: &'d mut DocumentMut, name: &str, behind: &[&str]) -> &'d mut Item {
     if document.get(name).is_none() {
         let last = behind.iter().filter_map(|name| last_position(document.get(name)?)).max();
         let mut table = Table::new();
@@ -22,14 +22,21 @@ fn last_position(item: &Item) -> Option<isize> {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+/// Position of a new entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
     /// In alphabetical order where the others are sorted, else last.
     Sorted,
+    /// Behind the others.
     Last,
 }
 
-pub(super) fn entry(into: &mut Item, name: &str, value: Item, order: Order) {
+/// Adds an entry to a table.
+///
+/// # Panics
+///
+/// If `into` is no table.
+pub fn entry(into: &mut Item, name: &str, value: Item, order: Order) {
     match (into, value) {
         (Item::Table(table), value) => in_table(table, name, value, order),
         (Item::Value(Value::InlineTable(table)), value) => {
@@ -58,7 +65,7 @@ fn in_table(table: &mut Table, name: &str, item: Item, order: Order) {
 }
 
 /// Adds a value to `{ … }`, whose last value has the space before the brace.
-pub(super) fn in_line(table: &mut InlineTable, name: &str, mut value: Value) {
+pub fn in_line(table: &mut InlineTable, name: &str, mut value: Value) {
     let last = table.iter().last().map(|(name, _)| name.to_owned());
     if let Some(last) = last.and_then(|name| table.get_mut(&name)) {
         // A value that we added has no suffix, and gets a space.
@@ -71,7 +78,7 @@ pub(super) fn in_line(table: &mut InlineTable, name: &str, mut value: Value) {
 }
 
 /// Adds a text to a list, on a line of its own where the others have theirs.
-pub(super) fn in_list(list: &mut Array, text: &str) {
+pub fn in_list(list: &mut Array, text: &str) {
     let raw = |text: Option<&toml_edit::RawString>| text.and_then(|text| text.as_str()).unwrap_or_default().to_owned();
     let mut value = Value::from(text);
     if let Some(last) = list.len().checked_sub(1).and_then(|last| list.get_mut(last)) {
