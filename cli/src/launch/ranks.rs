@@ -71,7 +71,7 @@ impl Ranks<'_> {
 
     /// Variables of every rank.
     fn variables(&self) -> io::Result<Vec<(&'static str, String)>> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let port = free_port()?;
         detail(|| format!("starts {} ranks of {:?} with 127.0.0.1:{port}", self.count, self.command));
         let count = self.count.to_string();
         let mut variables = vec![
@@ -147,6 +147,17 @@ fn exit_code(status: ExitStatus) -> u8 {
     #[cfg(not(unix))]
     let signal = None;
     status.code().or(signal).and_then(|code| u8::try_from(code).ok()).filter(|code| *code > 0).unwrap_or(u8::MAX)
+}
+
+/// Finds a free port for the ranks, before another one: NCCL takes the next port.
+fn free_port() -> io::Result<u16> {
+    loop {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        if port.checked_add(1).is_some_and(|next| TcpListener::bind((Ipv4Addr::LOCALHOST, next)).is_ok()) {
+            return Ok(port);
+        }
+    }
 }
 
 /// 256 random bits in hexadecimal digits.
