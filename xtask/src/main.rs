@@ -13,6 +13,7 @@ mod prose;
 mod readme;
 mod references;
 mod results;
+mod scale;
 mod size;
 mod speed;
 mod transfer;
@@ -77,6 +78,7 @@ const FILES: &[Generated] = &[
     ("docs/pictures/monitor.svg", pictures::monitor),
     ("docs/cli.md", |_| Ok(references::commands())),
     ("docs/profiles.md", |_| Ok(profiles::reference())),
+    ("docs/scale.md", scale::page),
     ("docs/speed.md", speed::page),
     ("docs/transfer.md", transfer::page),
     ("macros/src/reference.md", |_| Ok(references::reference())),

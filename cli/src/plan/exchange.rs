@@ -4,8 +4,8 @@ use core::str::FromStr;
 
 use gpu_tuned_core::exchange::{Exchange, Link, Topology};
 use gpu_tuned_core::plan::Plan;
-use gpu_tuned_core::three_digits;
 use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::{grouped, three_digits};
 
 use crate::target::Target;
 use crate::view::aside;
@@ -67,12 +67,13 @@ pub(super) fn line(target: &str, exchange: &Exchange) -> String {
     } else {
         format!("{} and {adapters} x {}", within.name, between.name)
     };
-    let most = tenth_to_ranks.map_or("no 2".to_owned(), |ranks| format!("up to {ranks}"));
+    let most = tenth_to_ranks.map_or("no 2".to_owned(), |ranks| format!("up to {}", grouped(ranks)));
     let text = format!(
         "exchange of {gradient_bytes} of gradients over {links}: {} ms, {:.1}% of a step; at most 10% from a global batch of \
-         {tenth_from_batch}, or with this one among {most} ranks",
+         {}, or with this one among {most} ranks",
         three_digits(*step_ms),
-        step_share * 100.0
+        step_share * 100.0,
+        grouped(*tenth_from_batch)
     );
     aside(&format!("{target}:"), &text)
 }

@@ -10,6 +10,7 @@ mod diagnose;
 #[cfg(unix)]
 mod diagnose_program;
 mod documents;
+mod exchange;
 mod explain;
 mod generate;
 mod help;

@@ -21,9 +21,10 @@ pub struct Link {
     pub source: &'static str,
 }
 
-/// Latencies are those of NCCL's own cost model (`hwLat` and `baseLat` of `src/graph/tuning.cc`, protocol "Simple").
+/// Microseconds of each ring. This figure and the latencies of links are those of NCCL's own cost model (`baseLat` and `hwLat`
+/// of `src/graph/tuning.cc` at commit 01afd20a, protocol "Simple").
 const BASE_US: f64 = 8.4;
-/// Part of the bandwidth that trees reach; from the same file.
+/// Part of the bandwidth that trees reach, from the same file.
 const TREE: f64 = 0.9;
 
 const fn link(name: &'static str, gb_s: f64, latency_us: [f64; 2], source: &'static str) -> Link {
@@ -37,8 +38,8 @@ impl Link {
         link("nvlink", 370.0, [3.4, 28.0], "NVIDIA/nccl-tests#212: 8 H100, ring"),
         link("pcie", 35.0, [5.7, 28.0], "NVIDIA/nccl#1639: 4 GPUs on PCIe 5.0 x16"),
         link("sockets", 5.0, [30.0, 60.0], "NVIDIA/nccl#450: TCP, 4 to 6 GB/s; latency: NVIDIA/nccl-tests#82"),
-        link("100g", 12.2, [9.6, 28.0], "NVIDIA/nccl-tests#29: one 100 Gbit/s adapter, RDMA"),
-        link("400g", 48.0, [9.6, 28.0], "NVIDIA/nccl-tests#290: 46 to 48 GB/s an adapter, RDMA"),
+        link("100g", 12.2, [9.6, 50.0], "NVIDIA/nccl-tests#29: one 100 Gbit/s adapter, RDMA"),
+        link("400g", 48.0, [9.6, 50.0], "NVIDIA/nccl-tests#290: 46 to 48 GB/s an adapter, RDMA"),
     ];
 
     /// The link of this name.
@@ -64,7 +65,7 @@ impl Link {
             "nvlink" => board.map_or(Some(900.0), |board| board.nvlink_gb_s.filter(|rate| *rate > 0.0))? / 900.0,
             "pcie" => {
                 let known = board.and_then(|board| Some((board.pcie_gen?, board.pcie_lanes?)));
-                known.map_or(1.0, |(generation, lanes)| 2_f64.powi(generation as i32 - 5) * f64::from(lanes) / 16.0)
+                known.map_or(1.0, |(generation, lanes)| (f64::from(generation) - 5.0).exp2() * f64::from(lanes) / 16.0)
             }
             _ => 1.0,
         };

@@ -1,3 +1,4 @@
+#[expect(clippy::field_reassign_with_default, reason = "many fields are set only in some cases")]
 mod planner;
 mod remedies;
 mod training;
