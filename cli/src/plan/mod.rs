@@ -1,12 +1,10 @@
 //! `cargo gpu-tuned plan`.
 
 mod costs;
-mod exchange;
 
 use core::cmp::Ordering;
 
 use costs::{Costs, Price, Sort};
-use exchange::ExchangeArgs;
 use gpu_tuned_core::exchange::Exchange;
 use gpu_tuned_core::plan::{Misfit, Plan, PlanError};
 use gpu_tuned_core::{Goal, plan};
@@ -41,7 +39,7 @@ pub(crate) struct PlanArgs {
     #[command(flatten)]
     goal: GoalArgs,
     #[command(flatten)]
-    exchange: ExchangeArgs,
+    exchange: view::ExchangeArgs,
 }
 
 #[derive(Serialize)]
@@ -144,7 +142,7 @@ fn row(
     described: &Described<'_>,
     target: &Target,
     goal: &Goal,
-    (prices, links): (&[Price], &ExchangeArgs),
+    (prices, links): (&[Price], &view::ExchangeArgs),
 ) -> Result<Row, Error> {
     let facts = target.facts_of(goal.world_size);
     let model = described.workload_on(&facts);
@@ -183,7 +181,7 @@ fn table(described: &Described<'_>, args: &PlanArgs, rows: &[Row]) -> String {
         misfit.remedies.iter().skip(1).map(move |remedy| view::aside(&format!("{target}, or:"), &remedy.to_string()))
     });
     let exchanges = rows.iter().filter(|row| row.workload == described.name);
-    let exchanges = exchanges.filter_map(|row| Some(exchange::line(&row.target, row.exchange.as_ref()?)));
+    let exchanges = exchanges.filter_map(|row| Some(view::exchange_aside(&row.target, row.exchange.as_ref()?)));
     let others: String = others.chain(exchanges).collect();
     let gap = if others.is_empty() { "" } else { "\n" };
     format!("{}\n{}{gap}{others}", view::heading(described, &args.goal), table.print())

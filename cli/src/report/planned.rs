@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::project::{Described, Project};
 use crate::target::Target;
 use crate::view;
-use crate::view::method;
+use crate::view::{ExchangeArgs, method};
 
 pub(super) fn section(
     project: &Project,
@@ -115,10 +115,13 @@ fn details(
 ) -> Markup {
     let arithmetic = view::explanation(project, target, explanation);
     let advice = plan_of(explanation).map_or(&[][..], |plan| &plan.advice);
+    let workload = described.workload_on(&target.facts_of(goal.world_size));
+    let exchange = plan_of(explanation).and_then(|plan| ExchangeArgs::default().predict(target, &workload, plan));
     html! {
         h3 { (target.name) }
         @if let Some(svg) = frontier(described, target, goal, explanation) { (picture(svg)) }
         @for advice in advice { p { (marked_up(advice)) } }
+        @if let Some(exchange) = &exchange { p { (marked_up(&view::describe_exchange(exchange))) } }
         details open[plan_of(explanation).is_none()] {
             summary { "The arithmetic" }
             pre { (plain(&arithmetic)) }

@@ -1,12 +1,14 @@
 //! Plans, explanations and findings as several commands print them.
 
 mod device;
+mod exchange;
 mod explanation;
 mod plan;
 
 use gpu_tuned_observe::diagnose::{Finding, Quantity};
 
 pub(crate) use device::{memory_origin, remarks};
+pub(crate) use exchange::{ExchangeArgs, describe_exchange, exchange_aside};
 pub(crate) use explanation::{aside, explanation, method};
 pub(crate) use plan::{cells, heading, headings, kept_from_builds, with_graphs};
 

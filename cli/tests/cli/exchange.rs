@@ -30,3 +30,15 @@ fn the_exchange_between_ranks_is_predicted_over_the_named_links() {
         assert!(ran.stderr.contains("expected one of nvlink, pcie, sockets, 100g, 400g"), "{wrong}: {}", ran.stderr);
     }
 }
+
+#[test]
+fn a_report_on_several_ranks_has_the_exchange() {
+    let project = Project::new("declared");
+    for (ranks, is_there) in [("1", false), ("2", true)] {
+        let page = format!("{ranks}.html");
+        let model = ["--target", "h200", "--global-batch", "64", "--world-size", ranks, "-o", &page];
+        let ran = project.run(&[&["report"], &model[..]].concat());
+        let text = project.read(&page);
+        assert_eq!(text.contains("of gradients over nvlink: "), is_there, "{ranks}: {}", ran.stderr);
+    }
+}

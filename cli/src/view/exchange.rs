@@ -7,18 +7,21 @@ use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{grouped, three_digits};
 
+use super::aside;
 use crate::target::Target;
-use crate::view::aside;
+
+/// GPUs of usual servers.
+const RANKS_PER_HOST: u64 = 8;
 
 /// Links between the ranks.
 #[derive(Debug, clap::Args)]
-pub(super) struct ExchangeArgs {
+pub(crate) struct ExchangeArgs {
     /// Links between the ranks, such as `nvlink,8x400g`: nvlink, pcie or sockets within a host (default: NVLink if the GPU
     /// has it), sockets, 100g or 400g between hosts (default: 400g), where a number counts a host's network adapters
     #[arg(long, value_name = "LINKS", value_delimiter = ',')]
     link: Vec<WantedLink>,
     /// Ranks of each host
-    #[arg(long, value_name = "RANKS", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "RANKS", default_value_t = RANKS_PER_HOST, value_parser = clap::value_parser!(u64).range(1..))]
     ranks_per_host: u64,
 }
 
@@ -43,9 +46,15 @@ impl FromStr for WantedLink {
     }
 }
 
+impl Default for ExchangeArgs {
+    fn default() -> Self {
+        Self { link: Vec::new(), ranks_per_host: RANKS_PER_HOST }
+    }
+}
+
 impl ExchangeArgs {
     /// Predicts the exchange of a plan for several ranks.
-    pub(super) fn predict(&self, target: &Target, workload: &Workload, plan: &Plan) -> Option<Exchange> {
+    pub(crate) fn predict(&self, target: &Target, workload: &Workload, plan: &Plan) -> Option<Exchange> {
         let ranks = plan.schedule.world_size;
         let profile = target.profile.as_ref();
         let wanted = |is: fn(&Link) -> bool| self.link.iter().rev().find(|wanted| is(&wanted.link));
@@ -58,8 +67,13 @@ impl ExchangeArgs {
     }
 }
 
-/// One line on an exchange.
-pub(super) fn line(target: &str, exchange: &Exchange) -> String {
+/// Describes an exchange below a table, with the name of the GPU.
+pub(crate) fn exchange_aside(target: &str, exchange: &Exchange) -> String {
+    aside(&format!("{target}:"), &describe_exchange(exchange))
+}
+
+/// Describes an exchange in a sentence.
+pub(crate) fn describe_exchange(exchange: &Exchange) -> String {
     let Exchange { topology, gradient_bytes, step_ms, step_share, tenth_from_batch, tenth_to_ranks } = exchange;
     let Topology { ranks, ranks_per_host, within, between, adapters } = topology;
     let links = if ranks <= ranks_per_host {
@@ -68,12 +82,11 @@ pub(super) fn line(target: &str, exchange: &Exchange) -> String {
         format!("{} and {adapters} x {}", within.name, between.name)
     };
     let most = tenth_to_ranks.map_or("no 2".to_owned(), |ranks| format!("up to {}", grouped(ranks)));
-    let text = format!(
+    format!(
         "exchange of {gradient_bytes} of gradients over {links}: {} ms, {:.1}% of a step; at most 10% from a global batch of \
          {}, or with this one among {most} ranks",
         three_digits(*step_ms),
         step_share * 100.0,
         grouped(*tenth_from_batch)
-    );
-    aside(&format!("{target}:"), &text)
+    )
 }
