@@ -166,9 +166,12 @@ impl Hub {
     async fn finished(&self, rank: usize) -> Result<(), Ended> {
         {
             let mut state = self.state();
-            let member = state.members[rank].as_mut();
-            let is_new = member.is_some_and(|member| member.finished.replace(Instant::now()).is_none());
-            state.finished += usize::from(is_new);
+            // A rank repeats the call after a while.
+            let unfinished = state.members[rank].as_mut().filter(|member| member.finished.is_none());
+            if let Some(member) = unfinished {
+                member.finished = Some(Instant::now());
+                state.finished += 1;
+            }
             if state.finished == state.members.len() {
                 self.all_finished.send_replace(true);
             }

@@ -14,7 +14,13 @@ const SLOW: usize = 300;
 
 /// Connects to rank 0, and sends what no rank would.
 fn disturb(port: u16, slow: usize) -> Vec<TcpStream> {
-    let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let connect = || {
+        // Rank 0 may not listen yet.
+        let mut attempts = (0..100).map(|_| {
+            TcpStream::connect(("127.0.0.1", port)).inspect_err(|_| thread::sleep(Duration::from_millis(200)))
+        });
+        attempts.find_map(Result::ok).unwrap()
+    };
     drop(connect());
     let messages: [&[u8]; 3] =
         [b"GET / HTTP/1.1\r\nHost: rank-0\r\n\r\n", &vec![0xff; 100_000], b"gpu-tuned ranks\x01"];

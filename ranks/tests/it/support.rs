@@ -1,15 +1,20 @@
 //! Groups for tests.
 
 use std::net::TcpListener;
+use std::process;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use gpu_tuned_ranks::{Ended, Group, JoinError, Launch, Launcher, Limits, Secret, Terms};
 
-/// Returns a port that was free a moment ago.
+/// Returns a port that was free a moment ago, and that Linux gives to no client meanwhile.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(process::id() % 9000).unwrap();
+    let mut ports = (0..9000).map(|_| 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 9000);
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
 /// Returns the launch of one of several ranks on this host.
