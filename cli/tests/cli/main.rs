@@ -24,6 +24,7 @@ mod init_proposal;
 mod launch;
 #[cfg(unix)]
 mod launch_end;
+mod manifest;
 mod measure;
 mod monitor;
 mod monitor_end;
