@@ -11,7 +11,7 @@ use crate::limits::Limits;
 pub const EXIT_CODE: i32 = 75;
 
 /// Time for the last message and for destructors.
-const DESTRUCTORS: Duration = Duration::from_secs(3);
+pub(crate) const DESTRUCTORS: Duration = Duration::from_secs(3);
 
 /// Ends the process after [`Limits::grace`]. A thread in NCCL cannot be interrupted.
 pub(crate) fn arm(ended: Ended, limits: &Limits) {

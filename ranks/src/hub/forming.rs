@@ -156,7 +156,7 @@ impl Hub {
         let state = self.state();
         let refused = match state.refused {
             0 => String::new(),
-            count => format!(" ({count} connections were refused, the last from {})", state.last_refusal),
+            count => format!(" (refused connections: {count}, the last from {})", state.last_refusal),
         };
         let (world_size, seconds) = (self.root.world_size, self.limits.join.as_secs());
         JoinError::Missing { missing, joined, world_size, seconds, refused }

@@ -8,7 +8,7 @@ use crate::ended::Ended;
 use crate::pulse::{Activity, Pulse};
 
 /// Time between checks.
-const INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
 
 impl Hub {
     /// Checks all members until the hub is closed.
@@ -21,8 +21,8 @@ impl Hub {
             }
             let pause = checked.elapsed();
             checked = Instant::now();
-            if pause > 4 * INTERVAL {
-                // This process was stopped itself, and has read no heartbeat.
+            if pause > self.limits.silence / 2 {
+                // This process was stopped itself, and has read no heartbeat. Shorter pauses raise no false alarm.
                 self.state().members.iter_mut().flatten().for_each(|member| member.seen += pause);
             }
             let ended = self.silent_rank().or_else(|| self.uneven_ranks()).or_else(|| self.stuck_ranks());

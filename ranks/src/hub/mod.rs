@@ -3,7 +3,7 @@
 mod accept;
 mod connection;
 mod forming;
-mod liveness;
+pub(crate) mod liveness;
 mod meeting;
 mod stream;
 
@@ -29,7 +29,7 @@ use meeting::Meeting;
 /// Address of rank 0 if all ranks are on its host.
 pub(crate) const LOOPBACK: &str = "127.0.0.1";
 /// Time for the others to learn of the end before this process may end.
-const FAREWELL: Duration = Duration::from_secs(2);
+pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Rank 0 of a group.
 pub(crate) struct Hub {

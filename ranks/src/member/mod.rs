@@ -21,7 +21,7 @@ use connect::Connected;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Time for an answer that arrived while this process was stopped.
-const LATE_ANSWER: Duration = Duration::from_secs(1);
+pub(crate) const LATE_ANSWER: Duration = Duration::from_secs(1);
 
 /// Rank other than 0.
 pub(crate) struct Member {

@@ -94,7 +94,7 @@ fn a_wrong_secret_is_refused_and_reported() {
         let results = join_all(processes.to_vec());
         assert!(matches!(results[1], Err(JoinError::WrongSecret { rank: 1, .. })), "{results:?}");
         let error = results[0].as_ref().unwrap_err().to_string();
-        assert!(error.contains("1 connections were refused, the last from 127.0.0.1: the secrets differ"), "{error}");
+        assert!(error.contains("refused connections: 1, the last from 127.0.0.1: the secrets differ"), "{error}");
     }
 }
 

@@ -59,5 +59,4 @@ fn a_thousand_ranks_form_exchange_and_end() {
     println!(
         "{ranks} ranks: formed in {formed:.1?}, {EXCHANGES} sums in {exchanged:.1?}, failure noticed in {noticed:.1?}"
     );
-    assert!(begin.elapsed() < Duration::from_secs(120));
 }
