@@ -16,7 +16,7 @@ impl Connection {
     }
 
     #[cfg(feature = "burn")]
-    pub(crate) fn rank(&self, _: &gpu_tuned_core::plan::Schedule) -> gpu_tuned_train::train::Rank {
+    pub(crate) fn rank(&self, _: &gpu_tuned_core::plan::Schedule, _: bool) -> gpu_tuned_train::train::Rank {
         match *self {}
     }
 }

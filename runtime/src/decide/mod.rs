@@ -24,9 +24,9 @@ use serde::Serialize;
 
 pub(crate) use devices::DeviceRequest;
 pub(crate) use error::DecideError;
-pub(crate) use ranks::RanksHere;
 #[cfg(feature = "distributed")]
-pub(crate) use ranks::{CommonFacts, RankFacts};
+pub(crate) use ranks::RankFacts;
+pub(crate) use ranks::{CommonFacts, RanksHere, UnequalShares};
 
 use crate::detect::{Machine, UnusableGpu};
 use crate::resume::{self, Resumed};
@@ -146,11 +146,19 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
     let is_target = built_for::is_named(&C::BUILT, gpu.as_ref(), built_for_it);
     let common = context.ranks.and_then(|ranks| ranks.common.as_ref());
     let (facts, built_for_it, is_target) = match common {
+        // Each rank has a plan of its own.
+        Some(CommonFacts { shares: Some(_), facts: common, .. }) => {
+            (DeviceFacts { has_tf32: common.has_tf32, ..facts }, built_for_it, is_target)
+        }
         Some(common) => (common.facts.clone(), common.built_for, common.is_target),
         None => (facts, built_for_it, is_target),
     };
     if let Some(ranks) = context.ranks {
         goal.world_size = ranks.world_size;
+        if let Some(shares) = common.and_then(|common| common.shares.as_ref()) {
+            goal.share = shares.of_ranks.get(ranks.rank).copied();
+            goal.precision = Some(shares.precision.into());
+        }
     }
     if let Some(resolved) = resolved {
         workload = resolved.workload_on(C::BUILT.workload, &spec, core::slice::from_ref(&facts));
@@ -183,11 +191,7 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
 
 /// Facts of this process's device, for the plan of all ranks.
 #[cfg(feature = "distributed")]
-pub(crate) fn rank_facts<C: Tuned>(
-    _config: &C,
-    context: DecisionContext<'_>,
-    host: String,
-) -> Result<RankFacts, DecideError> {
+pub(crate) fn rank_facts<C: Tuned>(context: DecisionContext<'_>, host: String) -> Result<RankFacts, DecideError> {
     let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
     let none = ProfileTable::default();
     let profiles = resolved.as_ref().map_or(&none, |resolved| &resolved.profile);
@@ -195,6 +199,28 @@ pub(crate) fn rank_facts<C: Tuned>(
     let built_for = built_for::is_built_for(&C::BUILT, resolved.as_ref(), gpu.as_ref());
     let is_target = built_for::is_named(&C::BUILT, gpu.as_ref(), built_for);
     Ok(RankFacts { host, facts, built_for, is_target })
+}
+
+/// Unequal shares of the ranks with these devices; `None` for equal ones.
+#[cfg(feature = "distributed")]
+pub(crate) fn unequal_shares<C: Tuned>(
+    config: &C,
+    context: DecisionContext<'_>,
+    devices: &[DeviceFacts],
+) -> Result<Option<UnequalShares>, DecideError> {
+    if !config.asked().unequal {
+        return Ok(None);
+    }
+    let spec = config.workload();
+    let mut workload = spec.workload();
+    let goal = goal(config, &spec, &workload, context)?;
+    if let Some(resolved) = C::BUILT.table.map(Resolved::from_toml).transpose()? {
+        workload = resolved.workload_on(C::BUILT.workload, &spec, devices);
+    }
+    let plans = gpu_tuned_core::plan::plan_ranks(devices, &workload, &goal)?;
+    let precision = plans.first().map_or(Precision::F32, |plan| plan.settings.precision);
+    let of_ranks: Option<_> = plans.iter().map(|plan| plan.schedule.share).collect();
+    Ok(of_ranks.map(|of_ranks| UnequalShares { of_ranks, precision }))
 }
 
 /// Goal of the config with the pins of this start, for the global batch of a saved run.

@@ -1,6 +1,8 @@
 //! Facts of all ranks, for one plan.
 
+use gpu_tuned_core::Precision;
 use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::exchange::Share;
 use serde::{Deserialize, Serialize};
 
 use crate::selection::Shortfall;
@@ -8,6 +10,8 @@ use crate::selection::Shortfall;
 /// The ranks that this process trains with.
 #[derive(Clone, Debug)]
 pub(crate) struct RanksHere {
+    /// Number of this process, from 0.
+    pub rank: usize,
     /// Number of ranks.
     pub world_size: u64,
     /// Ranks on this host.
@@ -38,4 +42,15 @@ pub(crate) struct CommonFacts {
     pub is_target: bool,
     /// In what ranks are unequal.
     pub weakest: Vec<Shortfall>,
+    /// Unequal shares of a step, if the goal has them.
+    pub shares: Option<UnequalShares>,
+}
+
+/// Shares of a step by the speeds of ranks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct UnequalShares {
+    /// Share of each rank.
+    pub of_ranks: Vec<Share>,
+    /// Precision of all ranks.
+    pub precision: Precision,
 }

@@ -29,6 +29,7 @@ impl CommonFacts {
             built_for: ranks.iter().map(|rank| rank.built_for).reduce(|a, b| Some(a? && b?)).flatten(),
             is_target: ranks.iter().all(|rank| rank.is_target),
             weakest: shortfalls(ranks),
+            shares: None,
         })
     }
 }

@@ -50,3 +50,10 @@ pub enum RanksError {
     #[error(transparent)]
     Ended(#[from] Ended),
 }
+
+impl RanksError {
+    #[expect(clippy::needless_pass_by_value, reason = "the argument of `map_err`")]
+    pub(super) fn from_json(error: serde_json::Error) -> Self {
+        Self::Message { message: error.to_string() }
+    }
+}

@@ -38,7 +38,7 @@ impl Connection {
         }
         let group = Group::join(launch, terms(config, gpu), limits)?;
         let local = if launch.is_one_host() { launch.world_size } else { launch.local_world_size.unwrap_or(1) };
-        Ok(Self { group, local })
+        Ok(Self { group, local, shares: None })
     }
 }
 

@@ -7,6 +7,7 @@ mod peers;
 
 use std::sync::Arc;
 
+use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::Schedule;
 use gpu_tuned_ranks::{Ended, Group};
 use gpu_tuned_train::load::Share;
@@ -15,7 +16,7 @@ use gpu_tuned_train::train::Rank;
 pub use error::RanksError;
 pub use gpu_tuned_ranks::{EXIT_CODE, Launch, LaunchError, Launcher, Limits};
 
-use crate::decide::{CommonFacts, Decision, RankFacts, RanksHere};
+use crate::decide::{CommonFacts, Decision, RankFacts, RanksHere, UnequalShares};
 pub(crate) use join::device;
 use peers::GroupPeers;
 
@@ -25,6 +26,8 @@ pub(crate) struct Connection {
     group: Group,
     /// Ranks on this host.
     local: usize,
+    /// Samples of each rank in a step, if they are unequal.
+    shares: Option<Arc<[usize]>>,
 }
 
 impl Connection {
@@ -45,27 +48,44 @@ impl Connection {
 
     /// The ranks, before they know each other's devices.
     pub(crate) fn unplanned(&self) -> RanksHere {
-        RanksHere { world_size: self.group.world_size() as u64, local: self.local as u64, common: None }
+        let (rank, world_size) = (self.number(), self.group.world_size() as u64);
+        RanksHere { rank, world_size, local: self.local as u64, common: None }
     }
 
-    /// The ranks with the facts that apply to all devices.
-    pub(crate) fn with_common_facts(&self, own: &RankFacts) -> Result<RanksHere, RanksError> {
-        let reply = self.group.meet("facts of the devices", json(own)?, |all| {
+    /// The ranks with the facts that apply to all devices. The first rank calls `shares` with all devices.
+    pub(crate) fn with_common_facts(
+        &self,
+        own: &RankFacts,
+        shares: impl FnOnce(&[DeviceFacts]) -> Result<Option<UnequalShares>, String>,
+    ) -> Result<RanksHere, RanksError> {
+        let own = serde_json::to_vec(own).map_err(RanksError::from_json)?;
+        let reply = self.group.meet("facts of the devices", own, |all| {
             let all: Result<Vec<RankFacts>, _> = all.iter().map(|facts| serde_json::from_slice(facts)).collect();
-            let common = CommonFacts::new(&all.map_err(|error| error.to_string())?)?;
+            let all = all.map_err(|error| error.to_string())?;
+            let common = CommonFacts::new(&all)?;
+            let devices: Vec<_> = all.into_iter().map(|rank| rank.facts).collect();
+            let common = CommonFacts { shares: shares(&devices)?, ..common };
             serde_json::to_vec(&common).map_err(|error| error.to_string())
         })?;
-        let common =
-            serde_json::from_slice(&reply).map_err(|error| RanksError::Message { message: error.to_string() })?;
+        let common = serde_json::from_slice(&reply).map_err(RanksError::from_json)?;
         Ok(RanksHere { common: Some(common), ..self.unplanned() })
     }
 
-    /// Checks that all ranks have the same plan.
+    /// The connection with unequal shares of a step, if there are any.
+    pub(crate) fn with_shares(self, ranks: &RanksHere) -> Self {
+        let shares = ranks.common.as_ref().and_then(|common| common.shares.as_ref());
+        let samples = |shares: &UnequalShares| shares.of_ranks.iter().map(|share| size(share.samples)).collect();
+        Self { shares: shares.map(samples), ..self }
+    }
+
+    /// Checks that all ranks have the same plan, apart from unequal shares.
     pub(crate) fn agree(&self, decision: &Decision) -> Result<(), RanksError> {
-        let Decision { plan, .. } = decision;
-        let plan = serde_json::to_string(&(&plan.settings, &plan.schedule));
-        let plan = plan.map_err(|error| RanksError::Message { message: error.to_string() })?;
-        Ok(self.group.agree("plan", plan.as_bytes())?)
+        let plan = &decision.plan;
+        let plan = match &self.shares {
+            None => serde_json::to_string(&(&plan.settings, &plan.schedule)),
+            Some(shares) => serde_json::to_string(&(plan.settings.precision, plan.schedule.global_batch, &**shares)),
+        };
+        Ok(self.group.agree("plan", plan.map_err(RanksError::from_json)?.as_bytes())?)
     }
 
     /// Ends all ranks with an error of this one.
@@ -74,17 +94,19 @@ impl Connection {
     }
 
     /// The rank for a trainer and its loader.
-    pub(crate) fn rank(&self, schedule: &Schedule) -> Rank {
-        Rank::new(Arc::new(GroupPeers::new(self.group.clone())), self.share(schedule))
+    pub(crate) fn rank(&self, schedule: &Schedule, shards_optimizer: bool) -> Rank {
+        let peers = Arc::new(GroupPeers::new(self.group.clone()));
+        Rank::new(peers, self.share(schedule)).shard_optimizer(shards_optimizer)
     }
 
     /// This rank's share of a step.
     pub(crate) fn share(&self, schedule: &Schedule) -> Share {
-        let samples = usize::try_from(schedule.samples_per_rank()).unwrap_or(usize::MAX);
-        Share::equal(self.number(), self.group.world_size(), samples)
+        let (rank, ranks) = (self.number(), self.group.world_size());
+        let unequal = self.shares.as_ref().and_then(|shares| Share::of(rank, shares));
+        unequal.unwrap_or_else(|| Share::equal(rank, ranks, size(schedule.samples_per_rank())))
     }
 }
 
-fn json(facts: &RankFacts) -> Result<Vec<u8>, RanksError> {
-    serde_json::to_vec(facts).map_err(|error| RanksError::Message { message: error.to_string() })
+fn size(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
 }

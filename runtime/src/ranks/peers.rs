@@ -28,6 +28,10 @@ impl Peers for GroupPeers {
         self.group.agree(name, value.as_bytes()).map_err(|ended| -> PeersEnded { Arc::new(ended) })
     }
 
+    fn broadcast(&self, own: Vec<u8>) -> Result<Vec<u8>, PeersEnded> {
+        self.group.broadcast(own).map_err(|ended| -> PeersEnded { Arc::new(ended) })
+    }
+
     fn fail(&self, message: &str) {
         self.group.fail(message);
     }

@@ -141,7 +141,7 @@ impl<C> Session<C> {
     /// Connection to the other ranks, if there are several.
     fn rank_of_several(&self) -> Option<Rank> {
         let ranks = self.ranks.as_ref().filter(|_| self.schedule().world_size > 1);
-        ranks.map(|ranks| ranks.rank(self.schedule()))
+        ranks.map(|ranks| ranks.rank(self.schedule(), self.decision.inputs.goal.shard_optimizer))
     }
 
     /// Returns metrics of the [`strategy`](Self::strategy)'s steps and of the session's GPU, for Burn's training loop: see

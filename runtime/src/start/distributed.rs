@@ -1,10 +1,11 @@
 //! Options of a process that trains with others.
 
+use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_ranks::{Launch, Limits};
 use gpu_tuned_train::device::has_collectives;
 
 use super::{Options, Request, StartError};
-use crate::decide::{Decision, DecisionContext, DeviceRequest, rank_facts};
+use crate::decide::{Decision, DecisionContext, DeviceRequest, RanksHere, rank_facts, unequal_shares};
 use crate::ranks::{Connection, RanksError, device};
 use crate::session::Opened;
 use crate::tuned::Tuned;
@@ -87,25 +88,22 @@ impl Options {
         let connection = Connection::join(&launch, self.rank_limits.clone(), config, gpu)?;
         request.ranks = Some(connection.unplanned());
         request.connection = Some(connection.clone());
-        let facts = self.with_common_facts(&mut request, &connection, config);
-        request.or_fail(facts)?;
+        let ranks = request.or_fail(self.ranks(&request, &connection, config))?;
+        request.connection = Some(connection.with_shares(&ranks));
+        request.ranks = Some(ranks);
         Ok(request)
     }
 
-    fn with_common_facts<C: Tuned>(
-        &self,
-        request: &mut Request,
-        connection: &Connection,
-        config: &C,
-    ) -> Result<(), StartError> {
-        let set = self.fixed()?;
-        let (wanted, ranks) = (&request.wanted, request.ranks.as_ref());
-        let machine = self.seen();
-        let context = DecisionContext { machine, wanted, broken: &[], saved: None, set: &set, not_ready: None, ranks };
-        let own = rank_facts(config, context, connection.host());
+    /// The other ranks, with what they have in common.
+    fn ranks<C: Tuned>(&self, request: &Request, connection: &Connection, config: &C) -> Result<RanksHere, StartError> {
+        let (machine, set) = (self.seen(), self.fixed()?);
+        let (wanted, saved, ranks) = (&request.wanted, request.saved.as_ref(), request.ranks.as_ref());
+        let context = DecisionContext { machine, wanted, broken: &[], saved, set: &set, not_ready: None, ranks };
+        let own = rank_facts::<C>(context, connection.host());
         let own = own.map_err(|error| StartError::with_pins(error, set.clone()))?;
-        request.ranks = Some(connection.with_common_facts(&own)?);
-        Ok(())
+        let shares =
+            |devices: &[DeviceFacts]| unequal_shares(config, context, devices).map_err(|error| error.to_string());
+        Ok(connection.with_common_facts(&own, shares)?)
     }
 }
 

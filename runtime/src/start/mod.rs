@@ -6,6 +6,7 @@ mod error;
 #[cfg(feature = "cuda")]
 mod full_f32;
 mod opening;
+mod request;
 mod run_record;
 mod strict;
 
@@ -19,17 +20,14 @@ use gpu_tuned_observe::recording::{Observer, Observers, Record, Recorder};
 
 pub use error::StartError;
 
-#[cfg(not(feature = "distributed"))]
-use crate::alone::Connection;
-use crate::decide::{Decision, DecisionContext, DeviceRequest, RanksHere, decide};
+use crate::decide::{Decision, DecisionContext, DeviceRequest, decide};
 use crate::detect::{Machine, UnusableGpu, first_look};
-#[cfg(feature = "distributed")]
-use crate::ranks::Connection;
 use crate::restart;
 use crate::resume::ResumeError;
 use crate::saved::SavedRun;
 use crate::session::Session;
 use crate::tuned::Tuned;
+use request::{Request, recording_of_rank};
 use strict::is_strict;
 
 /// Reads the machine, confirms the constants of the build or plans again, and opens the device.
@@ -260,18 +258,6 @@ impl Options {
         Ok(set.or(&self.set))
     }
 
-    /// Device, saved run and other ranks of a start. Joins the ranks, if there are any.
-    fn request<C: Tuned>(&self, wanted: DeviceRequest, config: &C) -> Result<Request, StartError> {
-        let request = Request { wanted, saved: self.saved()?, ranks: None, connection: None };
-        #[cfg(feature = "distributed")]
-        return self.with_ranks(request, config);
-        #[cfg(not(feature = "distributed"))]
-        {
-            let _ = config;
-            Ok(request)
-        }
-    }
-
     /// Decides without the GPUs that turned out to be broken, and with TF32 as it is where nothing can be done about it.
     fn decide_without<C: Tuned>(
         &self,
@@ -303,38 +289,4 @@ impl Options {
         }
         Err(StartError::Strict { built_for: selection.built_for.clone(), fallbacks: selection.fallbacks.clone() })
     }
-}
-
-/// Request of a start.
-struct Request {
-    wanted: DeviceRequest,
-    saved: Option<SavedRun>,
-    /// Facts of the other ranks, if there are any.
-    ranks: Option<RanksHere>,
-    /// Connection to them.
-    connection: Option<Connection>,
-}
-
-impl Request {
-    /// Number of this process, 0 for the only one.
-    fn rank(&self) -> usize {
-        self.connection.as_ref().map_or(0, Connection::number)
-    }
-
-    /// Ends the other ranks with the error of this one, if there is one.
-    fn or_fail<T>(&self, result: Result<T, StartError>) -> Result<T, StartError> {
-        if let (Err(error), Some(connection)) = (&result, &self.connection) {
-            connection.fail(error);
-        }
-        result
-    }
-}
-
-/// Recording of a rank: `run.rank3.jsonl` beside the first rank's `run.jsonl`.
-fn recording_of_rank(file: PathBuf, rank: usize) -> PathBuf {
-    if rank == 0 {
-        return file;
-    }
-    let extension = file.extension().map(|extension| format!(".{}", extension.to_string_lossy())).unwrap_or_default();
-    file.with_extension(format!("rank{rank}{extension}"))
 }

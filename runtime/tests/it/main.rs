@@ -42,6 +42,8 @@ mod played;
 #[cfg(feature = "nvml")]
 mod precision;
 #[cfg(feature = "distributed")]
+mod processes;
+#[cfg(feature = "distributed")]
 mod ranks;
 #[cfg(feature = "burn")]
 mod recording;

@@ -247,3 +247,29 @@ fn a_step_in_tokens_is_the_same_step_on_however_many_gpus() {
         }
     }
 }
+
+/// Shares by speed.
+#[gpu_tuned(
+    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
+    global_batch = 500,
+    unequal = true,
+    target = "rtx4090"
+)]
+#[derive(Clone, Debug)]
+struct BySpeed {
+    #[tuned]
+    batch_size: usize,
+}
+
+#[test]
+fn unequal_shares_follow_the_speeds_and_add_up() {
+    // An RTX 4090 and an RTX 3090, of which the first is faster.
+    let decisions = decide::<BySpeed>("two-gpus", 2);
+    let shares: Vec<_> = decisions.iter().map(|decision| decision.plan.schedule.samples_per_rank()).collect();
+    assert_eq!(shares.iter().sum::<u64>(), 500);
+    let speeds = decisions.iter().map(|decision| decision.plan.schedule.micro_batches().sum::<u64>());
+    assert_eq!(speeds.collect::<Vec<_>>(), shares);
+    assert!(shares[0] > shares[1], "{shares:?}");
+    let equal = decide::<BySpeed>("eight-free-h100", 4);
+    assert!(equal.iter().all(|decision| decision.plan.schedule.samples_per_rank() == 125));
+}

@@ -12,7 +12,7 @@ use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Distribution, Tensor};
 use clap::{Args, ValueEnum};
 use gpu_tuned::train::Trainer;
-use gpu_tuned::{Options, Session, gpu_tuned};
+use gpu_tuned::{Options, Session, Tuned, gpu_tuned};
 use serde::Serialize;
 
 use checkpoint::Checkpoint;
@@ -40,6 +40,12 @@ pub(crate) struct Arguments {
     /// Folder of a checkpoint after every step, from which the run resumes if there is one
     #[arg(long)]
     checkpoint: Option<std::path::PathBuf>,
+    /// Shares the optimizer's state among the ranks
+    #[arg(long)]
+    shard: bool,
+    /// Replays micro-steps as CUDA graphs
+    #[arg(long)]
+    graphs: bool,
     /// Fault of the last rank
     #[arg(long, requires = "fault_step")]
     fault: Option<Fault>,
@@ -67,6 +73,20 @@ enum Fault {
 #[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), target = "generic")]
 #[derive(Clone, Debug)]
 struct Config {
+    #[tuned]
+    batch_size: usize,
+    #[tuned]
+    gradient_accumulation: usize,
+}
+
+/// The same, with the optimizer's state shared among the ranks.
+#[gpu_tuned(
+    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
+    shard_optimizer = true,
+    target = "generic"
+)]
+#[derive(Clone, Debug)]
+struct Sharded {
     #[tuned]
     batch_size: usize,
     #[tuned]
@@ -112,14 +132,23 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 impl Arguments {
     fn train(&self, options: Options) -> anyhow::Result<Line> {
         let options = if cfg!(feature = "cuda") { options } else { options.cpu() };
-        let session = self.start(&options)?;
+        let (batch_size, gradient_accumulation) = (self.batch, self.accumulation()?);
+        if self.shard {
+            self.train_in(&options.start(Sharded { batch_size, gradient_accumulation })?)
+        } else {
+            self.train_in(&options.start(Config { batch_size, gradient_accumulation })?)
+        }
+    }
+
+    fn train_in<C: Tuned>(&self, session: &Session<C>) -> anyhow::Result<Line> {
         let device = session.device();
         let checkpoint = self.checkpoint.as_deref().map(Checkpoint::new);
         let (model, optimizer, resumed_after) = match checkpoint.as_ref().filter(|checkpoint| checkpoint.exists()) {
             Some(checkpoint) => checkpoint.load(self.model.model(&device), AdamWConfig::new().init())?,
             None => (self.model.model(&device), AdamWConfig::new().init(), 0),
         };
-        let mut trainer = session.trainer(model, optimizer)?;
+        let trainer = session.trainer(model, optimizer)?;
+        let mut trainer = if self.graphs { trainer.cuda_graphs() } else { trainer };
         let mut line = Line {
             rank: session.rank(),
             ranks: session.world_size(),
@@ -141,7 +170,7 @@ impl Arguments {
             if done == WARM_UP {
                 timed = Some(Instant::now());
             }
-            self.step(&session, &mut trainer, number, &mut line)?;
+            self.step(session, &mut trainer, number, &mut line)?;
             if done == 0 {
                 line.first_step_seconds = begin.elapsed().as_secs_f64();
             }
@@ -159,12 +188,9 @@ impl Arguments {
         Ok(line)
     }
 
-    /// A session whose steps have the samples of the options, whatever the number of ranks.
-    fn start(&self, options: &Options) -> anyhow::Result<Session<Config>> {
-        let ranks = match gpu_tuned::ranks::Launch::from_env()? {
-            Some(launch) => launch.world_size,
-            None => 1,
-        };
+    /// Micro-batches of a rank, so that a step has the samples of the options, whatever the number of ranks.
+    fn accumulation(&self) -> anyhow::Result<usize> {
+        let ranks = gpu_tuned::ranks::Launch::from_env()?.map_or(1, |launch| launch.world_size);
         let shared = self.batch * ranks;
         let steps = self.global_batch / shared;
         ensure!(
@@ -172,12 +198,12 @@ impl Arguments {
             "{} samples are no multiple of {shared}",
             self.global_batch
         );
-        Ok(options.start(Config { batch_size: self.batch, gradient_accumulation: steps })?)
+        Ok(steps)
     }
 
-    fn step(
+    fn step<C: Tuned>(
         &self,
-        session: &Session<Config>,
+        session: &Session<C>,
         trainer: &mut Trainer<Encoder>,
         number: usize,
         line: &mut Line,

@@ -101,6 +101,11 @@ impl<M: Module> Master<M> {
     }
 }
 
+/// The model with these values of some parameters.
+pub(crate) fn with_values<M: Module>(model: M, values: GradientsParams) -> M {
+    model.map(&mut Values { of: None, values })
+}
+
 /// Values of some of the f32 weights, and what puts them into a copy.
 struct Values<'i> {
     of: Option<&'i [ParamId]>,

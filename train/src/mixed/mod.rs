@@ -135,6 +135,7 @@ pub use half::Half;
 pub use island::InF32;
 pub use loss_scale::{LossScale, StepOutcome};
 pub use master::Master;
+pub(crate) use master::with_values;
 pub(crate) use module_path::{ModulePath, track_path};
 pub use optimizer::{F32State, Wide};
 pub use rotary::rotary;

@@ -77,6 +77,10 @@ impl<M: LearnerModel> Weights for Learning<M> {
         Self { learner, copy, graphs: self.graphs.clone() }
     }
 
+    fn replaced(&self, _: GradientsParams) -> Self {
+        unreachable!("BUG: ranks take their steps with a trainer")
+    }
+
     fn complete(&self) -> Result<(), OutOfMemory> {
         self.graphs.lock().hand_back(&self.model())
     }

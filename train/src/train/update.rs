@@ -37,6 +37,9 @@ pub(super) trait Weights: Clone {
     /// `group` names the parameters with gradients, if not all have one. The others take no memory twice.
     fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self;
 
+    /// Returns the weights with these values of some parameters, which the optimizer did not compute.
+    fn replaced(&self, values: GradientsParams) -> Self;
+
     /// Completes the micro-steps of a step before the update, such as the running statistics of replays.
     fn complete(&self) -> Result<(), OutOfMemory> {
         Ok(())

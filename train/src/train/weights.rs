@@ -6,7 +6,7 @@ use burn::optim::{GradientsParams, ModuleOptimizer};
 use super::gradients::added;
 use super::graph::SharedGraphs;
 use super::update::Weights;
-use crate::mixed::{LossScale, Master, MixedError};
+use crate::mixed::{LossScale, Master, MixedError, with_values};
 use crate::out_of_memory::OutOfMemory;
 
 /// Model and optimizer of a manual loop.
@@ -109,6 +109,11 @@ impl<M: Module> Weights for ModelAndOptimizer<M> {
         let mut optimizer = self.optimizer.clone();
         let weights = self.weights.updated(|model| optimizer.step(self.learning_rate, model, gradients), group);
         Self { weights, optimizer, learning_rate: self.learning_rate, graphs: self.graphs.clone() }
+    }
+
+    fn replaced(&self, values: GradientsParams) -> Self {
+        let weights = self.weights.updated(|model| with_values(model, values), None);
+        Self { weights, ..self.clone() }
     }
 
     fn complete(&self) -> Result<(), OutOfMemory> {

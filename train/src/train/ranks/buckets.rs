@@ -5,7 +5,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{DType, FloatDType, Tensor};
 
 /// Bytes of a vector; a larger parameter has its own. Packing allocates one vector twice.
-const BUCKET_BYTES: usize = 64 << 20;
+const BUCKET_BYTES: usize = gpu_tuned_core::exchange::BUCKET_BYTES as usize;
 
 /// Gradients of all trained parameters of a model, in its order, with zeros for missing ones. All ranks have equal
 /// buckets.
@@ -65,7 +65,8 @@ impl Filling {
         if self.open.is_empty() {
             return;
         }
-        let vector = Tensor::cat(std::mem::take(&mut self.open), 0);
+        let mut open = std::mem::take(&mut self.open);
+        let vector = if open.len() == 1 { open.remove(0) } else { Tensor::cat(open, 0) };
         self.buckets.vectors.push(vector.mul_scalar(self.share));
         self.elements = 0;
     }

@@ -7,6 +7,7 @@ use burn::tensor::{DType, Tensor, TensorData};
 
 use super::Rank;
 use super::buckets::Buckets;
+use super::sharding;
 use crate::micro_batch::MicroBatch;
 use crate::out_of_memory::{Moment, watched};
 use crate::timing::Phase;
@@ -68,8 +69,11 @@ impl Stepper {
         if samples == 0 {
             return Err(StepError::Empty.into());
         }
-        let (rescue, moved) =
-            if gradient_norm.is_finite() { self.apply_update(weights, reduced)? } else { (None, None) };
+        let (rescue, moved) = if gradient_norm.is_finite() {
+            self.apply_update(rank, weights, reduced).map_err(late)?
+        } else {
+            (None, None)
+        };
         let update = Update { loss, gradient_norm, moved, rescue, health };
         Ok((self.step_result(update, learns, samples, micro_batch, outputs.len()), outputs))
     }
@@ -118,19 +122,30 @@ impl Stepper {
     }
 
     /// Clips the summed gradients and updates the weights. Returns the rescue, if memory ran out, and the sum of parameter
-    /// changes in steps that check for a stall.
+    /// changes in steps that check for a stall, unless ranks update some parameters each.
     fn apply_update<W: Weights>(
         &mut self,
+        rank: &Rank,
         weights: &mut W,
         reduced: ReducedGradients,
     ) -> Result<(Option<Rescue>, Option<f32>), StepFailure> {
         let ReducedGradients { buckets, present, scale, norm, .. } = reduced;
         let clip = self.max_norm.map_or(1.0, |max| (f64::from(max) / (f64::from(norm) + CLIP_EPSILON)).min(1.0));
         let master = weights.master();
-        let gradients = watched(Moment::Optimizer, || buckets.split(&master, &present, clip * scale));
-        let gradients = gradients.map_err(StepFailure::from).map_err(late)?;
+        let owned = (rank.shards_optimizer && rank.share.ranks() > 1).then(|| sharding::owned(rank, &master));
+        let updated: Vec<_> = match &owned {
+            Some(owned) => present.iter().zip(owned).map(|(present, owned)| *present && *owned).collect(),
+            None => present.clone(),
+        };
+        let gradients = watched(Moment::Optimizer, || buckets.split(&master, &updated, clip * scale))?;
         drop(master);
-        self.change_in_groups(weights, &gradients).map_err(late)
+        let done = self.change_in_groups(weights, &gradients)?;
+        drop(gradients);
+        let Some(owned) = owned else { return Ok(done) };
+        let values = || rank.waiting(|| sharding::owners_values(rank, &weights.master(), &owned, &present));
+        let values = self.timer.time(Phase::Exchange, values)?;
+        *weights = watched(Moment::Optimizer, || weights.replaced(values))?;
+        Ok((done.0, None))
     }
 }
 

@@ -2,29 +2,42 @@
 
 use std::fmt::Write as _;
 
-use burn::module::{Module, ModuleMapper, Param};
+use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::Tensor;
 
 use super::{PeersEnded, Rank};
+use crate::stored::with_autodiff_of;
 use crate::train::StepError;
 use crate::train::step_failure::StepFailure;
 use crate::visit::visit_floats;
 
-/// Returns `model` with the first rank's values of all floats.
+/// Returns `model` with the first rank's values of all floats, and its identifiers of them: optimizer records have these.
 pub(super) fn with_first_values<M: Module>(rank: &Rank, model: M) -> Result<M, PeersEnded> {
     if rank.share().ranks() == 1 {
         return Ok(model);
     }
-    let state = (String::new(), Vec::new());
-    let (shapes, own) = visit_floats!(&model, (shapes, values) = state, (String, Vec<Tensor<1>>), |param| {
+    let state = Floats::default();
+    let own = visit_floats!(&model, floats = state, Floats, |param| {
         let value = param.base().without_autodiff();
-        write!(shapes, "{:?} {}; ", value.shape().as_slice(), value.dtype().name()).ok();
+        write!(floats.shapes, "{:?} {}; ", value.shape().as_slice(), value.dtype().name()).ok();
         let elements = value.shape().num_elements();
-        values.push(value.reshape([elements]));
+        floats.values.push(value.reshape([elements]));
+        floats.ids.extend(param.id.val().to_le_bytes());
     });
-    rank.agree("shapes of the model", shapes)?;
-    let first = rank.waiting(|| rank.first(own)).map_err(ended)?;
-    Ok(model.map(&mut Values(first.into_iter())))
+    rank.agree("shapes of the model", own.shapes)?;
+    let ids = rank.waiting(|| rank.peers.broadcast(own.ids))?;
+    let ids = ids.as_chunks().0.iter().map(|id| ParamId::from(u64::from_le_bytes(*id)));
+    let values = rank.waiting(|| rank.first(own.values)).map_err(ended)?;
+    Ok(model.map(&mut Replace(ids.zip(values).collect::<Vec<_>>().into_iter())))
+}
+
+/// Floats of a model, in its order.
+#[derive(Default)]
+struct Floats {
+    shapes: String,
+    values: Vec<Tensor<1>>,
+    /// Identifiers, 8 bytes each.
+    ids: Vec<u8>,
 }
 
 fn ended(failure: StepFailure) -> PeersEnded {
@@ -34,15 +47,14 @@ fn ended(failure: StepFailure) -> PeersEnded {
     }
 }
 
-struct Values(std::vec::IntoIter<Tensor<1>>);
+struct Replace(std::vec::IntoIter<(ParamId, Tensor<1>)>);
 
-impl ModuleMapper for Values {
+impl ModuleMapper for Replace {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(value) = self.0.next() else { return param };
-        param.map(|old| {
-            let is_trained = old.is_require_grad();
-            let new = crate::stored::with_autodiff_of(value.reshape(old.shape()), &old.device());
-            if is_trained { new.detach().require_grad() } else { new }
-        })
+        let Some((id, value)) = self.0.next() else { return param };
+        let (_, old, mapper) = param.consume();
+        let new = with_autodiff_of(value.reshape(old.shape()), &old.device());
+        let new = if old.is_require_grad() { new.detach().require_grad() } else { new };
+        Param::from_mapped_value(id, new, mapper)
     }
 }

@@ -6,6 +6,7 @@ mod exchange;
 mod first_values;
 #[cfg(feature = "cuda")]
 pub(crate) mod nccl;
+mod sharding;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -38,6 +39,13 @@ pub trait Peers: fmt::Debug + Send + Sync {
     /// An error on all ranks that names the first rank with another value; and the reason why the ranks ended.
     fn agree(&self, name: &'static str, value: String) -> Result<(), PeersEnded>;
 
+    /// Returns the first rank's bytes on all ranks. Waits for all of them.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the ranks ended.
+    fn broadcast(&self, own: Vec<u8>) -> Result<Vec<u8>, PeersEnded>;
+
     /// Ends all ranks with an error of this one.
     fn fail(&self, message: &str);
 
@@ -69,12 +77,20 @@ pub type PeersEnded = Arc<dyn Error + Send + Sync>;
 pub struct Rank {
     peers: Arc<dyn Peers>,
     share: Share,
+    shards_optimizer: bool,
 }
 
 impl Rank {
     /// A rank with its share of every optimizer step.
     pub fn new(peers: Arc<dyn Peers>, share: Share) -> Self {
-        Self { peers, share }
+        Self { peers, share, shards_optimizer: false }
+    }
+
+    /// Keeps the optimizer's state of each parameter on one rank only (`ZeRO` stage 1), if `shards`. That rank updates the
+    /// parameter, and passes its new values to the others, which takes as long as the exchange of the gradients.
+    #[must_use]
+    pub fn shard_optimizer(self, shards: bool) -> Self {
+        Self { shards_optimizer: shards, ..self }
     }
 
     /// Share of every optimizer step.
@@ -82,7 +98,7 @@ impl Rank {
         self.share
     }
 
-    /// Returns `model` with the values of the first rank.
+    /// Returns `model` with the values and the parameter identifiers of the first rank.
     ///
     /// # Errors
     ///

@@ -196,3 +196,46 @@ fn running_statistics_are_each_rank_s_own() {
     assert_eq!(all[0].0, all[1].0);
     assert_ne!(all[0].1, all[1].1);
 }
+
+/// Parameters of every rank after steps with `AdamW`, and the number of parameters with optimizer state.
+fn with_adamw(count: usize, is_sharded: bool) -> Vec<(Vec<f32>, usize)> {
+    run_all(count, 8, move |rank| {
+        let sharded = is_sharded.then(|| rank.sharded());
+        let rank = sharded.as_ref().unwrap_or(rank);
+        let mut trainer = rank.trainer(model(rank), AdamWConfig::new().init())?.clip_norm(0.5);
+        for (seed, samples) in SIZES.iter().enumerate() {
+            let own = batch(*samples, seed as u64).narrow(rank.part(*samples));
+            trainer.step(RATE, own, Network::loss)?;
+        }
+        // Two moments for each parameter.
+        Ok((parameters(trainer.model()), trainer.optimizer().to_record().len() / 2))
+    })
+}
+
+#[test]
+fn sharded_steps_are_those_of_ranks_with_the_whole_state() {
+    for count in [2, 3, 5] {
+        let (whole, sharded) = (with_adamw(count, false), with_adamw(count, true));
+        assert!(whole.iter().all(|(_, states)| *states == 4));
+        for (parameters, _) in &sharded {
+            assert_eq!(*parameters, sharded[0].0, "{count} ranks came apart");
+            let off = furthest(parameters, &whole[0].0);
+            assert!(off < 1e-6, "{off} with {count} ranks");
+        }
+        // Each of the four parameters has its state on one rank.
+        assert_eq!(sharded.iter().map(|(_, states)| states).sum::<usize>(), 4);
+        assert!(sharded.iter().all(|(_, states)| *states < 4), "{count}");
+    }
+}
+
+#[test]
+fn all_ranks_have_the_identifiers_of_the_first() {
+    let ids = run_all(3, 8, |rank| {
+        let own = model(rank);
+        let before = own.first.weight.id;
+        let trainer = rank.trainer(own, sgd())?;
+        Ok((before, trainer.model().first.weight.id, trainer.model().first.weight.is_require_grad()))
+    });
+    assert!(ids.iter().all(|(_, after, is_trained)| *after == ids[0].0 && *is_trained), "{ids:?}");
+    assert_ne!(ids[1].0, ids[0].0);
+}

@@ -22,6 +22,7 @@ pub(in crate::train) type Failure = Box<dyn Error + Send + Sync>;
 enum Message {
     Values(Vec<f32>),
     Text(String),
+    Bytes(Vec<u8>),
 }
 
 #[derive(Debug)]
@@ -84,7 +85,7 @@ impl Peers for Peer {
         let all = self.threads.exchange(self.rank, Message::Values(values))?;
         let values = all.into_iter().map(|message| match message {
             Message::Values(values) => values,
-            Message::Text(text) => panic!("{text} is no sum"),
+            Message::Text(_) | Message::Bytes(_) => panic!("it is no sum"),
         });
         let add = |sum: Vec<f32>, own: Vec<f32>| sum.iter().zip(own).map(|(sum, own)| sum + own).collect();
         Ok(values.reduce(add).unwrap_or_default())
@@ -96,6 +97,13 @@ impl Peers for Peer {
         match all.iter().position(|other| text(other) != text(&all[0])) {
             Some(rank) => Err(Arc::from(Failure::from(format!("the {name} of rank {rank} differ from rank 0's")))),
             None => Ok(()),
+        }
+    }
+
+    fn broadcast(&self, own: Vec<u8>) -> Result<Vec<u8>, PeersEnded> {
+        match self.threads.exchange(self.rank, Message::Bytes(own))?.swap_remove(0) {
+            Message::Bytes(bytes) => Ok(bytes),
+            Message::Text(_) | Message::Values(_) => panic!("they are no bytes"),
         }
     }
 
@@ -127,6 +135,12 @@ impl TestRank {
 
     pub(in crate::train) fn part(&self, samples: usize) -> Range<usize> {
         self.rank.share().part(samples)
+    }
+
+    /// The rank, with optimizer state shared among all.
+    pub(in crate::train) fn sharded(&self) -> Self {
+        let rank = self.rank.clone().shard_optimizer(true);
+        Self { recipe: self.recipe.clone().with_rank(Some(rank.clone())), rank }
     }
 
     pub(in crate::train) fn trainer<M: Module>(

@@ -74,6 +74,10 @@ impl Weights for Hungry {
         Self { inner: self.inner.updated(gradients, group), ..self.clone() }
     }
 
+    fn replaced(&self, values: GradientsParams) -> Self {
+        Self { inner: self.inner.replaced(values), ..self.clone() }
+    }
+
     fn release(&self) -> bool {
         self.recorded.swap(0, Ordering::Relaxed) > 0
     }
