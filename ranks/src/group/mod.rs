@@ -28,6 +28,8 @@ use crate::terms::{Applicant, Terms};
 /// [`barrier`](Self::barrier) and [`agree`](Self::agree) in the same order. If a rank fails, is killed or hangs, every
 /// call returns [`Ended`], and the process exits with [`EXIT_CODE`](crate::EXIT_CODE) after [`Limits::grace`].
 ///
+/// An exchange in which a rank fails may succeed on some ranks and return [`Ended`] on others.
+///
 /// Clones share the group. The drop of the last clone [finishes](Self::finish) it; a drop during a panic ends it.
 #[derive(Clone)]
 pub struct Group {
