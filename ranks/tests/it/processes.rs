@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,8 +15,10 @@ use crate::support::free_port;
 /// Activity of the ranks after they have joined.
 const TASK: &str = "RANKS_TEST_TASK";
 const JOINED: &str = "joined a group";
-/// Time for all ranks to end: the 30 s of an idle machine, doubled for a busy one.
-const BOUND: Duration = Duration::from_secs(60);
+/// Longest time until all other ranks have ended.
+const BOUND: Duration = Duration::from_secs(30);
+/// Time after which a rank gives up its test, whose process may have been killed.
+const ABANDONED: Duration = Duration::from_secs(120);
 
 #[test]
 #[ignore = "started by other tests"]
@@ -27,14 +30,16 @@ fn rank() {
     match env::var(TASK).unwrap().as_str() {
         "finish" => group.finish().unwrap(),
         // Like a thread in NCCL, which asks no group.
-        "hang" => loop {
-            thread::park();
-        },
-        "exchange" => loop {
-            if let Err(ended) = group.sum(vec![1.0; 1000]) {
-                panic!("{ended}");
+        "hang" => {
+            thread::sleep(ABANDONED);
+            panic!("the group has not ended");
+        }
+        "exchange" => {
+            let begin = Instant::now();
+            while begin.elapsed() < ABANDONED {
+                group.sum(vec![1.0; 1000]).unwrap_or_else(|ended| panic!("{ended}"));
             }
-        },
+        }
         task => panic!("unknown task {task}"),
     }
 }
@@ -56,6 +61,8 @@ impl Ranks {
             ];
             command.envs(variables.map(|(name, value)| (name, value.to_string())));
             command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", &port).env(TASK, task);
+            // The kernel resumes stopped processes of this process's group once its shell has ended.
+            command.process_group(0);
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
         let mut ranks = Self((0..world_size).map(start).collect());
