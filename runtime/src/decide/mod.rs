@@ -24,9 +24,9 @@ use serde::Serialize;
 
 pub(crate) use devices::DeviceRequest;
 pub(crate) use error::DecideError;
+pub(crate) use ranks::{CommonFacts, RanksHere};
 #[cfg(feature = "distributed")]
-pub(crate) use ranks::RankFacts;
-pub(crate) use ranks::{CommonFacts, RanksHere, UnequalShares};
+pub(crate) use ranks::{RankFacts, UnequalShares};
 
 use crate::detect::{Machine, UnusableGpu};
 use crate::resume::{self, Resumed};
