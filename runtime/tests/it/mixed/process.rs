@@ -6,7 +6,9 @@ use std::path::Path;
 use burn::tensor::{Device, FloatDType};
 use gpu_tuned::burn::default_float;
 
-use super::{gradients, losses, positions, ranks, saving, steps, trainer, training};
+#[cfg(feature = "distributed")]
+use super::ranks;
+use super::{gradients, losses, positions, saving, steps, trainer, training};
 
 const FLOAT: &str = "MIXED_TEST_FLOAT";
 const TASK: &str = "MIXED_TEST_TASK";

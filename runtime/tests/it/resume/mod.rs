@@ -47,6 +47,7 @@ struct Free {
 }
 
 /// A network whose micro-batch is part of what it computes.
+#[cfg(feature = "distributed")]
 #[gpu_tuned(
     convnet(image = 224, classes = 1000, stages = [[256, 4], [512, 4]], batch_statistics = true),
     global_batch = 256,
