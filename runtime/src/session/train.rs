@@ -91,8 +91,9 @@ impl<C: Tuned> Session<C> {
     ///
     /// # Errors
     ///
-    /// [`TrainerError::Ranks`] for a plan of several ranks. Burn's loop for several devices exchanges gradients within every
-    /// backward pass, so a rank that retries micro-batches would block the others. Take steps with [`ranks`](Self::ranks).
+    /// [`TrainerError::BurnsLoop`] for several ranks. Burn's loop for several devices exchanges gradients within every
+    /// backward pass, so a rank that retries micro-batches would block the others. Take steps with a
+    /// [`trainer`](Self::trainer).
     #[cfg(feature = "train")]
     pub fn strategy<M>(&self) -> Result<TrainingStrategy<M>, TrainerError>
     where
@@ -100,6 +101,9 @@ impl<C: Tuned> Session<C> {
         <M as TrainStep>::Input: MicroBatch,
     {
         let recipe = self.recipe()?;
+        if self.rank_of_several().is_some() {
+            return Err(TrainerError::BurnsLoop);
+        }
         let first_step = self.requested_measurement().map(|target| -> TakeLearnersFirstStep<M> {
             Box::new(move |learner, batch| Ok(target.take_learners_first_step(learner, batch)?))
         });

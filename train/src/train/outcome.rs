@@ -88,6 +88,9 @@ pub enum TrainerError {
         /// Ranks of the plan.
         world_size: u64,
     },
+    /// Burn's own loop does not train with other ranks.
+    #[error("Burn's own loop trains in one process: take the steps of several ranks with `Session::trainer`")]
+    BurnsLoop,
     /// The ranks train different models, or they were ended.
     #[error(transparent)]
     Peers(PeersEnded),
