@@ -32,7 +32,7 @@ run() {
     overhead) kept lines overhead hardware overhead --model transformer ;;
     observe) kept lines observe hardware observe --model transformer ;;
     naive) lines naive hardware naive ;;
-    ranks) kept lines ranks hardware ranks --accumulate 4 ;;
+    ranks) kept lines ranks mpirun --bind-to none -np ${#gpus[@]} hardware ranks --global-batch $((256 * ${#gpus[@]})) ;;
     # A folder for each model and precision: a stage that was interrupted begins its lines anew, with the lock that it had.
     *-f32 | *-bf16)
       rm -f "$folder/$1"/*.jsonl
