@@ -105,9 +105,9 @@ pub enum Ended {
         rank: usize,
         /// Its host.
         host: String,
-        /// Its value, in hexadecimal digits.
+        /// Its value.
         value: String,
-        /// Value of rank 0, in hexadecimal digits.
+        /// Value of rank 0.
         expected: String,
     },
     /// Rank 0 rejected the messages of an exchange.

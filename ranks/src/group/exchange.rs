@@ -15,12 +15,13 @@ impl Group {
     /// If the group has ended, or ranks have different numbers of values.
     pub fn sum(&self, mut values: Vec<f32>) -> Result<Vec<f32>, Ended> {
         let values_at_once = (GATHERED / size_of::<f32>() / self.world_size()).max(LEAST_VALUES);
-        let count = (values.len() as u64).to_be_bytes();
+        let count = (values.len() as u64).to_le_bytes();
         for part in values.chunks_mut(values_at_once) {
             let own = [count.to_vec(), part.iter().flat_map(|value| value.to_le_bytes()).collect()].concat();
             let reply = self.meet_or_end("sum", own, |messages| {
-                self.compare("number of values", messages.iter().map(|message| &message[..count.len()]))?;
-                Ok(add(messages.iter().map(|message| &message[count.len()..])))
+                let parts = || messages.iter().map(|message| message.split_first_chunk().unwrap_or((&[0; 8], &[])));
+                self.compare("number of values", parts().map(|(count, _)| u64::from_le_bytes(*count).to_string()))?;
+                Ok(add(parts().map(|(_, values)| values)))
             })?;
             part.iter_mut().zip(floats(&reply)).for_each(|(value, sum)| *value = sum);
         }
@@ -44,30 +45,26 @@ impl Group {
         self.meet("barrier", Vec::new(), |_| Ok(Vec::new())).map(drop)
     }
 
-    /// Checks that all ranks have the same digest of something, such as the model's parameters.
+    /// Checks that all ranks have the same value of something, such as a hash of the model's shape.
     ///
     /// # Errors
     /// If the group has ended, or ranks differ: this ends the group, and names the first rank that differs from rank 0.
-    pub fn agree(&self, name: &str, digest: &[u8]) -> Result<(), Ended> {
+    pub fn agree(&self, name: &str, value: &str) -> Result<(), Ended> {
         let reply = |messages: Vec<Vec<u8>>| {
-            self.compare(name, messages.iter().map(Vec::as_slice))?;
+            self.compare(name, messages.iter().map(|value| String::from_utf8_lossy(value).into_owned()))?;
             Ok(Vec::new())
         };
-        self.meet_or_end("agree", digest.to_vec(), reply).map(drop)
+        self.meet_or_end("agree", value.as_bytes().to_vec(), reply).map(drop)
     }
 
     /// Compares values of all ranks, in the order of ranks, with that of rank 0.
-    fn compare<'a>(&self, name: &str, mut values: impl Iterator<Item = &'a [u8]>) -> Result<(), Ended> {
+    fn compare(&self, name: &str, mut values: impl Iterator<Item = String>) -> Result<(), Ended> {
         let expected = values.next().unwrap_or_default();
         let different = values.zip(1..).find(|(value, _)| *value != expected);
         let Some((value, rank)) = different else { return Ok(()) };
         let (name, host) = (name.to_owned(), self.host_of(rank));
-        Err(Ended::Differs { name, rank, host, value: hexadecimal(value), expected: hexadecimal(expected) })
+        Err(Ended::Differs { name, rank, host, value, expected })
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {

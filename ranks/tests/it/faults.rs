@@ -110,10 +110,10 @@ fn an_exchange_of_all_that_does_not_end_ends_all() {
 #[test]
 fn different_values_name_the_first_rank_that_differs() {
     let all_ends = [
-        ends(3, |group| group.agree("parameters", &[0, u8::from(group.rank() > 0)])),
+        ends(3, |group| group.agree("parameters", if group.rank() > 0 { "13" } else { "12" })),
         ends(3, |group| group.sum(vec![0.5; if group.rank() == 1 { 2 } else { 1 }]).map(drop)),
     ];
-    let expected = [("parameters", "0001", "0000"), ("number of values", "0000000000000002", "0000000000000001")];
+    let expected = [("parameters", "13", "12"), ("number of values", "2", "1")];
     for (ends, (expected_name, expected_value, of_root)) in all_ends.into_iter().zip(expected) {
         assert_eq!(ends.len(), 3);
         for end in ends {

@@ -12,7 +12,7 @@ fn ranks_exchange_messages() {
     for world_size in 1..=4 {
         let sums = run(world_size, move |group, _| {
             let rank = group.rank();
-            group.agree("step", &[7]).unwrap();
+            group.agree("step", "7").unwrap();
             group.barrier().unwrap();
             // More than a piece.
             assert_eq!(group.broadcast(vec![rank as u8; 600_000]).unwrap(), vec![0; 600_000]);

@@ -8,6 +8,7 @@ mod peers;
 use std::sync::Arc;
 
 use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::exchange;
 use gpu_tuned_core::plan::Schedule;
 use gpu_tuned_ranks::{Ended, Group};
 use gpu_tuned_train::load::Share;
@@ -27,7 +28,7 @@ pub(crate) struct Connection {
     /// Ranks on this host.
     local: usize,
     /// Samples of each rank in a step, if they are unequal.
-    shares: Option<Arc<[usize]>>,
+    shares: Option<Arc<[exchange::Share]>>,
 }
 
 impl Connection {
@@ -74,8 +75,7 @@ impl Connection {
     /// The connection with unequal shares of a step, if there are any.
     pub(crate) fn with_shares(self, ranks: &RanksHere) -> Self {
         let shares = ranks.common.as_ref().and_then(|common| common.shares.as_ref());
-        let samples = |shares: &UnequalShares| shares.of_ranks.iter().map(|share| size(share.samples)).collect();
-        Self { shares: shares.map(samples), ..self }
+        Self { shares: shares.map(|shares| shares.of_ranks.clone().into()), ..self }
     }
 
     /// Checks that all ranks have the same plan, apart from unequal shares.
@@ -85,7 +85,7 @@ impl Connection {
             None => serde_json::to_string(&(&plan.settings, &plan.schedule)),
             Some(shares) => serde_json::to_string(&(plan.settings.precision, plan.schedule.global_batch, &**shares)),
         };
-        Ok(self.group.agree("plan", plan.map_err(RanksError::from_json)?.as_bytes())?)
+        Ok(self.group.agree("plan", &plan.map_err(RanksError::from_json)?)?)
     }
 
     /// Ends all ranks with an error of this one.
@@ -103,10 +103,7 @@ impl Connection {
     pub(crate) fn share(&self, schedule: &Schedule) -> Share {
         let (rank, ranks) = (self.number(), self.group.world_size());
         let unequal = self.shares.as_ref().and_then(|shares| Share::of(rank, shares));
-        unequal.unwrap_or_else(|| Share::equal(rank, ranks, size(schedule.samples_per_rank())))
+        let samples = || usize::try_from(schedule.samples_per_rank()).unwrap_or(usize::MAX);
+        unequal.unwrap_or_else(|| Share::equal(rank, ranks, samples()))
     }
-}
-
-fn size(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
 }

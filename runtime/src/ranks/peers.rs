@@ -25,7 +25,7 @@ impl Peers for GroupPeers {
     }
 
     fn agree(&self, name: &'static str, value: String) -> Result<(), PeersEnded> {
-        self.group.agree(name, value.as_bytes()).map_err(|ended| -> PeersEnded { Arc::new(ended) })
+        self.group.agree(name, &value).map_err(|ended| -> PeersEnded { Arc::new(ended) })
     }
 
     fn broadcast(&self, own: Vec<u8>) -> Result<Vec<u8>, PeersEnded> {

@@ -15,11 +15,11 @@ use crate::tuned::Tuned;
 pub(super) enum LaunchedAs {
     #[default]
     None,
-    /// Those of the launcher, which has to be there.
+    /// Ranks of the launcher, which has to be there.
     Launched,
-    /// Those of the launcher, if there is one.
+    /// Ranks of the launcher, if there is one.
     IfLaunched,
-    /// Those of a rank that the program knows.
+    /// Ranks of a launch that the program passes.
     As(Box<crate::ranks::Launch>),
 }
 

@@ -70,4 +70,6 @@ pub use evaluate::{EvaluateError, evaluate};
 pub use lines::{LineDataset, LineError, LinesError};
 pub use loader::PrefetchLoader;
 pub use share::Share;
+#[cfg(test)]
+pub(crate) use share::tests::shares;
 pub use token_budget::TokenBudget;

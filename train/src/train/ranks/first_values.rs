@@ -1,11 +1,10 @@
 //! Equal initial parameters on all ranks.
 
-use std::fmt::Write as _;
-
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::Tensor;
 
 use super::{PeersEnded, Rank};
+use crate::shape::{parameters, shape};
 use crate::stored::with_autodiff_of;
 use crate::train::StepError;
 use crate::train::step_failure::StepFailure;
@@ -19,12 +18,11 @@ pub(super) fn with_first_values<M: Module>(rank: &Rank, model: M) -> Result<M, P
     let state = Floats::default();
     let own = visit_floats!(&model, floats = state, Floats, |param| {
         let value = param.base().without_autodiff();
-        write!(floats.shapes, "{:?} {}; ", value.shape().as_slice(), value.dtype().name()).ok();
         let elements = value.shape().num_elements();
         floats.values.push(value.reshape([elements]));
         floats.ids.extend(param.id.val().to_le_bytes());
     });
-    rank.agree("shapes of the model", own.shapes)?;
+    rank.agree("shape of the model", format!("{} ({} trained values)", shape(&model), parameters(&model)))?;
     let ids = rank.waiting(|| rank.peers.broadcast(own.ids))?;
     let ids = ids.as_chunks().0.iter().map(|id| ParamId::from(u64::from_le_bytes(*id)));
     let values = rank.waiting(|| rank.first(own.values)).map_err(ended)?;
@@ -34,7 +32,6 @@ pub(super) fn with_first_values<M: Module>(rank: &Rank, model: M) -> Result<M, P
 /// Floats of a model, in its order.
 #[derive(Default)]
 struct Floats {
-    shapes: String,
     values: Vec<Tensor<1>>,
     /// Identifiers, 8 bytes each.
     ids: Vec<u8>,

@@ -176,7 +176,7 @@ fn ranks_train_replicas_of_one_model() {
     });
     for ended in ended {
         let error = ended.unwrap_err().to_string();
-        assert_eq!(error, "the shapes of the model of rank 1 differ from rank 0's");
+        assert_eq!(error, "the shape of the model of rank 1 differs from rank 0's");
     }
 }
 

@@ -95,7 +95,7 @@ impl Peers for Peer {
         let all = self.threads.exchange(self.rank, Message::Text(value))?;
         let text = |message: &Message| if let Message::Text(text) = message { Some(text.clone()) } else { None };
         match all.iter().position(|other| text(other) != text(&all[0])) {
-            Some(rank) => Err(Arc::from(Failure::from(format!("the {name} of rank {rank} differ from rank 0's")))),
+            Some(rank) => Err(Arc::from(Failure::from(format!("the {name} of rank {rank} differs from rank 0's")))),
             None => Ok(()),
         }
     }
@@ -158,12 +158,13 @@ pub(in crate::train) fn run<T: Send + 'static>(
     micro_batch: usize,
     body: impl Fn(&TestRank) -> Result<T, Failure> + Send + Sync + 'static,
 ) -> Vec<Result<T, Failure>> {
+    let shares = crate::load::shares(shares);
     let state = State { messages: vec![None; shares.len()], ..State::default() };
     let threads = Arc::new(Threads { state: Mutex::new(state), changed: Condvar::new() });
     let body = Arc::new(body);
     let ranks = (0..shares.len()).map(|number| {
         let peer = Arc::new(Peer { rank: number, threads: Arc::clone(&threads) });
-        let rank = Rank::new(peer.clone(), Share::of(number, shares).expect("a rank of them"));
+        let rank = Rank::new(peer.clone(), Share::of(number, &shares).expect("a rank of them"));
         let recipe = Recipe::new(Device::flex(), micro_batch).with_rank(Some(rank.clone()));
         let body = Arc::clone(&body);
         thread::spawn(move || {
