@@ -83,6 +83,19 @@ pub enum Ended {
         /// Host of that rank.
         waiting_host: String,
     },
+    /// A rank did not arrive in an exchange for too long, though it sends heartbeats.
+    #[error(
+        "ranks have waited for {seconds} s for rank {rank} on {host}: it hangs, or computes between two steps for longer than \
+         `Limits::arrival`; look at its output, or set `Options::rank_limits`"
+    )]
+    Late {
+        /// Rank that did not arrive.
+        rank: usize,
+        /// Its host.
+        host: String,
+        /// Seconds since the first rank arrived.
+        seconds: u64,
+    },
     /// All ranks have been in an exchange for too long, so that no other rank will come.
     #[error(
         "all ranks have been exchanging for {seconds} s, rank {rank} on {host} since the latest time: NCCL or the \

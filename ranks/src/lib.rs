@@ -29,6 +29,7 @@
 //! | ranks make different exchanges | the second one arrives | [`Ended::OutOfStep`], [`Ended::Differs`] |
 //! | a rank finishes, and others wait for it | [`Limits::uneven`], 5 s | [`Ended::Uneven`] |
 //! | all ranks wait in NCCL | [`Limits::exchange`], 300 s | [`Ended::Stuck`] |
+//! | the others wait in NCCL for one rank | [`Limits::arrival`], 1,800 s | [`Ended::Late`] |
 //!
 //! All ranks get the same error. A process that does not end by itself exits with [`EXIT_CODE`] after [`Limits::grace`],
 //! 8 s, wherever its threads are. Stopped and killed ranks therefore end all others within 30 s.

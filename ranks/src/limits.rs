@@ -25,6 +25,8 @@ pub struct Limits {
     pub uneven: Duration,
     /// Time for an exchange on GPUs in which all ranks take part; 300 s by default.
     pub exchange: Duration,
+    /// Time for which ranks may wait in an exchange on GPUs for one that does not arrive; 1,800 s by default.
+    pub arrival: Duration,
     /// Time between the end of the group and the end of the process; 8 s by default.
     pub grace: Duration,
     /// Called after [`grace`](Self::grace) instead of the end of the process; `None` by default.
@@ -39,6 +41,7 @@ impl Default for Limits {
             silence: Duration::from_secs(15),
             uneven: Duration::from_secs(5),
             exchange: Duration::from_secs(300),
+            arrival: Duration::from_secs(1800),
             grace: Duration::from_secs(8),
             exit_hook: None,
         }
@@ -61,12 +64,13 @@ impl Limits {
 
 impl fmt::Debug for Limits {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        let Self { join, heartbeat, silence, uneven, exchange, grace, exit_hook } = self;
+        let Self { join, heartbeat, silence, uneven, exchange, arrival, grace, exit_hook } = self;
         let mut limits = formatter.debug_struct("Limits");
         limits.field("join", join).field("heartbeat", heartbeat).field("silence", silence);
         limits
             .field("uneven", uneven)
             .field("exchange", exchange)
+            .field("arrival", arrival)
             .field("grace", grace)
             .field("has_exit_hook", &exit_hook.is_some())
             .finish()

@@ -8,13 +8,11 @@ use serde::{Deserialize, Serialize};
 /// Activity of a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Activity {
-    /// The rank computes, or waits for data.
+    /// The rank computes, waits for data, evaluates or saves.
     #[default]
     Working,
     /// The rank waits for other ranks, or exchanges gradients with them.
     Exchanging,
-    /// The rank evaluates or saves the model.
-    Evaluating,
 }
 
 /// Duration of a rank's last step.

@@ -67,6 +67,8 @@ kinds! {
     PcieReduced = "pcie_reduced",
     /// Another process uses memory of the GPU.
     OtherProcess = "other_process",
+    /// One of several ranks takes longer for its part of a step than the others.
+    SlowRank = "slow_rank",
     /// The program was built for another device.
     WrongTarget = "wrong_target",
     /// Steps are skipped because their gradients are not finite.

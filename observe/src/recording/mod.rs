@@ -48,7 +48,7 @@ pub use read::{Recording, RecordingError, parse, read};
 pub use record::{Device, HostSample, ProcessSample, Record, Run, Start, VERSION, Value};
 pub(crate) use record::{belongs_to, is_of_process, last_run};
 pub use recorder::{Observer, Observers, Recorder};
-pub use step::StepRecord;
+pub use step::{SlowestRank, StepRecord};
 pub use tail::Tail;
 pub use write::Writer;
 

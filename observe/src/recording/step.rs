@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::stats::median;
+
 gpu_tuned_core::sparse! {
     /// An optimizer step of the program, by the host's clock.
     ///
@@ -74,6 +76,33 @@ gpu_tuned_core::sparse! {
         /// Number of times that the step ran out of memory and recovered.
         #[serde(skip_serializing_if = "is_zero")]
         pub rescues: u64,
+        /// Slowest of several ranks, in steps of the first one.
+        pub slowest_rank: Option<SlowestRank>,
+    }
+}
+
+/// Slowest of several ranks, by the last steps that they reported.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlowestRank {
+    /// Rank.
+    pub rank: u64,
+    /// Host of the rank.
+    pub host: String,
+    /// Seconds for a step, without waiting for other ranks.
+    pub seconds: f64,
+    /// Median seconds of the other ranks.
+    pub others_s: f64,
+}
+
+impl SlowestRank {
+    /// Finds the slowest of ranks, given with host and seconds; `None` for less than two.
+    pub fn of<'a>(ranks: impl IntoIterator<Item = (u64, &'a str, f64)>) -> Option<Self> {
+        let mut ranks: Vec<_> = ranks.into_iter().collect();
+        ranks.sort_by(|one, other| one.2.total_cmp(&other.2));
+        let (rank, host, seconds) = ranks.pop()?;
+        let others_s = median(ranks.into_iter().map(|(_, _, seconds)| seconds))?;
+        Some(Self { rank, host: host.to_owned(), seconds, others_s })
     }
 }
 

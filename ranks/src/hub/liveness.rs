@@ -56,20 +56,22 @@ impl Hub {
         Some(Ended::Uneven { rank, host, waiting, waiting_host })
     }
 
-    /// Finds the rank that arrived last in an exchange on GPUs which does not end.
+    /// Finds the rank that does not arrive in an exchange on GPUs, or arrived last in one that does not end.
     fn stuck_ranks(&self) -> Option<Ended> {
         let own = self.heart.pulse();
         let state = self.state();
         let running = state.ranks().filter(|(_, member)| member.finished.is_none());
-        // `None`, less than any time, if a rank is not exchanging.
-        let since = running.map(|(rank, member)| (member.exchanging_since((rank == 0).then_some(own)), rank));
-        let arrivals: Vec<_> = since.collect();
-        let (first, _) = arrivals.iter().min()?;
-        first.as_ref()?;
-        let (last, rank) = *arrivals.iter().max()?;
-        let time = last?.elapsed();
-        let host = state.host(rank);
-        (time > self.limits.exchange).then_some(Ended::Stuck { rank, host, seconds: time.as_secs() })
+        let arrivals = running.map(|(rank, member)| (member.exchanging_since((rank == 0).then_some(own)), rank));
+        let (arrived, late): (Vec<_>, Vec<_>) = arrivals.partition(|(since, _)| since.is_some());
+        if let Some((_, rank)) = late.first() {
+            let seconds = arrived.iter().min()?.0?.elapsed();
+            let end = || Ended::Late { rank: *rank, host: state.host(*rank), seconds: seconds.as_secs() };
+            return (seconds > self.limits.arrival).then(end);
+        }
+        let (last, rank) = *arrived.iter().max()?;
+        let seconds = last?.elapsed();
+        let end = || Ended::Stuck { rank, host: state.host(rank), seconds: seconds.as_secs() };
+        (seconds > self.limits.exchange).then(end)
     }
 }
 

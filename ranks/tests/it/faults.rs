@@ -108,6 +108,25 @@ fn an_exchange_of_all_that_does_not_end_ends_all() {
 }
 
 #[test]
+fn a_living_rank_that_does_not_arrive_ends_all() {
+    let body = |group: Group, _| {
+        if group.rank() != 1 {
+            group.set_activity(Activity::Exchanging);
+        }
+        while group.ended().is_none() {
+            thread::sleep(Duration::from_millis(100));
+        }
+        group.ended().unwrap()
+    };
+    let begin = Instant::now();
+    for end in run_within(&Limits { arrival: Duration::from_secs(2), ..limits() }, 3, body) {
+        let end = end.unwrap();
+        assert!(matches!(end, Ended::Late { rank: 1, seconds: 2.., .. }), "{end}");
+    }
+    assert!(begin.elapsed() > Duration::from_secs(2));
+}
+
+#[test]
 fn different_values_name_the_first_rank_that_differs() {
     let all_ends = [
         ends(3, |group| group.agree("parameters", if group.rank() > 0 { "13" } else { "12" })),

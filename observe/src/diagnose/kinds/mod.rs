@@ -9,6 +9,7 @@ mod not_finite;
 mod other_process;
 mod prefetch;
 mod settings;
+mod slow_rank;
 mod utilization;
 
 use gpu_tuned_core::{Setting, SettingValue};
@@ -31,12 +32,13 @@ pub(super) struct DiagnosisInput<'a> {
 pub(super) type Find = fn(&DiagnosisInput<'_>) -> Option<Finding>;
 
 /// All searches. Among findings of equal weight, the first of these is listed first.
-pub(super) const ALL: [Find; 21] = [
+pub(super) const ALL: [Find; 22] = [
     leak::of_device,
     not_finite::find,
     loader::find,
     host::sync,
     other_process::find,
+    slow_rank::find,
     batch::too_small,
     prefetch::find,
     host::slow_loop,

@@ -1,5 +1,7 @@
 //! The judged steps: those after kernels were compiled and autotuned, without pauses between epochs.
 
+use std::collections::BTreeMap;
+
 use crate::recording::StepRecord;
 
 use crate::stats::{mean, median};
@@ -36,6 +38,41 @@ pub(in super::super) struct Steps {
     pub first_rescue: Option<u64>,
     /// Skipped steps.
     pub skipped: Skipped,
+    /// Slowest rank in most steps.
+    pub slowest_rank: Option<SlowRank>,
+}
+
+/// Slowest of several ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub(in super::super) struct SlowRank {
+    pub rank: u64,
+    pub host: String,
+    /// Part of the steps.
+    pub share_of_steps: f64,
+    /// Median seconds of the rank for a step.
+    pub seconds: f64,
+    /// Median seconds of the other ranks.
+    pub others_s: f64,
+}
+
+impl SlowRank {
+    /// Finds the rank that is most often the slowest.
+    fn from_records(records: &[&StepRecord]) -> Option<Self> {
+        let slowest: Vec<_> = records.iter().filter_map(|step| step.slowest_rank.as_ref()).collect();
+        let mut counts = BTreeMap::new();
+        for slow in &slowest {
+            *counts.entry(slow.rank).or_insert(0_usize) += 1;
+        }
+        let (rank, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        let own: Vec<_> = slowest.iter().filter(|slow| slow.rank == rank).collect();
+        Some(Self {
+            rank,
+            host: own.last()?.host.clone(),
+            share_of_steps: count as f64 / slowest.len() as f64,
+            seconds: median(own.iter().map(|slow| slow.seconds))?,
+            others_s: median(own.iter().map(|slow| slow.others_s))?,
+        })
+    }
 }
 
 /// Steps that were skipped because gradients were not finite.
@@ -137,6 +174,7 @@ impl Steps {
             memory: rest.iter().map(|step| memory(step)).collect(),
             first_rescue: records.iter().find(|step| step.rescues > 0).map(|step| step.step),
             skipped: Skipped::from_records(records),
+            slowest_rank: SlowRank::from_records(&steady),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use gpu_tuned_core::Precision;
 use gpu_tuned_observe::diagnose::Kind;
-use gpu_tuned_observe::recording::{GpuProcess, Record, Throttle};
+use gpu_tuned_observe::recording::{GpuProcess, Record, SlowestRank, Throttle};
 
 use super::recorded::{GIB, Made};
 
@@ -48,6 +48,19 @@ pub(super) fn neighbour(made: Made, bytes: u64) -> Made {
         (other.name, other.memory_bytes) = (Some("python".to_owned()), Some(bytes));
         sample.processes.as_mut().unwrap().push(other);
         sample.memory_used_bytes = sample.memory_used_bytes.map(|used| used + bytes);
+    })
+}
+
+/// A run of four ranks, of which rank 2 takes `times` as long as the others in every step but each `every`th.
+fn with_slow_rank(made: Made, times: f64, every: u64) -> Made {
+    made.each_step(|step| {
+        let seconds = |rank| match rank {
+            2 if step.step % every != 0 => 0.08 * times,
+            rank => 0.08 + 1e-4 * ((rank + step.step) % 4) as f64,
+        };
+        step.slowest_rank = SlowestRank::of((0..4).map(|rank| (rank, "node7", seconds(rank))));
+        let wait = 0.08 * (times - 1.0);
+        (step.seconds, step.exchange_s) = (step.seconds + wait, Some(wait));
     })
 }
 
@@ -231,6 +244,8 @@ fn of_memory() -> Vec<Case> {
         (Kind::OtherProcess, neighbour(healthy(), 30 * GIB).records(), neighbour(healthy(), GIB / 2).records()),
         (Kind::OtherProcess, before(50).records(), before(1).records()),
         (Kind::OtherProcess, before(50).records(), with_unified_memory(before(50)).records()),
+        (Kind::SlowRank, with_slow_rank(healthy(), 1.5, 3).records(), with_slow_rank(healthy(), 1.05, 3).records()),
+        (Kind::SlowRank, with_slow_rank(healthy(), 1.5, 3).records(), with_slow_rank(healthy(), 1.5, 1).records()),
     ]
 }
 
