@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gpu_tuned_observe::recording::SlowestRank;
 use gpu_tuned_ranks::{Activity, Group};
 use gpu_tuned_train::train::{Peers, PeersEnded};
 
@@ -42,5 +43,10 @@ impl Peers for GroupPeers {
 
     fn set_step_seconds(&self, seconds: f64) {
         self.group.record_step(self.steps.fetch_add(1, Ordering::Relaxed), seconds);
+    }
+
+    fn slowest(&self) -> Option<SlowestRank> {
+        let times = self.group.step_times();
+        SlowestRank::of(times.iter().map(|time| (time.rank as u64, time.host.as_str(), time.seconds)))
     }
 }

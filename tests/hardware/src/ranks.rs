@@ -143,12 +143,15 @@ impl Arguments {
     fn train_in<C: Tuned>(&self, session: &Session<C>) -> anyhow::Result<Line> {
         let device = session.device();
         let checkpoint = self.checkpoint.as_deref().map(Checkpoint::new);
-        let (model, optimizer, resumed_after) = match checkpoint.as_ref().filter(|checkpoint| checkpoint.exists()) {
-            Some(checkpoint) => checkpoint.load(self.model.model(&device), AdamWConfig::new().init())?,
-            None => (self.model.model(&device), AdamWConfig::new().init(), 0),
+        let saved = checkpoint.as_ref().filter(|checkpoint| checkpoint.exists());
+        let model = self.model.model(&device);
+        let model = match saved {
+            Some(saved) => saved.load_model(model)?,
+            None => model,
         };
-        let trainer = session.trainer(model, optimizer)?;
+        let trainer = session.trainer(model, AdamWConfig::new().init())?;
         let mut trainer = if self.graphs { trainer.cuda_graphs() } else { trainer };
+        let resumed_after = saved.map_or(Ok(0), |saved| saved.load_optimizer(&mut trainer))?;
         let mut line = Line {
             rank: session.rank(),
             ranks: session.world_size(),
@@ -174,8 +177,8 @@ impl Arguments {
             if done == 0 {
                 line.first_step_seconds = begin.elapsed().as_secs_f64();
             }
-            if let Some(checkpoint) = checkpoint.as_ref().filter(|_| session.is_first_rank()) {
-                checkpoint.save(&trainer, number + 1)?;
+            if let Some(checkpoint) = &checkpoint {
+                checkpoint.save(session, &trainer, number + 1)?;
             }
         }
         let timed_steps = line.losses.len().saturating_sub(WARM_UP) as f64;

@@ -161,15 +161,19 @@ impl ModuleVisitor for SumOfSquares<'_> {
 /// out, see [`LossScale::update`](super::LossScale::update).
 #[must_use]
 pub fn clip<M: Module>(gradients: GradientsParams, model: &M, norm: &Tensor<1>, most: f64) -> GradientsParams {
-    let factor = norm.clone().add_scalar(CLIP_EPSILON).recip().mul_scalar(most).clamp_max(1.0);
-    let clipped =
-        visit_floats!(model, (gradients, factor) = (gradients, factor), (GradientsParams, Tensor<1>), |param| {
-            if let Some(gradient) = gradients.remove::<D>(param.id) {
-                let factor = factor.clone().to_device(&gradient.device()).cast(gradient.dtype());
-                gradients.register(param.id, gradient * factor.reshape([1; D]));
-            }
-        });
+    let state = (gradients, clip_factor(norm, most));
+    let clipped = visit_floats!(model, (gradients, factor) = state, (GradientsParams, Tensor<1>), |param| {
+        if let Some(gradient) = gradients.remove::<D>(param.id) {
+            let factor = factor.clone().to_device(&gradient.device()).cast(gradient.dtype());
+            gradients.register(param.id, gradient * factor.reshape([1; D]));
+        }
+    });
     clipped.0
+}
+
+/// Factor by which [`clip`] multiplies, of shape `[1]`.
+pub(crate) fn clip_factor(norm: &Tensor<1>, most: f64) -> Tensor<1> {
+    norm.clone().add_scalar(CLIP_EPSILON).recip().mul_scalar(most).clamp_max(1.0)
 }
 
 #[cfg(test)]

@@ -127,9 +127,9 @@ mod tests;
 
 pub use cast::in_f32;
 pub use error::MixedError;
-pub(crate) use gradients::TOGETHER;
 #[cfg(feature = "train")]
 pub(crate) use gradients::widen_by;
+pub(crate) use gradients::{TOGETHER, clip_factor};
 pub use gradients::{clip, global_norm, widen, widen_onto};
 pub use half::Half;
 pub use island::InF32;

@@ -16,6 +16,7 @@ mod learning;
 #[cfg(feature = "train")]
 pub mod metrics;
 mod not_ready;
+mod optimizer_files;
 mod outcome;
 mod ranks;
 mod recipe;
@@ -41,6 +42,7 @@ pub use gradients::{times, witness};
 pub use graph::{FixedBatchGraphs, GraphStatus};
 pub use health::{GradientHealth, LayerHealth, gradient_health};
 pub use not_ready::NotReady;
+pub use optimizer_files::OptimizerFileError;
 pub use outcome::{Rescue, Step, StepError, TrainerError};
 #[cfg(feature = "cuda")]
 pub use ranks::nccl::set_bootstrap;

@@ -94,6 +94,9 @@ pub enum TrainerError {
     /// The ranks train different models, or they were ended.
     #[error(transparent)]
     Peers(PeersEnded),
+    /// The state of a loaded optimizer cannot be split among ranks. The text is Burn's message.
+    #[error("the optimizer's state cannot be split among ranks: {0}")]
+    State(String),
 }
 
 /// Error of an optimizer step. The model and the optimizer are unchanged, unless a variant documents otherwise.

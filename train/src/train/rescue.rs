@@ -15,6 +15,7 @@ use super::step_failure::StepFailure;
 use super::stepper::Stepper;
 use super::update::{Weights, changed, read, update_in_groups};
 use crate::out_of_memory::{Moment, OutOfMemory};
+use crate::timing::Phase;
 
 /// Values allocated twice for a parameter during an update: the parameter, two of optimizer state and a gradient.
 const VALUES_PER_PARAMETER: u64 = 4;
@@ -96,9 +97,11 @@ impl Stepper {
         let all_moved = Cell::new(self.checks_for_stall().then_some(0.0));
         let changed = |weights: &W, group: &[ParamId]| {
             let before = all_moved.take();
-            let (new, moved) = changed(weights, gradients, group, before.is_some(), &self.timer)?;
-            all_moved.set(before.map(|before| before + moved.unwrap_or_default()));
-            Ok(new)
+            let reads = (before.is_some(), &[][..]);
+            let drain = |values| self.timer.time(Phase::Drain, || read(values));
+            let new = changed(weights, gradients, group, reads, &self.timer, drain)?;
+            all_moved.set(before.map(|before| before + new.moved.unwrap_or_default()));
+            Ok(new.weights)
         };
         let done = update_in_groups(weights, groups, changed, || release_memory(&self.device));
         // An error came with groups of single parameters.

@@ -1,5 +1,7 @@
 //! Attempts at an optimizer step, each with smaller micro-batches after an out-of-memory error.
 
+use std::time::Instant;
+
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
@@ -44,6 +46,8 @@ pub(super) struct Stepper {
     pub health_every: Option<u64>,
     /// Connection to the other ranks that share the step.
     pub rank: Option<Rank>,
+    /// End of the last step with other ranks.
+    pub last_end: Option<Instant>,
     /// Sizes of the trained parameters, set by the first update.
     pub(super) sizes: Option<Sizes>,
     steps: u64,
@@ -65,6 +69,7 @@ impl Stepper {
             timer: StepTimer::default(),
             health_every: None,
             rank: None,
+            last_end: None,
             sizes: None,
             steps: 0,
             skipped: 0,
@@ -247,6 +252,11 @@ impl Stepper {
         if let Some(rank) = &self.rank {
             rank.fail(error);
         }
+    }
+
+    /// Steps before this one.
+    pub(super) fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// Returns true in steps that check whether parameters change.

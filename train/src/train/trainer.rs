@@ -15,6 +15,7 @@ use super::first_step::{AnyBatch, FirstStep, TakeFirstStep};
 use super::graph::{Factors, SharedGraphs};
 use super::not_ready::NotReady;
 use super::outcome::{Step, StepError, TrainerError};
+use super::ranks::Rank;
 use super::recipe::Recipe;
 use super::sanity_checks::{StepSizeCheck, check_parameters};
 use super::stepper::Stepper;
@@ -58,7 +59,8 @@ use crate::timing::Phase;
 /// # Waits
 ///
 /// The host waits for the device once at the end of a step, and once more for each parameter group. A trainer of a
-/// [rank](super::Rank) waits four times: for its own gradients, for their sum and its norm, and at the end.
+/// [rank](super::Rank) also waits for its own gradients, before the exchange; and if some parameter has no gradient, for the
+/// exchange.
 pub struct Trainer<M> {
     pub(super) trained: ModelAndOptimizer<M>,
     scale: LossScale,
@@ -104,9 +106,13 @@ impl<M: Module> Trainer<M> {
 
     /// A trainer with the precision, the graphs and the other ranks of a recipe.
     pub(super) fn of_recipe(model: M, optimizer: ModuleOptimizer, recipe: &Recipe) -> Result<Self, TrainerError> {
-        let model = match &recipe.rank {
-            Some(rank) => rank.replica(model)?,
-            None => model,
+        let (model, optimizer) = match &recipe.rank {
+            Some(rank) => {
+                let model = rank.replica(model)?;
+                let optimizer = rank.own_state(optimizer, &model)?;
+                (model, optimizer)
+            }
+            None => (model, optimizer),
         };
         let trainer = Self::with_stepper(model, optimizer, recipe.stepper());
         let trainer = if recipe.cuda_graphs { trainer.cuda_graphs() } else { trainer };
@@ -192,7 +198,8 @@ impl<M: Module> Trainer<M> {
         &self.scale
     }
 
-    /// Optimizer with the state of the last step, for checkpoints.
+    /// Optimizer with the state of the last step, for checkpoints. With several ranks, see
+    /// [`save_optimizer`](Self::save_optimizer).
     pub fn optimizer(&self) -> &ModuleOptimizer {
         &self.trained.optimizer
     }
@@ -262,7 +269,10 @@ impl<M: Module> Trainer<M> {
         let loss_scale = self.scale.value();
         let _: StepOutcome = self.scale.update(step.applied);
         let step = Step { loss_scale, ..step };
-        timer.end(step.samples, &self.stepper.device, |record| step.fill(record, true));
+        timer.end(step.samples, &self.stepper.device, |record| {
+            step.fill(record, true);
+            record.slowest_rank = self.stepper.rank.as_ref().and_then(Rank::slowest);
+        });
         Ok(step)
     }
 

@@ -124,25 +124,38 @@ pub(super) fn update_in_groups<W: Weights>(
     Ok(halvings)
 }
 
-/// Updates one group and waits for it. Returns the weights, and the sum of parameter changes if `measures_change`.
+/// A group of parameters that was updated.
+pub(super) struct Changed<W> {
+    pub weights: W,
+    /// Sum of parameter changes, if it is measured.
+    pub moved: Option<f32>,
+    /// Values of the pending tensors.
+    pub values: Vec<f32>,
+}
+
+/// Updates one group and waits for it. `drain` reads `pending` with it, which are of shape `[1]`. Sums up the parameter
+/// changes if `measures_change`.
 pub(super) fn changed<W: Weights>(
     weights: &W,
     gradients: &GradientsParams,
     group: &[ParamId],
-    measures_change: bool,
+    (measures_change, pending): (bool, &[Tensor<1>]),
     timer: &StepTimer,
-) -> Result<(W, Option<f32>), StepFailure> {
+    drain: impl FnOnce(Vec<Tensor<1>>) -> Result<Vec<f32>, StepFailure>,
+) -> Result<Changed<W>, StepFailure> {
     let update = || updated(weights, copied(gradients, &weights.model(), group), Some(group));
     let new = timer.time(Phase::Update, update)?;
     let is_in_group = |id| group.contains(&id);
     let moved = measures_change.then(|| difference(&weights.master(), &new.master(), is_in_group)).flatten();
     let has_moved = moved.is_some();
-    let values: Vec<_> = witness(&new.model(), is_in_group).into_iter().chain(moved).collect();
+    let values: Vec<_> = pending.iter().cloned().chain(witness(&new.model(), is_in_group)).chain(moved).collect();
     if values.is_empty() {
-        return Ok((new, None));
+        return Ok(Changed { weights: new, moved: None, values: Vec::new() });
     }
-    let known = timer.time(Phase::Drain, || read(values)).map_err(|unread| unread.at(Moment::Optimizer))?;
-    Ok((new, known.last().copied().filter(|_| has_moved)))
+    let mut values = drain(values).map_err(|unread| unread.at(Moment::Optimizer))?;
+    let moved = values.last().copied().filter(|_| has_moved);
+    values.truncate(pending.len());
+    Ok(Changed { weights: new, moved, values })
 }
 
 /// Splits a group in two; one parameter stays alone.

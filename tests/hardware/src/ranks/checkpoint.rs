@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use burn::module::Module;
-use burn::optim::{ModuleOptimizer, OptimizerRecord};
 use burn::store::ModuleRecord;
 use gpu_tuned::train::Trainer;
+use gpu_tuned::{Session, Tuned};
 
 use super::model::Encoder;
 
@@ -23,25 +23,38 @@ impl Checkpoint {
         self.0.join("steps").exists()
     }
 
-    pub(super) fn load(
-        &self,
-        model: Encoder,
-        optimizer: ModuleOptimizer,
-    ) -> anyhow::Result<(Encoder, ModuleOptimizer, usize)> {
-        let model = model.try_load_record(ModuleRecord::load(self.0.join("model.bpk"))?)?;
-        let optimizer = optimizer.load_record(OptimizerRecord::load(self.0.join("optimizer.bpk"))?);
-        Ok((model, optimizer, fs::read_to_string(self.0.join("steps"))?.trim().parse()?))
+    pub(super) fn load_model(&self, model: Encoder) -> anyhow::Result<Encoder> {
+        Ok(model.try_load_record(ModuleRecord::load(self.0.join("model.bpk"))?)?)
     }
 
-    pub(super) fn save(&self, trainer: &Trainer<Encoder>, steps: usize) -> anyhow::Result<()> {
+    /// Loads the state of the optimizer. Returns the number of steps.
+    pub(super) fn load_optimizer(&self, trainer: &mut Trainer<Encoder>) -> anyhow::Result<usize> {
+        trainer.load_optimizer(&self.0)?;
+        Ok(fs::read_to_string(self.0.join("steps"))?.trim().parse()?)
+    }
+
+    /// Saves a checkpoint of all ranks. Every rank calls it.
+    pub(super) fn save<C: Tuned>(
+        &self,
+        session: &Session<C>,
+        trainer: &Trainer<Encoder>,
+        steps: usize,
+    ) -> anyhow::Result<()> {
         let new = self.0.with_extension("new");
-        fs::create_dir_all(&new)?;
-        fs::write(new.join("model.bpk"), &*trainer.master().clone().into_record().into_bytes()?)?;
-        fs::write(new.join("optimizer.bpk"), &*trainer.optimizer().into_bytes()?)?;
-        fs::write(new.join("steps"), steps.to_string())?;
-        if self.0.exists() {
-            fs::remove_dir_all(&self.0)?;
+        if session.is_first_rank() {
+            fs::create_dir_all(&new)?;
+            trainer.master().clone().into_record().save(new.join("model.bpk"))?;
+            fs::write(new.join("steps"), steps.to_string())?;
         }
-        fs::rename(&new, &self.0).context("the new checkpoint replaces the old one")
+        session.wait_for_ranks()?;
+        trainer.save_optimizer(&new)?;
+        session.wait_for_ranks()?;
+        if session.is_first_rank() {
+            if self.0.exists() {
+                fs::remove_dir_all(&self.0)?;
+            }
+            fs::rename(&new, &self.0).context("the new checkpoint replaces the old one")?;
+        }
+        Ok(())
     }
 }

@@ -1,121 +1,89 @@
-//! Gradients packed into few long vectors, one exchange each.
+//! Gradients in vectors for an exchange.
 
-use burn::module::{Module, ModuleVisitor, Param};
+use std::mem::take;
+
+use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::{DType, FloatDType, Tensor};
+use burn::tensor::{FloatDType, Tensor};
 
-/// Bytes of a vector; a larger parameter has its own. Packing allocates one vector twice.
-const BUCKET_BYTES: usize = gpu_tuned_core::exchange::BUCKET_BYTES as usize;
+use super::packed::Packed;
+use crate::visit::visit_floats;
 
 /// Gradients of all trained parameters of a model, in its order, with zeros for missing ones. All ranks have equal
 /// buckets.
 pub(in crate::train) struct Buckets {
-    pub vectors: Vec<Tensor<1>>,
+    pub(super) packed: Packed,
     /// For each parameter, true if it has a gradient on this rank.
     pub present: Vec<bool>,
-    /// The vector, and where it begins in it, of each parameter.
-    places: Vec<(usize, usize)>,
 }
 
 impl Buckets {
     /// The gradients times `share`; each is released when its vector is made.
     pub(in crate::train) fn new<M: Module>(gradients: GradientsParams, master: &M, share: f64) -> Self {
-        let buckets = Self { vectors: Vec::new(), present: Vec::new(), places: Vec::new() };
-        let mut filling = Filling { gradients, share, buckets, open: Vec::new(), elements: 0 };
-        master.visit(&mut filling);
-        filling.close();
-        filling.buckets
+        let state = (gradients, Vec::new(), Vec::new());
+        let (_, parts, present) = visit_floats!(
+            master,
+            (gradients, parts, present) = state,
+            (GradientsParams, Vec<Tensor<1>>, Vec<bool>),
+            |param| {
+                if param.is_require_grad() {
+                    let value = param.base().without_autodiff();
+                    let (shape, dtype) = (value.shape(), value.dtype());
+                    let found = gradients.remove::<D>(param.id);
+                    present.push(found.is_some());
+                    let gradient = match found {
+                        Some(gradient) if gradient.dtype() == dtype => gradient,
+                        Some(gradient) => gradient.cast(dtype),
+                        None => Tensor::zeros(shape.clone(), (&value.device(), dtype)),
+                    };
+                    parts.push(gradient.without_autodiff().reshape([shape.num_elements()]));
+                }
+            }
+        );
+        Self { packed: Packed::new(parts, share), present }
     }
 
-    /// One value of each vector, in fp32 and of shape `[1]`. A read of these values shows that all gradients were
-    /// computed.
-    pub(in crate::train) fn corners(&self) -> impl Iterator<Item = Tensor<1>> {
-        self.vectors.iter().map(|vector| vector.clone().slice(0..1).cast(FloatDType::F32))
+    /// The vectors, which the sums of all ranks replace.
+    pub(super) fn take_vectors(&mut self) -> Vec<Tensor<1>> {
+        take(&mut self.packed.vectors)
     }
 
     /// The Euclidean norm of all of them together, in f32, of shape `[1]`; `None` if there are none.
     pub(in crate::train) fn norm(&self) -> Option<Tensor<1>> {
-        let squares = self.vectors.iter().map(|vector| vector.clone().cast(FloatDType::F32).square().sum());
+        let squares = self.packed.vectors.iter().map(|vector| vector.clone().cast(FloatDType::F32).square().sum());
         squares.reduce(|sum, squares| sum + squares).map(Tensor::sqrt)
     }
 
-    /// The gradients times `factor`, of the parameters that have one on any rank.
-    pub(in crate::train) fn split<M: Module>(self, master: &M, present: &[bool], factor: f64) -> GradientsParams {
-        let scaled =
-            |vector: Tensor<1>| if (factor - 1.0).abs() > f64::EPSILON { vector.mul_scalar(factor) } else { vector };
-        let vectors = self.vectors.into_iter().map(scaled).collect();
-        let (places, gradients) = (self.places, GradientsParams::new());
-        let mut splitting = Splitting { vectors, places: places.into_iter().zip(present), gradients };
-        master.visit(&mut splitting);
-        splitting.gradients
-    }
-}
-
-struct Filling {
-    gradients: GradientsParams,
-    share: f64,
-    buckets: Buckets,
-    /// Gradients of the next vector.
-    open: Vec<Tensor<1>>,
-    elements: usize,
-}
-
-impl Filling {
-    fn close(&mut self) {
-        if self.open.is_empty() {
-            return;
+    /// The gradients times `factor`, of shape `[1]`, of the parameters that have one on any rank.
+    pub(in crate::train) fn split<M: Module>(
+        mut self,
+        master: &M,
+        present: &[bool],
+        factor: Option<&Tensor<1>>,
+    ) -> GradientsParams {
+        if let Some(factor) = factor {
+            let scaled = |vector: Tensor<1>| {
+                let factor = factor.clone().cast(vector.dtype());
+                vector.mul(factor)
+            };
+            self.packed.vectors = self.take_vectors().into_iter().map(scaled).collect();
         }
-        let mut open = std::mem::take(&mut self.open);
-        let vector = if open.len() == 1 { open.remove(0) } else { Tensor::cat(open, 0) };
-        self.buckets.vectors.push(vector.mul_scalar(self.share));
-        self.elements = 0;
-    }
-
-    fn dtype(&self) -> Option<DType> {
-        self.open.first().map(Tensor::dtype)
-    }
-}
-
-impl ModuleVisitor for Filling {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if !param.is_require_grad() {
-            return;
-        }
-        let value = param.base().without_autodiff();
-        let (shape, dtype) = (value.shape(), value.dtype());
-        let found = self.gradients.remove::<D>(param.id);
-        self.buckets.present.push(found.is_some());
-        let gradient = match found {
-            Some(gradient) if gradient.dtype() == dtype => gradient,
-            Some(gradient) => gradient.cast(dtype),
-            None => Tensor::zeros(shape.clone(), (&value.device(), dtype)),
-        };
-        let elements = shape.num_elements();
-        let is_full = (self.elements + elements) * dtype.size() > BUCKET_BYTES;
-        if is_full || self.dtype().is_some_and(|open| open != dtype) {
-            self.close();
-        }
-        self.buckets.places.push((self.buckets.vectors.len(), self.elements));
-        self.open.push(gradient.without_autodiff().reshape([elements]));
-        self.elements += elements;
-    }
-}
-
-struct Splitting<I> {
-    vectors: Vec<Tensor<1>>,
-    places: I,
-    gradients: GradientsParams,
-}
-
-impl<'p, I: Iterator<Item = ((usize, usize), &'p bool)>> ModuleVisitor for Splitting<I> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if !param.is_require_grad() {
-            return;
-        }
-        let Some(((vector, begin), true)) = self.places.next() else { return };
-        let shape = param.base().shape();
-        let gradient = self.vectors[vector].clone().slice(begin..begin + shape.num_elements());
-        self.gradients.register::<D>(param.id, gradient.reshape(shape));
+        let parts: Vec<_> = self.packed.parts().zip(present).map(|(part, present)| present.then_some(part)).collect();
+        drop(self);
+        let state = (parts.into_iter(), GradientsParams::new());
+        let split = visit_floats!(
+            master,
+            (parts, gradients) = state,
+            (std::vec::IntoIter<Option<Tensor<1>>>, GradientsParams),
+            |param| {
+                if param.is_require_grad()
+                    && let Some(Some(part)) = parts.next()
+                {
+                    gradients.register::<D>(param.id, part.reshape(param.base().shape()));
+                }
+            }
+        );
+        split.1
     }
 }
 
@@ -152,9 +120,9 @@ mod tests {
         let model = model(5);
         let (whole, put) = (gradients(&model, 5), gradients(&model, 5));
         let buckets = Buckets::new(put, &model, 0.5);
-        assert_eq!((buckets.vectors.len(), &buckets.present[..]), (1, &[true, true, false, false][..]));
+        assert_eq!((buckets.packed.vectors.len(), &buckets.present[..]), (1, &[true, true, false, false][..]));
         let present = buckets.present.clone();
-        let split = buckets.split(&model, &present, 0.5);
+        let split = buckets.split(&model, &present, Some(&Tensor::from_floats([0.5], &Device::flex())));
         for (id, shape) in [(model.used.weight.id, 2), (model.used.bias.as_ref().unwrap().id, 1)] {
             let values = |gradients: &GradientsParams| match shape {
                 1 => gradients.get::<1>(id).unwrap().into_data().iter::<f32>().collect::<Vec<_>>(),
@@ -170,7 +138,7 @@ mod tests {
         let model = model(5);
         let buckets = Buckets::new(GradientsParams::new(), &model, 1.0);
         assert_eq!(buckets.present, [false; 4]);
-        let split = buckets.split(&model, &[false, true, false, true], 1.0);
+        let split = buckets.split(&model, &[false, true, false, true], None);
         assert_eq!(split.len(), 2);
     }
 }

@@ -3,41 +3,79 @@
 use std::time::Instant;
 
 use burn::optim::GradientsParams;
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, FloatDType, Tensor, TensorData};
 
 use super::Rank;
 use super::buckets::Buckets;
+use super::exchange::Computed;
 use super::sharding;
 use crate::micro_batch::MicroBatch;
+use crate::mixed::clip_factor;
 use crate::out_of_memory::{Moment, watched};
 use crate::timing::Phase;
 use crate::train::accumulation::{AccumulatedGradients, MicroBatchGradients};
+use crate::train::gradients::groups;
 use crate::train::health::Counts;
 use crate::train::rescue::release_memory;
 use crate::train::step_failure::StepFailure;
 use crate::train::stepper::Stepper;
-use crate::train::update::{Update, Weights, patiently, read};
+use crate::train::update::{Update, Weights, changed, patiently, read};
 use crate::train::{Rescue, Step, StepError};
 
-/// Added to the norm before the division, as in [`clip`](crate::mixed::clip).
-const CLIP_EPSILON: f64 = 1e-6;
+/// First steps, in which the kernels of the update are loaded.
+const SETTLING_STEPS: u64 = 3;
 
 /// Gradients summed over all ranks, with what belongs to them.
 struct ReducedGradients {
     buckets: Buckets,
     /// For each parameter, true if any rank has a gradient.
     present: Vec<bool>,
-    /// Factor from the sum to the mean over the samples.
-    scale: f64,
+    /// Factor from the sum to the clipped mean over the samples, of shape `[1]`.
+    factor: Tensor<1>,
+    /// Values of [`Totals`], each of shape `[1]`.
+    totals: [Tensor<1>; 3],
+}
+
+/// Vectors of an exchange, and the buckets without them.
+struct Exchanged {
+    vectors: Vec<Tensor<1>>,
+    buckets: Buckets,
+}
+
+/// Totals of all ranks.
+struct Totals {
+    /// Norm of the mean gradients; the first rank's, if gradients are clipped by it.
+    norm: f32,
+    samples: f32,
     /// Mean loss over the samples.
     loss: f32,
-    /// Norm of the mean gradients; the first rank's, because norms of ranks may differ in the last bit.
-    norm: f32,
-    /// Samples of all ranks.
-    samples: usize,
+}
+
+impl Totals {
+    fn from_values(values: &[f32]) -> Self {
+        Self { norm: values[0], samples: values[1], loss: values[2] }
+    }
+
+    /// Returns true if the step is applied.
+    fn allow_update(&self) -> bool {
+        self.norm.is_finite() && self.samples > 0.0
+    }
+}
+
+/// Result of an update.
+struct Applied {
+    totals: Totals,
+    rescue: Option<Rescue>,
+    /// Sum of parameter changes, in steps that check for a stall, unless ranks update some parameters each.
+    moved: Option<f32>,
 }
 
 impl Stepper {
+    /// Returns true in steps that may launch kernels for the first time after the exchange.
+    fn is_settling(&self) -> bool {
+        self.steps() < SETTLING_STEPS || self.checks_for_stall()
+    }
+
     /// Attempts a step over the samples of all ranks; `batch` has those of this rank.
     ///
     /// A rank that runs out of memory may retry until it has read that its gradients were computed. After that, it retries
@@ -50,7 +88,7 @@ impl Stepper {
         batch: &B,
         part: impl Fn(&W::Model, B, f64, GradientsParams) -> Result<MicroBatchGradients<T>, StepFailure>,
     ) -> Result<(Step, Vec<T>), StepFailure> {
-        let begin = Instant::now();
+        let begin = self.last_end.unwrap_or_else(Instant::now);
         let micro_batch = self.micro_batch();
         let model = weights.model();
         let AccumulatedGradients { gradients, loss, outputs } =
@@ -61,91 +99,146 @@ impl Stepper {
         drop(model);
         let weight = batch.len() as f64 / rank.share().all() as f64;
         let buckets = watched(Moment::Backward, || Buckets::new(gradients, &weights.master(), weight))?;
-        let loss = self.wait_for_gradients(loss, &buckets)?;
+        let values = || self.exchanged_values(rank, buckets, loss, batch.len());
+        let values = watched(Moment::Backward, values)?;
+        let computed = self.timer.time(Phase::Drain, || Computed::wait_for(values.vectors));
+        let computed = computed.map_err(|error| error.at(Moment::Backward))?;
         rank.peers.set_step_seconds(begin.elapsed().as_secs_f64());
-        let exchange = || rank.waiting(|| self.exchange(rank, buckets, loss, batch.len()));
-        let reduced = self.timer.time(Phase::Exchange, exchange).map_err(late)?;
-        let (loss, gradient_norm, samples) = (reduced.loss, reduced.norm, reduced.samples);
-        if samples == 0 {
+        let buckets = values.buckets;
+        let exchange = || watched(Moment::Optimizer, || self.exchange(rank, buckets, computed))?;
+        let reduced = self.timer.time(Phase::Exchange, || rank.waiting(exchange)).map_err(late)?;
+        let Applied { totals, rescue, moved } = self.apply_update(rank, weights, reduced).map_err(late)?;
+        if totals.samples == 0.0 {
             return Err(StepError::Empty.into());
         }
-        let (rescue, moved) = if gradient_norm.is_finite() {
-            self.apply_update(rank, weights, reduced).map_err(late)?
-        } else {
-            (None, None)
-        };
-        let update = Update { loss, gradient_norm, moved, rescue, health };
-        Ok((self.step_result(update, learns, samples, micro_batch, outputs.len()), outputs))
+        self.last_end = Some(Instant::now());
+        let update = Update { loss: totals.loss, gradient_norm: totals.norm, moved, rescue, health };
+        Ok((self.step_result(update, learns, totals.samples as usize, micro_batch, outputs.len()), outputs))
     }
 
-    /// Reads the loss and one value of every bucket, which shows that the gradients were computed. Returns the loss.
-    fn wait_for_gradients(&self, loss: Tensor<1>, buckets: &Buckets) -> Result<f32, StepFailure> {
-        let values = std::iter::once(loss).chain(buckets.corners()).collect();
-        let values = self.timer.time(Phase::Drain, || read(values));
-        Ok(values.map_err(|error| error.at(Moment::Backward))?[0])
-    }
-
-    /// Sums the buckets over all ranks, with the ranks' samples and losses, and the parameters that have gradients.
-    fn exchange(
-        &self,
-        rank: &Rank,
-        mut buckets: Buckets,
-        loss: f32,
-        samples: usize,
-    ) -> Result<ReducedGradients, StepFailure> {
-        let all = rank.share().all() as f64;
-        // A rank without samples has no loss.
-        let loss = if samples > 0 { f64::from(loss) * samples as f64 / all } else { 0.0 };
-        let present = buckets.present.iter().map(|present| f32::from(u8::from(*present)));
-        let header: Vec<f32> = [samples as f32, loss as f32].into_iter().chain(present).collect();
-        let length = header.len();
+    /// The vectors to exchange: this rank's samples, its part of the loss, which parameters have gradients; and the buckets.
+    fn exchanged_values(&self, rank: &Rank, mut buckets: Buckets, loss: Tensor<1>, samples: usize) -> Exchanged {
         let device = self.device.clone().without_autodiff();
-        let header = Tensor::<1>::from_data(TensorData::new(header, [length]), (&device, DType::F32));
-        let parts = std::iter::once(header).chain(std::mem::take(&mut buckets.vectors)).collect();
-        let mut sums = rank.sum(parts)?;
-        let header = sums.remove(0);
-        buckets.vectors = sums;
-        let norm = || buckets.norm().unwrap_or_else(|| Tensor::zeros([1], (&device, DType::F32)));
-        let values = || read(vec![norm(), header.clone()]);
-        let values = patiently(|| release_memory(&self.device), values)?;
-        let (norm, samples, loss) = (values[0], values[1], values[2]);
-        let norm = read(rank.first(vec![Tensor::from_data([norm], (&device, DType::F32))])?)?[0];
-        let scale = if samples > 0.0 { all / f64::from(samples) } else { 1.0 };
-        Ok(ReducedGradients {
-            buckets,
-            present: values[3..].iter().map(|ranks| *ranks > 0.0).collect(),
-            scale,
-            loss: (f64::from(loss) * scale) as f32,
-            norm: (f64::from(norm) * scale) as f32,
-            samples: samples as usize,
-        })
+        let known = |values: Vec<f32>| {
+            let length = values.len();
+            Tensor::<1>::from_data(TensorData::new(values, [length]), (&device, DType::F32))
+        };
+        // A rank without samples has no loss.
+        let loss = match samples {
+            0 => known(vec![0.0]),
+            samples => loss.cast(FloatDType::F32).mul_scalar(samples as f64 / rank.share().all() as f64),
+        };
+        let present = buckets.present.iter().map(|present| f32::from(u8::from(*present))).collect();
+        let header = Tensor::cat(vec![known(vec![samples as f32]), loss, known(present)], 0);
+        let vectors = std::iter::once(header).chain(buckets.take_vectors()).collect();
+        Exchanged { vectors, buckets }
     }
 
-    /// Clips the summed gradients and updates the weights. Returns the rescue, if memory ran out, and the sum of parameter
-    /// changes in steps that check for a stall, unless ranks update some parameters each.
+    /// Sums the vectors over all ranks.
+    fn exchange(&self, rank: &Rank, mut buckets: Buckets, vectors: Computed) -> Result<ReducedGradients, StepFailure> {
+        let device = self.device.clone().without_autodiff();
+        let all = rank.share().all() as f64;
+        let mut sums = rank.sum(vectors)?;
+        if self.is_settling() {
+            rank.settle(&sums);
+        }
+        let header = sums.remove(0);
+        buckets.packed.vectors = sums;
+        let scale = header.clone().slice(0..1).clamp_min(1.0).recip().mul_scalar(all);
+        let norm = buckets.norm().unwrap_or_else(|| Tensor::zeros([1], (&device, DType::F32))) * scale.clone();
+        // Each device autotunes its own reductions, which may differ in the last bit.
+        let norm = if self.max_norm.is_some() { rank.first(vec![norm])?.remove(0) } else { norm };
+        let totals = [norm, header.clone().slice(0..1), header.clone().slice(1..2) * scale.clone()];
+        // Every rank has a gradient of every parameter, as a rule, and then nothing is waited for.
+        let present = if buckets.present.iter().all(|present| *present) {
+            buckets.present.clone()
+        } else {
+            let ranks = self.read_patiently(vec![header])?;
+            ranks[2..].iter().map(|ranks| *ranks > 0.0).collect()
+        };
+        let factor = match self.max_norm {
+            Some(max) => scale * clip_factor(&totals[0], f64::from(max)),
+            None => scale,
+        };
+        Ok(ReducedGradients { buckets, present, factor, totals })
+    }
+
+    /// Reads values, and retries for some seconds while memory runs out.
+    fn read_patiently(&self, values: Vec<Tensor<1>>) -> Result<Vec<f32>, StepFailure> {
+        patiently(|| release_memory(&self.device), || read(values.clone()))
+    }
+
+    /// Clips the summed gradients and updates the weights, unless the norm is not finite.
     fn apply_update<W: Weights>(
         &mut self,
         rank: &Rank,
         weights: &mut W,
         reduced: ReducedGradients,
-    ) -> Result<(Option<Rescue>, Option<f32>), StepFailure> {
-        let ReducedGradients { buckets, present, scale, norm, .. } = reduced;
-        let clip = self.max_norm.map_or(1.0, |max| (f64::from(max) / (f64::from(norm) + CLIP_EPSILON)).min(1.0));
+    ) -> Result<Applied, StepFailure> {
+        let ReducedGradients { buckets, present, factor, totals } = reduced;
         let master = weights.master();
-        let owned = (rank.shards_optimizer && rank.share.ranks() > 1).then(|| sharding::owned(rank, &master));
-        let updated: Vec<_> = match &owned {
-            Some(owned) => present.iter().zip(owned).map(|(present, owned)| *present && *owned).collect(),
+        let shard = sharding::shard(rank, &master);
+        let updated: Vec<_> = match &shard {
+            Some(shard) => {
+                let owned = sharding::trained(&master).into_iter().map(|(id, _)| shard.parameters.contains(&id));
+                present.iter().zip(owned).map(|(present, owned)| *present && owned).collect()
+            }
             None => present.clone(),
         };
-        let gradients = watched(Moment::Optimizer, || buckets.split(&master, &updated, clip * scale))?;
+        let gradients = watched(Moment::Optimizer, || buckets.split(&master, &updated, Some(&factor)))?;
         drop(master);
-        let done = self.change_in_groups(weights, &gradients)?;
+        let at_once =
+            if self.exceeds_group_bytes(weights) { None } else { self.update_all(rank, weights, &gradients, &totals)? };
+        let applied = match at_once {
+            Some(applied) => applied,
+            None => self.update_by_groups(rank, weights, &gradients, &totals)?,
+        };
         drop(gradients);
-        let Some(owned) = owned else { return Ok(done) };
-        let values = || rank.waiting(|| sharding::owners_values(rank, &weights.master(), &owned, &present));
+        let Some(shard) = shard.filter(|_| applied.totals.allow_update()) else { return Ok(applied) };
+        let values = || rank.waiting(|| sharding::owners_values(rank, &weights.master(), &shard, &present));
         let values = self.timer.time(Phase::Exchange, values)?;
         *weights = watched(Moment::Optimizer, || weights.replaced(values))?;
-        Ok((done.0, None))
+        Ok(Applied { moved: None, ..applied })
+    }
+
+    /// Updates all parameters, and reads the totals with them: one wait. Returns `None` if memory ran out.
+    fn update_all<W: Weights>(
+        &self,
+        rank: &Rank,
+        weights: &mut W,
+        gradients: &GradientsParams,
+        totals: &[Tensor<1>],
+    ) -> Result<Option<Applied>, StepFailure> {
+        let all = groups(gradients, &weights.model(), u64::MAX).concat();
+        let reads = (self.checks_for_stall(), totals);
+        let drain = |values| self.timer.time(Phase::Exchange, || rank.waiting(|| read(values)));
+        let new = match changed(weights, gradients, &all, reads, &self.timer, drain) {
+            Err(StepFailure::OutOfMemory(_)) => {
+                release_memory(&self.device);
+                return Ok(None);
+            }
+            new => new?,
+        };
+        let totals = Totals::from_values(&new.values);
+        if totals.allow_update() {
+            *weights = new.weights;
+        }
+        Ok(Some(Applied { totals, rescue: None, moved: new.moved }))
+    }
+
+    /// Reads the totals, then updates the parameters group by group.
+    fn update_by_groups<W: Weights>(
+        &mut self,
+        rank: &Rank,
+        weights: &mut W,
+        gradients: &GradientsParams,
+        totals: &[Tensor<1>],
+    ) -> Result<Applied, StepFailure> {
+        let values = || self.read_patiently(totals.to_vec());
+        let totals = Totals::from_values(&self.timer.time(Phase::Exchange, || rank.waiting(values))?);
+        let (rescue, moved) =
+            if totals.allow_update() { self.change_in_groups(weights, gradients)? } else { (None, None) };
+        Ok(Applied { totals, rescue, moved })
     }
 }
 

@@ -5,28 +5,60 @@ use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 use super::{PeersEnded, Rank};
 use crate::train::StepError;
 use crate::train::step_failure::StepFailure;
-use crate::train::update::watched_read;
+use crate::train::update::{read, watched_read};
+
+/// Vectors that the device has computed, with nothing queued behind them.
+///
+/// CubeCL skips a collective of values that were not computed, and Burn's fusion reorders what is queued. Both would block
+/// the other ranks, or add different vectors.
+pub(super) struct Computed(Vec<Tensor<1>>);
+
+impl Computed {
+    /// Waits for the vectors.
+    pub(super) fn wait_for(vectors: Vec<Tensor<1>>) -> Result<Self, StepFailure> {
+        let corner = |vector: &Tensor<1>| vector.clone().slice(0..1).cast(FloatDType::F32);
+        let corners: Vec<_> = vectors.iter().filter(|vector| vector.dims()[0] > 0).map(corner).collect();
+        if !corners.is_empty() {
+            read(corners)?;
+        }
+        Ok(Self(vectors))
+    }
+}
 
 impl Rank {
-    /// Sums `parts` over all ranks, which pass equal shapes.
+    /// Sums vectors over all ranks, which pass equal shapes.
     ///
     /// On GPUs the sum is complete once a value is read. On the CPU, the values pass through the first rank.
-    pub(super) fn sum(&self, parts: Vec<Tensor<1>>) -> Result<Vec<Tensor<1>>, StepFailure> {
-        let Some(device) = parts.first().map(Tensor::device) else { return Ok(parts) };
+    pub(super) fn sum(&self, Computed(vectors): Computed) -> Result<Vec<Tensor<1>>, StepFailure> {
+        let Some(device) = vectors.first().map(Tensor::device) else { return Ok(vectors) };
         if self.share.ranks() == 1 {
-            return Ok(parts);
+            return Ok(vectors);
         }
         #[cfg(feature = "cuda")]
         if device != Device::flex() {
-            return Ok(super::nccl::sum(parts, self.share.rank(), self.share.ranks()));
+            return Ok(super::nccl::sum(vectors, self.share.rank(), self.share.ranks()));
         }
-        self.sum_on_host(parts, &device)
+        self.sum_on_host(vectors, &device)
     }
 
-    /// Returns the first rank's values on all ranks.
+    /// Returns the first rank's vectors on all ranks. Waits for them.
     pub(super) fn first(&self, own: Vec<Tensor<1>>) -> Result<Vec<Tensor<1>>, StepFailure> {
         let is_first = self.share.rank() == 0;
-        self.sum(if is_first { own } else { own.iter().map(Tensor::zeros_like).collect() })
+        let own = if is_first { own } else { own.into_iter().map(|vector| vector.zeros_like()).collect() };
+        let firsts = self.sum(Computed::wait_for(own)?)?;
+        self.settle(&firsts);
+        Ok(firsts)
+    }
+
+    /// Waits until exchanged vectors are complete, without launching a kernel.
+    ///
+    /// Nothing that may be new is launched before: on two H100s, the driver waited without end when it loaded a kernel while
+    /// NCCL ran.
+    pub(super) fn settle(&self, sums: &[Tensor<1>]) {
+        if let Some(sum) = sums.first().filter(|_| self.share.ranks() > 1) {
+            // A failure shows in the next read.
+            self.waiting(|| sum.device().sync()).ok();
+        }
     }
 
     fn sum_on_host(&self, parts: Vec<Tensor<1>>, device: &Device) -> Result<Vec<Tensor<1>>, StepFailure> {

@@ -3,6 +3,7 @@
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::Tensor;
 
+use super::packed::Packed;
 use super::{PeersEnded, Rank};
 use crate::shape::{parameters, shape};
 use crate::stored::with_autodiff_of;
@@ -25,8 +26,9 @@ pub(super) fn with_first_values<M: Module>(rank: &Rank, model: M) -> Result<M, P
     rank.agree("shape of the model", format!("{} ({} trained values)", shape(&model), parameters(&model)))?;
     let ids = rank.waiting(|| rank.peers.broadcast(own.ids))?;
     let ids = ids.as_chunks().0.iter().map(|id| ParamId::from(u64::from_le_bytes(*id)));
-    let values = rank.waiting(|| rank.first(own.values)).map_err(ended)?;
-    Ok(model.map(&mut Replace(ids.zip(values).collect::<Vec<_>>().into_iter())))
+    let mut values = Packed::new(own.values, 1.0);
+    values.vectors = rank.waiting(|| rank.first(std::mem::take(&mut values.vectors))).map_err(ended)?;
+    Ok(model.map(&mut Replace(ids.zip(values.parts()).collect::<Vec<_>>().into_iter())))
 }
 
 /// Floats of a model, in its order.

@@ -6,7 +6,8 @@ mod exchange;
 mod first_values;
 #[cfg(feature = "cuda")]
 pub(crate) mod nccl;
-mod sharding;
+mod packed;
+pub(in crate::train) mod sharding;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -17,8 +18,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use burn::module::Module;
+use burn::optim::ModuleOptimizer;
+use gpu_tuned_observe::recording::SlowestRank;
 
 use super::TrainerError;
+use super::optimizer_files::with_state_of;
 use crate::load::Share;
 
 /// Connection to the processes that train together.
@@ -54,6 +58,9 @@ pub trait Peers: fmt::Debug + Send + Sync {
 
     /// Reports the seconds that this rank took for its part of an optimizer step, without waiting for other ranks.
     fn set_step_seconds(&self, seconds: f64);
+
+    /// Returns the slowest rank in the last steps that the ranks reported, on the first rank.
+    fn slowest(&self) -> Option<SlowestRank>;
 }
 
 /// Reason why the ranks ended. Names the rank, its host, and the cause.
@@ -105,6 +112,26 @@ impl Rank {
     /// [`TrainerError::Peers`] for a model that differs from the first rank's in more than values, and if the ranks ended.
     pub(super) fn replica<M: Module>(&self, model: M) -> Result<M, TrainerError> {
         first_values::with_first_values(self, model).map_err(TrainerError::Peers).inspect_err(|error| self.fail(error))
+    }
+
+    /// Drops the state of `optimizer` that other ranks keep.
+    ///
+    /// # Errors
+    ///
+    /// [`TrainerError::State`] if the state cannot be copied.
+    pub(super) fn own_state<M: Module>(
+        &self,
+        optimizer: ModuleOptimizer,
+        model: &M,
+    ) -> Result<ModuleOptimizer, TrainerError> {
+        let Some(shard) = sharding::shard(self, model) else { return Ok(optimizer) };
+        let kept = with_state_of(optimizer, &shard.parameters).map_err(|error| TrainerError::State(error.to_string()));
+        kept.inspect_err(|error| self.fail(error))
+    }
+
+    /// Slowest rank, as known to the first one.
+    pub(super) fn slowest(&self) -> Option<SlowestRank> {
+        self.peers.slowest()
     }
 
     /// Ends all ranks with an error of this one.

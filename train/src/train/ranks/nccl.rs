@@ -28,15 +28,17 @@ pub fn set_bootstrap(address: &str) {
 }
 
 /// Sums `parts` over all ranks.
+///
+/// Burn's fusion may reorder what is queued, so each sum is begun before the next one is registered. With sums in different
+/// orders, NCCL adds different vectors, or waits without end.
 pub(super) fn sum(parts: Vec<Tensor<1>>, rank: usize, ranks: usize) -> Vec<Tensor<1>> {
-    let begin = |part: Tensor<1>| {
+    let summed = |part: Tensor<1>| {
         let part = part.into_dispatch();
         let own = part.device().id().index_id;
-        Dispatch::all_reduce(part, ReduceOperation::Sum, identifiers(own, rank, ranks))
+        let sum = Dispatch::all_reduce(part, ReduceOperation::Sum, identifiers(own, rank, ranks));
+        Tensor::from_dispatch(sum.resolve())
     };
-    // All sums begin before the first is waited for.
-    let begun: Vec<_> = parts.into_iter().map(begin).collect();
-    begun.into_iter().map(|sum| Tensor::from_dispatch(sum.resolve())).collect()
+    parts.into_iter().map(summed).collect()
 }
 
 /// Identifiers of the ranks' devices, sorted: the index `own` at the position `rank`, and others elsewhere.

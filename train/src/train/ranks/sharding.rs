@@ -1,40 +1,73 @@
 //! Optimizer state that ranks share: each rank updates whole parameters, and passes their new values to the others.
 
-use burn::module::Module;
+use std::collections::HashSet;
+
+use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
 
 use super::Rank;
 use super::buckets::Buckets;
+use super::exchange::Computed;
 use crate::train::step_failure::StepFailure;
 use crate::visit::visit_floats;
 
-/// For each trained parameter of a model, in its order, true if this rank keeps its optimizer state and updates it.
-pub(super) fn owned<M: Module>(rank: &Rank, model: &M) -> Vec<bool> {
-    let sizes = visit_floats!(model, sizes = Vec::new(), Vec<u64>, |param| {
-        if param.is_require_grad() {
-            sizes.push(param.base().shape().num_elements() as u64);
-        }
-    });
-    let owners = gpu_tuned_core::exchange::owners(&sizes, rank.share().ranks());
-    owners.into_iter().map(|owner| owner == rank.share().rank()).collect()
+/// Part of the optimizer's state that one of several ranks keeps.
+pub(in crate::train) struct Shard {
+    pub rank: usize,
+    /// Two or more.
+    pub ranks: usize,
+    /// Identifiers of the parameters that the rank updates.
+    pub parameters: HashSet<u64>,
 }
 
-/// New values of all parameters that `changed` names; those of a parameter are its owner's.
+impl Shard {
+    /// Returns true if the rank keeps the optimizer state of the parameter, and updates it.
+    pub(super) fn owns(&self, id: ParamId) -> bool {
+        self.parameters.contains(&id.val())
+    }
+}
+
+/// The shard of a rank; `None` if it keeps the state of all parameters.
+pub(in crate::train) fn shard<M: Module>(rank: &Rank, model: &M) -> Option<Shard> {
+    let (own, ranks) = (rank.share().rank(), rank.share().ranks());
+    if !rank.shards_optimizer || ranks == 1 {
+        return None;
+    }
+    let (ids, sizes): (Vec<_>, Vec<_>) = trained(model).into_iter().unzip();
+    let owners = gpu_tuned_core::exchange::owners(&sizes, ranks);
+    let parameters = ids.into_iter().zip(owners).filter(|(_, owner)| *owner == own).map(|(id, _)| id).collect();
+    Some(Shard { rank: own, ranks, parameters })
+}
+
+/// Identifiers and elements of the trained parameters of a model, in its order.
+pub(in crate::train) fn trained<M: Module>(model: &M) -> Vec<(u64, u64)> {
+    let trained = visit_floats!(model, trained = Vec::new(), Vec<(u64, u64)>, |param| {
+        if param.is_require_grad() {
+            trained.push((param.id.val(), param.base().shape().num_elements() as u64));
+        }
+    });
+    trained
+}
+
+/// New values of all parameters that `changed` names, in the order of the trained parameters; those of a parameter are its
+/// owner's.
 ///
-/// `model` has the new values of the owned parameters. Both lists are in the order of the trained parameters.
+/// `model` has the new values of the rank's own parameters.
 pub(super) fn owners_values<M: Module>(
     rank: &Rank,
     model: &M,
-    owned: &[bool],
+    shard: &Shard,
     changed: &[bool],
 ) -> Result<GradientsParams, StepFailure> {
-    let state = (owned.iter(), GradientsParams::new());
-    let own = visit_floats!(model, (owned, values) = state, (std::slice::Iter<'v, bool>, GradientsParams), |param| {
-        if param.is_require_grad() && owned.next() == Some(&true) {
+    let state = (shard, GradientsParams::new());
+    let own = visit_floats!(model, (shard, values) = state, (&'v Shard, GradientsParams), |param| {
+        if param.is_require_grad() && shard.owns(param.id) {
             values.register::<D>(param.id, param.base().without_autodiff());
         }
     });
     let mut buckets = Buckets::new(own.1, model, 1.0);
-    buckets.vectors = rank.sum(std::mem::take(&mut buckets.vectors))?;
-    Ok(buckets.split(model, changed, 1.0))
+    buckets.packed.vectors = rank.sum(Computed::wait_for(buckets.take_vectors())?)?;
+    // The next step may launch kernels for another number of samples.
+    rank.settle(&buckets.packed.vectors);
+    Ok(buckets.split(model, changed, None))
 }

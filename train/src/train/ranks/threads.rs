@@ -8,6 +8,7 @@ use std::thread;
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
+use gpu_tuned_observe::recording::SlowestRank;
 
 use super::{Peers, PeersEnded, Rank};
 use crate::device::catching;
@@ -115,6 +116,10 @@ impl Peers for Peer {
 
     fn set_step_seconds(&self, seconds: f64) {
         assert!(seconds > 0.0);
+    }
+
+    fn slowest(&self) -> Option<SlowestRank> {
+        None
     }
 }
 

@@ -1,0 +1,197 @@
+//! Optimizer state in files: one, or one for each rank that keeps a part of it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use burn::module::Module;
+use burn::optim::{ModuleOptimizer, OptimizerRecord};
+use burn::store::RecordError;
+use burn::tensor::Bytes;
+use burn_pack::{Reader, Writer};
+use thiserror::Error;
+
+use super::Trainer;
+use super::ranks::sharding::{self, Shard};
+
+/// Reason why the state of an optimizer was not saved or loaded.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OptimizerFileError {
+    /// The folder cannot be listed.
+    #[error("cannot list `{}`: {cause}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// The cause.
+        cause: io::Error,
+    },
+    /// A file is missing.
+    #[error("`{}` does not exist: a checkpoint needs the optimizer state of all ranks that saved it", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The folder has files of another number of ranks.
+    #[error(
+        "`{}` and `{}` are of different numbers of ranks: save each checkpoint to a new folder",
+        one.display(),
+        other.display()
+    )]
+    SeveralSaves {
+        /// One of the files.
+        one: PathBuf,
+        /// A file of another number of ranks.
+        other: PathBuf,
+    },
+    /// The saved state is of other parameters.
+    #[error(
+        "the optimizer state in `{}` is of other parameters than the model's: load the record of the model before you create \
+         the trainer",
+        folder.display()
+    )]
+    OtherModel {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A file cannot be read or written.
+    #[error("`{}`: {message}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Burn's message.
+        message: String,
+    },
+}
+
+impl<M: Module> Trainer<M> {
+    /// Saves the state of the optimizer in `folder`, as `optimizer.bpk`, which [`ModuleOptimizer::load`] reads too.
+    ///
+    /// Call it on every rank. The first rank writes the file. With [sharded state](super::Rank::shard_optimizer), every rank
+    /// writes a file of its part instead, such as `optimizer-0-of-2.bpk`.
+    ///
+    /// # Errors
+    ///
+    /// [`OptimizerFileError`] if a file cannot be written, or if the folder has files of another number of ranks.
+    pub fn save_optimizer(&self, folder: impl AsRef<Path>) -> Result<(), OptimizerFileError> {
+        let folder = folder.as_ref();
+        let path = match (self.shard(), &self.stepper.rank) {
+            (Some(Shard { rank, ranks, .. }), _) => folder.join(file_of_rank(rank, ranks)),
+            (None, Some(rank)) if rank.share().rank() > 0 => return Ok(()),
+            (None, _) => folder.join(WHOLE),
+        };
+        let ranks = |path: &Path| ranks_of(path).expect("the name of a file of state");
+        if let Some(other) = files(folder)?.into_iter().find(|other| ranks(other) != ranks(&path)) {
+            return Err(OptimizerFileError::SeveralSaves { one: path, other });
+        }
+        self.optimizer().save(&path).map_err(|error| file_error(&path, error))
+    }
+
+    /// Loads the state of the optimizer that [`save_optimizer`](Self::save_optimizer) saved, with any number of ranks.
+    ///
+    /// The model has the identifiers of its parameters from its record, so load that first. Burn puts the state on the
+    /// default device until the next step.
+    ///
+    /// # Errors
+    ///
+    /// [`OptimizerFileError`] if a file is missing or cannot be read, or is of another model. The optimizer is then unchanged.
+    pub fn load_optimizer(&mut self, folder: impl AsRef<Path>) -> Result<(), OptimizerFileError> {
+        let folder = folder.as_ref();
+        let known: HashSet<u64> = sharding::trained(self.master()).into_iter().map(|(id, _)| id).collect();
+        let mut packs = Vec::new();
+        for path in complete(folder)? {
+            packs.push(Reader::from_file_exact(&path).map_err(|error| file_error(&path, error))?);
+        }
+        let saved: HashSet<u64> =
+            packs.iter().flat_map(|pack| pack.scalars().keys().filter_map(|name| id_of(name))).collect();
+        if !saved.is_empty() && saved.is_disjoint(&known) {
+            return Err(OptimizerFileError::OtherModel { folder: folder.to_owned() });
+        }
+        let kept = self.shard().map_or(known, |shard| shard.parameters);
+        let record = joined(packs, &kept).map_err(|error| file_error(folder, error))?;
+        self.trained.optimizer = self.trained.optimizer.clone().load_record(record);
+        Ok(())
+    }
+
+    /// The part of the optimizer's state that this rank keeps, if not all.
+    fn shard(&self) -> Option<Shard> {
+        sharding::shard(self.stepper.rank.as_ref()?, self.master())
+    }
+}
+
+/// The optimizer with the state of some parameters only.
+pub(super) fn with_state_of(optimizer: ModuleOptimizer, kept: &HashSet<u64>) -> Result<ModuleOptimizer, RecordError> {
+    let pack = Reader::from_bytes(optimizer.into_bytes()?)?;
+    Ok(optimizer.load_record(joined(vec![pack], kept)?))
+}
+
+/// State of the parameters that are `kept`, from several packs.
+fn joined(packs: Vec<Reader>, kept: &HashSet<u64>) -> Result<OptimizerRecord, RecordError> {
+    let is_kept = |name: &str| id_of(name).is_some_and(|id| kept.contains(&id));
+    let (mut scalars, mut paths, mut tensors) = (Vec::new(), Vec::new(), Vec::new());
+    for pack in packs {
+        scalars.extend(
+            pack.scalars().iter().filter(|(name, _)| is_kept(name)).map(|(name, value)| (name.clone(), *value)),
+        );
+        paths.extend(pack.metadata().clone().into_iter().filter(|(name, _)| is_kept(name)));
+        tensors.extend(pack.into_tensors()?.into_iter().filter(|tensor| is_kept(&tensor.name)));
+    }
+    let writer = scalars.iter().fold(Writer::new(tensors), |writer, (name, value)| writer.with_scalar(name, *value));
+    let writer = paths.iter().fold(writer, |writer, (name, path)| writer.with_metadata(name, path));
+    let bytes: Bytes = writer.into_bytes()?;
+    OptimizerRecord::from_bytes(bytes)
+}
+
+/// Identifier of the parameter of an entry, which is named `IDENTIFIER` or `IDENTIFIER.FIELD`.
+fn id_of(name: &str) -> Option<u64> {
+    name.split('.').next()?.parse().ok()
+}
+
+/// File of the whole state.
+const WHOLE: &str = "optimizer.bpk";
+
+/// File of the state that one of several ranks keeps.
+fn file_of_rank(rank: usize, ranks: usize) -> String {
+    format!("optimizer-{rank}-of-{ranks}.bpk")
+}
+
+/// Number of files with parts of the state, of which this is one; 1 for the whole state, and `None` for another file.
+fn ranks_of(path: &Path) -> Option<usize> {
+    let name = path.file_name()?.to_str()?;
+    if name == WHOLE {
+        return Some(1);
+    }
+    let (rank, ranks) = name.strip_prefix("optimizer-")?.strip_suffix(".bpk")?.split_once("-of-")?;
+    let (rank, ranks) = (rank.parse().ok()?, ranks.parse().ok()?);
+    (name == file_of_rank(rank, ranks)).then_some(ranks)
+}
+
+/// All files of state in a folder.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, OptimizerFileError> {
+    let listed = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
+    let mut files = listed().map_err(|cause| OptimizerFileError::Folder { folder: folder.to_owned(), cause })?;
+    files.retain(|path| ranks_of(path).is_some());
+    files.sort();
+    Ok(files)
+}
+
+/// The files of one save, all of them.
+fn complete(folder: &Path) -> Result<Vec<PathBuf>, OptimizerFileError> {
+    let found = files(folder)?;
+    let Some(first) = found.first() else { return Err(OptimizerFileError::Missing { path: folder.join(WHOLE) }) };
+    if let Some(other) = found.iter().find(|other| ranks_of(other) != ranks_of(first)) {
+        return Err(OptimizerFileError::SeveralSaves { one: first.clone(), other: other.clone() });
+    }
+    let ranks = ranks_of(first).unwrap_or(1);
+    let names = (0..ranks).map(|rank| if ranks == 1 { WHOLE.to_owned() } else { file_of_rank(rank, ranks) });
+    let missing = names.map(|name| folder.join(name)).find(|path| !found.contains(path));
+    missing.map_or(Ok(found), |path| Err(OptimizerFileError::Missing { path }))
+}
+
+fn file_error(path: &Path, error: impl ToString) -> OptimizerFileError {
+    OptimizerFileError::File { path: path.to_owned(), message: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests;
