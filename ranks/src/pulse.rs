@@ -24,7 +24,7 @@ pub struct StepTime {
     pub host: String,
     /// Number of the step.
     pub step: u64,
-    /// Seconds of the step without the wait for other ranks.
+    /// Seconds from the end of the last step to the exchange.
     pub seconds: f64,
 }
 

@@ -47,7 +47,7 @@ gpu_tuned_core::sparse! {
         pub backward_s: Option<f64>,
         /// Seconds in the optimizer.
         pub update_s: Option<f64>,
-        /// Seconds waiting for other ranks and exchanging gradients.
+        /// Seconds waiting for other ranks and exchanging gradients. On GPUs, with the update on the device.
         pub exchange_s: Option<f64>,
         /// Seconds waiting for the device at the end of the step.
         pub drain_s: Option<f64>,
@@ -89,13 +89,18 @@ pub struct SlowestRank {
     pub rank: u64,
     /// Host of the rank.
     pub host: String,
-    /// Seconds for a step, without waiting for other ranks.
+    /// Seconds from the end of a step to the exchange of the next one, with all that the program does between.
     pub seconds: f64,
     /// Median seconds of the other ranks.
     pub others_s: f64,
 }
 
 impl SlowestRank {
+    /// Seconds of a rank over those of the others; 1 if it is not the slowest.
+    pub(crate) fn slowness_of(&self, rank: u64) -> f64 {
+        if rank == self.rank { self.seconds / self.others_s } else { 1.0 }
+    }
+
     /// Finds the slowest of ranks, given with host and seconds; `None` for less than two.
     pub fn of<'a>(ranks: impl IntoIterator<Item = (u64, &'a str, f64)>) -> Option<Self> {
         let mut ranks: Vec<_> = ranks.into_iter().collect();

@@ -18,7 +18,7 @@ impl<C> Session<C> {
         self.share().ranks()
     }
 
-    /// Returns true for the first rank, which logs, evaluates and saves. All ranks have equal parameters.
+    /// Returns true for the first rank, which logs, evaluates and saves the model. All ranks have equal parameters.
     pub fn is_first_rank(&self) -> bool {
         self.rank() == 0
     }

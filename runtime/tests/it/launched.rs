@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::thread;
+use std::time::Duration;
 
 use gpu_tuned::Options;
 use gpu_tuned::ranks::{Launch, Launcher, Limits};
@@ -23,7 +24,8 @@ pub(crate) fn launched<T: Send>(ranks: usize, body: impl Fn(usize, &dyn Fn(Optio
     thread::scope(|scope| {
         let (body, launch) = (&body, &launch);
         // The test program outlives a group of ranks that ends.
-        let limits = || Limits::default().with_exit_hook(|_| {});
+        let heartbeat = Duration::from_millis(100);
+        let limits = || Limits { heartbeat, ..Limits::default() }.with_exit_hook(|_| {});
         let as_rank = move |rank| move |options: Options| options.launched_as(launch(rank)).rank_limits(limits());
         let run = |rank| scope.spawn(move || body(rank, &as_rank(rank)));
         let threads: Vec<_> = (0..ranks).map(run).collect();

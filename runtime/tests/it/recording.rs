@@ -210,6 +210,24 @@ fn every_rank_records_its_own_steps() {
     }
 }
 
+#[cfg(feature = "distributed")]
+#[test]
+fn the_first_rank_records_the_slowest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.jsonl");
+    crate::launched::launched(2, |rank, as_rank| {
+        let session = as_rank(options(&path)).start(Config { batch_size: 8, num_workers: 1 }).expect("it fits");
+        let loss = Duration::from_millis(if rank == 1 { 100 } else { 0 });
+        train(&session, 10, Slow { batch: NONE, loss, outside: NONE });
+    });
+    let (_, steps) = parts(&path);
+    let slowest = steps.last().and_then(|step| step.slowest_rank.clone()).expect("ranks report their times");
+    assert_eq!(slowest.rank, 1);
+    assert!(slowest.seconds > 1.5 * slowest.others_s, "{slowest:?}");
+    let (_, steps) = parts(&folder.path().join("run.rank1.jsonl"));
+    assert!(steps.iter().all(|step| step.slowest_rank.is_none()));
+}
+
 #[test]
 fn a_live_trace_has_the_phases_of_every_micro_batch_within_their_steps() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -10,6 +10,7 @@ use burn::optim::{ModuleOptimizer, OptimizerRecord};
 use burn::store::RecordError;
 use burn::tensor::Bytes;
 use burn_pack::{Reader, Writer};
+use gpu_tuned_observe::log::warn_user;
 use thiserror::Error;
 
 use super::Trainer;
@@ -73,9 +74,13 @@ impl<M: Module> Trainer<M> {
     ///
     /// # Errors
     ///
-    /// [`OptimizerFileError`] if a file cannot be written, or if the folder has files of another number of ranks.
+    /// [`OptimizerFileError`] if a file cannot be written, or if the folder has files of another number of ranks. All ranks
+    /// end then.
     pub fn save_optimizer(&self, folder: impl AsRef<Path>) -> Result<(), OptimizerFileError> {
-        let folder = folder.as_ref();
+        self.save_state(folder.as_ref()).inspect_err(|error| self.end_ranks(error))
+    }
+
+    fn save_state(&self, folder: &Path) -> Result<(), OptimizerFileError> {
         let path = match (self.shard(), &self.stepper.rank) {
             (Some(Shard { rank, ranks, .. }), _) => folder.join(file_of_rank(rank, ranks)),
             (None, Some(rank)) if rank.share().rank() > 0 => return Ok(()),
@@ -95,9 +100,15 @@ impl<M: Module> Trainer<M> {
     ///
     /// # Errors
     ///
-    /// [`OptimizerFileError`] if a file is missing or cannot be read, or is of another model. The optimizer is then unchanged.
+    /// [`OptimizerFileError`] if a file is missing or cannot be read, or is of another model. The optimizer is then unchanged,
+    /// and all ranks end.
     pub fn load_optimizer(&mut self, folder: impl AsRef<Path>) -> Result<(), OptimizerFileError> {
-        let folder = folder.as_ref();
+        let record = self.saved_state(folder.as_ref()).inspect_err(|error| self.end_ranks(error))?;
+        self.trained.optimizer = self.trained.optimizer.clone().load_record(record);
+        Ok(())
+    }
+
+    fn saved_state(&self, folder: &Path) -> Result<OptimizerRecord, OptimizerFileError> {
         let known: HashSet<u64> = sharding::trained(self.master()).into_iter().map(|(id, _)| id).collect();
         let mut packs = Vec::new();
         for path in complete(folder)? {
@@ -108,10 +119,21 @@ impl<M: Module> Trainer<M> {
         if !saved.is_empty() && saved.is_disjoint(&known) {
             return Err(OptimizerFileError::OtherModel { folder: folder.to_owned() });
         }
+        let lost = saved.difference(&known).count();
+        if lost > 0 {
+            warn_user(&format!(
+                "`{}` has optimizer state of {lost} parameters that the model does not train: it is left out",
+                folder.display()
+            ));
+        }
         let kept = self.shard().map_or(known, |shard| shard.parameters);
-        let record = joined(packs, &kept).map_err(|error| file_error(folder, error))?;
-        self.trained.optimizer = self.trained.optimizer.clone().load_record(record);
-        Ok(())
+        joined(packs, &kept).map_err(|error| file_error(folder, error))
+    }
+
+    fn end_ranks(&self, error: &OptimizerFileError) {
+        if let Some(rank) = &self.stepper.rank {
+            rank.fail(error);
+        }
     }
 
     /// The part of the optimizer's state that this rank keeps, if not all.

@@ -59,8 +59,8 @@ use crate::timing::Phase;
 /// # Waits
 ///
 /// The host waits for the device once at the end of a step, and once more for each parameter group. A trainer of a
-/// [rank](super::Rank) also waits for its own gradients, before the exchange; and if some parameter has no gradient, for the
-/// exchange.
+/// [rank](super::Rank) also waits for its own gradients before the exchange. It waits for the exchange, too: in the first
+/// steps, with clipping, with sharded state, and if some parameter has no gradient.
 pub struct Trainer<M> {
     pub(super) trained: ModelAndOptimizer<M>,
     scale: LossScale,

@@ -5,20 +5,16 @@ use crate::diagnose::words::{percent, seconds};
 
 /// Time over that of the other ranks that is worth a finding.
 const SLOWER: f64 = 1.1;
-/// Part of the steps in which one rank is the slowest.
-const USUALLY: f64 = 0.5;
 
 pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let (model, steps) = (input.model.as_ref()?, input.stats.steps.as_ref().ok()?);
     let slow = steps.slowest_rank.as_ref()?;
-    if slow.share_of_steps < USUALLY || slow.seconds < SLOWER * slow.others_s {
+    if slow.slowness < SLOWER {
         return None;
     }
     let headline = format!(
         "rank {} on {} takes {:.2} times as long as the others for its part of a step, and they wait for it",
-        slow.rank,
-        slow.host,
-        slow.seconds / slow.others_s
+        slow.rank, slow.host, slow.slowness
     );
     let change = Change::new(
         "compare its GPU with the others': clocks, temperature, PCIe link, other processes, and its loader; unequal GPUs share a \

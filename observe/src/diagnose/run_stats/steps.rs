@@ -53,6 +53,8 @@ pub(in super::super) struct SlowRank {
     pub seconds: f64,
     /// Median seconds of the other ranks.
     pub others_s: f64,
+    /// Median of the rank's seconds over those of the others, of all steps; 1 in steps in which another rank is slower.
+    pub slowness: f64,
 }
 
 impl SlowRank {
@@ -71,6 +73,7 @@ impl SlowRank {
             share_of_steps: count as f64 / slowest.len() as f64,
             seconds: median(own.iter().map(|slow| slow.seconds))?,
             others_s: median(own.iter().map(|slow| slow.others_s))?,
+            slowness: median(slowest.iter().map(|slow| slow.slowness_of(rank)))?,
         })
     }
 }

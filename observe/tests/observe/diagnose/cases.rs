@@ -64,6 +64,14 @@ fn with_slow_rank(made: Made, times: f64, every: u64) -> Made {
     })
 }
 
+/// A run of two ranks that take turns in being slow.
+fn with_jitter(made: Made) -> Made {
+    made.each_step(|step| {
+        let seconds = |rank| if (step.step + rank) % 2 == 0 { 0.1 } else { 0.08 };
+        step.slowest_rank = SlowestRank::of((0..2).map(|rank| (rank, "node7", seconds(rank))));
+    })
+}
+
 /// The run on a GPU that shares the host's memory.
 fn with_unified_memory(mut made: Made) -> Made {
     made.start.gpus.iter_mut().for_each(|gpu| gpu.unified_memory = true);
@@ -246,6 +254,7 @@ fn of_memory() -> Vec<Case> {
         (Kind::OtherProcess, before(50).records(), with_unified_memory(before(50)).records()),
         (Kind::SlowRank, with_slow_rank(healthy(), 1.5, 3).records(), with_slow_rank(healthy(), 1.05, 3).records()),
         (Kind::SlowRank, with_slow_rank(healthy(), 1.5, 3).records(), with_slow_rank(healthy(), 1.5, 1).records()),
+        (Kind::SlowRank, with_slow_rank(healthy(), 1.5, 3).records(), with_jitter(healthy()).records()),
     ]
 }
 

@@ -42,6 +42,9 @@ impl Checkpoint {
     ) -> anyhow::Result<()> {
         let new = self.0.with_extension("new");
         if session.is_first_rank() {
+            if new.exists() {
+                fs::remove_dir_all(&new)?;
+            }
             fs::create_dir_all(&new)?;
             trainer.master().clone().into_record().save(new.join("model.bpk"))?;
             fs::write(new.join("steps"), steps.to_string())?;

@@ -68,7 +68,7 @@ impl Buckets {
             };
             self.packed.vectors = self.take_vectors().into_iter().map(scaled).collect();
         }
-        let parts: Vec<_> = self.packed.parts().zip(present).map(|(part, present)| present.then_some(part)).collect();
+        let parts: Vec<_> = self.packed.some_parts(present).collect();
         drop(self);
         let state = (parts.into_iter(), GradientsParams::new());
         let split = visit_floats!(

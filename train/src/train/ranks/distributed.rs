@@ -22,7 +22,7 @@ use crate::train::stepper::Stepper;
 use crate::train::update::{Update, Weights, changed, patiently, read};
 use crate::train::{Rescue, Step, StepError};
 
-/// First steps, in which the kernels of the update are loaded.
+/// First steps, in which the kernels of the update are loaded; those of a stall check are loaded later.
 const SETTLING_STEPS: u64 = 3;
 
 /// Gradients summed over all ranks, with what belongs to them.
@@ -44,7 +44,7 @@ struct Exchanged {
 
 /// Totals of all ranks.
 struct Totals {
-    /// Norm of the mean gradients; the first rank's, if gradients are clipped by it.
+    /// Norm of the mean gradients; the first rank's, with clipping or sharded state.
     norm: f32,
     samples: f32,
     /// Mean loss over the samples.
@@ -144,10 +144,11 @@ impl Stepper {
         }
         let header = sums.remove(0);
         buckets.packed.vectors = sums;
-        let scale = header.clone().slice(0..1).clamp_min(1.0).recip().mul_scalar(all);
+        let scale = header.clone().slice(0..1).clamp_min(1.0).div_scalar(all).recip();
         let norm = buckets.norm().unwrap_or_else(|| Tensor::zeros([1], (&device, DType::F32))) * scale.clone();
         // Each device autotunes its own reductions, which may differ in the last bit.
-        let norm = if self.max_norm.is_some() { rank.first(vec![norm])?.remove(0) } else { norm };
+        let shares_norm = self.max_norm.is_some() || rank.shards_optimizer;
+        let norm = if shares_norm { rank.first(vec![norm])?.remove(0) } else { norm };
         let totals = [norm, header.clone().slice(0..1), header.clone().slice(1..2) * scale.clone()];
         // Every rank has a gradient of every parameter, as a rule, and then nothing is waited for.
         let present = if buckets.present.iter().all(|present| *present) {
@@ -195,7 +196,8 @@ impl Stepper {
         };
         drop(gradients);
         let Some(shard) = shard.filter(|_| applied.totals.allow_update()) else { return Ok(applied) };
-        let values = || rank.waiting(|| sharding::owners_values(rank, &weights.master(), &shard, &present));
+        let release = || release_memory(&self.device);
+        let values = || sharding::owners_values(rank, &weights.master(), &shard, &present, release);
         let values = self.timer.time(Phase::Exchange, values)?;
         *weights = watched(Moment::Optimizer, || weights.replaced(values))?;
         Ok(Applied { moved: None, ..applied })

@@ -9,8 +9,8 @@ use crate::train::update::{read, watched_read};
 
 /// Vectors that the device has computed, with nothing queued behind them.
 ///
-/// CubeCL skips a collective of values that were not computed, and Burn's fusion reorders what is queued. Both would block
-/// the other ranks, or add different vectors.
+/// CubeCL skips a collective of values that were not computed, which would block the other ranks. Burn's fusion reorders what
+/// is queued, which would make NCCL add different vectors.
 pub(super) struct Computed(Vec<Tensor<1>>);
 
 impl Computed {
@@ -57,7 +57,7 @@ impl Rank {
     pub(super) fn settle(&self, sums: &[Tensor<1>]) {
         if let Some(sum) = sums.first().filter(|_| self.share.ranks() > 1) {
             // A failure shows in the next read.
-            self.waiting(|| sum.device().sync()).ok();
+            sum.device().sync().ok();
         }
     }
 
@@ -65,7 +65,7 @@ impl Rank {
         let shapes: Vec<_> = parts.iter().map(|part| (part.dims()[0], part.dtype())).collect();
         let all = Tensor::cat(parts.into_iter().map(|part| part.cast(FloatDType::F32)).collect(), 0);
         let values = watched_read(|| all.try_into_vec_as::<f32>())?;
-        let sums = self.waiting(|| self.peers.sum(values)).map_err(StepError::Peers)?;
+        let sums = self.peers.sum(values).map_err(StepError::Peers)?;
         let mut rest = &sums[..];
         let part = |(length, dtype)| {
             let (values, after) = rest.split_at(length);

@@ -56,7 +56,7 @@ pub trait Peers: fmt::Debug + Send + Sync {
     /// Reports that this rank waits for others, or no longer.
     fn set_waiting(&self, is_waiting: bool);
 
-    /// Reports the seconds that this rank took for its part of an optimizer step, without waiting for other ranks.
+    /// Reports the seconds of this rank from the end of a step to the exchange of the next one.
     fn set_step_seconds(&self, seconds: f64);
 
     /// Returns the slowest rank in the last steps that the ranks reported, on the first rank.

@@ -44,8 +44,17 @@ impl Packed {
         self.vectors.push(vector.mul_scalar(factor));
     }
 
-    /// The tensors, each with its place in the order of packing.
+    /// The tensors in the order of packing.
     pub(super) fn parts(&self) -> impl Iterator<Item = Tensor<1>> {
-        self.places.iter().map(|(vector, begin, end)| self.vectors[*vector].clone().slice(*begin..*end))
+        self.places.iter().map(|place| self.part(place))
+    }
+
+    /// The tensors that are wanted, and `None` for the others.
+    pub(super) fn some_parts(&self, wanted: &[bool]) -> impl Iterator<Item = Option<Tensor<1>>> {
+        self.places.iter().zip(wanted).map(|(place, wanted)| wanted.then(|| self.part(place)))
+    }
+
+    fn part(&self, (vector, begin, end): &(usize, usize, usize)) -> Tensor<1> {
+        self.vectors[*vector].clone().slice(*begin..*end)
     }
 }

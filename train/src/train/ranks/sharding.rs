@@ -8,7 +8,9 @@ use burn::optim::GradientsParams;
 use super::Rank;
 use super::buckets::Buckets;
 use super::exchange::Computed;
+use crate::out_of_memory::{Moment, watched};
 use crate::train::step_failure::StepFailure;
+use crate::train::update::patiently;
 use crate::visit::visit_floats;
 
 /// Part of the optimizer's state that one of several ranks keeps.
@@ -52,22 +54,31 @@ pub(in crate::train) fn trained<M: Module>(model: &M) -> Vec<(u64, u64)> {
 /// New values of all parameters that `changed` names, in the order of the trained parameters; those of a parameter are its
 /// owner's.
 ///
-/// `model` has the new values of the rank's own parameters.
+/// `model` has the new values of the rank's own parameters. `release` frees memory before a retry.
 pub(super) fn owners_values<M: Module>(
     rank: &Rank,
     model: &M,
     shard: &Shard,
     changed: &[bool],
+    release: impl Fn(),
 ) -> Result<GradientsParams, StepFailure> {
-    let state = (shard, GradientsParams::new());
-    let own = visit_floats!(model, (shard, values) = state, (&'v Shard, GradientsParams), |param| {
-        if param.is_require_grad() && shard.owns(param.id) {
-            values.register::<D>(param.id, param.base().without_autodiff());
-        }
-    });
-    let mut buckets = Buckets::new(own.1, model, 1.0);
-    buckets.packed.vectors = rank.sum(Computed::wait_for(buckets.take_vectors())?)?;
-    // The next step may launch kernels for another number of samples.
-    rank.settle(&buckets.packed.vectors);
+    // Retried, because it is before the exchange.
+    let own_values = || {
+        let state = (shard, GradientsParams::new());
+        let own = visit_floats!(model, (shard, values) = state, (&'v Shard, GradientsParams), |param| {
+            if param.is_require_grad() && shard.owns(param.id) {
+                values.register::<D>(param.id, param.base().without_autodiff());
+            }
+        });
+        let mut buckets = watched(Moment::Optimizer, || Buckets::new(own.1, model, 1.0))?;
+        let vectors = Computed::wait_for(buckets.take_vectors())?;
+        Ok((buckets, vectors))
+    };
+    let (mut buckets, vectors) = patiently(release, own_values)?;
+    buckets.packed.vectors = rank.waiting(|| {
+        let sums = rank.sum(vectors)?;
+        rank.settle(&sums);
+        Ok::<_, StepFailure>(sums)
+    })?;
     Ok(buckets.split(model, changed, None))
 }
