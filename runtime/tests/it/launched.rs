@@ -7,6 +7,9 @@ use std::time::Duration;
 use gpu_tuned::Options;
 use gpu_tuned::ranks::{Launch, Launcher, Limits};
 
+/// Short, so that short runs report their steps.
+const HEARTBEAT: Duration = Duration::from_millis(100);
+
 /// Runs `body` as each of so many ranks of one host, and returns the results rank by rank. `body` gets its rank, and a
 /// function that makes a start that of the rank.
 pub(crate) fn launched<T: Send>(ranks: usize, body: impl Fn(usize, &dyn Fn(Options) -> Options) -> T + Sync) -> Vec<T> {
@@ -24,8 +27,7 @@ pub(crate) fn launched<T: Send>(ranks: usize, body: impl Fn(usize, &dyn Fn(Optio
     thread::scope(|scope| {
         let (body, launch) = (&body, &launch);
         // The test program outlives a group of ranks that ends.
-        let heartbeat = Duration::from_millis(100);
-        let limits = || Limits { heartbeat, ..Limits::default() }.with_exit_hook(|_| {});
+        let limits = || Limits { heartbeat: HEARTBEAT, ..Limits::default() }.with_exit_hook(|_| {});
         let as_rank = move |rank| move |options: Options| options.launched_as(launch(rank)).rank_limits(limits());
         let run = |rank| scope.spawn(move || body(rank, &as_rank(rank)));
         let threads: Vec<_> = (0..ranks).map(run).collect();
