@@ -96,9 +96,9 @@ pub struct SlowestRank {
 }
 
 impl SlowestRank {
-    /// Seconds of a rank over those of the others; 1 if it is not the slowest.
+    /// Seconds of a rank over those of the others. For a rank that is not the slowest, as if it was as fast as the others.
     pub(crate) fn slowness_of(&self, rank: u64) -> f64 {
-        if rank == self.rank { self.seconds / self.others_s } else { 1.0 }
+        if rank == self.rank { self.seconds / self.others_s } else { self.others_s / self.seconds }
     }
 
     /// Finds the slowest of ranks, given with host and seconds; `None` for less than two.

@@ -53,7 +53,7 @@ pub(in super::super) struct SlowRank {
     pub seconds: f64,
     /// Median seconds of the other ranks.
     pub others_s: f64,
-    /// Median of the rank's seconds over those of the others, of all steps; 1 in steps in which another rank is slower.
+    /// Median of the rank's seconds over those of the others, of all steps.
     pub slowness: f64,
 }
 
