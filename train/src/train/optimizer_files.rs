@@ -90,7 +90,7 @@ impl<M: Module> Trainer<M> {
         if let Some(other) = files(folder)?.into_iter().find(|other| ranks(other) != ranks(&path)) {
             return Err(OptimizerFileError::SeveralSaves { one: path, other });
         }
-        self.optimizer().save(&path).map_err(|error| file_error(&path, error))
+        self.optimizer().save(&path).map_err(|error| file_error(&path, &error))
     }
 
     /// Loads the state of the optimizer that [`save_optimizer`](Self::save_optimizer) saved, with any number of ranks.
@@ -112,7 +112,7 @@ impl<M: Module> Trainer<M> {
         let known: HashSet<u64> = sharding::trained(self.master()).into_iter().map(|(id, _)| id).collect();
         let mut packs = Vec::new();
         for path in complete(folder)? {
-            packs.push(Reader::from_file_exact(&path).map_err(|error| file_error(&path, error))?);
+            packs.push(Reader::from_file_exact(&path).map_err(|error| file_error(&path, &error))?);
         }
         let saved: HashSet<u64> =
             packs.iter().flat_map(|pack| pack.scalars().keys().filter_map(|name| id_of(name))).collect();
@@ -127,7 +127,7 @@ impl<M: Module> Trainer<M> {
             ));
         }
         let kept = self.shard().map_or(known, |shard| shard.parameters);
-        joined(packs, &kept).map_err(|error| file_error(folder, error))
+        joined(packs, &kept).map_err(|error| file_error(folder, &error))
     }
 
     fn end_ranks(&self, error: &OptimizerFileError) {
@@ -211,7 +211,7 @@ fn complete(folder: &Path) -> Result<Vec<PathBuf>, OptimizerFileError> {
     missing.map_or(Ok(found), |path| Err(OptimizerFileError::Missing { path }))
 }
 
-fn file_error(path: &Path, error: impl ToString) -> OptimizerFileError {
+fn file_error(path: &Path, error: &impl ToString) -> OptimizerFileError {
     OptimizerFileError::File { path: path.to_owned(), message: error.to_string() }
 }
 

@@ -154,7 +154,7 @@ impl Stepper {
         let present = if buckets.present.iter().all(|present| *present) {
             buckets.present.clone()
         } else {
-            let ranks = self.read_patiently(vec![header])?;
+            let ranks = self.read_patiently(&[header])?;
             ranks[2..].iter().map(|ranks| *ranks > 0.0).collect()
         };
         let factor = match self.max_norm {
@@ -165,8 +165,8 @@ impl Stepper {
     }
 
     /// Reads values, and retries for some seconds while memory runs out.
-    fn read_patiently(&self, values: Vec<Tensor<1>>) -> Result<Vec<f32>, StepFailure> {
-        patiently(|| release_memory(&self.device), || read(values.clone()))
+    fn read_patiently(&self, values: &[Tensor<1>]) -> Result<Vec<f32>, StepFailure> {
+        patiently(|| release_memory(&self.device), || read(values.to_vec()))
     }
 
     /// Clips the summed gradients and updates the weights, unless the norm is not finite.
@@ -236,7 +236,7 @@ impl Stepper {
         gradients: &GradientsParams,
         totals: &[Tensor<1>],
     ) -> Result<Applied, StepFailure> {
-        let values = || self.read_patiently(totals.to_vec());
+        let values = || self.read_patiently(totals);
         let totals = Totals::from_values(&self.timer.time(Phase::Exchange, || rank.waiting(values))?);
         let (rescue, moved) =
             if totals.allow_update() { self.change_in_groups(weights, gradients)? } else { (None, None) };

@@ -43,12 +43,11 @@ pub(in crate::train) fn shard<M: Module>(rank: &Rank, model: &M) -> Option<Shard
 
 /// Identifiers and elements of the trained parameters of a model, in its order.
 pub(in crate::train) fn trained<M: Module>(model: &M) -> Vec<(u64, u64)> {
-    let trained = visit_floats!(model, trained = Vec::new(), Vec<(u64, u64)>, |param| {
+    visit_floats!(model, trained = Vec::new(), Vec<(u64, u64)>, |param| {
         if param.is_require_grad() {
             trained.push((param.id.val(), param.base().shape().num_elements() as u64));
         }
-    });
-    trained
+    })
 }
 
 /// New values of all parameters that `changed` names, in the order of the trained parameters; those of a parameter are its
