@@ -50,7 +50,7 @@ pub(super) struct Stepper {
     pub last_end: Option<Instant>,
     /// Sizes of the trained parameters, set by the first update.
     pub(super) sizes: Option<Sizes>,
-    steps: u64,
+    pub(super) steps: u64,
     skipped: u32,
     warned_of_loss: bool,
     stalled: bool,
@@ -252,11 +252,6 @@ impl Stepper {
         if let Some(rank) = &self.rank {
             rank.fail(error);
         }
-    }
-
-    /// Steps before this one.
-    pub(super) fn steps(&self) -> u64 {
-        self.steps
     }
 
     /// Returns true in steps that check whether parameters change.

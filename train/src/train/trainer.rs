@@ -198,8 +198,7 @@ impl<M: Module> Trainer<M> {
         &self.scale
     }
 
-    /// Optimizer with the state of the last step, for checkpoints. With several ranks, see
-    /// [`save_optimizer`](Self::save_optimizer).
+    /// Optimizer with the state of the last step. Checkpoints: see [`save_optimizer`](Self::save_optimizer).
     pub fn optimizer(&self) -> &ModuleOptimizer {
         &self.trained.optimizer
     }

@@ -73,7 +73,7 @@ struct Applied {
 impl Stepper {
     /// Returns true in steps that may launch kernels for the first time after the exchange.
     fn is_settling(&self) -> bool {
-        self.steps() < SETTLING_STEPS || self.checks_for_stall()
+        self.steps < SETTLING_STEPS || self.checks_for_stall()
     }
 
     /// Attempts a step over the samples of all ranks; `batch` has those of this rank.
