@@ -21,7 +21,7 @@ pub(super) fn find(input: &DiagnosisInput<'_>) -> Option<Finding> {
          step by their speed with `unequal = true`",
     )
     .by("cargo gpu-tuned monitor");
-    let saved = (slow.seconds - slow.others_s).min(model.parts.seconds);
+    let saved = (slow.share_of_steps * (slow.seconds - slow.others_s)).min(model.parts.seconds);
     let was = model.as_is();
     // The wait is part of the exchange, or of training on the slow rank itself.
     let serial = (was.serial - saved).max(0.0);

@@ -36,12 +36,6 @@ struct ReducedGradients {
     totals: [Tensor<1>; 3],
 }
 
-/// Vectors of an exchange, and the buckets without them.
-struct Exchanged {
-    vectors: Vec<Tensor<1>>,
-    buckets: Buckets,
-}
-
 /// Totals of all ranks.
 struct Totals {
     /// Norm of the mean gradients; the first rank's, with clipping or sharded state.
@@ -98,13 +92,12 @@ impl Stepper {
         let health = self.health_counts(&gradients, &model)?.map(Counts::watched).transpose()?;
         drop(model);
         let weight = batch.len() as f64 / rank.share().all() as f64;
-        let buckets = watched(Moment::Backward, || Buckets::new(gradients, &weights.master(), weight))?;
-        let values = || self.exchanged_values(rank, buckets, loss, batch.len());
-        let values = watched(Moment::Backward, values)?;
-        let computed = self.timer.time(Phase::Drain, || Computed::wait_for(values.vectors));
+        let mut buckets = watched(Moment::Backward, || Buckets::new(gradients, &weights.master(), weight))?;
+        let vectors = || self.exchanged_vectors(rank, &mut buckets, loss, batch.len());
+        let vectors = watched(Moment::Backward, vectors)?;
+        let computed = self.timer.time(Phase::Drain, || Computed::wait_for(vectors));
         let computed = computed.map_err(|error| error.at(Moment::Backward))?;
         rank.peers.set_step_seconds(begin.elapsed().as_secs_f64());
-        let buckets = values.buckets;
         let exchange = || watched(Moment::Optimizer, || self.exchange(rank, buckets, computed))?;
         let reduced = self.timer.time(Phase::Exchange, || rank.waiting(exchange)).map_err(late)?;
         let Applied { totals, rescue, moved } = self.apply_update(rank, weights, reduced).map_err(late)?;
@@ -116,8 +109,9 @@ impl Stepper {
         Ok((self.step_result(update, learns, totals.samples as usize, micro_batch, outputs.len()), outputs))
     }
 
-    /// The vectors to exchange: this rank's samples, its part of the loss, which parameters have gradients; and the buckets.
-    fn exchanged_values(&self, rank: &Rank, mut buckets: Buckets, loss: Tensor<1>, samples: usize) -> Exchanged {
+    /// Takes the vectors to exchange out of `buckets`. Before them is one with this rank's samples, its part of the loss, and
+    /// which parameters have gradients.
+    fn exchanged_vectors(&self, rank: &Rank, buckets: &mut Buckets, loss: Tensor<1>, samples: usize) -> Vec<Tensor<1>> {
         let device = self.device.clone().without_autodiff();
         let known = |values: Vec<f32>| {
             let length = values.len();
@@ -130,8 +124,7 @@ impl Stepper {
         };
         let present = buckets.present.iter().map(|present| f32::from(u8::from(*present))).collect();
         let header = Tensor::cat(vec![known(vec![samples as f32]), loss, known(present)], 0);
-        let vectors = std::iter::once(header).chain(buckets.take_vectors()).collect();
-        Exchanged { vectors, buckets }
+        std::iter::once(header).chain(buckets.take_vectors()).collect()
     }
 
     /// Sums the vectors over all ranks.

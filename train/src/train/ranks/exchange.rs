@@ -9,8 +9,8 @@ use crate::train::update::{read, watched_read};
 
 /// Vectors that the device has computed, with nothing queued behind them.
 ///
-/// CubeCL skips a collective of values that were not computed, which would block the other ranks. Burn's fusion reorders what
-/// is queued, which would make NCCL add different vectors.
+/// CubeCL skips a collective of values that were not computed, which would block the other ranks. Burn's fusion may run
+/// what is queued in another order than other ranks do: on four H100s, sums of queued vectors were wrong without an error.
 pub(super) struct Computed(Vec<Tensor<1>>);
 
 impl Computed {
@@ -52,8 +52,8 @@ impl Rank {
 
     /// Waits until exchanged vectors are complete, without launching a kernel.
     ///
-    /// Nothing that may be new is launched before: on two H100s, the driver waited without end when it loaded a kernel while
-    /// NCCL ran.
+    /// Nothing that may be new is launched before: on two H100s, `cuModuleLoadData` did not return for a kernel that was
+    /// launched right after an exchange.
     pub(super) fn settle(&self, sums: &[Tensor<1>]) {
         if let Some(sum) = sums.first().filter(|_| self.share.ranks() > 1) {
             // A failure shows in the next read.

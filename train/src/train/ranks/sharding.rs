@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use burn::module::{Module, ParamId};
+use burn::module::Module;
 use burn::optim::GradientsParams;
 
 use super::Rank;
@@ -20,13 +20,6 @@ pub(in crate::train) struct Shard {
     pub ranks: usize,
     /// Identifiers of the parameters that the rank updates.
     pub parameters: HashSet<u64>,
-}
-
-impl Shard {
-    /// Returns true if the rank keeps the optimizer state of the parameter, and updates it.
-    pub(super) fn owns(&self, id: ParamId) -> bool {
-        self.parameters.contains(&id.val())
-    }
 }
 
 /// The shard of a rank; `None` if it keeps the state of all parameters.
@@ -65,7 +58,7 @@ pub(super) fn owners_values<M: Module>(
     let own_values = || {
         let state = (shard, GradientsParams::new());
         let own = visit_floats!(model, (shard, values) = state, (&'v Shard, GradientsParams), |param| {
-            if param.is_require_grad() && shard.owns(param.id) {
+            if param.is_require_grad() && shard.parameters.contains(&param.id.val()) {
                 values.register::<D>(param.id, param.base().without_autodiff());
             }
         });
