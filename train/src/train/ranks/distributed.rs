@@ -22,9 +22,6 @@ use crate::train::stepper::Stepper;
 use crate::train::update::{Update, Weights, changed, patiently, read};
 use crate::train::{Rescue, Step, StepError};
 
-/// First steps, in which the kernels of the update are loaded; those of a stall check are loaded later.
-const SETTLING_STEPS: u64 = 3;
-
 /// Gradients summed over all ranks, with what belongs to them.
 struct ReducedGradients {
     buckets: Buckets,
@@ -65,11 +62,6 @@ struct Applied {
 }
 
 impl Stepper {
-    /// Returns true in steps that may launch kernels for the first time after the exchange.
-    fn is_settling(&self) -> bool {
-        self.steps < SETTLING_STEPS || self.checks_for_stall()
-    }
-
     /// Attempts a step over the samples of all ranks; `batch` has those of this rank.
     ///
     /// A rank that runs out of memory may retry until it has read that its gradients were computed. After that, it retries
@@ -132,9 +124,6 @@ impl Stepper {
         let device = self.device.clone().without_autodiff();
         let all = rank.share().all() as f64;
         let mut sums = rank.sum(vectors)?;
-        if self.is_settling() {
-            rank.settle(&sums);
-        }
         let header = sums.remove(0);
         buckets.packed.vectors = sums;
         let scale = header.clone().slice(0..1).clamp_min(1.0).div_scalar(all).recip();

@@ -29,8 +29,7 @@ pub fn set_bootstrap(address: &str) {
 
 /// Sums `parts` over all ranks.
 ///
-/// Burn's fusion may reorder what is queued, so each sum is begun before the next one is registered. With sums in different
-/// orders, NCCL adds different vectors, or waits without end.
+/// Each sum is begun before the next one is registered: all ranks must begin them in one order.
 pub(super) fn sum(parts: Vec<Tensor<1>>, rank: usize, ranks: usize) -> Vec<Tensor<1>> {
     let summed = |part: Tensor<1>| {
         let part = part.into_dispatch();

@@ -67,10 +67,6 @@ pub(super) fn owners_values<M: Module>(
         Ok((buckets, vectors))
     };
     let (mut buckets, vectors) = patiently(release, own_values)?;
-    buckets.packed.vectors = rank.waiting(|| {
-        let sums = rank.sum(vectors)?;
-        rank.settle(&sums);
-        Ok::<_, StepFailure>(sums)
-    })?;
+    buckets.packed.vectors = rank.waiting(|| rank.sum(vectors))?;
     Ok(buckets.split(model, changed, None))
 }
