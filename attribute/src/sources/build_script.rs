@@ -37,7 +37,7 @@ pub enum ConfigFileError {
 /// When the build script cannot be parsed, or the file depends on more than its text: the argument is computed, the call
 /// has a condition, or several calls name several files.
 pub fn config_file(script: &Path) -> Result<Option<PathBuf>, ConfigFileError> {
-    let mut found: Option<PathBuf> = None;
+    let mut named: Option<PathBuf> = None;
     let mut files = vec![script.to_owned()];
     while let Some(path) = files.pop() {
         let source = SourceFile::read(&path)?;
@@ -47,20 +47,20 @@ pub fn config_file(script: &Path) -> Result<Option<PathBuf>, ConfigFileError> {
         let names = calls.modules.iter();
         let modules = names.flat_map(|name| [folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")]);
         files.extend(modules.filter(|file| file.is_file()));
-        for Call { place, argument, is_conditional } in calls.calls {
+        for Call { place, argument, is_conditional } in calls.found {
             let unknown = |why| ConfigFileError::Unknown { path: path.clone(), line: place.start().line, why };
             let file = argument.and_then(|argument| calls.texts.evaluate(&argument));
             let file = file.ok_or_else(|| unknown("the argument of `config_file` is computed"))?;
             if is_conditional {
                 return Err(unknown("`config_file` is called under a condition"));
             }
-            if found.as_ref().is_some_and(|earlier| *earlier != file) {
+            if named.as_ref().is_some_and(|earlier| *earlier != file) {
                 return Err(unknown("`config_file` is called with several files"));
             }
-            found = Some(file);
+            named = Some(file);
         }
     }
-    Ok(found)
+    Ok(named)
 }
 
 /// A call of `config_file`.
@@ -73,7 +73,7 @@ struct Call {
 /// The calls of one file.
 #[derive(Default)]
 struct Calls {
-    calls: Vec<Call>,
+    found: Vec<Call>,
     texts: Texts,
     modules: Vec<String>,
     conditions: usize,
@@ -81,7 +81,7 @@ struct Calls {
 
 impl Calls {
     fn add(&mut self, place: Span, argument: Option<&Expr>) {
-        self.calls.push(Call { place, argument: argument.cloned(), is_conditional: self.conditions > 0 });
+        self.found.push(Call { place, argument: argument.cloned(), is_conditional: self.conditions > 0 });
     }
 
     fn under_condition(&mut self, has_condition: bool, visit: impl FnOnce(&mut Self)) {
