@@ -14,8 +14,10 @@ mod parse;
 pub mod sources;
 mod table;
 
-pub use check::{Checked, PlanInput, Role, check, plan_input};
+pub use check::{Checked, NestedDim, PlanInput, Role, check, plan_input};
 pub use mistakes::{Mistake, Mistakes};
-pub use model::{Argument, Derives, Field, ForeignDefault, Helper, Holder, Model, Nested, Value, bare};
-pub use parse::parse;
+pub use model::{
+    Argument, DefaultForm, Derives, Field, ForeignDefault, Helper, Holder, Model, Nested, Presence, Value, bare,
+};
+pub use parse::{allow_deprecated, crate_path, parse};
 pub use table::Table;

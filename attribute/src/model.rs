@@ -4,10 +4,14 @@ use gpu_tuned_core::{Setting, SettingKind};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
-use syn::{Attribute, DeriveInput, Member, Type};
+use syn::{Attribute, DeriveInput, Member, Path, Type, parse_quote};
 
 /// An annotated item.
 pub struct Model {
+    /// The path of the runtime's crate: `::gpu_tuned`, or that of `crate = path`.
+    pub root: Path,
+    /// `#[allow(deprecated)]`, for an item that may have deprecated parts.
+    pub allow: Option<Attribute>,
     /// The arguments of `#[gpu_tuned(…)]`.
     pub arguments: Vec<Argument>,
     /// The item without our helper attributes.
@@ -19,6 +23,7 @@ pub struct Model {
 }
 
 /// `key`, `key = value` or `key(…)`.
+#[derive(Clone)]
 pub struct Argument {
     /// The key.
     pub key: Ident,
@@ -27,6 +32,7 @@ pub struct Argument {
 }
 
 /// The part behind a key.
+#[derive(Clone)]
 pub enum Value {
     /// No value.
     Absent,
@@ -39,6 +45,7 @@ pub enum Value {
 }
 
 /// A dimension in a field of the field's own struct: `layers: n_layers = 4`.
+#[derive(Clone)]
 pub struct Nested {
     /// The dimension, with its default.
     pub argument: Argument,
@@ -52,11 +59,39 @@ pub struct Derives {
     /// True for any `#[derive]` below the attribute.
     pub any: bool,
     /// Burn's `Config`.
-    pub config: bool,
+    pub config: Presence,
     /// Clap's `Parser` or `Args`.
-    pub clap: bool,
-    /// The `Default` in a derive.
-    pub default: Option<syn::Path>,
+    pub clap: Presence,
+    /// The `Default` in a derive, or another derive that implements it.
+    pub default: Option<Path>,
+}
+
+/// Presence of a derive.
+#[derive(Clone, Default)]
+pub enum Presence {
+    /// The derive is absent.
+    #[default]
+    Never,
+    /// The derive is in a `cfg_attr` with this condition.
+    If(TokenStream),
+    /// The derive is present.
+    Always,
+}
+
+impl Presence {
+    /// Adds a derive with the condition of its `cfg_attr`.
+    pub(crate) fn add(&mut self, condition: Option<TokenStream>) {
+        *self = match (core::mem::take(self), condition) {
+            (Self::Always, _) | (_, None) => Self::Always,
+            (Self::Never, Some(condition)) => Self::If(condition),
+            (Self::If(first), Some(second)) => Self::If(quote!(any(#first, #second))),
+        };
+    }
+
+    /// Returns false for a derive that is absent under every condition.
+    pub fn is_possible(&self) -> bool {
+        !matches!(self, Self::Never)
+    }
 }
 
 /// A named field.
@@ -69,7 +104,7 @@ pub struct Field {
     pub cfgs: Vec<Attribute>,
     /// The `#[tuned(…)]` attributes.
     pub helpers: Vec<Helper>,
-    /// Defaults from Burn or clap.
+    /// Defaults in attributes of other derives.
     pub defaults: Vec<ForeignDefault>,
     /// True if clap has an `action` or `num_args` for this field.
     pub has_action: bool,
@@ -94,17 +129,43 @@ pub enum Holder {
 /// One `#[tuned(…)]`.
 pub struct Helper {
     /// The path, `tuned`.
-    pub path: syn::Path,
+    pub path: Path,
     /// The arguments.
     pub arguments: Vec<Argument>,
+    /// The condition of the `cfg_attr` around the attribute.
+    pub condition: Option<TokenStream>,
+}
+
+impl Helper {
+    /// Returns true for a field that the plan takes part in: a setting or a dimension.
+    pub(crate) fn is_planned(&self) -> bool {
+        self.arguments.is_empty() || self.arguments.iter().any(|argument| argument.key != "default")
+    }
 }
 
 /// A default from another macro's attribute.
 pub struct ForeignDefault {
-    /// `config`, `arg` or `clap`.
+    /// `config`, `arg`, `serde` or another.
     pub attribute: Ident,
     /// `default = 64`
     pub argument: Argument,
+    /// The argument with a number or flag in quotes as a bare literal.
+    pub read: Argument,
+    /// Form of the value.
+    pub form: DefaultForm,
+    /// True for an attribute in a `cfg_attr`.
+    pub is_conditional: bool,
+}
+
+/// Form of a default in another macro's attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultForm {
+    /// An expression, or an expression in quotes. Without a value, the default of the type.
+    Value,
+    /// The path of a function, in quotes. Without a value, the default of the type.
+    Function,
+    /// A default that the attribute cannot read.
+    Hidden,
 }
 
 impl Argument {
@@ -145,6 +206,17 @@ impl Field {
     /// Returns the name without `r#`.
     pub fn name(&self) -> String {
         self.ident.unraw().to_string()
+    }
+
+    /// Returns the condition under which the field has its `#[tuned]`; `None` for always.
+    pub fn condition(&self) -> Option<&TokenStream> {
+        self.helpers.first()?.condition.as_ref()
+    }
+
+    /// Returns the `cfg`s of statements about the tuned field.
+    pub fn guards(&self) -> Vec<Attribute> {
+        let condition = self.condition().map(|condition| parse_quote!(#[cfg(#condition)]));
+        self.cfgs.iter().cloned().chain(condition).collect()
     }
 
     /// Returns the type's name without its path.

@@ -1,7 +1,7 @@
 //! Annotated structs of a package, whatever file and form they are in.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gpu_tuned_attribute::Table;
 use gpu_tuned_attribute::sources::{Annotated, Sources, Target, config_file};
@@ -159,20 +159,65 @@ fn a_struct_of_a_macro_and_a_broken_file_are_named_with_their_lines() {
     assert_eq!(unread[1].0, Some(2), "{unread:?}");
 }
 
+/// Reads `config_file(…)` of a script with this statement in `main`, and these items.
+fn script(statement: &str, items: &str) -> Result<Option<PathBuf>, String> {
+    let text = format!("fn main() {{\n    {statement}\n}}\n{items}\n");
+    let folder = folder(&[
+        ("build.rs", &text),
+        ("helper.rs", "pub fn tune() { gpu_tuned_build::configure().config_file(\"of-helper.toml\").emit(); }"),
+    ]);
+    let path = folder.path().join("build.rs");
+    config_file(&path).map_err(|error| error.to_string().replace(&folder.path().display().to_string(), ""))
+}
+
 #[test]
-fn the_file_of_a_build_script_is_a_literal_or_an_error() {
-    let script = |call: &str| {
-        let folder =
-            folder(&[("build.rs", &format!("fn main() {{\n    gpu_tuned_build::configure(){call}.emit();\n}}\n"))]);
-        let path = folder.path().join("build.rs");
-        config_file(&path).map_err(|error| error.to_string().replace(&path.display().to_string(), "build.rs"))
-    };
-    assert_eq!(script(""), Ok(None));
-    for literal in
-        ["\"../my.toml\"", "Path::new(\"../my.toml\")", "\"../my.toml\".to_owned()", "&String::from(\"../my.toml\")"]
-    {
-        assert_eq!(script(&format!(".config_file({literal})")), Ok(Some("../my.toml".into())), "{literal}");
+fn the_file_of_a_build_script_is_read_in_the_usual_forms() {
+    assert_eq!(script("gpu_tuned_build::configure().emit();", ""), Ok(None));
+    let items = "const FILE: &str = \"../my.toml\";";
+    for argument in [
+        "\"../my.toml\"",
+        "Path::new(\"../my.toml\")",
+        "Path::new(\"..\").join(\"my.toml\")",
+        "\"../my.toml\".to_owned()",
+        "&String::from(\"../my.toml\")",
+        "FILE",
+        "PathBuf::from(FILE)",
+        "concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/../my.toml\")",
+        "Path::new(env!(\"CARGO_MANIFEST_DIR\")).join(\"../my.toml\")",
+        "PathBuf::from(std::env::var_os(\"CARGO_MANIFEST_DIR\").unwrap()).join(\"../my.toml\")",
+    ] {
+        let read = script(&format!("configure().require_single_target().config_file({argument}).emit();"), items);
+        assert_eq!(read, Ok(Some("../my.toml".into())), "{argument}");
     }
-    let error = "build.rs:2: the argument of `config_file` is no literal, so the file is unknown";
-    assert_eq!(script(".require_single_target().config_file(name)"), Err(error.to_owned()));
+    for statement in [
+        "let file = \"../my.toml\"; let config = configure().config_file(file); config.emit();",
+        "Config::config_file(configure(), \"../my.toml\").emit();",
+        "tune();",
+    ] {
+        let items = "fn tune() { configure().config_file(\"../my.toml\").emit(); }";
+        let items = if statement.starts_with("tune") { items } else { "" };
+        assert_eq!(script(statement, items), Ok(Some("../my.toml".into())), "{statement}");
+    }
+    assert_eq!(script("helper::tune();", "mod helper;"), Ok(Some("of-helper.toml".into())));
+}
+
+#[test]
+fn a_file_that_the_text_of_the_build_script_leaves_open_is_an_error() {
+    let computed = "the argument of `config_file` is computed";
+    let condition = "`config_file` is called under a condition";
+    let several = "`config_file` is called with several files";
+    let call = "configure().config_file(\"a.toml\").emit();";
+    for (statement, why) in [
+        ("configure().config_file(name()).emit();".to_owned(), computed),
+        ("configure().config_file(std::env::var(\"FILE\").unwrap()).emit();".to_owned(), computed),
+        ("configure().config_file(format!(\"{stage}.toml\")).emit();".to_owned(), computed),
+        ("dbg!(configure().config_file(\"a.toml\")).emit();".to_owned(), computed),
+        ("let f = \"a.toml\"; { let f = \"b.toml\"; configure().config_file(f).emit(); }".to_owned(), computed),
+        (format!("if cfg!(windows) {{ {call} }}"), condition),
+        (format!("match 1 {{ 1 => {{ {call} }} _ => () }}"), condition),
+        ("#[cfg(windows)] let config = configure().config_file(\"a.toml\");".to_owned(), condition),
+        (format!("{call} {}", call.replace("a.toml", "b.toml")), several),
+    ] {
+        assert_eq!(script(&statement, ""), Err(format!("/build.rs:2: {why}, so the file is unknown")), "{statement}");
+    }
 }

@@ -5,7 +5,7 @@ use gpu_tuned_core::profile::{Profile, ProfileId, ProfileNames, ProfileTable};
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::lock::Lock;
 use gpu_tuned_project::resolved::{Resolved, Selected};
-use gpu_tuned_project::workspace::MANIFEST;
+use gpu_tuned_project::workspace::{self, MANIFEST};
 
 use crate::directives::Directives;
 use crate::environment::{PRINT, TARGET, setting};
@@ -33,8 +33,9 @@ impl Config {
         self
     }
 
-    /// Takes profiles, workloads and goals from this file, relative to the package's root, instead of
-    /// `gpu-tuned.toml`. The file has to exist.
+    /// Takes profiles, workloads and goals from this file, relative to the package's root, instead of `gpu-tuned.toml` of the
+    /// package or else of the workspace. The file has to exist. `cargo gpu-tuned` reads the same file, if the build script
+    /// names it by a literal or a constant.
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.file = Some(path.into());
         self
@@ -63,8 +64,11 @@ impl Config {
     pub fn run(&self, environment: &impl Environment, out: &mut impl Write) -> Result<Resolved, BuildError> {
         let mut directives = Directives::new(out);
         let package = Package::read(environment)?;
-        let path = self.file.as_deref().unwrap_or(Path::new(ConfigFile::NAME));
-        watch::watch(&package, &[Path::new(MANIFEST), path, Path::new(Lock::NAME)], &mut directives)?;
+        let files = self.file.clone().map_or_else(|| workspace::config_files(&package.root), |file| vec![file]);
+        let path = files.iter().find(|file| package.root.join(file).exists()).unwrap_or(&files[0]);
+        let (manifest, lock) = ([Path::new(MANIFEST)], [Path::new(Lock::NAME)]);
+        let watched: Vec<_> = manifest.into_iter().chain(files.iter().map(PathBuf::as_path)).chain(lock).collect();
+        watch::watch(&package, &watched, &mut directives)?;
         let asked = setting(environment, TARGET, &mut directives)?;
         let print = setting(environment, PRINT, &mut directives)?.is_some_and(|value| value != "0");
 
@@ -79,7 +83,8 @@ impl Config {
             Choice::Targets(targets) => Selected::Targets(targets),
             Choice::Native => native::select(environment, &file.profiles, &mut directives)?,
         };
-        let resolved = resolve(selected, known.among(package.features.keys()), &file).with_measured(lock);
+        let resolved =
+            resolve(selected, known.among(package.features.keys()), &file).with_measured(lock).with_file(path);
         for warning in unsupported(&resolved) {
             directives.warning(&warning)?;
         }

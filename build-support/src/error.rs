@@ -62,6 +62,12 @@ pub enum BuildError {
         /// A message for each name.
         unknown: Vec<String>,
     },
+    /// `GPU_TUNED_TARGET` names nothing.
+    #[error("GPU_TUNED_TARGET: `{value}` names no profile")]
+    NoTarget {
+        /// The value.
+        value: String,
+    },
     /// `GPU_TUNED_TARGET` puts `generic` or `native` beside other names.
     #[error("GPU_TUNED_TARGET: `{word}` has to stand alone")]
     NotAlone {
@@ -94,6 +100,9 @@ impl BuildError {
                  [\"native\"] to gpu-tuned-build under [build-dependencies]",
             ),
             Self::SeveralTargets { .. } => Some("enable one of them, or name one in GPU_TUNED_TARGET"),
+            Self::NoTarget { .. } => {
+                Some("name one or several profiles, such as `rtx4090,h200`, or unset the variable")
+            }
             Self::NotAlone { .. } => Some("name one or several profiles, or `generic`, or `native`"),
             Self::Printed { .. } => Some("unset GPU_TUNED_PRINT to build"),
             _ => None,

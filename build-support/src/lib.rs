@@ -32,6 +32,11 @@
 //! The GPU is queried when the build script runs, which is not at every build. After a change of the GPU or of its driver,
 //! run `touch Cargo.toml`.
 //!
+//! # The file
+//!
+//! Profiles, workloads and goals are those of `gpu-tuned.toml` in the package's folder. A package without one has the file in the
+//! workspace's folder. [`Config::config_file`] names another.
+//!
 //! # Measurements
 //!
 //! Measurements in `gpu-tuned.lock` replace declared and derived costs, in the constants and when the program runs. The script

@@ -30,7 +30,7 @@ pub(crate) fn by_name(asked: &str, known: &ProfileNames) -> Result<Choice, Build
         strangers.map(|word| format!("there is no profile `{word}`{}", known.suggest_or_advise(word))).collect();
     match (unknown.is_empty(), targets.is_empty()) {
         (false, _) => Err(BuildError::UnknownTargets { unknown }),
-        (true, true) => Ok(Choice::Generic),
+        (true, true) => Err(BuildError::NoTarget { value: asked.to_owned() }),
         (true, false) => Ok(Choice::Targets(targets)),
     }
 }

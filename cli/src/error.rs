@@ -55,10 +55,10 @@ pub(crate) enum Error {
     OlderLock { warning: String },
     /// An annotated struct that only the compiler can read.
     #[error(
-        "{why}\n  help: give the model: --model 'transformer(layers = 6, …)', or describe it in gpu-tuned.toml: \
+        "{why}\n  help: give the model: --model 'transformer(layers = 6, …)', or describe it in {file}: \
          [workload.NAME], and name it with --workload"
     )]
-    UnreadableStruct { why: String },
+    UnreadableStruct { why: String, file: String },
     #[error(
         "there is no annotated struct `{name}`{hint}\n  help: {}",
         if names.is_empty() { "annotate one with `#[gpu_tuned(…)]`".to_owned() } else { format!("name one of them: {}", names.join(", ")) }
@@ -68,7 +68,9 @@ pub(crate) enum Error {
     SeveralStructs { names: Vec<String> },
     #[error("--model: {source}\n  help: describe it as --model 'MODEL(NAME = VALUE, …)', or add --dim NAME=VALUE")]
     Model { source: PairsError },
-    #[error("{source}\n  help: write the file's name into the call, as \"gpu-tuned.toml\"")]
+    #[error(
+        "{source}\n  help: write one call, without a condition, with the file's name: `.config_file(\"gpu-tuned.toml\")`"
+    )]
     ConfigFile { source: ConfigFileError },
     #[error(
         "`{name}` is measured but not described\n  help: describe it in {file}: [workload.{name}], and measure it again"

@@ -3,26 +3,25 @@
 use gpu_tuned_core::Settings;
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::DeriveInput;
+use syn::{Attribute, DeriveInput, Path};
 
-use crate::expand::{Derive, fields_mut, inject, settings};
-use gpu_tuned_attribute::Model;
+use crate::expand::{fields_mut, inject, settings};
+use gpu_tuned_attribute::{Model, Presence};
 
 /// Returns the item without our attributes, with placeholder defaults and implementations.
 pub(crate) fn fallback(model: Model) -> TokenStream {
-    let Model { mut item, fields, derives, .. } = model;
+    let Model { root, allow, mut item, fields, derives, .. } = model;
     for (field, known) in fields_mut(&mut item).zip(&fields) {
         // A nested field gets no default: its type may have none.
         let is_nested = known.helpers.iter().any(|helper| helper.arguments.iter().any(|it| it.key == "dims"));
-        if known.helpers.is_empty() || !known.defaults.is_empty() || is_nested {
+        if known.helpers.is_empty() || is_nested {
             continue;
         }
-        for derive in Derive::among(&derives) {
-            inject(derive, field, &quote!(::core::default::Default::default()), known.has_action);
-        }
+        inject(&derives, field, known, &quote!(::core::default::Default::default()));
     }
-    let default = (derives.default.is_none() && !derives.config).then(|| default(&item));
-    let tuned = tuned(&item);
+    let default = (derives.default.is_none() && !matches!(derives.config, Presence::Always))
+        .then(|| default(&item, allow.as_ref()));
+    let tuned = tuned(&root, &item, allow.as_ref());
     quote! {
         #item
         #default
@@ -30,10 +29,11 @@ pub(crate) fn fallback(model: Model) -> TokenStream {
     }
 }
 
-fn default(item: &DeriveInput) -> TokenStream {
+fn default(item: &DeriveInput, allow: Option<&Attribute>) -> TokenStream {
     let name = &item.ident;
     let (impl_generics, type_generics, where_clause) = item.generics.split_for_impl();
     quote! {
+        #allow
         impl #impl_generics ::core::default::Default for #name #type_generics #where_clause {
             fn default() -> Self {
                 ::core::unreachable!()
@@ -42,13 +42,14 @@ fn default(item: &DeriveInput) -> TokenStream {
     }
 }
 
-fn tuned(item: &DeriveInput) -> TokenStream {
+fn tuned(root: &Path, item: &DeriveInput, allow: Option<&Attribute>) -> TokenStream {
     let name = &item.ident;
     let (impl_generics, type_generics, where_clause) = item.generics.split_for_impl();
-    let settings = settings(&Settings::DEFAULT);
+    let settings = settings(root, &Settings::DEFAULT);
     quote! {
-        impl #impl_generics ::gpu_tuned::Tuned for #name #type_generics #where_clause {
-            const BUILT: ::gpu_tuned::Built = ::gpu_tuned::Built {
+        #allow
+        impl #impl_generics #root::Tuned for #name #type_generics #where_clause {
+            const BUILT: #root::Built = #root::Built {
                 config: "",
                 workload: ::core::option::Option::None,
                 target: "",
@@ -56,19 +57,19 @@ fn tuned(item: &DeriveInput) -> TokenStream {
                 misfits: &[],
                 settings: #settings,
                 global_batch: 1,
-                memory: ::gpu_tuned::Bytes(0),
+                memory: #root::Bytes(0),
                 table: ::core::option::Option::None,
             };
-            fn goal() -> ::gpu_tuned::Goal {
+            fn goal() -> #root::Goal {
                 ::core::unreachable!()
             }
-            fn workload(&self) -> ::gpu_tuned::WorkloadSpec {
+            fn workload(&self) -> #root::WorkloadSpec {
                 ::core::unreachable!()
             }
-            fn tuned(&self) -> ::gpu_tuned::Pins {
+            fn tuned(&self) -> #root::Pins {
                 ::core::unreachable!()
             }
-            fn apply(&mut self, _: &::gpu_tuned::Settings) {}
+            fn apply(&mut self, _: &#root::Settings) {}
         }
     }
 }

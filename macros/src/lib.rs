@@ -48,11 +48,13 @@ fn table() -> Table {
 ///
 /// # In the attribute
 ///
-/// The model is either `workload = "…"`, the name of a workload of `gpu-tuned.toml`, or a list of dimensions, such as
+/// The model is either `workload = "…"`, the name of a workload of `gpu-tuned.toml` (the package's, else the workspace's), or a list of dimensions, such as
 /// `transformer(…)`. Beside the model, the attribute takes keys of the goal and of the training. Packages without a build
 /// script add `target`: a shipped GPU profile, or `"generic"`. Values in the attribute override those of the file.
 ///
 /// `global_batch` takes a number, or a field of the struct: see below.
+///
+/// `crate = path` names this crate where it has another name, or is re-exported: `crate = my_facade::gpu_tuned`.
 ///
 /// # On a field
 ///
@@ -62,7 +64,10 @@ fn table() -> Table {
 /// | `#[tuned(setting = batch_size)]` | this setting, under another name |
 /// | `#[tuned(dim = layers, default = 6)]` | a dimension of the workload. The build plans with the default, which may be Burn's or clap's. The runtime plans with the field's value |
 /// | `#[tuned(dims(layers: n_layers = 6, d_model = 512))]` | a struct with dimensions in its own fields: see below |
-/// | `#[tuned(default = expression)]` | not tuned; the expression is the field's value in `Default::default()` of a plain struct. Without it, the value is clap's `default_value_t`, else the type's default |
+/// | `#[tuned(default = expression)]` | not tuned; the expression is the field's value in `Default::default()` of a plain struct. Without it, the value is clap's `default_value_t`, serde's function, a number or flag in the attribute of another derive, else the type's default |
+///
+/// The attribute may be in a `cfg_attr`: without the condition, the field is the user's own. A tuned field takes no default
+/// of Burn, clap, serde, bon, typed-builder, `derive_builder` or another derive with such an attribute.
 ///
 /// # Dimensions in a nested config
 ///
@@ -126,7 +131,7 @@ pub fn gpu_tuned(attribute: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// Fields may be named or not. The first field with samples gives their number. A field of the whole batch is marked
 /// `#[micro_batch(shared)]`. A shared field has to be `Clone`. Every micro-batch gets a clone, on the same device, and the
-/// clone counts no bytes. The struct itself has to be `Clone`, `Send` and `'static`.
+/// clone counts no bytes. `#[micro_batch(crate = path)]` on the struct names a re-export of `gpu-tuned`. The struct itself has to be `Clone`, `Send` and `'static`.
 #[proc_macro_derive(MicroBatch, attributes(micro_batch))]
 pub fn micro_batch(item: TokenStream) -> TokenStream {
     micro_batch::run(item.into()).into()

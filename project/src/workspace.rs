@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use crate::cargo_lock::CargoLock;
+use crate::config::ConfigFile;
 
 /// The file name of a manifest.
 pub const MANIFEST: &str = "Cargo.toml";
@@ -30,6 +31,28 @@ pub fn cargo_lock(package: &Path) -> Option<PathBuf> {
         Some(root) => Some(root.join(CargoLock::NAME)).filter(exists),
         None => package.ancestors().map(|folder| folder.join(CargoLock::NAME)).find(exists),
     }
+}
+
+/// Returns the paths of a package's `gpu-tuned.toml`, from its folder: the package's own, then the workspace's. The first that
+/// exists is the package's file.
+pub fn config_files(package: &Path) -> Vec<PathBuf> {
+    let own = PathBuf::from(ConfigFile::NAME);
+    if package.join(&own).exists() {
+        return vec![own];
+    }
+    let shared = root(package).filter(|root| root != package).map(|root| {
+        let depth = package.strip_prefix(&root).map(|below| below.components().count());
+        // A workspace may be beside the package.
+        let folder = depth.map_or(root, |depth| core::iter::repeat_n("..", depth).collect());
+        folder.join(ConfigFile::NAME)
+    });
+    core::iter::once(own).chain(shared).collect()
+}
+
+/// Returns the path of the package's `gpu-tuned.toml`, from its folder. Without such a file, the path of its own.
+pub fn config_file(package: &Path) -> PathBuf {
+    let found = config_files(package).into_iter().find(|file| package.join(file).exists());
+    found.unwrap_or_else(|| ConfigFile::NAME.into())
 }
 
 /// Returns false if the workspace in `folder` excludes the package. Cargo itself checks the list of members.

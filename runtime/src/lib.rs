@@ -106,6 +106,7 @@ mod alone;
 pub mod burn;
 mod decide;
 mod detect;
+mod field_default;
 pub mod lock;
 #[cfg(feature = "burn")]
 pub mod measure;
@@ -161,8 +162,9 @@ pub mod workload {
 }
 
 /// Names in generated code.
-#[cfg(feature = "burn")]
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::field_default::FieldDefault;
+    #[cfg(feature = "burn")]
     pub use burn::tensor::Device;
 }

@@ -28,6 +28,11 @@ pub trait Tuned {
         None
     }
 
+    /// Name and value of a field with a negative count.
+    fn negative(&self) -> Option<(&'static str, i64)> {
+        None
+    }
+
     /// Writes planned values into the tuned fields.
     fn apply(&mut self, settings: &Settings);
 }

@@ -77,7 +77,7 @@ impl<T> Or<T> for Candidate<T> {
     }
 }
 
-/// The first variant of the type `held` with a name of a precision. Does not compile if there is none.
+/// The first variant of the type `held` with a name of a precision.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __precision_variant {
@@ -92,8 +92,13 @@ macro_rules! __first_variant {
     ([$held:ty] $first:ident $($name:ident)*) => {{
         #[allow(unused_imports)]
         use $crate::variant::{Candidate, Names as _, Or as _};
-        let variant: $held = Candidate(<$held>::$first) $(.or(Candidate(<$held>::$name)))* .0;
-        variant
+        let variant: ::core::option::Option<$held> =
+            Candidate(<$held>::$first) $(.or(Candidate(<$held>::$name)))* .found();
+        match variant {
+            ::core::option::Option::Some(variant) => variant,
+            // `__require_precisions` reports a missing variant once.
+            ::core::option::Option::None => ::core::unreachable!(),
+        }
     }};
 }
 
@@ -131,8 +136,47 @@ macro_rules! __any_variant {
     }};
 }
 
-/// Writes a precision to a place of the type `held`. A type without a variant for pure bf16 keeps its value in that
-/// precision; a type without one for the other precisions does not compile.
+/// Variants for the three precisions that a plan may choose.
+#[diagnostic::on_unimplemented(
+    message = "`{Held}` needs a variant for each of fp32, bf16 mixed and fp16 mixed precision",
+    label = "a variant is missing, or has an unusual name",
+    note = "usual names are `F32`, `Fp32`, `Bf16`, `MixedBf16`, `F16` and `MixedF16`",
+    note = "`gpu_tuned::Precision` has all of them; a `String` field or `amp: bool` needs none"
+)]
+pub trait Variants<Held> {}
+
+#[diagnostic::do_not_recommend]
+impl<T> Variants<T> for (Candidate<T>, Candidate<T>, Candidate<T>) {}
+
+/// Accepts the variants of a type.
+pub fn require<Held, V: Variants<Held>>(_: &V) {}
+
+/// Does not compile for a type without a variant for a precision that a plan may choose.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __require_precisions {
+    ($held:ty) => {{
+        let _ = || {
+            $crate::variant::require::<$held, _>(&(
+                $crate::__precision_names! { __candidate [$held] F32 },
+                $crate::__precision_names! { __candidate [$held] MixedBf16 },
+                $crate::__precision_names! { __candidate [$held] MixedF16 },
+            ))
+        };
+    }};
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __candidate {
+    ([$held:ty] $first:ident $($name:ident)*) => {{
+        #[allow(unused_imports)]
+        use $crate::variant::{Candidate, Names as _, Or as _};
+        Candidate(<$held>::$first) $(.or(Candidate(<$held>::$name)))*
+    }};
+}
+
+/// Writes a precision to a place of the type `held`. A type without a variant for a precision keeps its value.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __set_precision {

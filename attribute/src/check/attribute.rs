@@ -11,6 +11,7 @@ use super::dims::Dims;
 use super::{Places, PlanInput, Role, global_batch, keys, values};
 use crate::mistakes::Mistakes;
 use crate::model::{Argument, Model, Value};
+use crate::parse::crate_path;
 use crate::table::Table;
 
 const BUILD_SCRIPT: &str = "add gpu-tuned-build to [build-dependencies], and a build.rs with \
@@ -46,6 +47,7 @@ pub(super) fn check<'m>(model: &'m Model, table: Table, mistakes: &mut Mistakes)
     let before = mistakes.len();
     keys::check(arguments, "#[gpu_tuned]", &keys::attribute(), mistakes);
     let is_plain = mistakes.len() == before;
+    check_crate(arguments, mistakes);
     let has_build_script = !matches!(table, Table::Absent);
     let resolved = resolve(arguments, table, mistakes);
     let global_batch = global_batch::named(arguments);
@@ -57,7 +59,7 @@ pub(super) fn check<'m>(model: &'m Model, table: Table, mistakes: &mut Mistakes)
         [] => {
             mistakes
                 .at(TokenStream::new(), "`#[gpu_tuned]` needs the cost of a training step")
-                .help("name a workload of gpu-tuned.toml: `workload = \"…\"`")
+                .help(format!("name a workload of {}: `workload = \"…\"`", resolved.as_ref().map_or("gpu-tuned.toml", Resolved::file)))
                 .help("or give the model's dimensions: `transformer(seq = …, …)`, `convnet(image = …, …)`, `unet(…)`, `mlp(…)`, `recurrent(…)`");
             None
         }
@@ -70,6 +72,16 @@ pub(super) fn check<'m>(model: &'m Model, table: Table, mistakes: &mut Mistakes)
         }
     };
     AttributeArgs { resolved, has_build_script, goal, places, global_batch, workload }
+}
+
+/// Reports a `crate` that is no path.
+fn check_crate(arguments: &[Argument], mistakes: &mut Mistakes) {
+    let Some(argument) = keys::find(arguments, "crate") else { return };
+    if !matches!(&argument.value, Value::Is(tokens) if crate_path(tokens).is_some()) {
+        mistakes
+            .at(argument.place(), "`crate` takes the path of gpu-tuned in this package")
+            .help("write `crate = path`, such as `crate = my_facade::gpu_tuned`");
+    }
 }
 
 fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Option<Resolved> {
@@ -169,7 +181,7 @@ fn source<'m>(
     } else if found.is_none() {
         let known: Vec<_> = resolved.workload.keys().map(String::as_str).collect();
         let near = suggest(&name, known.iter().copied());
-        let mistake = mistakes.at(argument.place(), format!("gpu-tuned.toml has no workload `{name}`{near}"));
+        let mistake = mistakes.at(argument.place(), format!("{} has no workload `{name}`{near}", resolved.file()));
         match known.as_slice() {
             [] => mistake.help(format!("it has none yet: add [workload.{name}]")),
             known => mistake.help(format!("it has {}", known.join(", "))),

@@ -1,34 +1,86 @@
-//! Defaults of a field: ours, Burn's and clap's.
+//! Defaults of a field: ours, and those of other derives.
 
 use gpu_tuned_core::Setting;
 use proc_macro2::TokenStream;
-use syn::LitInt;
+use quote::{ToTokens, quote};
+use syn::{Lit, LitInt, LitStr, Path};
 
 use crate::mistakes::Mistakes;
-use crate::model::{Argument, Field, Value};
+use crate::model::{Argument, DefaultForm, Field, ForeignDefault, Value};
 
 /// Returns true for tokens that parse as an expression. Other tokens would break the whole expansion.
 pub(super) fn is_expression(tokens: &TokenStream) -> bool {
     syn::parse2::<syn::Expr>(tokens.clone()).is_ok()
 }
 
-/// Returns clap's default of a user's own field. Clap reports values that are no expressions.
-pub(super) fn from_clap(field: &Field) -> Option<TokenStream> {
-    let typed = field.defaults.iter().find(|default| default.argument.key == "default_value_t")?;
-    if let Value::Is(tokens) = &typed.argument.value { Some(tokens.clone()).filter(is_expression) } else { None }
+/// Returns the default of a user's own field by another macro's attribute: clap's expression, serde's function, or a
+/// number or flag of the field's own type.
+pub(super) fn of_peer(field: &Field) -> Option<TokenStream> {
+    field.defaults.iter().filter(|default| !default.is_conditional).find_map(|default| {
+        let Value::Is(tokens) = &default.argument.value else { return None };
+        if default.form == DefaultForm::Function {
+            let path = syn::parse2::<LitStr>(tokens.clone()).ok()?.parse::<Path>().ok()?;
+            return Some(quote!(#path()));
+        }
+        // Clap reports values that are no expressions.
+        if default.argument.key == "default_value_t" && is_expression(tokens) {
+            return Some(tokens.clone());
+        }
+        let Value::Is(tokens) = &default.read.value else { return None };
+        is_literal_of(tokens, field).then(|| tokens.clone())
+    })
+}
+
+/// Returns true for a number or a flag of the field's type.
+fn is_literal_of(tokens: &TokenStream, field: &Field) -> bool {
+    let types: &[&str] = match syn::parse2::<Lit>(tokens.clone()) {
+        Ok(Lit::Bool(_)) => &["bool"],
+        Ok(Lit::Float(_)) => &["f32", "f64"],
+        Ok(Lit::Int(_)) => &["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize"],
+        _ => &[],
+    };
+    field.type_name().is_some_and(|name| types.contains(&name.as_str()))
+}
+
+/// Reports a default in `#[tuned]` on a tuned field.
+pub(super) fn refuse(default: &Argument, setting: Setting, mistakes: &mut Mistakes) {
+    refuse_at(default.place(), default, default, setting, "", mistakes);
+}
+
+/// Reports a default of another macro on a tuned field.
+pub(super) fn refuse_foreign(default: &ForeignDefault, setting: Setting, mistakes: &mut Mistakes) {
+    let ForeignDefault { attribute, argument, read, .. } = default;
+    let instead =
+        if attribute == "serde" { "; `#[serde(default)]` above the struct gives a missing key that value" } else { "" };
+    let place = if let Value::List(_) = argument.value { argument.key.to_token_stream() } else { quote!(#argument) };
+    refuse_at(place, argument, read, setting, instead, mistakes);
 }
 
 /// Reports a default on a tuned field, with advice for both possible intentions.
-pub(super) fn refuse(default: &Argument, place: TokenStream, setting: Setting, mistakes: &mut Mistakes) {
-    let text = quote::quote!(#default);
+fn refuse_at(
+    place: TokenStream,
+    default: &Argument,
+    read: &Argument,
+    setting: Setting,
+    instead: &str,
+    mistakes: &mut Mistakes,
+) {
+    let text =
+        if let Value::List(_) = default.value { format!("{}(…)", default.key) } else { quote!(#default).to_string() };
     let mistake = mistakes.at(place, format!("the build plans `{setting}`, so it cannot have a default of its own"));
-    mistake.help(format!("drop `{text}` to train with the planned value"));
-    let Value::Is(value) = &default.value else { return };
-    if setting == Setting::BatchSize && syn::parse2::<LitInt>(value.clone()).is_ok() {
-        mistake.help(format!(
-            "or, if {value} samples make an optimizer step, write `#[gpu_tuned(…, global_batch = {value})]`"
-        ));
+    mistake.help(format!("drop `{text}` to train with the planned value{instead}"));
+    if setting != Setting::BatchSize {
+        return;
     }
+    let literal = if let Value::Is(value) = &read.value { syn::parse2::<LitInt>(value.clone()).ok() } else { None };
+    match literal {
+        Some(value) => mistake.help(format!(
+            "or, if {value} samples make an optimizer step, write `#[gpu_tuned(…, global_batch = {value})]`"
+        )),
+        None => mistake.help(
+            "or, if the default is the samples of an optimizer step, write that number: `#[gpu_tuned(…, global_batch = …)]`",
+        ),
+    };
 }
 
 /// Returns the only default of a dimension: ours, or another macro's.
@@ -38,7 +90,7 @@ pub(super) fn for_dimension<'m>(
     ours: Option<&'m Argument>,
     mistakes: &mut Mistakes,
 ) -> Option<&'m Argument> {
-    let theirs = field.defaults.first();
+    let theirs = field.defaults.iter().find(|default| default.form == DefaultForm::Value);
     match (ours, theirs) {
         (Some(ours), Some(theirs)) => {
             mistakes
@@ -47,13 +99,7 @@ pub(super) fn for_dimension<'m>(
             None
         }
         (Some(ours), None) => Some(ours),
-        (None, Some(theirs)) if theirs.argument.key == "default_value" => {
-            mistakes
-                .at(&theirs.argument, "the build plans with a dimension's default, and cannot read one in quotes")
-                .help("write `default_value_t = …`");
-            None
-        }
-        (None, Some(theirs)) => Some(&theirs.argument),
+        (None, Some(theirs)) => Some(&theirs.read),
         (None, None) => {
             let name = dim.place();
             mistakes

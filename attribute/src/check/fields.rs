@@ -14,7 +14,7 @@ use super::defaults;
 use super::dims::Dims;
 use super::{Role, keys, values};
 use crate::mistakes::Mistakes;
-use crate::model::{Argument, Field, Model, Value};
+use crate::model::{Argument, Field, Model, Presence, Value};
 
 /// Returns the role of each field, and all dimensions.
 pub(super) fn check<'m>(
@@ -44,7 +44,7 @@ pub(super) struct Fields<'a, 'm> {
 
 impl<'m> Fields<'_, 'm> {
     fn role(&mut self, field: &'m Field, mistakes: &mut Mistakes) -> Role {
-        let Some(helper) = field.helpers.first() else { return Role::Untouched(defaults::from_clap(field)) };
+        let Some(helper) = field.helpers.first() else { return Role::Untouched(defaults::of_peer(field)) };
         for second in &field.helpers[1..] {
             mistakes.at(&second.path, "a field takes one `#[tuned]`");
         }
@@ -83,7 +83,7 @@ impl<'m> Fields<'_, 'm> {
             mistakes.at(tokens, "`default` takes an expression");
             return Role::Untouched(None);
         }
-        if self.model.derives.config {
+        if matches!(self.model.derives.config, Presence::Always) {
             mistakes
                 .at(&default.key, "in a Burn `Config`, fields that are not tuned get their default from Burn")
                 .help(format!("write `#[config(default = {tokens})]`"));
@@ -101,14 +101,14 @@ impl<'m> Fields<'_, 'm> {
         let Some(setting) = setting(field, named, mistakes) else { return Role::Untouched(None) };
         check_type(field, setting.kind(), &format!("the setting `{setting}`"), mistakes);
         if let Some(default) = default {
-            defaults::refuse(default, default.place(), setting, mistakes);
+            defaults::refuse(default, setting, mistakes);
         }
         for default in &field.defaults {
-            defaults::refuse(&default.argument, default.argument.to_token_stream(), setting, mistakes);
+            defaults::refuse_foreign(default, setting, mistakes);
         }
         match self.tuned.insert(setting, field) {
             // Two fields behind `cfg` may exclude each other.
-            Some(first) if first.cfgs.is_empty() || field.cfgs.is_empty() => {
+            Some(first) if first.guards().is_empty() || field.guards().is_empty() => {
                 mistakes.at(
                     &field.ident,
                     format!("`{}` and `{}` both are the setting `{setting}`", first.ident, field.ident),
@@ -151,9 +151,8 @@ impl<'m> Fields<'_, 'm> {
         if let Some(DimValue::Count(count)) = value {
             check_range(field, count, mistakes);
         }
-        let is_declared = !field.defaults.is_empty();
         let default = value.as_ref().map_or_else(TokenStream::new, literal);
-        Some(Role::Dimension { name: dim.name, default, is_declared })
+        Some(Role::Dimension { name: dim.name, default })
     }
 }
 
@@ -208,7 +207,7 @@ impl Fields<'_, '_> {
 }
 
 /// Returns the value as a bare literal, for kinds that a field can have.
-fn literal(value: &DimValue) -> TokenStream {
+pub(super) fn literal(value: &DimValue) -> TokenStream {
     match value {
         DimValue::Count(count) => proc_macro2::Literal::u64_unsuffixed(*count).to_token_stream(),
         DimValue::Flag(flag) => flag.to_token_stream(),

@@ -5,9 +5,9 @@ use proc_macro2::{Ident, TokenStream};
 use syn::ext::IdentExt;
 use syn::{LitInt, LitStr, parse2};
 
-use super::{fields, keys};
+use super::{fields, keys, values};
 use crate::mistakes::Mistakes;
-use crate::model::{Argument, Field, Helper, Model, Value};
+use crate::model::{Argument, DefaultForm, Field, Model, Presence, Value};
 
 /// The key that takes a field.
 pub(super) const KEY: &str = "global_batch";
@@ -26,16 +26,15 @@ pub(super) fn read(model: &Model, name: &Ident, mistakes: &mut Mistakes) -> Opti
     let Some(field) = model.fields.iter().find(|field| field.name() == unraw) else {
         let names: Vec<_> = model.fields.iter().map(Field::name).collect();
         let near = suggest(&unraw, names.iter().map(String::as_str));
-        mistakes
-            .at(name, format!("there is no field `{name}`{near}"))
-            .help("`global_batch` takes a number, or the field with the samples of an optimizer step");
+        let mistake = mistakes.at(name, format!("there is no field `{name}`{near}"));
+        mistake.help("`global_batch` takes a number, or the field with the samples of an optimizer step");
+        if unraw.chars().all(|character| !character.is_lowercase()) {
+            mistake.help(values::CONSTANT);
+        }
         return None;
     };
     let before = mistakes.len();
-    let is_planned = |helper: &&Helper| {
-        helper.arguments.is_empty() || helper.arguments.iter().any(|argument| argument.key != "default")
-    };
-    if let Some(helper) = field.helpers.first().filter(is_planned) {
+    if let Some(helper) = field.helpers.first().filter(|helper| helper.is_planned()) {
         mistakes.at(&helper.path, format!("`{name}` is the global batch, which is not planned")).help(
             "remove `#[tuned]`: micro-batches are planned all the same, and `session.strategy()` cuts steps into them",
         );
@@ -49,10 +48,11 @@ pub(super) fn read(model: &Model, name: &Ident, mistakes: &mut Mistakes) -> Opti
 
 fn samples(model: &Model, field: &Field, name: &Ident, mistakes: &mut Mistakes) -> Option<u64> {
     let ours = field.helpers.first().and_then(|helper| keys::find(&helper.arguments, "default"));
-    let Some(default) = ours.or_else(|| Some(&field.defaults.first()?.argument)) else {
-        let attribute = match (model.derives.config, model.derives.clap) {
-            (true, _) => "#[config(default = 64)]",
-            (_, true) => "#[arg(default_value_t = 64)]",
+    let theirs = field.defaults.iter().find(|default| default.form == DefaultForm::Value);
+    let Some(default) = ours.or_else(|| Some(&theirs?.read)) else {
+        let attribute = match (&model.derives.config, &model.derives.clap) {
+            (Presence::Always, _) => "#[config(default = 64)]",
+            (_, Presence::Always) => "#[arg(default_value_t = 64)]",
             _ => "#[tuned(default = 64)]",
         };
         mistakes

@@ -5,7 +5,7 @@ use syn::{Data, Fields};
 
 use super::global_batch;
 use crate::mistakes::Mistakes;
-use crate::model::{Helper, Model};
+use crate::model::{Helper, Model, Presence};
 
 pub(super) fn check(model: &Model, mistakes: &mut Mistakes) {
     if let Some(found) = other_than_named_struct(&model.item.data) {
@@ -20,20 +20,17 @@ pub(super) fn check(model: &Model, mistakes: &mut Mistakes) {
             .help("move it above: derives have to see the defaults that it writes")
             .help("a struct without derives needs one, such as `#[derive(Clone, Debug)]`");
     }
-    if let (Some(default), false) = (&model.derives.default, model.derives.config) {
+    if let (Some(default), Presence::Never | Presence::If(_)) = (&model.derives.default, &model.derives.config) {
         mistakes
             .at(default, "`#[gpu_tuned]` implements `Default` with the tuned values; deriving it too is a conflict")
             .help(
                 "remove `Default` from the derive; `#[tuned(default = …)]` gives other fields a default of their own",
             );
     }
-    let is_planned = |helper: &Helper| {
-        helper.arguments.is_empty() || helper.arguments.iter().any(|argument| argument.key != "default")
-    };
     let mut helpers = model.fields.iter().flat_map(|field| &field.helpers);
     // With the global batch in a field, the session applies all settings.
     let has_global_batch = global_batch::named(&model.arguments).is_some();
-    if !helpers.any(is_planned) && !has_global_batch && mistakes.is_empty() {
+    if !helpers.any(Helper::is_planned) && !has_global_batch && mistakes.is_empty() {
         mistakes
             .at(&model.item.ident, format!("no field of `{}` is tuned", model.item.ident))
             .help("mark the fields that the build should fill: `#[tuned] batch_size: usize`");

@@ -16,7 +16,7 @@ pub(super) fn models() -> impl Iterator<Item = &'static str> {
 /// The keys of `#[gpu_tuned(…)]`.
 pub(super) fn attribute() -> Vec<&'static str> {
     let names = |dims: &'static [Dim]| dims.iter().map(|dim| dim.name);
-    models().chain(names(Goal::DIMS)).chain(names(Training::DIMS)).chain(["target"]).collect()
+    models().chain(names(Goal::DIMS)).chain(names(Training::DIMS)).chain(["target", "crate"]).collect()
 }
 
 /// The keys of `#[tuned(…)]`.

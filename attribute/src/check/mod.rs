@@ -58,6 +58,16 @@ pub struct Checked {
     pub declared: Vec<(ProfileId, Result<Plan, PlanError>)>,
 }
 
+/// A dimension in a field's own struct.
+pub struct NestedDim {
+    /// The dimension's name.
+    pub name: &'static str,
+    /// The path from the field.
+    pub path: Vec<Member>,
+    /// The value in the build's plan.
+    pub default: TokenStream,
+}
+
 /// The role of a field.
 pub enum Role {
     /// A setting: the plan gives the value.
@@ -68,13 +78,11 @@ pub enum Role {
         name: &'static str,
         /// The value in the build's plan.
         default: TokenStream,
-        /// True if another macro's attribute gives the default.
-        is_declared: bool,
     },
     /// A struct with dimensions in its own fields.
     Nested {
-        /// The dimensions, each with its path from the field.
-        dims: Vec<(&'static str, Vec<Member>)>,
+        /// The dimensions.
+        dims: Vec<NestedDim>,
         /// The value in `Default::default`, if one is given.
         default: Option<TokenStream>,
     },

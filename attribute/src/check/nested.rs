@@ -1,9 +1,9 @@
 //! Dimensions in a field's own struct.
 
-use syn::Member;
+use proc_macro2::TokenStream;
 
-use super::fields::{Fields, check_is_there};
-use super::{Role, values};
+use super::fields::{Fields, check_is_there, literal};
+use super::{NestedDim, Role, values};
 use crate::mistakes::Mistakes;
 use crate::model::{Argument, Field, Nested, Value};
 
@@ -44,7 +44,7 @@ impl<'m> Fields<'_, 'm> {
         Role::Nested { dims, default }
     }
 
-    fn nested_dimension(&mut self, nested: &'m Nested, mistakes: &mut Mistakes) -> Option<(&'static str, Vec<Member>)> {
+    fn nested_dimension(&mut self, nested: &'m Nested, mistakes: &mut Mistakes) -> Option<NestedDim> {
         let argument = &nested.argument;
         let (dim, _) = self.known(&argument.name(), &argument.key, argument, mistakes)?;
         let value = if matches!(argument.value, Value::Absent) {
@@ -55,8 +55,9 @@ impl<'m> Fields<'_, 'm> {
         } else {
             values::dim(&dim.kind, argument, mistakes)
         };
-        self.dims.add(dim, &argument.key, argument, value, mistakes);
-        Some((dim.name, nested.path.clone()))
+        self.dims.add(dim, &argument.key, argument, value.clone(), mistakes);
+        let default = value.as_ref().map_or_else(TokenStream::new, literal);
+        Some(NestedDim { name: dim.name, path: nested.path.clone(), default })
     }
 }
 

@@ -5,18 +5,18 @@ use gpu_tuned_core::plan::{Misfit, PlanError};
 use gpu_tuned_project::compile::{CompileError, Compiled, compile, declared};
 use proc_macro2::TokenStream;
 
-use super::{Checked, Places, PlanInput, Role, fields};
+use super::{Checked, PlanInput, Role, fields};
 use crate::mistakes::Mistakes;
 use crate::model::Model;
 
 /// Plans for the selected and the declared targets.
 pub(super) fn check(model: &Model, input: PlanInput, mistakes: &mut Mistakes) -> Option<Checked> {
-    let PlanInput { resolved, goal, name, spec, roles, places, .. } = &input;
+    let PlanInput { resolved, goal, name, spec, roles, .. } = &input;
     let workload = resolved.workload(name.as_deref(), spec);
     let compiled = match compile(resolved, &workload, goal) {
         Ok(compiled) => compiled,
         Err(error) => {
-            report(&error, model, places, mistakes);
+            report(&error, model, &input, mistakes);
             return None;
         }
     };
@@ -29,7 +29,12 @@ pub(super) fn check(model: &Model, input: PlanInput, mistakes: &mut Mistakes) ->
     Some(Checked { input, outdated, compiled, declared })
 }
 
-fn report(error: &CompileError, model: &Model, places: &Places, mistakes: &mut Mistakes) {
+fn report(
+    error: &CompileError,
+    model: &Model,
+    PlanInput { resolved, places, .. }: &PlanInput,
+    mistakes: &mut Mistakes,
+) {
     let error = match error {
         CompileError::NothingFits { reasons } => {
             for reason in reasons {
@@ -57,7 +62,9 @@ fn report(error: &CompileError, model: &Model, places: &Places, mistakes: &mut M
     };
     match keys.iter().find_map(|key| places.get(key)) {
         Some(place) => mistakes.at(place, error),
-        None => mistakes.at(&model.item.ident, error).help("the goal is that of [goal] in gpu-tuned.toml"),
+        None => {
+            mistakes.at(&model.item.ident, error).help(format!("the goal is that of [goal] in {}", resolved.file()))
+        }
     };
 }
 

@@ -2,23 +2,23 @@
 
 use gpu_tuned_core::dims::{Choices, DimKind, DimValue, PRODUCT_KEYS};
 use gpu_tuned_core::suggest;
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Lit, LitBool, LitFloat, LitInt, LitStr, Token, bracketed, parse_str, parse2};
+use syn::{Expr, ExprLit, Lit, LitBool, LitFloat, LitInt, LitStr, Token, bracketed, parse_str, parse2};
 
 use crate::mistakes::Mistakes;
 use crate::model::{Argument, Value};
 
 const TEXT: &str = "a text in quotes";
+const WHOLE: &str = "a literal whole number";
 
 /// Parses the value of a dimension.
 pub(super) fn dim(kind: &DimKind, argument: &Argument, mistakes: &mut Mistakes) -> Option<DimValue> {
     match kind {
-        DimKind::Count(_) => {
-            read(argument, "a literal whole number", mistakes, |Number(count)| Some(DimValue::Count(count)))
-        }
+        DimKind::Count(_) => read(argument, WHOLE, mistakes, |Number(count)| Some(DimValue::Count(count))),
         DimKind::Flag => read(argument, "true or false", mistakes, |flag: LitBool| Some(DimValue::Flag(flag.value))),
         DimKind::Number(_) => {
             read(argument, "a number, such as 0.1", mistakes, |Real(number)| Some(DimValue::Number(number)))
@@ -62,7 +62,7 @@ pub(super) fn text(argument: &Argument, mistakes: &mut Mistakes) -> Option<Strin
 /// Parses a bare name, such as the name of a setting.
 pub(super) fn name(argument: &Argument, expected: &str, mistakes: &mut Mistakes) -> Option<String> {
     let tokens = given(argument, expected, mistakes)?;
-    let value = parse2::<Ident>(tokens.clone()).ok().map(|ident| ident.to_string());
+    let value = parse2::<Ident>(tokens.clone()).ok().map(|ident| ident.unraw().to_string());
     value.or_else(|| wrong(argument, tokens, expected, mistakes))
 }
 
@@ -106,24 +106,58 @@ fn given<'m>(argument: &'m Argument, expected: &str, mistakes: &mut Mistakes) ->
 
 fn wrong<T>(argument: &Argument, found: &TokenStream, expected: &str, mistakes: &mut Mistakes) -> Option<T> {
     let mistake = mistakes.at(found, format!("`{}` takes {expected}", argument.name()));
-    let is_bare = |text: &str| parse_str::<Lit>(text).is_ok() || parse_str::<Ident>(text).is_ok();
-    match parse2::<LitStr>(found.clone()).ok().map(|literal| literal.value()) {
-        Some(text) if expected != TEXT && is_bare(&text) => {
-            mistake.help(format!("write it without quotes: {text}"));
-        }
-        None if expected == TEXT && parse2::<Ident>(found.clone()).is_ok() => {
-            mistake.help(format!("write it with quotes: \"{found}\""));
-        }
-        _ => {}
+    if let Some(help) = remedy(found, expected) {
+        mistake.help(help);
     }
     None
 }
+
+/// Returns the way to write a value of another form.
+fn remedy(found: &TokenStream, expected: &str) -> Option<String> {
+    let is_bare = |text: &str| parse_str::<Lit>(text).is_ok() || parse_str::<Ident>(text).is_ok();
+    match parse2::<Lit>(found.clone()).ok() {
+        Some(Lit::Str(text)) if expected != TEXT && is_bare(&text.value()) => {
+            let inner = text.value().parse().ok().and_then(|inner| remedy(&inner, expected));
+            Some(inner.unwrap_or_else(|| format!("write it without quotes: {}", text.value())))
+        }
+        Some(Lit::Float(number)) if expected == WHOLE => {
+            let value = number.base10_parse::<f64>().ok().filter(|value| value.fract() == 0.0 && value.abs() < 1e15)?;
+            Some(format!("write it without a point, an exponent or a suffix: {value}"))
+        }
+        Some(Lit::Int(number)) if expected == WHOLE && !number.base10_digits().starts_with('-') => {
+            number.base10_parse::<i64>().is_err().then(|| format!("the largest is {}", i64::MAX))
+        }
+        Some(_) => None,
+        None if expected == TEXT && parse2::<Ident>(found.clone()).is_ok() => {
+            Some(format!("write it with quotes: \"{found}\""))
+        }
+        None => is_computed(found).then(|| CONSTANT.to_owned()),
+    }
+}
+
+/// Returns true for an expression with a constant or a call; a single word in lower case may be a typing error.
+fn is_computed(tokens: &TokenStream) -> bool {
+    let has_name = |token: TokenTree| match token {
+        TokenTree::Ident(name) => name.to_string().contains(char::is_uppercase),
+        TokenTree::Group(_) => true,
+        _ => false,
+    };
+    parse2::<ExprLit>(tokens.clone()).is_err()
+        && parse2::<Expr>(tokens.clone()).is_ok_and(|value| !matches!(value, Expr::Array(_)))
+        && tokens.clone().into_iter().any(has_name)
+}
+
+/// The reason why an attribute takes no constants.
+pub(super) const CONSTANT: &str = "the attribute is expanded before constants have values: write the value itself";
 
 struct Number(u64);
 
 impl Parse for Number {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        input.parse::<LitInt>()?.base10_parse().map(Self)
+        let literal: LitInt = input.parse()?;
+        // TOML has no integer above.
+        let count = literal.base10_parse::<u64>()?;
+        if i64::try_from(count).is_err() { Err(syn::Error::new(literal.span(), "too large")) } else { Ok(Self(count)) }
     }
 }
 

@@ -92,7 +92,7 @@ fn members(dim: &Ident, path: TokenStream, mistakes: &mut Mistakes) -> Vec<Membe
 }
 
 /// Splits at commas outside angle brackets, as in `Vec::<A, B>::new()`.
-fn split(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
+pub(super) fn split(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
     let mut parts = Vec::new();
     let mut part: Vec<TokenTree> = Vec::new();
     let mut depth = 0_u32;
@@ -114,6 +114,6 @@ fn split(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
     parts
 }
 
-fn is(token: &TokenTree, character: char) -> bool {
+pub(super) fn is(token: &TokenTree, character: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == character)
 }

@@ -1,109 +1,102 @@
-use proc_macro2::TokenStream;
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Data, DeriveInput, Fields, Meta, Path, Token};
 
-use super::arguments;
+use super::arguments::arguments;
+use super::conditional::{self, Flat};
+use super::peers;
 use crate::mistakes::Mistakes;
-use crate::model::{Argument, Derives, Field, ForeignDefault, Helper};
+use crate::model::{Derives, Field, Helper};
 
 /// Collects the derives below the attribute.
 pub(super) fn derives(item: &DeriveInput) -> Derives {
     let mut derives = Derives::default();
-    for attribute in &item.attrs {
-        // `cfg_attr` may contain a derive.
-        derives.any |= attribute.path().is_ident("derive") || attribute.path().is_ident("cfg_attr");
-        if !attribute.path().is_ident("derive") {
+    for Flat { condition, meta } in conditional::flat(&item.attrs) {
+        let Meta::List(list) = &meta else { continue };
+        if !list.path.is_ident("derive") {
             continue;
         }
-        let paths = attribute.parse_args_with(Punctuated::<Path, Token![,]>::parse_terminated).unwrap_or_default();
+        derives.any = true;
+        let paths = list.parse_args_with(Punctuated::<Path, Token![,]>::parse_terminated).unwrap_or_default();
         for path in paths {
             let Some(last) = path.segments.last() else { continue };
-            derives.config |= last.ident == "Config";
-            derives.clap |= last.ident == "Parser" || last.ident == "Args";
-            if last.ident == "Default" {
-                derives.default = Some(path);
+            match last.ident.to_string().as_str() {
+                "Config" => derives.config.add(condition.clone()),
+                "Parser" | "Args" => derives.clap.add(condition.clone()),
+                "Default" | "SmartDefault" => derives.default = Some(path),
+                _ => {}
             }
         }
     }
     derives
 }
 
+/// Removes further `#[gpu_tuned]`s, each of which is a mistake.
+pub(super) fn remove_doubled(item: &mut DeriveInput, mistakes: &mut Mistakes) {
+    item.attrs.retain(|attribute| {
+        let is_doubled = attribute.path().segments.last().is_some_and(|last| last.ident == "gpu_tuned");
+        if is_doubled {
+            mistakes
+                .at(attribute, "`#[gpu_tuned]` is given twice")
+                .help("a struct has one plan: keep one attribute, or use a struct for each model");
+        }
+        !is_doubled
+    });
+}
+
 /// Removes every `#[tuned]` from the item and returns the named fields.
-pub(super) fn take_fields(item: &mut DeriveInput, derives: &Derives, mistakes: &mut Mistakes) -> Vec<Field> {
+pub(super) fn take_fields(item: &mut DeriveInput, mistakes: &mut Mistakes) -> Vec<Field> {
+    let has_serde_default = conditional::flat(&item.attrs).iter().any(|attribute| {
+        attribute.meta.path().is_ident("serde") && peers::arguments(attribute).any(|argument| argument.key == "default")
+    });
+    let remove_helpers = |attributes: &mut Vec<Attribute>| drop(conditional::remove(attributes, is_helper));
     match &mut item.data {
         Data::Struct(data) => {
             let named = matches!(data.fields, Fields::Named(_));
-            let fields: Vec<_> = data.fields.iter_mut().filter_map(|it| take_field(it, derives, mistakes)).collect();
+            let fields = data.fields.iter_mut().filter_map(|it| take_field(it, has_serde_default, mistakes));
+            let fields: Vec<_> = fields.collect();
             if named { fields } else { Vec::new() }
         }
         Data::Enum(data) => {
             for variant in &mut data.variants {
-                variant.attrs.retain(|attribute| !is_helper(attribute));
-                variant.fields.iter_mut().for_each(|field| field.attrs.retain(|attribute| !is_helper(attribute)));
+                remove_helpers(&mut variant.attrs);
+                variant.fields.iter_mut().for_each(|field| remove_helpers(&mut field.attrs));
             }
             Vec::new()
         }
         Data::Union(data) => {
-            data.fields.named.iter_mut().for_each(|field| field.attrs.retain(|attribute| !is_helper(attribute)));
+            data.fields.named.iter_mut().for_each(|field| remove_helpers(&mut field.attrs));
             Vec::new()
         }
     }
 }
 
-fn is_helper(attribute: &Attribute) -> bool {
-    attribute.path().is_ident("tuned")
+fn is_helper(meta: &Meta) -> bool {
+    meta.path().is_ident("tuned")
 }
 
-fn take_field(field: &mut syn::Field, derives: &Derives, mistakes: &mut Mistakes) -> Option<Field> {
-    let (helpers, others) = field.attrs.drain(..).partition(is_helper);
-    field.attrs = others;
-    let has_action = derives.clap
-        && clap_arguments(&field.attrs).any(|(_, argument)| argument.key == "action" || argument.key == "num_args");
+fn take_field(field: &mut syn::Field, has_serde_default: bool, mistakes: &mut Mistakes) -> Option<Field> {
+    let helpers = conditional::remove(&mut field.attrs, is_helper);
+    let attributes = conditional::flat(&field.attrs);
+    let mut of_clap = attributes.iter().filter(|it| peers::CLAP.iter().any(|name| it.meta.path().is_ident(name)));
+    let has_action =
+        of_clap.any(|it| peers::arguments(it).any(|argument| argument.key == "action" || argument.key == "num_args"));
     Some(Field {
         ident: field.ident.clone()?,
         ty: field.ty.clone(),
-        cfgs: field.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).cloned().collect(),
+        cfgs: conditional::cfgs(&field.attrs),
         helpers: helpers.into_iter().filter_map(|attribute| helper(attribute, mistakes)).collect(),
-        defaults: foreign_defaults(&field.attrs, derives),
+        defaults: peers::defaults(&attributes, has_serde_default),
         has_action,
     })
 }
 
-fn helper(attribute: Attribute, mistakes: &mut Mistakes) -> Option<Helper> {
-    match attribute.meta {
-        Meta::Path(path) => Some(Helper { path, arguments: Vec::new() }),
-        Meta::List(list) => Some(Helper { path: list.path, arguments: arguments(list.tokens, mistakes) }),
+fn helper(Flat { condition, meta }: Flat, mistakes: &mut Mistakes) -> Option<Helper> {
+    match meta {
+        Meta::Path(path) => Some(Helper { path, arguments: Vec::new(), condition }),
+        Meta::List(list) => Some(Helper { path: list.path, arguments: arguments(list.tokens, mistakes), condition }),
         Meta::NameValue(pair) => {
             mistakes.at(pair, "expected `#[tuned]` or `#[tuned(key = value)]`");
             None
         }
     }
-}
-
-fn foreign_defaults(attributes: &[Attribute], derives: &Derives) -> Vec<ForeignDefault> {
-    let mut found = Vec::new();
-    if derives.config {
-        // Burn reads only the first `config` attribute.
-        let first = attributes.iter().find(|attribute| attribute.path().is_ident("config"));
-        found.extend(first.into_iter().flat_map(foreign_arguments).filter(|it| it.argument.key == "default"));
-    }
-    if derives.clap {
-        let names = ["default_value", "default_value_t"];
-        let clap = clap_arguments(attributes).filter(|(_, argument)| names.iter().any(|name| argument.key == name));
-        found.extend(clap.map(|(attribute, argument)| ForeignDefault { attribute, argument }));
-    }
-    found
-}
-
-fn clap_arguments(attributes: &[Attribute]) -> impl Iterator<Item = (syn::Ident, Argument)> {
-    let ours = attributes.iter().filter(|it| it.path().is_ident("arg") || it.path().is_ident("clap"));
-    ours.flat_map(foreign_arguments).map(|it| (it.attribute, it.argument))
-}
-
-/// Parses the arguments of another macro's attribute. That macro reports its own mistakes.
-fn foreign_arguments(attribute: &Attribute) -> Vec<ForeignDefault> {
-    let (Meta::List(list), Some(name)) = (&attribute.meta, attribute.path().get_ident()) else { return Vec::new() };
-    let tokens: TokenStream = list.tokens.clone();
-    let read = arguments(tokens, &mut Mistakes::default());
-    read.into_iter().map(|argument| ForeignDefault { attribute: name.clone(), argument }).collect()
 }

@@ -1,9 +1,13 @@
 //! The `config_file(…)` of a build script.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use proc_macro2::{Span, TokenStream, TokenTree};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Expr, ExprLit, ExprMethodCall, Lit};
+use syn::{Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, Lit, Macro, Pat, Token};
 use thiserror::Error;
 
 use super::{SourceError, SourceFile};
@@ -14,55 +18,207 @@ pub enum ConfigFileError {
     /// The build script cannot be parsed.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The argument is no literal.
-    #[error("{}:{line}: the argument of `config_file` is no literal, so the file is unknown", path.display())]
-    NoLiteral {
+    /// The file depends on more than the text of the build script.
+    #[error("{}:{line}: {why}, so the file is unknown", path.display())]
+    Unknown {
         /// The build script.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
+        /// The reason.
+        why: &'static str,
     },
 }
 
-/// Finds the argument of `config_file(…)` in a build script; `None` without such a call.
+/// Finds the argument of `config_file(…)` in a build script and in its modules; `None` without such a call.
 ///
 /// # Errors
 ///
-/// When the build script cannot be parsed, or the argument is no string literal.
+/// When the build script cannot be parsed, or the file depends on more than its text: the argument is computed, the call
+/// has a condition, or several calls name several files.
 pub fn config_file(script: &Path) -> Result<Option<PathBuf>, ConfigFileError> {
-    let source = SourceFile::read(script)?;
-    let mut calls = Calls::default();
-    calls.visit_file(&source.syntax);
-    match calls.found {
-        None => Ok(None),
-        Some((_, Some(file))) => Ok(Some(file)),
-        Some((line, None)) => Err(ConfigFileError::NoLiteral { path: script.to_owned(), line }),
+    let mut named: Option<PathBuf> = None;
+    let mut files = vec![script.to_owned()];
+    while let Some(path) = files.pop() {
+        let source = SourceFile::read(&path)?;
+        let mut calls = Calls::default();
+        calls.visit_file(&source.syntax);
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let names = calls.modules.iter();
+        let modules = names.flat_map(|name| [folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")]);
+        files.extend(modules.filter(|file| file.is_file()));
+        for Call { place, argument, is_conditional } in calls.found {
+            let unknown = |why| ConfigFileError::Unknown { path: path.clone(), line: place.start().line, why };
+            let file = argument.and_then(|argument| calls.texts.evaluate(&argument));
+            let file = file.ok_or_else(|| unknown("the argument of `config_file` is computed"))?;
+            if is_conditional {
+                return Err(unknown("`config_file` is called under a condition"));
+            }
+            if named.as_ref().is_some_and(|earlier| *earlier != file) {
+                return Err(unknown("`config_file` is called with several files"));
+            }
+            named = Some(file);
+        }
+    }
+    Ok(named)
+}
+
+/// A call of `config_file`.
+struct Call {
+    place: Span,
+    argument: Option<Expr>,
+    is_conditional: bool,
+}
+
+/// The calls of one file.
+#[derive(Default)]
+struct Calls {
+    found: Vec<Call>,
+    texts: Texts,
+    modules: Vec<String>,
+    conditions: usize,
+}
+
+impl Calls {
+    fn add(&mut self, place: Span, argument: Option<&Expr>) {
+        self.found.push(Call { place, argument: argument.cloned(), is_conditional: self.conditions > 0 });
+    }
+
+    fn under_condition(&mut self, has_condition: bool, visit: impl FnOnce(&mut Self)) {
+        self.conditions += usize::from(has_condition);
+        visit(self);
+        self.conditions -= usize::from(has_condition);
     }
 }
 
-/// The first call of `config_file`: its line, and its argument if that is a literal.
-#[derive(Default)]
-struct Calls {
-    found: Option<(usize, Option<PathBuf>)>,
-}
-
-impl Visit<'_> for Calls {
-    fn visit_expr_method_call(&mut self, call: &ExprMethodCall) {
-        if call.method == "config_file" && self.found.is_none() {
-            self.found = Some((call.method.span().start().line, call.args.first().and_then(literal)));
+impl<'ast> Visit<'ast> for Calls {
+    fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
+        if call.method == "config_file" {
+            self.add(call.method.span(), call.args.first());
         }
         visit::visit_expr_method_call(self, call);
     }
+
+    fn visit_expr_call(&mut self, call: &'ast ExprCall) {
+        if name(&call.func).is_some_and(|name| name == "config_file") {
+            self.add(call.func.span(), call.args.get(1));
+        }
+        visit::visit_expr_call(self, call);
+    }
+
+    fn visit_macro(&mut self, call: &'ast Macro) {
+        if let Some(place) = find_in_tokens(call.tokens.clone()) {
+            self.add(place, None);
+        }
+    }
+
+    fn visit_expr(&mut self, expression: &'ast Expr) {
+        let is_branch = matches!(
+            expression,
+            Expr::If(_) | Expr::Match(_) | Expr::While(_) | Expr::ForLoop(_) | Expr::Closure(_) | Expr::Binary(_)
+        );
+        self.under_condition(is_branch, |calls| visit::visit_expr(calls, expression));
+    }
+
+    fn visit_local(&mut self, local: &'ast syn::Local) {
+        if let (Pat::Ident(pattern), Some(init)) = (&local.pat, &local.init) {
+            self.texts.add(pattern.ident.to_string(), &init.expr);
+        }
+        self.under_condition(has_cfg(&local.attrs), |calls| visit::visit_local(calls, local));
+    }
+
+    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
+        self.texts.add(item.ident.to_string(), &item.expr);
+    }
+
+    fn visit_item_static(&mut self, item: &'ast syn::ItemStatic) {
+        self.texts.add(item.ident.to_string(), &item.expr);
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.under_condition(has_cfg(&item.attrs), |calls| visit::visit_item_fn(calls, item));
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if item.content.is_none() {
+            self.modules.push(item.ident.to_string());
+        }
+        visit::visit_item_mod(self, item);
+    }
 }
 
-/// Returns a string literal, also in `Path::new("…")`, `"…".into()` and the like.
-fn literal(argument: &Expr) -> Option<PathBuf> {
-    match argument {
-        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value().into()),
-        Expr::Reference(reference) => literal(&reference.expr),
-        Expr::Paren(paren) => literal(&paren.expr),
-        Expr::Call(call) if call.args.len() == 1 => literal(call.args.first()?),
-        Expr::MethodCall(call) if call.args.is_empty() => literal(&call.receiver),
+fn has_cfg(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| attribute.path().is_ident("cfg"))
+}
+
+/// Returns the last name of a path.
+fn name(path: &Expr) -> Option<String> {
+    let Expr::Path(path) = path else { return None };
+    Some(path.path.segments.last()?.ident.to_string())
+}
+
+fn find_in_tokens(tokens: TokenStream) -> Option<Span> {
+    tokens.into_iter().find_map(|token| match token {
+        TokenTree::Ident(name) if name == "config_file" => Some(name.span()),
+        TokenTree::Group(group) => find_in_tokens(group.stream()),
         _ => None,
+    })
+}
+
+/// The constants and variables of a file; `None` for a name with several values.
+#[derive(Default)]
+struct Texts(BTreeMap<String, Option<Expr>>);
+
+impl Texts {
+    fn add(&mut self, name: String, value: &Expr) {
+        self.0.entry(name).and_modify(|known| *known = None).or_insert_with(|| Some(value.clone()));
     }
+
+    /// Returns the path that an expression has whatever the machine. `CARGO_MANIFEST_DIR` is the package's folder, from which
+    /// the build script resolves paths.
+    fn evaluate(&self, expression: &Expr) -> Option<PathBuf> {
+        match expression {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value().into()),
+            Expr::Reference(reference) => self.evaluate(&reference.expr),
+            Expr::Paren(paren) => self.evaluate(&paren.expr),
+            Expr::Path(path) => {
+                let value = self.0.get(&path.path.get_ident()?.to_string())?.clone()?;
+                // A variable may have its own name on the right.
+                Self::default().evaluate(&value)
+            }
+            Expr::Call(call) => {
+                let argument = self.evaluate(call.args.first()?)?;
+                match name(&call.func)?.as_str() {
+                    "new" | "from" => Some(argument),
+                    "var" | "var_os" => folder(&argument),
+                    _ => None,
+                }
+            }
+            Expr::MethodCall(call) => {
+                let receiver = self.evaluate(&call.receiver)?;
+                match call.method.to_string().as_str() {
+                    "join" => Some(receiver.join(self.evaluate(call.args.first()?)?)),
+                    "into" | "to_owned" | "to_string" | "to_path_buf" | "as_path" | "as_ref" | "clone" | "unwrap"
+                    | "expect" => Some(receiver),
+                    _ => None,
+                }
+            }
+            Expr::Macro(call) if call.mac.path.is_ident("env") => {
+                folder(&self.evaluate(&call.mac.parse_body::<Expr>().ok()?)?)
+            }
+            Expr::Macro(call) if call.mac.path.is_ident("concat") => {
+                let parts = call.mac.parse_body_with(Punctuated::<Expr, Token![,]>::parse_terminated).ok()?;
+                let texts: Option<Vec<_>> = parts.iter().map(|part| self.evaluate(part)).collect();
+                let text: String = texts?.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+                let is_in_folder = matches!(parts.first(), Some(Expr::Macro(_)));
+                Some(if is_in_folder { text.trim_start_matches('/').into() } else { text.into() })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns the package's folder for the variable that names it; `None` for another variable.
+fn folder(variable: &Path) -> Option<PathBuf> {
+    (variable == Path::new("CARGO_MANIFEST_DIR")).then(PathBuf::new)
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
-use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::Visit;
-use syn::{Attribute, ItemUse, Meta, Path, Token, UseTree};
+use syn::{Attribute, ItemUse, Meta, Path, UseTree};
+
+use crate::parse::conditional::parts;
 
 /// The attribute's name.
 const NAME: &str = "gpu_tuned";
@@ -98,11 +99,8 @@ pub fn find_attribute(attributes: &[Attribute], aliases: &Aliases) -> Option<Fou
 
 /// The attributes in a `cfg_attr`; for others the attribute itself.
 fn unwrapped(meta: &Meta) -> Vec<Meta> {
-    match meta {
-        Meta::List(list) if list.path.is_ident("cfg_attr") => {
-            let parts = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap_or_default();
-            parts.iter().skip(1).flat_map(unwrapped).collect()
-        }
-        other => vec![other.clone()],
+    match parts(meta) {
+        Some((_, parts)) => parts.iter().flat_map(unwrapped).collect(),
+        None => vec![meta.clone()],
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::{Duration, SystemTime};
 
 use gpu_tuned_build::{Resolved, configure};
+use tempfile::TempDir;
 
 use crate::project::Project;
 
@@ -73,4 +74,42 @@ fn another_config_file_is_watched_and_read() {
     let resolved = configure().config_file("tuning.toml").run(&project, &mut out).unwrap();
     assert_eq!(resolved.goal.global_batch, Some(64));
     assert!(String::from_utf8(out).unwrap().contains("cargo::rerun-if-changed=tuning.toml\n"));
+}
+
+/// A member of a workspace, with the workspace's `gpu-tuned.toml` if it has one.
+fn member(of_workspace: Option<&str>) -> (TempDir, Project) {
+    let workspace = tempfile::tempdir().unwrap();
+    fs::write(workspace.path().join("Cargo.toml"), "[workspace]\nmembers = [\"crates/*\"]\n").unwrap();
+    if let Some(text) = of_workspace {
+        fs::write(workspace.path().join("gpu-tuned.toml"), text).unwrap();
+    }
+    fs::create_dir_all(workspace.path().join("crates")).unwrap();
+    let project = Project::below(&workspace.path().join("crates"));
+    (workspace, project)
+}
+
+#[test]
+fn a_member_without_a_file_has_that_of_the_workspace() {
+    let (workspace, project) = member(Some("[goal]\nglobal_batch = 48\n"));
+    let resolved = project.resolve().unwrap();
+    assert_eq!((resolved.goal.global_batch, resolved.file()), (Some(48), "../../gpu-tuned.toml"));
+    assert!(project.directives().contains(&"rerun-if-changed=../../gpu-tuned.toml".to_owned()));
+    // The member's own file replaces it.
+    project.file("gpu-tuned.toml", "");
+    let resolved = project.resolve().unwrap();
+    assert_eq!((resolved.goal.global_batch, resolved.file()), (None, "gpu-tuned.toml"));
+    fs::remove_file(project.path("gpu-tuned.toml")).unwrap();
+    fs::write(workspace.path().join("gpu-tuned.toml"), "[gaol]\n").unwrap();
+    let report = project.report(&configure());
+    assert!(report.contains("--> ../../gpu-tuned.toml:1:2"), "{report}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_the_workspace_may_get_is_watched() {
+    let (_workspace, project) = member(None);
+    assert_eq!(project.resolve().unwrap().file(), "gpu-tuned.toml");
+    let links = fs::read_dir(project.path("out/gpu-tuned.missing")).unwrap();
+    let links: Vec<_> = links.map(|link| fs::read_link(link.unwrap().path()).unwrap()).collect();
+    assert!(links.contains(&project.path("../../gpu-tuned.toml")), "{links:?}");
 }

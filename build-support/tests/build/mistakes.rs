@@ -98,3 +98,19 @@ error: `native` is selected, and gpu-tuned-build was compiled without its featur
     assert_eq!(report(&Project::enabling(&["native"])), expected);
     assert_eq!(report(&Project::enabling(&[]).set("GPU_TUNED_TARGET", "native")), expected);
 }
+
+#[test]
+fn a_target_of_commas_or_spaces_is_a_mistake() {
+    for value in [",", " ", " , "] {
+        let report = report(&Project::enabling(&["h200"]).set("GPU_TUNED_TARGET", value));
+        assert!(report.starts_with(&format!("error: GPU_TUNED_TARGET: `{value}` names no profile\n")), "{report}");
+    }
+}
+
+#[test]
+fn a_merge_that_left_both_sides_is_named() {
+    let text = "[goal]\n<<<<<<< HEAD\nglobal_batch = 64\n=======\nglobal_batch = 32\n>>>>>>> other\n";
+    let report = report(&Project::enabling(&[]).with("gpu-tuned.toml", text));
+    assert!(report.starts_with("error: a merge left both sides here: "), "{report}");
+    assert!(report.contains("--> gpu-tuned.toml:2:1"), "{report}");
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gpu_tuned_build::{BuildError, Config, Environment, Resolved, configure};
 use tempfile::TempDir;
@@ -22,7 +22,15 @@ impl Environment for Project {
 impl Project {
     /// A package that declares these features.
     pub(crate) fn declaring(features: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::within(tempfile::tempdir().unwrap(), features)
+    }
+
+    /// A package in a folder below this one.
+    pub(crate) fn below(folder: &Path) -> Self {
+        Self::within(tempfile::tempdir_in(folder).unwrap(), &[])
+    }
+
+    fn within(folder: TempDir, features: &[&str]) -> Self {
         let project = Self { folder, variables: BTreeMap::new() };
         let lines: Vec<String> = features.iter().map(|feature| format!("{feature} = []")).collect();
         project.file("Cargo.toml", &format!("[package]\nname = \"user\"\n\n[features]\n{}\n", lines.join("\n")));

@@ -64,7 +64,7 @@ impl Setup {
         setup.notes.extend(needs_release.then(unreleased));
         setup.notes.extend(manifest.pass_on([&names[0], &names[1]])?);
         let script = script::of(project, &manifest, &names[1])?;
-        let file = project.root.join(ConfigFile::NAME);
+        let file = project.root.join(&project.config_file);
         setup.changes.extend(std::iter::once(manifest.change()).chain(root.map(Manifest::change)));
         match script {
             Ok(change) => setup.changes.extend(change),

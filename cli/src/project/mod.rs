@@ -108,7 +108,7 @@ impl Project {
     fn read_files(package: &Package, workspace: PathBuf, mistakes: &mut Mistakes) -> Result<Self, Error> {
         let root = metadata::folder(package);
         let named = config_file(package)?;
-        let name = named.as_deref().unwrap_or(Path::new(ConfigFile::NAME));
+        let name = &named.clone().unwrap_or_else(|| workspace::config_file(&root));
         let read = parsed(&root, (name, ConfigFile::REMEDY), ConfigFile::parse, mistakes)?;
         if read.is_none() && named.is_some() && mistakes.is_empty() {
             let source = std::io::ErrorKind::NotFound.into();
@@ -123,7 +123,7 @@ impl Project {
     fn with_structs(mut self, package: Package) -> Self {
         self.package = Some(package);
         let resolved = Resolved::new(Selected::Generic, self.declared(), &self.file, &self.profiles());
-        let resolved = resolved.with_measured(self.current.clone());
+        let resolved = resolved.with_measured(self.current.clone()).with_file(Path::new(&self.config_file));
         self.structs = Structs::read(self.package(), &self.workspace, &resolved);
         self.name_structs();
         self

@@ -175,7 +175,7 @@ impl Project {
         }
         let no_workload = || Error::NoWorkload { package: self.name().to_owned(), file: self.config_file.clone() };
         match self.structs.unread.first() {
-            Some(unread) => Error::UnreadableStruct { why: unread.clone() },
+            Some(unread) => Error::UnreadableStruct { why: unread.clone(), file: self.config_file.clone() },
             None => self.lock.older_warning().map_or_else(no_workload, |warning| Error::OlderLock { warning }),
         }
     }

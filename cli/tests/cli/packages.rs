@@ -137,3 +137,30 @@ fn files_that_are_no_text_are_told_with_the_line_and_what_to_do() {
         }
     }
 }
+
+#[test]
+fn a_member_without_a_file_has_that_of_the_workspace() {
+    let project = workspace(&[("one", false), ("two", true)]);
+    project.write("gpu-tuned.toml", "[workload.shared.mlp]\nwidths = [784, 512, 10]\n");
+    assert!(project.run(&["plan", "-p", "one"]).ended(0).starts_with("shared: "));
+    assert!(project.run(&["plan", "-p", "two"]).ended(0).starts_with("of-two: "));
+    project.write("gpu-tuned.toml", "[workload.shared.mlp]\nwidth = [784, 512, 10]\n");
+    let said = project.run(&["plan", "-p", "one"]).refused(2);
+    assert!(said.contains("--> ../gpu-tuned.toml:2:1"), "{said}");
+    project.write("gpu-tuned.toml", "");
+    let said = project.run(&["plan", "-p", "one"]).refused(2);
+    assert!(said.contains("describe a workload in ../gpu-tuned.toml"), "{said}");
+}
+
+#[test]
+fn the_file_of_a_build_script_may_be_above_the_package() {
+    let project = workspace(&[("one", false)]);
+    std::fs::create_dir(project.path("shared")).expect("a folder");
+    project.write("shared/tuning.toml", "[workload.shared.mlp]\nwidths = [784, 512, 10]\n");
+    let script = "const FILE: &str = \"../shared/tuning.toml\";\nfn main() { gpu_tuned_build::configure().config_file(FILE).emit(); }\n";
+    project.write("one/build.rs", script);
+    assert!(project.run(&["plan", "-p", "one"]).ended(0).starts_with("shared: "));
+    project.write("one/build.rs", "fn main() { if x { gpu_tuned_build::configure().config_file(\"a\").emit() } }\n");
+    let said = project.run(&["plan", "-p", "one"]).refused(2);
+    assert!(said.contains("`config_file` is called under a condition, so the file is unknown"), "{said}");
+}

@@ -5,12 +5,11 @@ use quote::{ToTokens, quote};
 use syn::{Data, DeriveInput, Field, parse_quote};
 
 use super::literal;
-use gpu_tuned_attribute::{Checked, Role};
-use gpu_tuned_attribute::{Derives, Model, bare};
+use gpu_tuned_attribute::{Checked, Derives, Field as Known, Model, Presence, Role, bare};
 
 /// A derive that reads defaults from attributes.
 #[derive(Clone, Copy)]
-pub(crate) enum Derive {
+enum Derive {
     /// Burn's `Config`.
     Burn,
     /// Clap's `Parser` or `Args`.
@@ -18,26 +17,34 @@ pub(crate) enum Derive {
 }
 
 impl Derive {
-    /// Returns the derives that read defaults.
-    pub(crate) fn among(derives: &Derives) -> Vec<Self> {
-        let burn = derives.config.then_some(Self::Burn);
-        let clap = derives.clap.then_some(Self::Clap);
-        burn.into_iter().chain(clap).collect()
+    const ALL: [Self; 2] = [Self::Burn, Self::Clap];
+
+    fn presence(self, derives: &Derives) -> &Presence {
+        match self {
+            Self::Burn => &derives.config,
+            Self::Clap => &derives.clap,
+        }
+    }
+
+    /// Returns true if the field has a default for this derive.
+    fn has_default(self, known: &Known) -> bool {
+        let names: &[&str] = match self {
+            Self::Burn => &["config"],
+            Self::Clap => &["arg", "clap"],
+        };
+        known.defaults.iter().any(|default| names.iter().any(|name| default.attribute == name))
     }
 }
 
 pub(super) fn annotate(model: Model, checked: &Checked, docs: Option<String>) -> DeriveInput {
-    let Model { mut item, fields: known, derives, .. } = model;
-    let present = Derive::among(&derives);
+    let Model { root, mut item, fields: known, derives, .. } = model;
     for ((field, known), role) in fields_mut(&mut item).zip(&known).zip(&checked.input.roles) {
         let value = match role {
-            Role::Tuned(setting) => literal::held(known, checked.compiled.plan.settings.get(*setting)),
-            Role::Dimension { default, is_declared: false, .. } => default.clone(),
-            Role::Dimension { .. } | Role::Nested { .. } | Role::Untouched(_) => continue,
+            Role::Tuned(setting) => literal::held(&root, known, checked.compiled.plan.settings.get(*setting)),
+            Role::Dimension { default, .. } => default.clone(),
+            Role::Nested { .. } | Role::Untouched(_) => continue,
         };
-        for derive in &present {
-            inject(*derive, field, &value, known.has_action);
-        }
+        inject(&derives, field, known, &value);
     }
     if let Some(docs) = docs {
         item.attrs.push(parse_quote!(#[doc = #docs]));
@@ -45,23 +52,39 @@ pub(super) fn annotate(model: Model, checked: &Checked, docs: Option<String>) ->
     item
 }
 
-/// Gives the field a default by the derive's own attribute.
-pub(crate) fn inject(derive: Derive, field: &mut Field, value: &TokenStream, has_action: bool) {
+/// Gives the field a default by the attribute of each derive, under the conditions of the derive and of `#[tuned]`.
+pub(crate) fn inject(derives: &Derives, field: &mut Field, known: &Known, value: &TokenStream) {
+    for derive in Derive::ALL.into_iter().filter(|derive| !derive.has_default(known)) {
+        let of_derive = match derive.presence(derives) {
+            Presence::Never => continue,
+            Presence::If(condition) => Some(condition),
+            Presence::Always => None,
+        };
+        let attribute = attribute(derive, field, value, known.has_action);
+        let conditions: Vec<_> = of_derive.into_iter().chain(known.condition()).collect();
+        field.attrs.push(match conditions[..] {
+            [] => parse_quote!(#[#attribute]),
+            _ => parse_quote!(#[cfg_attr(all(#(#conditions),*), #attribute)]),
+        });
+    }
+}
+
+fn attribute(derive: Derive, field: &Field, value: &TokenStream, has_action: bool) -> TokenStream {
     let literal = syn::parse2::<syn::Lit>(value.clone());
     let is_literal = literal.is_ok_and(|literal| !matches!(literal, syn::Lit::Str(_)));
-    field.attrs.push(match derive {
-        Derive::Burn if is_literal => parse_quote!(#[config(default = #value)]),
+    match derive {
+        Derive::Burn if is_literal => quote!(config(default = #value)),
         // Burn takes one literal, and parses a string as an expression.
         Derive::Burn => {
             let text: String = value.to_string().split_whitespace().collect();
-            parse_quote!(#[config(default = #text)])
+            quote!(config(default = #text))
         }
-        // Clap makes a bool a switch, which cannot be turned off.
+        // Clap makes a bool a switch, which cannot be turned off. Its own derive names `clap`, too.
         Derive::Clap if is_flag(field) && !has_action => {
-            parse_quote!(#[arg(default_value_t = #value, action = ::clap::ArgAction::Set)])
+            quote!(arg(default_value_t = #value, action = clap::ArgAction::Set))
         }
-        Derive::Clap => parse_quote!(#[arg(default_value_t = #value)]),
-    });
+        Derive::Clap => quote!(arg(default_value_t = #value)),
+    }
 }
 
 fn is_flag(field: &Field) -> bool {

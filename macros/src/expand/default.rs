@@ -1,38 +1,51 @@
 //! `impl Default`, for structs without Burn's `Config`.
 
-use proc_macro2::{TokenStream, TokenTree};
-use quote::{ToTokens, quote};
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::parse_quote;
+use syn::spanned::Spanned as _;
 
 use super::literal;
-use gpu_tuned_attribute::{Checked, Role};
-use gpu_tuned_attribute::{Field, Model};
+use gpu_tuned_attribute::{Checked, Field, Model, Presence, Role, bare};
 
 pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
-    let name = &model.item.ident;
+    let (root, name, allow) = (&model.root, &model.item.ident, &model.allow);
     let mut generics = model.item.generics.clone();
     let parameters: Vec<String> = generics.type_params().map(|parameter| parameter.ident.to_string()).collect();
     let mut values = Vec::new();
     for (field, role) in model.fields.iter().zip(&checked.input.roles) {
-        let (ident, cfgs) = (&field.ident, &field.cfgs);
+        let (ident, cfgs, ty) = (&field.ident, &field.cfgs, bare(&field.ty));
+        // The compiler points at the field whose type has no default.
+        let place = Span::call_site().located_at(ty.span());
+        let of_type = quote_spanned!(place=> <#ty as #root::__private::FieldDefault>::field_default());
         let value = match role {
-            Role::Tuned(setting) => literal::held(field, checked.compiled.plan.settings.get(*setting)),
+            Role::Tuned(setting) => literal::held(root, field, checked.compiled.plan.settings.get(*setting)),
             Role::Dimension { default, .. }
             | Role::Nested { default: Some(default), .. }
             | Role::Untouched(Some(default)) => default.clone(),
             Role::Nested { default: None, .. } | Role::Untouched(None) => {
                 if mentions(field, &parameters) {
-                    let ty = &field.ty;
                     generics.make_where_clause().predicates.push(parse_quote!(#ty: ::core::default::Default));
                 }
-                quote!(::core::default::Default::default())
+                of_type.clone()
             }
         };
-        values.push(quote!(#(#cfgs)* #ident: #value));
+        values.push(match field.condition() {
+            None => quote!(#(#cfgs)* #ident: #value),
+            Some(condition) => quote! {
+                #(#cfgs)* #[cfg(#condition)] #ident: #value,
+                #(#cfgs)* #[cfg(not(#condition))] #ident: #of_type
+            },
+        });
     }
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    // Without Burn's derive, which gives each field its default.
+    let cfg =
+        if let Presence::If(condition) = &model.derives.config { Some(quote!(#[cfg(not(#condition))])) } else { None };
     quote! {
         #[automatically_derived]
+        #allow
+        #cfg
         impl #impl_generics ::core::default::Default for #name #type_generics #where_clause {
             fn default() -> Self {
                 Self { #(#values),* }

@@ -3,9 +3,10 @@
 use gpu_tuned_attribute::{Field, Holder};
 use gpu_tuned_core::dims::{Choices, Dim, DimKind, DimValue, PRODUCT_KEYS, Presence, Schema};
 use gpu_tuned_core::{Goal, Precision, SettingKind, SettingValue, Settings};
-use proc_macro2::{Literal, TokenStream};
+use proc_macro2::{Literal, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned as _;
+use syn::{Path, Type};
 
 /// Returns an unsuffixed whole number.
 pub(super) fn count(value: u64) -> Literal {
@@ -23,7 +24,8 @@ pub(super) fn structure(path: &TokenStream, dims: &[Dim], value: impl Fn(&Dim) -
             Some(quote!(#name: #value))
         })
         .collect();
-    quote!(#path { #(#fields,)* ..::core::default::Default::default() })
+    let rest = (fields.len() < dims.len()).then(|| quote!(..::core::default::Default::default()));
+    quote!(#path { #(#fields,)* #rest })
 }
 
 fn some(value: &TokenStream) -> TokenStream {
@@ -31,15 +33,15 @@ fn some(value: &TokenStream) -> TokenStream {
 }
 
 /// Returns the value of a dimension.
-pub(super) fn dim(kind: &DimKind, value: &DimValue) -> TokenStream {
+pub(super) fn dim(root: &Path, kind: &DimKind, value: &DimValue) -> TokenStream {
     let counts = |counts: &[u64]| counts.iter().map(|it| count(*it)).collect::<Vec<_>>();
     match (kind, value) {
         (_, DimValue::Count(value)) => count(*value).to_token_stream(),
         (_, DimValue::Flag(flag)) => flag.to_token_stream(),
         (_, DimValue::Number(number)) => Literal::f64_unsuffixed(*number).to_token_stream(),
-        (DimKind::Choice(choices), DimValue::Choice(name)) => variant(choices, name),
+        (DimKind::Choice(choices), DimValue::Choice(name)) => variant(root, choices, name),
         (DimKind::ChoiceList(choices), DimValue::ChoiceList(names)) => {
-            let variants = names.iter().map(|name| variant(choices, name));
+            let variants = names.iter().map(|name| variant(root, choices, name));
             quote!(::std::vec![#(#variants),*])
         }
         (_, DimValue::Counts(values)) => {
@@ -49,7 +51,7 @@ pub(super) fn dim(kind: &DimKind, value: &DimValue) -> TokenStream {
         (_, DimValue::Stages(stages)) => {
             let stages = stages.iter().map(|stage| {
                 let [channels, blocks] = stage.map(count);
-                quote!(::gpu_tuned::workload::Stage { channels: #channels, blocks: #blocks })
+                quote!(#root::workload::Stage { channels: #channels, blocks: #blocks })
             });
             quote!(::std::vec![#(#stages),*])
         }
@@ -58,56 +60,66 @@ pub(super) fn dim(kind: &DimKind, value: &DimValue) -> TokenStream {
                 let (key, size) = (format_ident!("{key}"), count(*size));
                 quote!(#key: #size)
             });
-            quote!(::gpu_tuned::workload::Product { #(#fields),* })
+            quote!(#root::workload::Product { #(#fields),* })
         }
         (_, DimValue::Choice(_) | DimValue::ChoiceList(_)) => TokenStream::new(),
     }
 }
 
 /// Returns the path of a name's variant.
-fn variant(choices: &Choices, name: &str) -> TokenStream {
+fn variant(root: &Path, choices: &Choices, name: &str) -> TokenStream {
     let found = choices.names.iter().find(|(known, _)| *known == name);
     let (_, variant) = found.expect("BUG: the name was read as one of these");
     let path = choices.path.split("::").map(|part| format_ident!("{part}"));
     let variant: TokenStream = variant.parse().expect("BUG: a variant is Rust");
-    quote!(::gpu_tuned #(::#path)* ::#variant)
+    quote!(#root #(::#path)* ::#variant)
 }
 
 /// Returns the value of a setting in the form of its field.
-pub(super) fn held(field: &Field, value: SettingValue) -> TokenStream {
-    let SettingValue::Precision(precision) = value else { return setting(value) };
+pub(super) fn held(root: &Path, field: &Field, value: SettingValue) -> TokenStream {
+    let SettingValue::Precision(precision) = value else { return setting(root, value) };
     match field.holder(SettingKind::Precision) {
         Some(Holder::Text { is_owned: true }) => {
             let name = precision.name();
-            quote!(::std::string::String::from(#name))
+            quote!(::std::borrow::ToOwned::to_owned(#name))
         }
         Some(Holder::Text { is_owned: false }) => precision.name().to_token_stream(),
         Some(Holder::Switch) => precision.is_mixed().to_token_stream(),
         Some(Holder::Plain | Holder::Enum) | None => {
             let (ty, variant) = (&field.ty, format_ident!("{precision:?}"));
-            quote_spanned!(ty.span()=> ::gpu_tuned::__precision_variant!(#ty, #variant))
+            let root = located(root, ty);
+            quote_spanned!(ty.span()=> #root::__precision_variant!(#ty, #variant))
         }
     }
 }
 
-pub(super) fn setting(value: SettingValue) -> TokenStream {
+/// Returns the path with the place of the type, where the compiler then reports errors of a macro call.
+pub(super) fn located(root: &Path, ty: &Type) -> TokenStream {
+    let locate = |mut token: TokenTree| {
+        token.set_span(token.span().located_at(ty.span()));
+        token
+    };
+    root.to_token_stream().into_iter().map(locate).collect()
+}
+
+pub(super) fn setting(root: &Path, value: SettingValue) -> TokenStream {
     match value {
         SettingValue::Count(value) => count(value).to_token_stream(),
         SettingValue::Flag(flag) => flag.to_token_stream(),
-        SettingValue::Precision(value) => variant(&Precision::CHOICES, value.name()),
+        SettingValue::Precision(value) => variant(root, &Precision::CHOICES, value.name()),
     }
 }
 
-pub(crate) fn settings(settings: &Settings) -> TokenStream {
+pub(crate) fn settings(root: &Path, settings: &Settings) -> TokenStream {
     let values = gpu_tuned_core::Setting::ALL.map(|it| {
         let name = quote::format_ident!("{}", it.name());
-        let value = setting(settings.get(it));
+        let value = setting(root, settings.get(it));
         quote!(#name: #value)
     });
-    quote!(::gpu_tuned::Settings { #(#values),* })
+    quote!(#root::Settings { #(#values),* })
 }
 
-pub(super) fn goal(goal: &Goal) -> TokenStream {
+pub(super) fn goal(root: &Path, goal: &Goal) -> TokenStream {
     let values = goal.values();
-    structure(&quote!(::gpu_tuned::Goal), Goal::DIMS, |it| Some(dim(&it.kind, values.get(it.name)?)))
+    structure(&quote!(#root::Goal), Goal::DIMS, |it| Some(dim(root, &it.kind, values.get(it.name)?)))
 }

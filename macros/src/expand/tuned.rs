@@ -3,53 +3,63 @@
 use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::{Setting, SettingKind};
 use gpu_tuned_project::resolved::{Resolved, Selected};
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
+use syn::Path;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned as _;
 
 use super::{literal, workload};
 use gpu_tuned_attribute::{Checked, Role};
-use gpu_tuned_attribute::{Field, Holder, Model};
+use gpu_tuned_attribute::{Field, Holder, Model, bare};
 
 pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
-    let name = &model.item.ident;
+    let (root, name) = (&model.root, &model.item.ident);
     let (impl_generics, type_generics, where_clause) = model.item.generics.split_for_impl();
-    let built = built(name, checked);
-    let goal = literal::goal(&checked.input.goal);
+    let built = built(model, checked);
+    let goal = literal::goal(root, &checked.input.goal);
     let asked = asked(model, checked);
     let workload = workload::workload(model, checked);
     let tuned: Vec<_> = tuned_fields(model, checked).collect();
-    let allow = allow(&tuned);
-    let reads = tuned.iter().map(|(field, setting)| read(field, *setting));
-    let writes = tuned.iter().map(|(field, setting)| write(field, *setting));
-    let (switch, unreadable) = (amp_switch(&tuned), unreadable(&tuned));
+    let allow = &model.allow;
+    // A `cfg` may leave out every statement.
+    let unused = tuned.iter().all(|(field, _)| !field.guards().is_empty());
+    let (unused_pins, unused_settings) =
+        (unused.then(|| quote!(let _ = &mut pins;)), unused.then(|| quote!(let _ = settings;)));
+    let reads = tuned.iter().map(|(field, setting)| read(root, field, *setting));
+    let writes = tuned.iter().map(|(field, setting)| write(root, field, *setting));
+    let (switch, unreadable) = (amp_switch(&tuned), unreadable(root, &tuned));
+    let negative = negative(model, checked);
     quote! {
         #[automatically_derived]
         #allow
-        impl #impl_generics ::gpu_tuned::Tuned for #name #type_generics #where_clause {
-            const BUILT: ::gpu_tuned::Built = #built;
+        impl #impl_generics #root::Tuned for #name #type_generics #where_clause {
+            const BUILT: #root::Built = #built;
             #switch
 
-            fn goal() -> ::gpu_tuned::Goal {
+            fn goal() -> #root::Goal {
                 #goal
             }
 
             #asked
 
-            fn workload(&self) -> ::gpu_tuned::WorkloadSpec {
+            fn workload(&self) -> #root::WorkloadSpec {
                 #workload
             }
 
-            fn tuned(&self) -> ::gpu_tuned::Pins {
-                let mut pins = <::gpu_tuned::Pins as ::core::default::Default>::default();
+            fn tuned(&self) -> #root::Pins {
+                let mut pins = <#root::Pins as ::core::default::Default>::default();
+                #unused_pins
                 #(#reads)*
                 pins
             }
 
             #unreadable
 
-            fn apply(&mut self, settings: &::gpu_tuned::Settings) {
+            #negative
+
+            fn apply(&mut self, settings: &#root::Settings) {
+                #unused_settings
                 #(#writes)*
             }
         }
@@ -60,18 +70,19 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
 fn asked(model: &Model, checked: &Checked) -> Option<TokenStream> {
     let named = checked.input.global_batch.as_ref()?.unraw();
     let field = model.fields.iter().find(|field| field.ident.unraw() == named)?;
-    let samples = workload::as_u64(field);
+    let (root, samples) = (&model.root, workload::as_u64(field));
     Some(quote! {
-        fn asked(&self) -> ::gpu_tuned::Goal {
-            let mut goal = <Self as ::gpu_tuned::Tuned>::goal();
+        fn asked(&self) -> #root::Goal {
+            let mut goal = <Self as #root::Tuned>::goal();
             goal.global_batch = ::core::option::Option::Some(#samples);
             goal
         }
     })
 }
 
-fn built(name: &Ident, checked: &Checked) -> TokenStream {
-    let config = name.unraw().to_string();
+fn built(model: &Model, checked: &Checked) -> TokenStream {
+    let root = &model.root;
+    let config = model.item.ident.unraw().to_string();
     let none = quote!(::core::option::Option::None);
     let workload = checked.input.name.as_ref().map_or(none, |name| quote!(::core::option::Option::Some(#name)));
     let compiled = &checked.compiled;
@@ -81,7 +92,7 @@ fn built(name: &Ident, checked: &Checked) -> TokenStream {
         Selected::Generic | Selected::Native(_) => Vec::new(),
     };
     let misfits = compiled.misfits.iter().map(|misfit| &misfit.device);
-    let settings = literal::settings(&compiled.plan.settings);
+    let settings = literal::settings(root, &compiled.plan.settings);
     let global_batch = literal::count(compiled.plan.schedule.global_batch);
     let memory = literal::count(compiled.plan.memory.total().0);
     let variable = Resolved::RUNTIME_VARIABLE;
@@ -91,7 +102,7 @@ fn built(name: &Ident, checked: &Checked) -> TokenStream {
         quote!(::core::option::Option::None)
     };
     quote! {
-        ::gpu_tuned::Built {
+        #root::Built {
             config: #config,
             workload: #workload,
             target: #target,
@@ -99,7 +110,7 @@ fn built(name: &Ident, checked: &Checked) -> TokenStream {
             misfits: &[#(#misfits),*],
             settings: #settings,
             global_batch: #global_batch,
-            memory: ::gpu_tuned::Bytes(#memory),
+            memory: #root::Bytes(#memory),
             table: #table,
         }
     }
@@ -112,20 +123,14 @@ fn tuned_fields<'a>(model: &'a Model, checked: &'a Checked) -> impl Iterator<Ite
     })
 }
 
-/// Returns the `allow`s: casts between `u64` and the fields' types are lossless for every plan.
-fn allow(tuned: &[(&Field, Setting)]) -> TokenStream {
-    let unused = tuned.iter().all(|(field, _)| !field.cfgs.is_empty()).then(|| quote!(, unused_mut, unused_variables));
-    quote!(#[allow(clippy::all, clippy::pedantic #unused)])
-}
-
-fn read(field: &Field, setting: Setting) -> TokenStream {
+fn read(root: &Path, field: &Field, setting: Setting) -> TokenStream {
     let ident = &field.ident;
     let pin = format_ident!("{}", setting.name());
     let value = match setting.kind() {
         SettingKind::Count => workload::as_u64(field),
         SettingKind::Flag => quote!(self.#ident),
         SettingKind::Precision => {
-            let precision = precision(field);
+            let precision = precision(root, field);
             return guarded(field, quote!(pins.#pin = #precision;));
         }
     };
@@ -133,46 +138,51 @@ fn read(field: &Field, setting: Setting) -> TokenStream {
 }
 
 /// Returns the precision in a field as an `Option`, which is `None` for a value that names none.
-fn precision(field: &Field) -> TokenStream {
+fn precision(root: &Path, field: &Field) -> TokenStream {
     let (ident, ty) = (&field.ident, &field.ty);
     match field.holder(SettingKind::Precision) {
-        Some(Holder::Text { .. }) => quote!(::gpu_tuned::Precision::spelled(&self.#ident)),
+        Some(Holder::Text { .. }) => quote!(#root::Precision::spelled(&self.#ident)),
         Some(Holder::Switch) => {
-            let built = quote!(<Self as ::gpu_tuned::Tuned>::BUILT.settings.precision);
+            let built = quote!(<Self as #root::Tuned>::BUILT.settings.precision);
             quote!(::core::option::Option::Some(#built.switched(self.#ident)))
         }
         Some(Holder::Plain | Holder::Enum) | None => {
-            quote_spanned!(ty.span()=> ::gpu_tuned::__precision_of!(#ty, self.#ident))
+            let root = literal::located(root, ty);
+            quote_spanned!(ty.span()=> #root::__precision_of!(#ty, self.#ident))
         }
     }
 }
 
 /// Returns the statement that writes the planned precision, unless the field has the precision in another spelling.
-fn write_precision(field: &Field) -> TokenStream {
+fn write_precision(root: &Path, field: &Field) -> TokenStream {
     let (ident, ty) = (&field.ident, &field.ty);
     let write = match field.holder(SettingKind::Precision) {
         Some(Holder::Text { is_owned: true }) => {
-            quote!(self.#ident = ::std::string::String::from(settings.precision.name());)
+            quote!(self.#ident = ::std::borrow::ToOwned::to_owned(settings.precision.name());)
         }
         Some(Holder::Text { is_owned: false }) => quote!(self.#ident = settings.precision.name();),
         Some(Holder::Switch) => return quote!(self.#ident = settings.precision.is_mixed();),
         Some(Holder::Plain | Holder::Enum) | None => {
-            quote_spanned!(ty.span()=> ::gpu_tuned::__set_precision!(#ty, self.#ident, settings.precision);)
+            let root = literal::located(root, ty);
+            quote_spanned! {ty.span()=>
+                #root::__require_precisions!(#ty);
+                #root::__set_precision!(#ty, self.#ident, settings.precision);
+            }
         }
     };
-    let held = precision(field);
+    let held = precision(root, field);
     quote!(if #held != ::core::option::Option::Some(settings.precision) { #write })
 }
 
 /// Returns `Tuned::unreadable`; `None` if every value of the fields is a setting's.
-fn unreadable(tuned: &[(&Field, Setting)]) -> Option<TokenStream> {
+fn unreadable(root: &Path, tuned: &[(&Field, Setting)]) -> Option<TokenStream> {
     let can_fail =
         |field: &Field| matches!(field.holder(SettingKind::Precision), Some(Holder::Text { .. } | Holder::Enum));
     let precisions = tuned.iter().filter(|(_, setting)| setting.kind() == SettingKind::Precision);
     let checks: Vec<_> = precisions
         .filter(|(field, _)| can_fail(field))
         .map(|(field, _)| {
-            let (name, held) = (field.name(), precision(field));
+            let (name, held) = (field.name(), precision(root, field));
             let found = quote!(::core::option::Option::Some(#name));
             guarded(field, quote!(if ::core::option::Option::is_none(&#held) { return #found; }))
         })
@@ -180,6 +190,32 @@ fn unreadable(tuned: &[(&Field, Setting)]) -> Option<TokenStream> {
     (!checks.is_empty()).then(|| {
         quote! {
             fn unreadable(&self) -> ::core::option::Option<&'static str> {
+                #(#checks)*
+                ::core::option::Option::None
+            }
+        }
+    })
+}
+
+/// Returns `Tuned::negative`; `None` if no field of a count has a signed type.
+fn negative(model: &Model, checked: &Checked) -> Option<TokenStream> {
+    let global_batch = checked.input.global_batch.as_ref().map(|name| name.unraw().to_string());
+    let is_count = |field: &Field, role: &Role| match role {
+        Role::Tuned(setting) => setting.kind() == SettingKind::Count,
+        Role::Dimension { .. } => true,
+        Role::Nested { .. } | Role::Untouched(_) => global_batch.as_ref() == Some(&field.name()),
+    };
+    let is_signed = |field: &Field| matches!(field.type_name().as_deref(), Some("i32" | "i64"));
+    let counts = model.fields.iter().zip(&checked.input.roles).filter(|(field, role)| is_count(field, role));
+    let checks = counts.filter(|(field, _)| is_signed(field)).map(|(field, _)| {
+        let (ident, name) = (&field.ident, field.name());
+        let found = quote!(::core::option::Option::Some((#name, self.#ident as i64)));
+        guarded(field, quote!(if self.#ident < 0 { return #found; }))
+    });
+    let checks: Vec<_> = checks.collect();
+    (!checks.is_empty()).then(|| {
+        quote! {
+            fn negative(&self) -> ::core::option::Option<(&'static str, i64)> {
                 #(#checks)*
                 ::core::option::Option::None
             }
@@ -199,19 +235,19 @@ fn amp_switch(tuned: &[(&Field, Setting)]) -> Option<TokenStream> {
     })
 }
 
-fn write(field: &Field, setting: Setting) -> TokenStream {
+fn write(root: &Path, field: &Field, setting: Setting) -> TokenStream {
     if setting.kind() == SettingKind::Precision {
-        return guarded(field, write_precision(field));
+        return guarded(field, write_precision(root, field));
     }
-    let (ident, ty) = (&field.ident, &field.ty);
+    let (ident, ty) = (&field.ident, bare(&field.ty));
     let planned = format_ident!("{}", setting.name());
     let is_cast = setting.kind() == SettingKind::Count && field.type_name().as_deref() != Some("u64");
     let cast = is_cast.then(|| quote!(as #ty));
     guarded(field, quote!(self.#ident = settings.#planned #cast;))
 }
 
-/// Puts the statement behind the field's `cfg`.
+/// Puts the statement behind the field's `cfg`s.
 fn guarded(field: &Field, statement: TokenStream) -> TokenStream {
-    let cfgs = &field.cfgs;
+    let cfgs = &field.guards();
     if cfgs.is_empty() { statement } else { quote!(#(#cfgs)* { #statement }) }
 }

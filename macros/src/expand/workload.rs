@@ -8,26 +8,25 @@ use syn::Member;
 use syn::spanned::Spanned;
 
 use super::literal;
-use gpu_tuned_attribute::{Checked, Role};
-use gpu_tuned_attribute::{Field, Model};
+use gpu_tuned_attribute::{Checked, Field, Model, NestedDim, Role};
 
 /// Returns a `WorkloadSpec` expression that reads the fields.
 pub(super) fn workload(model: &Model, checked: &Checked) -> TokenStream {
     let fields = DimFields { model, checked };
+    let root = &model.root;
     let kind = checked.input.spec.model.kind();
     let name = format_ident!("{}", kind.type_name);
     let values = checked.input.spec.model.values();
-    let network =
-        literal::structure(&quote!(::gpu_tuned::workload::#name), kind.dims, |dim| fields.value(dim, &values));
+    let network = literal::structure(&quote!(#root::workload::#name), kind.dims, |dim| fields.value(dim, &values));
     let values = checked.input.spec.training.values();
     if values.is_empty() && !Training::DIMS.iter().any(|dim| fields.field_value(dim).is_some()) {
-        return quote!(::gpu_tuned::WorkloadSpec::from(#network));
+        return quote!(::core::convert::From::from(#network));
     }
-    let path = quote!(::gpu_tuned::workload::Training);
+    let path = quote!(#root::workload::Training);
     let training = literal::structure(&path, Training::DIMS, |dim| fields.value(dim, &values));
     quote! {
-        ::gpu_tuned::WorkloadSpec {
-            model: ::gpu_tuned::workload::ModelSpec::#name(#network),
+        #root::WorkloadSpec {
+            model: #root::workload::ModelSpec::#name(#network),
             training: #training,
         }
     }
@@ -43,10 +42,12 @@ impl DimFields<'_> {
     /// Returns the dimension's field, of the config or of a struct in it.
     fn field_value(&self, dim: &Dim) -> Option<TokenStream> {
         self.model.fields.iter().zip(&self.checked.input.roles).find_map(|(field, role)| match role {
-            Role::Dimension { name, .. } if *name == dim.name => Some(as_dimension(field)),
+            Role::Dimension { name, default } if *name == dim.name => {
+                Some(if_tuned(field, &as_dimension(field), default))
+            }
             Role::Nested { dims, .. } => {
-                let (_, path) = dims.iter().find(|(name, _)| *name == dim.name)?;
-                Some(as_nested(dim, field, path))
+                let NestedDim { path, default, .. } = dims.iter().find(|nested| nested.name == dim.name)?;
+                Some(if_tuned(field, &as_nested(dim, field, path), default))
             }
             _ => None,
         })
@@ -54,8 +55,20 @@ impl DimFields<'_> {
 
     /// Returns the dimension's field, else its value; `None` for the default.
     fn value(&self, dim: &Dim, values: &DimValues) -> Option<TokenStream> {
-        self.field_value(dim).or_else(|| Some(literal::dim(&dim.kind, values.get(dim.name)?)))
+        self.field_value(dim).or_else(|| Some(literal::dim(&self.model.root, &dim.kind, values.get(dim.name)?)))
     }
+}
+
+/// Returns the field's value, or the planned one where a `cfg_attr` leaves out the field's `#[tuned]`.
+fn if_tuned(field: &Field, value: &TokenStream, planned: &TokenStream) -> TokenStream {
+    let Some(condition) = field.condition() else { return value.clone() };
+    quote!({
+        #[cfg(#condition)]
+        let value = #value;
+        #[cfg(not(#condition))]
+        let value = #planned;
+        value
+    })
 }
 
 /// Returns the value of a dimension's field.

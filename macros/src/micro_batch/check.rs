@@ -4,9 +4,9 @@ use proc_macro2::Ident;
 use quote::{ToTokens, quote_spanned};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Attribute, Data, DeriveInput, Fields, Index, Member, Meta, Token, Type};
+use syn::{Attribute, Data, DeriveInput, Fields, Index, Member, Meta, MetaNameValue, Path, Token, Type, parse_quote};
 
-use gpu_tuned_attribute::Mistakes;
+use gpu_tuned_attribute::{Mistakes, crate_path};
 
 /// A field; a shared one belongs to the batch as a whole.
 pub(super) struct Field<'i> {
@@ -20,13 +20,24 @@ const HELP: &str =
 
 const TAKES: &str = "it takes shared: `#[micro_batch(shared)]`";
 
+/// Returns the path of the runtime's crate: that of `#[micro_batch(crate = path)]`, or `::gpu_tuned`.
+pub(super) fn root(item: &DeriveInput, mistakes: &mut Mistakes) -> Path {
+    let mut root = None;
+    for attribute in item.attrs.iter().filter(|attribute| is_helper(attribute)) {
+        let found = attribute.parse_args::<MetaNameValue>().ok().filter(|pair| pair.path.is_ident("crate"));
+        let found = found.and_then(|pair| crate_path(&pair.value.to_token_stream()));
+        if found.is_none() {
+            mistakes
+                .at(attribute, "on the item, `#[micro_batch(…)]` takes only `crate = path`")
+                .help("`#[micro_batch(shared)]` on a field marks a field that is not of each sample");
+        }
+        root = found.or(root);
+    }
+    root.unwrap_or_else(|| parse_quote!(::gpu_tuned))
+}
+
 /// Checks the fields: at least one has samples.
 pub(super) fn check<'i>(item: &'i DeriveInput, mistakes: &mut Mistakes) -> Vec<Field<'i>> {
-    for attribute in item.attrs.iter().filter(|attribute| is_helper(attribute)) {
-        mistakes
-            .at(attribute, "`#[micro_batch(…)]` stands on a field, not on the item")
-            .help("`#[micro_batch(shared)]` marks a field that is not of each sample");
-    }
     let data = match &item.data {
         Data::Struct(data) => data,
         Data::Enum(_) => return misplaced(&item.ident, "an enum", mistakes),

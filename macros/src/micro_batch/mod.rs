@@ -18,7 +18,9 @@ pub(crate) fn run(item: TokenStream) -> TokenStream {
         Err(error) => return error.to_compile_error(),
     };
     let mut mistakes = Mistakes::default();
+    let root = check::root(&item, &mut mistakes);
     let fields = check::check(&item, &mut mistakes);
-    let implementation = if mistakes.is_empty() { expand::expand(&item, &fields) } else { expand::stand_in(&item) };
+    let expansion = expand::Expansion { root, item: &item };
+    let implementation = if mistakes.is_empty() { expansion.expand(&fields) } else { expansion.stand_in() };
     quote!(#mistakes #implementation)
 }

@@ -241,7 +241,8 @@ fn a_plain_struct_takes_the_default_of_a_nested_config() {
         }
     };
     let expansion = formatted(run(attribute, &item, table(&["h200"])));
-    assert!(expansion.contains("depth: ::core::default::Default::default(),"), "{expansion}");
+    let of_type = "depth: <Depth as ::gpu_tuned::__private::FieldDefault>::field_default(),";
+    assert!(expansion.contains(of_type), "{expansion}");
     assert!(expansion.contains("width: Width { d_model: 256 },"), "{expansion}");
 }
 

@@ -14,6 +14,8 @@ use gpu_tuned_core::{Goal, suggest};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use crate::conflict;
+
 pub use pairs::{PairsError, workload_from_words};
 
 use keys::ParsedKeys;
@@ -47,7 +49,10 @@ impl ConfigFile {
     ///
     /// All mistakes, each with its place.
     pub fn parse(source: Source<'_>) -> Result<Self, Vec<FileError>> {
-        let document = DeTable::parse(source.text).map_err(|error| vec![source.toml_error(&error)])?;
+        let document = DeTable::parse(source.text).map_err(|error| {
+            let merge = conflict::marker(source, "keep one of them, and remove the lines of the merge");
+            vec![merge.unwrap_or_else(|| source.toml_error(&error))]
+        })?;
         let mut file = Self::default();
         let mut mistakes = Vec::new();
         for (section, value) in document.into_inner() {

@@ -1,6 +1,7 @@
 //! The resolved table: the build script writes it, the attribute and the runtime read it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::device::{DeviceFacts, GpuReading};
@@ -20,6 +21,9 @@ use crate::lock::Lock;
 pub struct Resolved {
     /// The layout's version. A build script and an attribute of different releases refuse each other by this number.
     pub format: u32,
+    /// The path of the package's `gpu-tuned.toml`, from its folder; `None` for the package's own under the usual name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// The profiles that the package offers as Cargo features, sorted.
     #[serde(default)]
     pub declared: Vec<ProfileId>,
@@ -64,7 +68,9 @@ pub struct NoProfile {
 #[non_exhaustive]
 pub enum ResolvedError {
     /// The text is no resolved table.
-    #[error("the table written by the build script cannot be read: {0}")]
+    #[error(
+        "the table written by the build script cannot be read; use the same version of gpu-tuned and gpu-tuned-build: {0}"
+    )]
     Syntax(#[from] toml::de::Error),
     /// A figure is out of range.
     #[error("the table written by the build script is damaged: {message}; build again")]
@@ -114,6 +120,7 @@ impl Resolved {
         let profile = needed.cloned().collect();
         Self {
             format: Self::FORMAT,
+            file: None,
             declared,
             selected,
             goal: file.goal.clone(),
@@ -121,6 +128,18 @@ impl Resolved {
             measured: Lock::default(),
             profile,
         }
+    }
+
+    /// Adds the path of the file that the table was read from.
+    #[must_use]
+    pub fn with_file(mut self, path: &Path) -> Self {
+        self.file = (path != Path::new(ConfigFile::NAME)).then(|| path.display().to_string());
+        self
+    }
+
+    /// Returns the path of the package's `gpu-tuned.toml` for messages.
+    pub fn file(&self) -> &str {
+        self.file.as_deref().unwrap_or(ConfigFile::NAME)
     }
 
     /// Adds measurements. Their goals are left out, because plans are made for the goal of the file or the attribute.
@@ -195,7 +214,16 @@ impl Resolved {
         };
         let profile = ProfileTable::from_iter([profile]);
         let (declared, goal, workload) = (Vec::new(), Goal::default(), BTreeMap::new());
-        Some(Self { format: Self::FORMAT, declared, selected, goal, workload, measured: Lock::default(), profile })
+        Some(Self {
+            format: Self::FORMAT,
+            file: None,
+            declared,
+            selected,
+            goal,
+            workload,
+            measured: Lock::default(),
+            profile,
+        })
     }
 
     /// Parses the output of [`to_toml`](Self::to_toml).

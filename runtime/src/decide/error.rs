@@ -16,6 +16,8 @@ pub(crate) enum DecideError {
     Dimensions(String),
     #[error("`{0}` names no precision")]
     Precision(&'static str),
+    #[error("`{field}` is {count}")]
+    Negative { field: &'static str, count: i64 },
     #[error(transparent)]
     Resume(#[from] ResumeError),
 }

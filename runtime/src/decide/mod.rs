@@ -129,6 +129,9 @@ pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Resu
 fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
     let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
     let resolved = resolved.as_ref();
+    if let Some((field, count)) = config.negative() {
+        return Err(DecideError::Negative { field, count });
+    }
     let spec = config.workload();
     if let Some(field) = config.unreadable() {
         return Err(DecideError::Precision(field));

@@ -59,6 +59,14 @@ pub enum StartError {
         /// The field.
         field: &'static str,
     },
+    /// The value of a tuned field is a negative count.
+    #[error("the config's `{field}` is {count}: expected a count, which is not negative")]
+    Negative {
+        /// The field.
+        field: &'static str,
+        /// The value.
+        count: i64,
+    },
     /// [`STRICT_VARIABLE`](Options::STRICT_VARIABLE) is neither yes nor no.
     #[error("{} is `{value}`: expected 1 or 0", Options::STRICT_VARIABLE)]
     StrictVariable {
@@ -96,6 +104,7 @@ impl StartError {
             DecideError::Resume(error) => Self::Resume(error),
             DecideError::Dimensions(message) => Self::Dimensions { message },
             DecideError::Precision(field) => Self::Precision { field },
+            DecideError::Negative { field, count } => Self::Negative { field, count },
         }
     }
 }

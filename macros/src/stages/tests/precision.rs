@@ -108,8 +108,8 @@ fn derives_get_the_default_as_an_expression() {
         }
     };
     let expanded = |derive: TokenStream| formatted(run(attribute(), &item(&derive), table(&["rtx4090"])));
-    let burn = r#"#[config(default = "::std::string::String::from(\"mixed_bf16\")")]"#;
+    let burn = r#"#[config(default = "::std::borrow::ToOwned::to_owned(\"mixed_bf16\")")]"#;
     assert!(expanded(quote!(Config)).contains(burn), "{}", expanded(quote!(Config)));
-    let clap = r#"#[arg(default_value_t = ::std::string::String::from("mixed_bf16"))]"#;
+    let clap = r#"#[arg(default_value_t = ::std::borrow::ToOwned::to_owned("mixed_bf16"))]"#;
     assert!(expanded(quote!(Parser)).contains(clap), "{}", expanded(quote!(Parser)));
 }

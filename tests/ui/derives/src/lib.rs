@@ -7,3 +7,15 @@ use proc_macro::TokenStream;
 pub fn config(_: TokenStream) -> TokenStream {
     TokenStream::new()
 }
+
+/// Accepts what the `Builder`s of bon, typed-builder and `derive_builder` accept, and generates nothing.
+#[proc_macro_derive(Builder, attributes(builder))]
+pub fn builder(_: TokenStream) -> TokenStream {
+    TokenStream::new()
+}
+
+/// Accepts the attributes of further derives with defaults of fields, and generates nothing.
+#[proc_macro_derive(Others, attributes(educe, derivative, argh, options, new, facet, structopt))]
+pub fn others(_: TokenStream) -> TokenStream {
+    TokenStream::new()
+}

@@ -4,3 +4,5 @@
 
 mod generated;
 mod messages;
+#[allow(dead_code, reason = "fields without a reader")]
+mod shapes;

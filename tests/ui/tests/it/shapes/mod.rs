@@ -1,0 +1,49 @@
+//! Shapes of structs, modelled on the kinds in the test suites of serde, clap, bon, `derive_builder` and typed-builder. Each is
+//! compiled, and its fields are compared with the constants of the build.
+
+mod attributes;
+mod conditional;
+mod fields;
+mod generics;
+mod lints;
+mod made;
+mod micro_batches;
+mod names;
+mod peers;
+
+use core::any::type_name;
+
+use gpu_tuned::{Precision, Settings, Tuned};
+
+/// Checks a config: its default has the planned values, and applied values are read back.
+fn check<C: Tuned + Default>() {
+    check_from(C::default());
+}
+
+/// Checks a config whose tuned fields have their defaults.
+fn check_from<C: Tuned>(mut config: C) {
+    let name = type_name::<C>();
+    let planned = config.tuned();
+    assert_eq!(planned.batch_size.unwrap_or(C::BUILT.settings.batch_size), C::BUILT.settings.batch_size, "{name}");
+    let is_planned = |setting| planned.get(setting).is_none_or(|value| value == C::BUILT.settings.get(setting));
+    assert!(gpu_tuned::Setting::ALL.into_iter().all(is_planned), "{name}: {planned:?}");
+    assert!(config.workload().mistakes().is_empty(), "{name}");
+    assert_eq!((config.unreadable(), config.negative()), (None, None), "{name}");
+    let other = Settings {
+        batch_size: 3,
+        gradient_accumulation: 5,
+        precision: Precision::F32,
+        allow_tf32: true,
+        gradient_checkpointing: true,
+        prefetch_depth: 7,
+        num_workers: 11,
+        eval_batch_size: 13,
+        cuda_graphs: true,
+    };
+    config.apply(&other);
+    let applied = config.tuned();
+    for setting in gpu_tuned::Setting::ALL {
+        assert_eq!(applied.get(setting).is_some(), planned.get(setting).is_some(), "{name}: {setting}");
+        assert!(applied.get(setting).is_none_or(|value| value == other.get(setting)), "{name}: {setting}");
+    }
+}

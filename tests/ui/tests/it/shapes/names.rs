@@ -1,0 +1,269 @@
+//! Names of structs and fields, modules, and the forms of the attribute.
+
+use gpu_tuned::{Tuned, gpu_tuned};
+
+use super::check;
+
+#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+#[derive(Debug)]
+struct r#Struct {
+    #[tuned(setting = batch_size)]
+    r#type: usize,
+    #[tuned(setting = num_workers)]
+    r#async: u32,
+    r#match: u8,
+    r#fn: Option<u8>,
+}
+
+#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+#[derive(Debug)]
+struct RawSetting {
+    #[tuned]
+    r#batch_size: usize,
+}
+
+#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+#[derive(Debug)]
+#[allow(non_camel_case_types, reason = "the shape under test")]
+struct lower_case {
+    #[tuned]
+    batch_size: usize,
+}
+
+#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+#[derive(Debug)]
+#[allow(non_snake_case, reason = "the shape under test")]
+struct UpperFields {
+    #[tuned(setting = batch_size)]
+    Batch: usize,
+    LR: f32,
+}
+
+#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+#[derive(Debug)]
+struct NamesOfGeneratedCode {
+    #[tuned(setting = batch_size)]
+    settings: usize,
+    #[tuned(setting = num_workers)]
+    pins: usize,
+    #[tuned(setting = precision)]
+    held: gpu_tuned::Precision,
+    goal: u8,
+    value: u8,
+    variant: u8,
+    is: u8,
+}
+
+#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+#[derive(Debug)]
+struct Überprüfung {
+    #[tuned(setting = batch_size)]
+    größe: usize,
+}
+
+#[gpu_tuned(r#mlp(r#widths = [8, 8]), r#global_batch = 64, r#target = "h200")]
+#[derive(Debug)]
+struct RawKeys {
+    #[tuned(r#setting = r#batch_size)]
+    micro: usize,
+}
+
+#[gpu_tuned(
+    mlp(
+        widths = [
+            784,
+            10,
+        ],
+    ),
+    global_batch = 0x40,
+    memory_headroom = 1e-1,
+    optimizer = r"sgd",
+    target = r#"h200"#,
+)]
+#[derive(Debug)]
+struct FormsOfLiterals {
+    #[tuned()]
+    batch_size: usize,
+    #[tuned(setting = num_workers,)]
+    workers: usize,
+}
+
+#[gpu_tuned(mlp(widths = [7_84, 1_0u64]), global_batch = 6_4_u32, target = "h200")]
+#[derive(Debug)]
+struct UnderscoresAndSuffixes {
+    #[tuned]
+    batch_size: usize,
+}
+
+#[gpu_tuned::gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+#[derive(Debug)]
+struct FullPath {
+    #[tuned]
+    batch_size: usize,
+}
+
+#[::gpu_tuned::gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+#[derive(Debug)]
+struct GlobalPath {
+    #[tuned]
+    batch_size: usize,
+}
+
+mod renamed {
+    use gpu_tuned::gpu_tuned as planned;
+
+    #[planned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+    #[derive(Debug)]
+    pub(super) struct Renamed {
+        #[tuned]
+        batch_size: usize,
+    }
+}
+
+mod outer {
+    pub(super) mod inner {
+        use super::super::gpu_tuned;
+
+        type Count = u8;
+
+        #[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+        #[derive(Debug)]
+        pub(in super::super) struct Deep {
+            #[tuned]
+            pub(in super::super) batch_size: usize,
+            #[tuned(default = super::START)]
+            pub(in super::super) start: Count,
+        }
+    }
+
+    const START: u8 = 3;
+}
+
+/// A facade that re-exports the crate, without its own name in scope.
+mod facade {
+    pub(super) mod ml {
+        pub(in super::super) use gpu_tuned as tuning;
+    }
+
+    pub(super) use gpu_tuned::gpu_tuned as attribute;
+}
+
+mod by_facade {
+    use gpu_tuned::Precision;
+
+    #[super::facade::attribute(
+        crate = super::facade::ml::tuning,
+        mlp(widths = [8, 8]),
+        optimizer = "sgd",
+        global_batch = 64,
+        target = "h200"
+    )]
+    #[derive(Debug, clap::Parser)]
+    pub(super) struct ByFacade {
+        #[arg(long)]
+        #[tuned]
+        batch_size: usize,
+        #[arg(long)]
+        #[tuned]
+        precision: Precision,
+        #[arg(skip)]
+        extra: String,
+    }
+}
+
+#[gpu_tuned(crate = "facade::ml::tuning", mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+#[derive(Debug)]
+struct ByPathInQuotes {
+    #[tuned]
+    batch_size: usize,
+}
+
+#[gpu_tuned(crate = ::gpu_tuned, mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+#[derive(Debug)]
+struct ByGlobalPath {
+    #[tuned]
+    batch_size: usize,
+}
+
+/// A module whose names hide those of the standard library and of the crate.
+#[allow(dead_code, unused_macros, reason = "the shape under test")]
+mod hiding {
+    use super::gpu_tuned as tuned_attribute;
+
+    struct Option;
+    struct Some;
+    struct None;
+    struct Default;
+    struct String;
+    struct Vec;
+    struct Settings;
+    struct Tuned;
+    mod core {}
+    mod std {}
+    mod gpu_tuned {}
+    macro_rules! env {
+        () => {};
+    }
+
+    #[tuned_attribute(mlp(widths = [8, 8]), global_batch = 64, optimizer = "sgd", target = "h200")]
+    #[derive(Debug)]
+    pub(super) struct Hiding {
+        #[tuned]
+        batch_size: usize,
+        value: u8,
+    }
+}
+
+#[test]
+fn names_and_paths_are_kept() {
+    check::<r#Struct>();
+    check::<RawSetting>();
+    check::<lower_case>();
+    check::<UpperFields>();
+    check::<NamesOfGeneratedCode>();
+    check::<Überprüfung>();
+    check::<RawKeys>();
+    check::<FormsOfLiterals>();
+    check::<UnderscoresAndSuffixes>();
+    check::<FullPath>();
+    check::<GlobalPath>();
+    check::<renamed::Renamed>();
+    check::<outer::inner::Deep>();
+    check::<by_facade::ByFacade>();
+    check::<ByPathInQuotes>();
+    check::<ByGlobalPath>();
+    check::<hiding::Hiding>();
+    assert_eq!(r#Struct::BUILT.config, "Struct");
+    assert_eq!(outer::inner::Deep::default().start, 3);
+}
+
+#[test]
+fn a_struct_in_a_function_sees_its_scope() {
+    const RATE: f32 = 0.5;
+
+    #[derive(Debug, Default)]
+    struct Local(u8);
+
+    #[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+    #[derive(Debug)]
+    struct InFunction {
+        #[tuned]
+        batch_size: usize,
+        #[tuned(default = RATE)]
+        rate: f32,
+        local: Local,
+    }
+
+    check::<InFunction>();
+    assert_eq!((InFunction::default().rate, InFunction::default().local.0), (RATE, 0));
+    {
+        #[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+        #[derive(Debug)]
+        struct InFunction {
+            #[tuned]
+            eval_batch_size: usize,
+        }
+
+        check::<InFunction>();
+    }
+}
