@@ -15,7 +15,7 @@ fn set_up(manifest: &str, files: &[(&str, &str)]) -> Project {
         fs::create_dir_all(project.path(name).parent().expect("it is in a folder")).expect("a folder can be made");
         project.write(name, text);
     }
-    project.run(&["init", "--yes", "--target", "h200"]).ended(0);
+    project.run(&["init", "--yes", "--force", "--target", "h200"]).ended(0);
     project
 }
 
@@ -130,6 +130,7 @@ fn dimensions_are_found_in_the_programs_own_configs() {
 #[test]
 fn a_dimension_is_said_once() {
     let lib = SENTENCES[0].1.replace("pub encoder: TransformerEncoderConfig,", "pub model: ModelConfig,");
+    let lib = format!("mod model;\n{lib}");
     let model = "#[derive(Config)]\npub struct ModelConfig {\n    pub encoder: TransformerEncoderConfig,\n    pub n_classes: \
                  usize,\n}\n\nfn made() {\n    ModelConfig::new(TransformerEncoderConfig::new(48, 96, 6, 3), 4);\n}\n";
     let said = proposed(&set_up(MANIFEST, &[("src/lib.rs", &lib), ("src/model.rs", model)])).0.ended(0);
