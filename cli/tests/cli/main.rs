@@ -17,6 +17,7 @@ mod help;
 mod here;
 mod init;
 mod init_checkout;
+mod init_compiles;
 mod init_here;
 mod init_program;
 mod init_proposal;

@@ -44,6 +44,12 @@ impl Candidate<'_> {
         self.item.attrs.iter().find(|attribute| derives(std::slice::from_ref(*attribute), name))
     }
 
+    /// Fields without Burn's default, which a Burn config's `new` takes in this order.
+    pub(super) fn without_default(&self) -> impl Iterator<Item = String> {
+        let has_none = |field: &&Field| !field.attrs.iter().any(|it| it.path().is_ident("config"));
+        self.item.fields.iter().filter(has_none).filter_map(|field| Some(field.ident.as_ref()?.to_string()))
+    }
+
     pub(super) fn fields(&self) -> impl Iterator<Item = (&Field, String)> {
         self.item.fields.iter().filter_map(|field| Some((field, field.ident.as_ref()?.to_string())))
     }

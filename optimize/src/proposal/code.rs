@@ -256,7 +256,7 @@ pub(super) fn default(attribute: &Attribute) -> Option<Expr> {
 }
 
 /// Last two names of the function at the start of a method chain.
-fn root(value: &Expr) -> Option<[String; 2]> {
+pub(super) fn root(value: &Expr) -> Option<[String; 2]> {
     match value {
         Expr::MethodCall(call) => root(&call.receiver),
         Expr::Call(call) => path(&call.func),

@@ -5,9 +5,7 @@ use std::ops::Range;
 
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{
-    Attribute, Expr, ExprLit, ExprStruct, Field, ImplItem, ImplItemFn, Item, ItemImpl, Lit, Member, Meta, Stmt, Token,
-};
+use syn::{Attribute, Expr, ExprLit, ExprStruct, Field, ImplItem, Item, ItemImpl, Lit, Member, Meta, Stmt, Token};
 
 use super::annotation::range;
 use super::candidate::Candidate;
@@ -166,33 +164,8 @@ fn literal(item: &ItemImpl) -> Option<&ExprStruct> {
     }
 }
 
-/// Removes `with_FIELD` methods of the program that Burn's `Config` generates once the field has a default.
-pub(super) fn remove_setter<'a>(sources: &'a [Source], candidate: &Candidate<'_>, field: &str, patch: &mut Patch<'a>) {
-    let (of, setter) = (candidate.item.ident.to_string(), format!("with_{field}"));
-    for source in sources.iter().filter(|source| source.is_own()) {
-        for function in methods(&source.file.items, &of).into_iter().filter(|function| function.sig.ident == setter) {
-            let range = lines(&source.text, function.span().byte_range());
-            patch.note(source, range.start, format!("`Config` generates `{setter}` for a field with a default"));
-            patch.replace(source, range, "");
-        }
-    }
-}
-
-fn methods<'s>(items: &'s [Item], of: &str) -> Vec<&'s ImplItemFn> {
-    let in_item = |item: &'s Item| match item {
-        Item::Mod(module) => module.content.as_ref().map(|(_, items)| methods(items, of)).unwrap_or_default(),
-        Item::Impl(item) if item.trait_.is_none() && last(&item.self_ty).as_deref() == Some(of) => {
-            let function =
-                |member: &'s ImplItem| if let ImplItem::Fn(function) = member { Some(function) } else { None };
-            item.items.iter().filter_map(function).collect()
-        }
-        _ => Vec::new(),
-    };
-    items.iter().flat_map(in_item).collect()
-}
-
 /// The whole lines of a range, with an empty line before.
-fn lines(text: &str, Range { start, end }: Range<usize>) -> Range<usize> {
+pub(super) fn lines(text: &str, Range { start, end }: Range<usize>) -> Range<usize> {
     let begin = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
     let begin = if text[begin..start].trim().is_empty() { begin } else { start };
     let end = match text[end..].find('\n') {

@@ -3,6 +3,7 @@
 mod annotation;
 mod candidate;
 mod code;
+mod constructor;
 mod defaults;
 mod device;
 mod failure;

@@ -39,7 +39,8 @@ impl Source {
         remove_tests(&mut file.items);
         let mut tokens = TokenStream::new();
         collect(&file.items, &mut tokens);
-        Self { name: display_name(&path, workspace), text, file, tokens, owner, path: canonical(&path) }
+        let path = canonical(&path);
+        Self { name: display_name(&path, &canonical(workspace)), text, file, tokens, owner, path }
     }
 
     /// Returns true for the file at this path.

@@ -11,6 +11,7 @@ use syn::{Attribute, Expr, Field, Type, Visibility};
 
 use super::candidate::{self, Candidate, is_batch};
 use super::code::{self, Code};
+use super::constructor;
 use super::defaults::{self, OwnDefault};
 use super::nested::{self, NestedDim};
 use super::numbers;
@@ -47,6 +48,10 @@ struct Annotation<'g, 'a, 'p> {
     settings: Vec<Setting>,
     /// Dimensions with a field.
     dims: Vec<&'static str>,
+    /// Fields that the build plans.
+    planned: Vec<String>,
+    /// Fields of a Burn config that get a default.
+    defaulted: Vec<String>,
     /// The field with the samples of an optimizer step.
     step_field: Option<String>,
     step: Step,
@@ -70,8 +75,19 @@ pub(super) fn annotate<'a>(
 ) -> (Vec<String>, FieldNumbers) {
     let (settings, dims, numbers) = (Vec::new(), Vec::new(), FieldNumbers::default());
     let (step_field, step) = (None, Step::default());
-    let mut annotation =
-        Annotation { given, source, patch, help: Vec::new(), settings, dims, step_field, step, numbers };
+    let mut annotation = Annotation {
+        given,
+        source,
+        patch,
+        help: Vec::new(),
+        settings,
+        dims,
+        planned: Vec::new(),
+        defaulted: Vec::new(),
+        step_field,
+        step,
+        numbers,
+    };
     for (field, name) in candidate.fields() {
         annotation.read_step(candidate, field, &name);
         let setting = setting(&name, &field.ty).filter(|setting| !annotation.settings.contains(setting));
@@ -90,6 +106,8 @@ pub(super) fn annotate<'a>(
     let goal = annotation.goal(candidate);
     annotation.head(candidate, &goal);
     annotation.defaults(candidate);
+    constructor::remove_overrides(given.sources, candidate, &annotation.planned, annotation.patch);
+    constructor::edit(given.sources, candidate, &annotation.defaulted, annotation.patch);
     if annotation.settings.contains(&Setting::Precision) {
         annotation.help.extend(readiness::edits(given.sources));
     }
@@ -120,6 +138,7 @@ impl<'a> Annotation<'_, 'a, '_> {
         }
         for (field, name) in candidate.fields() {
             if !self.is_annotated(&name, &field.ty)
+                && self.step_field.as_ref() != Some(&name)
                 && let Some(value) = own.value(&name)
             {
                 self.above(field, &format!("#[tuned(default = {value})]"), &format!("`{name}` keeps its default"));
@@ -136,6 +155,7 @@ impl<'a> Annotation<'_, 'a, '_> {
 
     fn setting(&mut self, candidate: &Candidate<'_>, field: &Field, (name, setting): (&str, Setting)) {
         self.settings.push(setting);
+        self.planned.push(name.to_owned());
         let setting = setting.to_string();
         let ours = if name == setting { "#[tuned]".to_owned() } else { format!("#[tuned(setting = {setting})]") };
         let theirs = field.attrs.iter().find(|attribute| attribute.path().is_ident("config"));
@@ -147,9 +167,7 @@ impl<'a> Annotation<'_, 'a, '_> {
         }
         self.above(field, &ours, &format!("`{name}` is planned"));
         if candidate.is_burn() {
-            let name_of_config = &candidate.item.ident;
-            self.help.push(format!("`{name_of_config}::new` no longer takes `{name}`, which has a default now"));
-            defaults::remove_setter(self.given.sources, candidate, name, self.patch);
+            self.defaulted.push(name.to_owned());
         }
         defaults::remove(self.source, field, self.patch);
     }

@@ -1,7 +1,7 @@
 //! Samples of an optimizer step, by a config's fields and the code.
 
 use gpu_tuned_core::Setting;
-use syn::Field;
+use syn::{Attribute, Expr, ExprLit, Field, Lit};
 
 use super::{Annotation, Given, UNKNOWN, range};
 use crate::proposal::candidate::{self, Candidate, is_global_batch};
@@ -57,7 +57,7 @@ impl Annotation<'_, '_, '_> {
             }
         };
         if let Some(field) = self.step_field.clone() {
-            self.whole_step(candidate, &field, batch, product);
+            self.whole_step(candidate, &field, product);
             return format!(", global_batch = {field}");
         }
         let whole = step.samples.and_then(|(_, number)| number.known());
@@ -73,26 +73,42 @@ impl Annotation<'_, '_, '_> {
         format!(", global_batch = {samples}")
     }
 
-    /// Makes the default of a loop's batch that of a whole optimizer step.
-    fn whole_step(&mut self, candidate: &Candidate<'_>, name: &str, batch: Option<u64>, product: Option<u64>) {
+    /// Makes the default of a loop's batch a number: the samples of a whole optimizer step.
+    fn whole_step(&mut self, candidate: &Candidate<'_>, name: &str, product: Option<u64>) {
         self.numbers.global_batch = product;
-        let field = candidate.fields().find(|(_, field)| field == name).map(|(field, _)| field);
-        let default = field.and_then(|field| field.attrs.iter().find(|it| code::default(it).is_some()));
-        match (default, product) {
-            (None, _) if candidate.is_burn() => self.help.push(format!("`{name}` needs a default: the build plans with it")),
-            (Some(default), Some(product)) if batch != Some(product) => {
-                let what = format!("`{name}` is the batch of an optimizer step, with the accumulation");
-                self.patch.note(self.source, range(default).start, what);
-                self.patch.replace(self.source, range(default), format!("#[config(default = {product})]"));
+        let samples = product.map_or_else(|| UNKNOWN.to_owned(), |samples| samples.to_string());
+        if product.is_none() {
+            self.help.push(format!(
+                "`{name}`: in place of {UNKNOWN}, the samples of a whole optimizer step, which the code does not give as one \
+                 number"
+            ));
+        }
+        let Some((field, _)) = candidate.fields().find(|(_, field)| field == name) else { return };
+        let what = format!("`{name}` is the samples of a whole optimizer step, as a number");
+        let is_burn = candidate.is_burn();
+        let ours =
+            if is_burn { format!("#[config(default = {samples})]") } else { format!("#[tuned(default = {samples})]") };
+        match field.attrs.iter().find(|attribute| code::default(attribute).is_some()) {
+            Some(theirs) if default_is(theirs, &samples) => {}
+            Some(theirs) => {
+                self.patch.note(self.source, range(theirs).start, what);
+                self.patch.replace(self.source, range(theirs), ours);
             }
-            (_, None) => self.help.push(format!(
-                "`{name}` has to be the samples of a whole optimizer step, with the accumulation: the code does not have one \
-                 number for them"
-            )),
-            (_, Some(product)) if batch != Some(product) => {
-                self.help.push(format!("`{name}` has to be the samples of a whole optimizer step: {product}"));
+            None => {
+                // Two defaults are refused.
+                defaults::remove(self.source, field, self.patch);
+                self.above(field, &ours, &what);
+                self.defaulted.extend(is_burn.then(|| name.to_owned()));
             }
-            _ => {}
         }
     }
+}
+
+/// Returns true for a default that is this number, without quotes or constants.
+fn default_is(attribute: &Attribute, samples: &str) -> bool {
+    let literal = match code::default(attribute) {
+        Some(Expr::Lit(ExprLit { lit: Lit::Int(number), .. })) => number.base10_digits().to_owned(),
+        _ => return false,
+    };
+    literal == samples
 }
