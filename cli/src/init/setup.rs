@@ -64,6 +64,7 @@ impl Setup {
         let BurnRelease { refusal, by_hand, notes } = BurnRelease::read(project.package(), workspace, &reading);
         setup.notes.extend(refusal.map(|refusal| forced(refusal, args)).transpose()?);
         setup.by_hand.extend(by_hand);
+        setup.by_hand.extend(project.broken_structs());
         manifest.declare(&targets)?;
         let names = setup.depend(reading.has_loop(), &mut manifest, root.as_mut(), &sources)?;
         let tables = ["dependencies", "build-dependencies"].iter().zip(&names);

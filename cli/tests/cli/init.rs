@@ -268,10 +268,10 @@ fn a_script_that_cannot_be_edited_is_left_to_the_user() {
     assert!(said.starts_with(&format!("nothing to write; left to do by hand:\n{told}")), "{said}");
     project.write("build.rs", "include!(\"other.rs\");\nfn tuned() { gpu_tuned_build::configure().emit() }\n");
     assert!(!project.run(&["init"]).ended(0).contains("configure().emit()"));
-    let annotated =
-        "#[gpu_tuned::gpu_tuned(mlp(widths = [1, 1]))]\nstruct Config { #[tuned] batch_size: usize }\nfn main() {}\n";
+    let annotated = "#[gpu_tuned::gpu_tuned(mlp(widths = [1, 1]))]\n#[derive(Clone)]\nstruct Config { #[tuned] batch_size: usize }\nfn main() {}\n";
     project.write("src/main.rs", annotated);
-    assert!(project.run(&["init"]).ended(0).starts_with("nothing to do: `plain` is set up\n"));
+    let said = project.run(&["init"]).ended(0);
+    assert!(said.starts_with("nothing to do: `plain` is set up\n"), "{said}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod init;
 mod init_checkout;
 mod init_compiles;
 mod init_here;
+mod init_layouts;
 mod init_program;
 mod init_proposal;
 #[cfg(unix)]

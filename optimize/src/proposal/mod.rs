@@ -128,6 +128,12 @@ impl Reading {
             "a training loop of Burn",
             training.map(|it| format!("Burn's loop in `{}` ({}:{})", it.name(), it.source.name, it.line())),
         );
+        found.left.extend(
+            sources
+                .iter()
+                .filter(|source| is_without_std(source))
+                .map(|source| format!("{} is `no_std`, and gpu-tuned needs std", source.name)),
+        );
         if is_annotated {
             return found;
         }
@@ -150,7 +156,8 @@ impl Reading {
                     "the samples of an optimizer step",
                     samples.map(|samples| format!("{samples} samples a step")),
                 );
-                (found.proposal, found.left) = (Some(proposal), left);
+                found.proposal = Some(proposal);
+                found.left.extend(left);
                 found.notes.extend(others(&loops, training));
                 found.notes.extend(all.map(also));
             }
@@ -183,6 +190,10 @@ impl Found {
             ));
         }
     }
+}
+
+fn is_without_std(source: &Source) -> bool {
+    source.is_own() && source.file.attrs.iter().any(|attribute| attribute.path().is_ident("no_std"))
 }
 
 fn items(source: &Source) -> &[syn::Item] {

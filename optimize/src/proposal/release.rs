@@ -175,8 +175,11 @@ fn patch(dependency: &Dependency) -> String {
     let (place, what) = match (&dependency.path, &dependency.source) {
         (Some(path), _) => (format!("path = \"{path}\""), "a folder"),
         (None, Some(source)) => {
-            let address = source.repr.trim_start_matches("git+").split(['?', '#']).next().unwrap_or_default();
-            (format!("git = \"{address}\""), "a repository")
+            let address = source.repr.trim_start_matches("git+").split('#').next().unwrap_or_default();
+            let (address, options) = address.split_once('?').unwrap_or((address, ""));
+            let options = options.split('&').filter_map(|option| option.split_once('='));
+            let options: String = options.map(|(key, value)| format!(", {key} = \"{value}\"")).collect();
+            (format!("git = \"{address}\"{options}"), "a repository")
         }
         (None, None) => ("git = \"…\"".to_owned(), "a repository"),
     };

@@ -236,6 +236,10 @@ impl<'a> Annotation<'_, 'a, '_> {
             |attribute| range(attribute).start,
         );
         self.patch.note(self.source, start, "the config: the model, and the samples of a step");
+        // The attribute stands above a derive.
+        if !candidate.item.attrs.iter().any(|it| it.path().is_ident("derive")) {
+            self.patch.insert(self.source, start, above(&self.source.text, start, "#[derive(Clone)]"));
+        }
         self.patch.insert(self.source, start, above(&self.source.text, start, &attribute));
         if is_read {
             self.help.push(
