@@ -69,9 +69,10 @@ fn own_hints(sources: &[Source]) -> Vec<String> {
                     ));
                 }
                 Item::Macro(item) => {
-                    hints.extend(batch_in(item.mac.tokens.clone()).map(|line| {
-                        format!("{}:{line}: a macro has a batch size, and macros are not read", source.name)
-                    }))
+                    let line = batch_in(item.mac.tokens.clone());
+                    let hint =
+                        |line| format!("{}:{line}: a macro has a batch size, and macros are not read", source.name);
+                    hints.extend(line.map(hint));
                 }
                 _ => {}
             }

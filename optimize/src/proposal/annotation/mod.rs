@@ -114,7 +114,7 @@ pub(super) fn annotate<'a>(
     (annotation.help, annotation.numbers)
 }
 
-impl<'a> Annotation<'_, 'a, '_> {
+impl Annotation<'_, '_, '_> {
     /// Removes other implementations of `Default`, and keeps their values.
     fn defaults(&mut self, candidate: &Candidate<'_>) {
         if candidate.is_burn() {
