@@ -8,6 +8,7 @@ use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::source::{FileError, without_controls};
 use gpu_tuned_observe::monitor::MonitorError;
 use gpu_tuned_optimize::OptimizeError;
+use gpu_tuned_optimize::proposal::release::Refusal;
 use gpu_tuned_project::config::PairsError;
 use gpu_tuned_project::gpu_names::UnknownGpu;
 use gpu_tuned_project::io_remedy::{Access, remedy};
@@ -151,6 +152,13 @@ pub(crate) enum Error {
         path.display()
     )]
     NotACheckout { path: PathBuf, missing: &'static str },
+    #[error(transparent)]
+    Unready(Refusal),
+    #[error(
+        "nothing was written: the package would depend on a release of gpu-tuned, and there is none\n  help: name a checkout with \
+         --checkout DIR; --force writes anyway"
+    )]
+    Unreleased,
     #[error(
         "`{}` exists and has no results of a bench\n  help: move it elsewhere: results are kept under this name",
         path.display()

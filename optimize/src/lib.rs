@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod build_script;
 mod changes;
 mod config;
 mod dialect;

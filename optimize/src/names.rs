@@ -10,6 +10,7 @@ pub(crate) struct Names {
     kind: Vec<KindNames>,
     pub(crate) keys: ModelKeys,
     pub(crate) layout: Vec<Layout>,
+    mixture: Vec<Mixture>,
     burn: Vec<BurnConfig>,
     optimizers: Optimizers,
 }
@@ -48,6 +49,18 @@ pub(crate) struct ModelKeys {
 pub(crate) struct Layout {
     pub words: Words,
     pub dims: Vec<(String, toml::Value)>,
+}
+
+/// Modules of Burn that together are no model of one kind.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Mixture {
+    /// Prefixes of modules, of which each part has at least one.
+    pub parts: Vec<Words>,
+    /// Prefixes of modules that identify the kind all the same.
+    #[serde(default)]
+    pub unless: Words,
+    /// Description of such models.
+    pub model: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -93,6 +106,10 @@ impl Names {
         self.kind.iter()
     }
 
+    pub(crate) fn mixtures(&self) -> impl Iterator<Item = &Mixture> {
+        self.mixture.iter()
+    }
+
     /// Names of the kind that workloads call so.
     pub(crate) fn kind(&self, name: &str) -> Option<&KindNames> {
         self.kind.iter().find(|kind| kind.name == name)
@@ -123,8 +140,8 @@ pub(crate) fn optimizer_in(text: &str) -> Option<Optimizer> {
 
 impl KindNames {
     /// Prefixes of the names that modules of the kind have in Burn programs.
-    pub(crate) fn burn_modules(&self) -> impl Iterator<Item = &str> {
-        self.burn.iter()
+    pub(crate) const fn burn_modules(&self) -> &Words {
+        &self.burn
     }
 
     /// Names of a dimension in configs and programs, without its own.

@@ -9,9 +9,38 @@ pub fn table<'d>(document: &'d mut DocumentMut, name: &str, behind: &[&str]) -> 
         let mut table = Table::new();
         // Tables at the same position keep the order of their insertion.
         table.set_position(last);
+        if let Some(comments) = take_comments(document, last) {
+            table.decor_mut().set_prefix(format!("{comments}\n"));
+        }
         document.insert(name, Item::Table(table));
     }
     &mut document[name]
+}
+
+/// Takes the comments behind the table at a position, which are kept with what follows.
+fn take_comments(document: &mut DocumentMut, position: Option<isize>) -> Option<String> {
+    let Some(next) = next_table(document.as_table_mut(), position?) else {
+        let comments = document.trailing().as_str().filter(|text| text.contains('#'))?.to_owned();
+        document.set_trailing("");
+        return Some(comments);
+    };
+    let prefix = next.decor().prefix()?.as_str()?.to_owned();
+    // The last paragraph is about the next table.
+    let (comments, rest) = prefix.rsplit_once("\n\n").filter(|(comments, _)| comments.contains('#'))?;
+    next.decor_mut().set_prefix(format!("\n{rest}"));
+    Some(format!("{comments}\n"))
+}
+
+/// The first table behind a position, among all tables of this one.
+fn next_table(table: &mut Table, position: isize) -> Option<&mut Table> {
+    let tables = table.iter_mut().flat_map(|(_, item)| match item {
+        Item::Table(table) => vec![table],
+        Item::ArrayOfTables(tables) => tables.iter_mut().collect(),
+        _ => Vec::new(),
+    });
+    let is_behind = |table: &Table| table.position().is_some_and(|own| own > position);
+    let found = tables.filter_map(|table| if is_behind(table) { Some(table) } else { next_table(table, position) });
+    found.min_by_key(|table| table.position())
 }
 
 fn last_position(item: &Item) -> Option<isize> {
@@ -132,6 +161,21 @@ mod tests {
             ("a = [\n  # why\n  \"b\",\n]", "a = [\n  # why\n  \"b\",\n  \"new\",\n]"),
         ] {
             assert_eq!(listed(before).trim_end(), after);
+        }
+    }
+
+    #[test]
+    fn comments_stay_with_the_table_before() {
+        for (before, after) in [
+            ("[d]\na = 1\n# b = 2\n", "[d]\na = 1\n# b = 2\n\n[new]\n"),
+            ("[d]\na = 1\n", "[d]\na = 1\n\n[new]\n"),
+            ("[d]\na = 1\n# b = 2\n\n# Of z.\n[z]\n", "[d]\na = 1\n# b = 2\n\n[new]\n\n# Of z.\n[z]\n"),
+            ("[d]\na = 1\n# b = 2\n\n[z.y]\n", "[d]\na = 1\n# b = 2\n\n[new]\n\n[z.y]\n"),
+            ("[d]\na = 1\n\n# Of z.\n[[z]]\n", "[d]\na = 1\n\n[new]\n\n# Of z.\n[[z]]\n"),
+        ] {
+            let mut document: DocumentMut = before.parse().expect("it is TOML");
+            super::table(&mut document, "new", &["d"]);
+            assert_eq!(document.to_string(), after);
         }
     }
 

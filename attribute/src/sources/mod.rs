@@ -63,6 +63,13 @@ impl Sources {
     }
 }
 
+/// Reads the files of one target, and lists those that were not read. Modules behind `cfg(test)` are left out.
+pub fn files(target: &Target<'_>) -> (Vec<SourceFile>, Vec<Unread>) {
+    let mut reader = modules::Reader::default();
+    reader.read_target(target);
+    reader.into_files()
+}
+
 /// A parsed source file.
 pub struct SourceFile {
     /// The file.

@@ -14,6 +14,7 @@ use super::{SourceError, SourceFile, Sources, Target, Unread};
 pub(super) struct Reader {
     sources: Sources,
     visited: BTreeSet<PathBuf>,
+    files: Vec<SourceFile>,
 }
 
 /// A file with its module's place.
@@ -35,6 +36,10 @@ impl Reader {
         self.sources
     }
 
+    pub(super) fn into_files(self) -> (Vec<SourceFile>, Vec<Unread>) {
+        (self.files, self.sources.unread)
+    }
+
     fn read(&mut self, module: &ModuleFile, is_test: bool) {
         // Two spellings of a path are one file.
         let key = module.file.canonicalize().unwrap_or_else(|_| module.file.clone());
@@ -48,8 +53,8 @@ impl Reader {
         let collected = Collector::collect(&file, module.path.clone(), is_test);
         self.sources.structs.extend(collected.structs);
         self.sources.unread.extend(collected.unread);
-        for child in collected.modules {
-            for found in files(&child, module) {
+        for child in &collected.modules {
+            for found in files(child, module) {
                 self.read(&found, is_test);
             }
         }
@@ -60,6 +65,7 @@ impl Reader {
                 self.read(&ModuleFile { file, folder: module.folder.clone(), path: module.path.clone() }, is_test);
             }
         }
+        self.files.push(file);
     }
 }
 

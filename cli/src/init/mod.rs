@@ -38,6 +38,9 @@ pub(crate) struct InitArgs {
     /// Show the changes and write nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Write although the result cannot build: another release of Burn, or gpu-tuned without a release
+    #[arg(long)]
+    pub force: bool,
     /// Depend on this checkout of gpu-tuned, in place of the release or another checkout
     #[arg(long, value_name = "DIR")]
     pub checkout: Option<PathBuf>,
@@ -57,6 +60,9 @@ struct Report<'a> {
     /// Command that plans before the program is edited.
     now: Option<&'a str>,
     steps: &'a [String],
+    /// Parts of a training program.
+    found: &'a [String],
+    not_found: &'a [&'static str],
 }
 
 #[derive(Serialize)]
@@ -77,6 +83,10 @@ pub(crate) fn run(common: &Common, args: &InitArgs) -> Result<Answer, Error> {
     let setup = Setup::new(&project, args)?;
     let diffs: String = setup.changes.iter().map(Change::diff).collect();
     let can_ask = !common.json && io::stdin().is_terminal() && io::stderr().is_terminal();
+    let can_write = (args.yes || can_ask) && !args.dry_run && !setup.changes.is_empty();
+    if can_write && setup.needs_release && !args.force {
+        return Err(Error::Unreleased);
+    }
     let shown = if common.json { String::new() } else { colored(&diffs) };
     let outcome = if setup.changes.is_empty() {
         Outcome::Nothing
@@ -103,6 +113,8 @@ pub(crate) fn run(common: &Common, args: &InitArgs) -> Result<Answer, Error> {
         gpus: &setup.gpus,
         now: setup.now.as_deref(),
         steps: &setup.steps,
+        found: &setup.parts,
+        not_found: &setup.missing,
     };
     let text = || {
         let shown = if can_ask && !args.yes && !args.dry_run { String::new() } else { shown };
@@ -162,7 +174,10 @@ fn remaining(setup: &Setup) -> String {
     let now = setup.now.iter().map(|step| format!("\n{}\n    {step}\n", styled(FAINT, "now, before any edit:")));
     let whose = setup.gpus.first().map_or_else(String::new, |gpu| format!(", for this machine's {}", gpu.name));
     let then = std::iter::once(format!("\n{}\n", styled(FAINT, format!("then{}:", without_controls(&whose)))));
-    proposed.chain(by_hand).chain(now).chain(then).chain(steps).collect()
+    let parts = (!setup.parts.is_empty()).then(|| format!("\nfound: {}\n", setup.parts.join("; ")));
+    let missing = (!setup.missing.is_empty()).then(|| format!("not found: {}\n", setup.missing.join("; ")));
+    let all = proposed.chain(by_hand).chain(now).chain(then).chain(steps);
+    all.chain(parts).chain(missing).collect()
 }
 
 fn describe(proposal: &Proposal) -> String {

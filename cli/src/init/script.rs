@@ -1,14 +1,11 @@
 //! The build script.
 
 use std::fs;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use cargo_metadata::TargetKind;
+use gpu_tuned_optimize::build_script::with_call;
 use gpu_tuned_optimize::diff::display_name;
-use gpu_tuned_optimize::line_endings::Text;
-use proc_macro2::{TokenStream, TokenTree};
-use syn::{AttrStyle, File, Item, ItemFn};
 
 use super::manifest::Manifest;
 use crate::error::Error;
@@ -39,122 +36,4 @@ fn existing(project: &Project) -> Option<PathBuf> {
     let mut targets = project.package().targets.iter();
     let script = targets.find(|target| target.kind.contains(&TargetKind::CustomBuild))?;
     Some(Path::new(script.src_path.as_str()).to_owned())
-}
-
-/// The script with the call at the start of `main`; `None` with a call. The error is the reason against an edit.
-fn with_call(name: &str, before: &str, call: &str) -> Result<Option<String>, String> {
-    let mut text = Text::parse(name, before).map_err(|mistake| mistake.message.clone())?;
-    let file = parsed(&text.lines)?;
-    let krate = call.split("::").next().unwrap_or_default();
-    if mentions(text.lines.parse().map_err(|error| format!("{error}"))?, krate) {
-        return Ok(None);
-    }
-    let main = main(&file)?;
-    let Range { end, .. } = main.block.brace_token.span.open().byte_range();
-    let added = placed(&text.lines, end, call);
-    text.lines.insert_str(added.0, &added.1);
-    parsed(&text.lines).map_err(|_| "the edit would not compile".to_owned())?;
-    Ok(Some(text.written()))
-}
-
-fn parsed(text: &str) -> Result<File, String> {
-    // syn removes such a line, and counts from the next.
-    if text.starts_with("#!") && !text.starts_with("#![") {
-        return Err("it begins with a line for a shell".to_owned());
-    }
-    syn::parse_file(text).map_err(|error| {
-        let start = error.span().start();
-        format!("it could not be read ({error}, in line {})", start.line)
-    })
-}
-
-/// The `main` function, where a line may be inserted.
-fn main(file: &File) -> Result<&ItemFn, String> {
-    let functions =
-        file.items.iter().filter_map(|item| if let Item::Fn(function) = item { Some(function) } else { None });
-    let mut mains = functions.filter(|function| function.sig.ident == "main");
-    let (Some(main), None) = (mains.next(), mains.next()) else {
-        return Err("it has no `main`, or several".to_owned());
-    };
-    let attribute = main.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
-    match attribute {
-        _ if main.sig.asyncness.is_some() => Err("its `main` is async".to_owned()),
-        Some(attribute) if matches!(attribute.style, AttrStyle::Outer) && is_lint(attribute) => Ok(main),
-        Some(_) => Err("its `main` has attributes".to_owned()),
-        None => Ok(main),
-    }
-}
-
-fn is_lint(attribute: &syn::Attribute) -> bool {
-    ["allow", "expect", "warn", "deny", "forbid"].iter().any(|lint| attribute.path().is_ident(lint))
-}
-
-/// Offset and text of the call behind the brace that ends at `end`.
-fn placed(text: &str, end: usize, call: &str) -> (usize, String) {
-    let line_start = text[..end].rfind('\n').map_or(0, |newline| newline + 1);
-    let indent: String = text[line_start..end].chars().take_while(|c| c.is_whitespace()).collect();
-    let rest = text[end..].lines().next().unwrap_or_default();
-    let said = rest.trim_start();
-    if said.starts_with('}') {
-        let blank = rest.len() - said.len();
-        return (end + blank, format!("\n{indent}    {call}\n{indent}"));
-    }
-    if said.is_empty() || said.starts_with("//") {
-        let next = text[end + rest.len()..].lines().nth(1).unwrap_or_default();
-        let deeper: String = next.chars().take_while(|c| c.is_whitespace()).collect();
-        let deeper = if deeper.len() > indent.len() { deeper } else { format!("{indent}    ") };
-        return (end + rest.len(), format!("\n{deeper}{call}"));
-    }
-    (end, format!(" {call}"))
-}
-
-/// Returns true if a name is among the tokens.
-fn mentions(tokens: TokenStream, name: &str) -> bool {
-    tokens.into_iter().any(|token| match token {
-        TokenTree::Ident(ident) => ident == name,
-        TokenTree::Group(group) => mentions(group.stream(), name),
-        _ => false,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::with_call;
-
-    const CALL: &str = "gpu_tuned_build::configure().emit();";
-
-    #[test]
-    fn the_call_comes_first_and_all_else_stays() {
-        for (before, after) in [
-            ("fn main() {\n\tgo();\n}\n", "fn main() {\n\tCALL\n\tgo();\n}\n"),
-            ("fn main() {}\n", "fn main() {\n    CALL\n}\n"),
-            ("fn main() { go() }\n", "fn main() { CALL go() }\n"),
-            ("fn main() { // first\n    go();\n}\n", "fn main() { // first\n    CALL\n    go();\n}\n"),
-            ("// ä\r\nfn main() {\r\n    go();\r\n}\r\n", "// ä\r\nfn main() {\r\n    CALL\r\n    go();\r\n}\r\n"),
-            ("\u{feff}#[allow(dead)]\nfn main() {\n}\n", "\u{feff}#[allow(dead)]\nfn main() {\n    CALL\n}\n"),
-            (
-                "fn main() -> Result<(), E> {\n    go()\n}\n// gpu_tuned_build\n",
-                "fn main() -> Result<(), E> {\n    CALL\n    go()\n}\n// gpu_tuned_build\n",
-            ),
-        ] {
-            assert_eq!(with_call("build.rs", before, CALL).as_ref(), Ok(&Some(after.replace("CALL", CALL))));
-        }
-        assert_eq!(with_call("build.rs", "fn main() { gpu_tuned_build::configure().emit() }", CALL), Ok(None));
-    }
-
-    #[test]
-    fn a_script_that_cannot_be_edited_safely_gets_a_reason() {
-        for (before, why) in [
-            ("fn main() {\n", "it could not be read"),
-            ("include!(\"other.rs\");\n", "it has no `main`, or several"),
-            ("#[tokio::main]\nasync fn main() {}\n", "its `main` is async"),
-            ("#[cfg(unix)]\nfn main() {}\n", "its `main` has attributes"),
-            ("#[cfg(unix)]\nfn main() {}\n#[cfg(windows)]\nfn main() {}\n", "it has no `main`, or several"),
-            ("fn main() {\n    #![allow(dead)]\n}\n", "its `main` has attributes"),
-            ("#!/usr/bin/env x\nfn main() {}\n", "it begins with a line for a shell"),
-        ] {
-            let said = with_call("build.rs", before, CALL).expect_err(before);
-            assert!(said.starts_with(why), "{before}: {said}");
-        }
-    }
 }

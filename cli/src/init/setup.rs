@@ -5,7 +5,8 @@ use std::path::Path;
 
 use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_optimize::diff::display_name;
-use gpu_tuned_optimize::proposal::{self, Found, Proposal};
+use gpu_tuned_optimize::proposal::release::{BurnRelease, Refusal};
+use gpu_tuned_optimize::proposal::{Found, Proposal, Reading};
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::gpu_names::profiles;
 
@@ -20,8 +21,6 @@ use crate::target::Here;
 
 const BUILD: Sibling = Sibling { krate: "gpu-tuned-build", folder: "build-support" };
 const USUAL: [&str; 2] = ["h200", "rtx4090"];
-/// Release of Burn of the runtime.
-const BURN: (u64, u64) = (0, 22);
 
 /// Change of a training loop that was not found.
 const LOOP: &str = "the training loop: `.with_training_strategy(session.strategy()?)`";
@@ -41,6 +40,11 @@ pub(super) struct Setup {
     pub now: Option<String>,
     pub steps: Vec<String>,
     pub notes: Vec<String>,
+    /// Parts of a training program, found and not found.
+    pub parts: Vec<String>,
+    pub missing: Vec<&'static str>,
+    /// True if a dependency is a release, and there is none.
+    pub needs_release: bool,
 }
 
 impl Setup {
@@ -56,12 +60,16 @@ impl Setup {
         let style = manifest.style();
 
         let mut setup = Self::default();
+        let reading = Reading::read(project.package(), workspace);
+        let BurnRelease { refusal, by_hand, notes } = BurnRelease::read(project.package(), workspace, &reading);
+        setup.notes.extend(refusal.map(|refusal| forced(refusal, args)).transpose()?);
+        setup.by_hand.extend(by_hand);
+        setup.by_hand.extend(project.broken_structs());
         manifest.declare(&targets)?;
-        let has_loop = has_own_loop(project);
-        let names = setup.depend(has_loop, &mut manifest, root.as_mut(), &sources)?;
+        let names = setup.depend(reading.has_loop(), &mut manifest, root.as_mut(), &sources)?;
         let tables = ["dependencies", "build-dependencies"].iter().zip(&names);
-        let needs_release = tables.clone().any(|(table, name)| manifest.is_release(table, name, root.as_ref()));
-        setup.notes.extend(needs_release.then(unreleased));
+        setup.needs_release = tables.clone().any(|(table, name)| manifest.is_release(table, name, root.as_ref()));
+        setup.notes.extend(setup.needs_release.then(unreleased));
         setup.notes.extend(manifest.pass_on([&names[0], &names[1]])?);
         let script = script::of(project, &manifest, &names[1])?;
         let file = project.root.join(&project.config_file);
@@ -75,8 +83,8 @@ impl Setup {
             setup.changes.push(Change { path: file, name, before: None, after: style.apply(FILE) });
         }
         setup.changes.retain(Change::is_needed);
-        setup.notes.extend(of_burn(project));
-        let found = proposal::find(project.package(), workspace, &names[0], project.has_structs());
+        setup.notes.extend(notes);
+        let found = reading.propose(project.package(), &names[0], project.has_structs());
         let target = step_target(project, targets, &gpus);
         let is_described = project.workloads(&WorkloadArgs::default()).is_ok();
         if let Some(model) = found.model.as_ref().filter(|_| !is_described) {
@@ -89,15 +97,31 @@ impl Setup {
         setup.steps = steps(project, &target, gpus.is_empty(), &found);
         setup.notes.extend(here::notes(&machine, &gpus));
         setup.gpus = gpus;
-        let Found { proposal, has_loop, left, notes, .. } = found;
-        if proposal.is_some() {
-            let in_vain = (has_own_loop(project) && !has_loop).then(|| LOOP.to_owned());
-            setup.by_hand.extend(if has_loop { left } else { start(&names[0]) });
-            setup.by_hand.extend(in_vain);
-        }
+        let programs = setup.of_programs(project, &found);
+        let Found { proposal, has_loop, left, notes, parts, missing, .. } = found;
+        let in_vain = proposal.is_some() && reading.has_loop() && !has_loop;
+        let starts = if proposal.is_some() && !has_loop { start(&names[0]) } else { Vec::new() };
+        setup.by_hand.extend(left.into_iter().chain(starts).chain(in_vain.then(|| LOOP.to_owned())));
+        setup.by_hand.extend(programs);
+        (setup.parts, setup.missing) = (parts, missing);
         setup.proposal = proposal;
         setup.notes.extend(notes);
         Ok(setup)
+    }
+
+    /// Adds a note on an unknown program. Returns the change of a package without a program.
+    fn of_programs(&mut self, project: &Project, found: &Found) -> Option<String> {
+        match &found.programs[..] {
+            [] => {
+                return Some(format!("`{}` has no program: write a binary or an example that trains", project.name()));
+            }
+            several if !found.has_program => self.notes.push(format!(
+                "the code does not show which program trains: put its option into the commands: {}",
+                several.join(", ")
+            )),
+            _ => {}
+        }
+        None
     }
 
     /// Returns true if nothing is left to do by hand.
@@ -171,15 +195,13 @@ fn unreleased() -> String {
     )
 }
 
-/// A note on the package's release of Burn.
-fn of_burn(project: &Project) -> Option<String> {
-    let (major, minor) = BURN;
-    let Some(burn) = project.package().dependencies.iter().find(|dependency| dependency.name == "burn") else {
-        return Some(format!("the package does not depend on `burn` itself; gpu-tuned is for Burn {major}.{minor}"));
-    };
-    let fits = (0..100).any(|patch| burn.req.matches(&cargo_metadata::semver::Version::new(major, minor, patch)));
-    let note = || format!("the package asks for Burn `{}`, and gpu-tuned is for {major}.{minor}", burn.req);
-    (!fits).then(note)
+/// The note on a refusal that `--force` overrides.
+fn forced(refusal: Refusal, args: &InitArgs) -> Result<String, Error> {
+    if !args.force {
+        return Err(Error::Unready(refusal));
+    }
+    let text = refusal.to_string();
+    Ok(format!("forced: {}", text.lines().next().unwrap_or_default()))
 }
 
 /// GPU of the next commands: this machine's; without one a usual GPU, else the first.
@@ -201,12 +223,15 @@ fn steps(project: &Project, target: &str, is_without_gpu: bool, found: &Found) -
     // `plan` reads no features: the GPU of `native` is this machine's.
     let planned = if target == ProfileId::NATIVE && !is_without_gpu { " --here" } else { "" };
     let name = project.name();
-    let program = found.flag.as_ref().map(|flag| format!(" {flag}")).unwrap_or_default();
-    vec![
-        format!("cargo gpu-tuned measure -p {name}{program} --features {features}"),
-        format!("cargo gpu-tuned plan -p {name}{planned}"),
-        format!("cargo run --release -p {name}{program} --features {features}"),
-    ]
+    let plan = format!("cargo gpu-tuned plan -p {name}{planned}");
+    let program = match &found.flag {
+        _ if found.programs.is_empty() => return vec![plan],
+        Some(flag) => format!(" {flag}"),
+        None if found.has_program => String::new(),
+        None => " --bin NAME".to_owned(),
+    };
+    let measure = format!("cargo gpu-tuned measure -p {name}{program} --features {features}");
+    vec![measure, plan, format!("cargo run --release -p {name}{program} --features {features}")]
 }
 
 /// Changes of a program with an annotated config.
@@ -218,19 +243,4 @@ fn start(krate: &str) -> Vec<String> {
     let steps = "where steps are taken: `session.loader(dataset, batcher)` and `session.trainer(model, optimizer)?`, which take all \
                  samples of a step; a tuned `batch_size` is the micro-batch, and no batch for a loop by hand";
     vec![config, device, steps.to_owned()]
-}
-
-/// Returns true if a source uses Burn's own loop.
-fn has_own_loop(project: &Project) -> bool {
-    ["src", "examples"].iter().any(|folder| contains(&project.root.join(folder), "SupervisedTraining"))
-}
-
-/// Returns true if a source below this folder contains a word.
-fn contains(folder: &Path, word: &str) -> bool {
-    let Ok(entries) = fs::read_dir(folder) else { return false };
-    entries.flatten().map(|entry| entry.path()).any(|path| {
-        let is_source = path.extension().is_some_and(|extension| extension == "rs");
-        let has_it = || fs::read_to_string(&path).is_ok_and(|text| text.contains(word));
-        if path.is_dir() { contains(&path, word) } else { is_source && has_it() }
-    })
 }

@@ -156,6 +156,11 @@ impl Project {
         self.structs.broken.iter().filter(|it| !it.is_test).flat_map(|it| &it.mistakes)
     }
 
+    /// Returns one sentence for each annotated struct of the program with a mistake.
+    pub(crate) fn broken_structs(&self) -> impl Iterator<Item = String> {
+        self.structs.broken_notes()
+    }
+
     /// Refuses a program with mistakes in an annotated struct, which would not compile.
     pub(crate) fn refuse_broken_structs(&self) -> Result<(), Error> {
         refuse(self.struct_mistakes().cloned().collect())

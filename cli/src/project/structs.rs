@@ -83,6 +83,12 @@ impl Structs {
         targets
     }
 
+    /// Returns one sentence for each struct of the program with a mistake.
+    pub(super) fn broken_notes(&self) -> impl Iterator<Item = String> {
+        let broken = self.broken.iter().filter(|it| !it.is_test);
+        broken.filter_map(|it| Some(format!("`{}`: {}", it.name, it.mistakes.first()?.0)))
+    }
+
     /// Returns one sentence for each struct and file that is not read.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let broken = self.broken.iter().filter(|it| !it.is_test).filter_map(|it| {

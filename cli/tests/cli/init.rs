@@ -86,13 +86,13 @@ fn metadata(project: &Project) -> serde_json::Value {
     Ran::of(&mut cargo).json(0)
 }
 
-/// Writes, sees to it that cargo still reads the package, and that there is nothing to do any more.
+/// Writes, sees to it that cargo still reads the package, and that there is nothing to write any more.
 pub(crate) fn written(project: &Project, args: &[&str]) -> serde_json::Value {
     let all = |more: &[&'static str]| [&["init"], args, more].concat();
-    project.run(&all(&["--yes"])).ended(0);
+    project.run(&all(&["--yes", "--force"])).ended(0);
     let read = metadata(project);
-    let said = project.run(&all(&["--yes"])).ended(0);
-    assert!(said.starts_with("nothing to do: "), "{said}");
+    let said = project.run(&all(&["--yes", "--force"])).ended(0);
+    assert!(said.starts_with("nothing to write; left to do by hand:\nby hand: no training config found: "), "{said}");
     assert_eq!(project.run(&all(&["--json"])).json(0)["files"].as_array().map(Vec::len), Some(0));
     read
 }
@@ -188,7 +188,7 @@ fn line_endings_stay() {
         assert_eq!(text.matches('\n').count(), text.matches("\r\n").count(), "{file}: {text:?}");
     }
     let mixed = package(&PLAIN.replacen('\n', "\r\n", 2));
-    let said = mixed.run(&["init", "--yes"]).refused(2);
+    let said = mixed.run(&["init", "--yes", "--force"]).refused(2);
     assert!(said.contains("--> Cargo.toml:3:1") && said.contains("make all line endings alike"), "{said}");
 }
 
@@ -204,13 +204,13 @@ fn what_would_not_do_is_refused_with_its_place() {
     ] {
         let project = package(&format!("{PLAIN}\n{more}"));
         let before = project.read("Cargo.toml");
-        let said = project.run(&["init", "--yes"]).refused(2);
+        let said = project.run(&["init", "--yes", "--force"]).refused(2);
         assert!(said_of_it.iter().all(|part| said.contains(part)), "{more}: {said}");
         assert_eq!(project.read("Cargo.toml"), before);
         assert!(FILES[1..].iter().all(|file| !project.path(file).exists()), "{more}");
     }
     let project = package(&PLAIN.replace("edition", "build = false\nedition"));
-    let said = project.run(&["init", "--yes"]).refused(2);
+    let said = project.run(&["init", "--yes", "--force"]).refused(2);
     assert!(said.contains("Cargo.toml:4:1") && said.contains("remove `build = false`"), "{said}");
     let hidden = "\n[features]\nfast = [\"dep:cuda\"]\n\n[dependencies]\ncuda = { version = \"1\", optional = true }\n";
     written(&package(&format!("{PLAIN}{hidden}")), &[]);
@@ -219,11 +219,11 @@ fn what_would_not_do_is_refused_with_its_place() {
 #[test]
 fn a_manifest_that_cargo_cannot_read_is_told_with_its_place() {
     let project = package("[package]\nname = \"plain\"\nversion = \n");
-    let said = project.run(&["init", "--yes"]).refused(2);
+    let said = project.run(&["init", "--yes", "--force"]).refused(2);
     assert!(said.contains("Cargo.toml:3:"), "{said}");
     project.write("Cargo.toml", PLAIN);
     project.write("gpu-tuned.toml", "[workload]\nx = 1\n");
-    let said = project.run(&["init", "--yes"]).refused(2);
+    let said = project.run(&["init", "--yes", "--force"]).refused(2);
     assert!(said.contains("gpu-tuned.toml:2:"), "{said}");
 }
 
@@ -248,7 +248,7 @@ fn when_one_file_cannot_be_written_none_is() {
     permissions.set_readonly(true);
     fs::set_permissions(project.path("build.rs"), permissions).expect("it can be set");
     let before = project.read("Cargo.toml");
-    let said = project.run(&["init", "--yes"]).refused(2);
+    let said = project.run(&["init", "--yes", "--force"]).refused(2);
     assert!(said.contains("cannot write `") && said.contains("build.rs`: the file is read-only"), "{said}");
     assert_eq!(project.read("Cargo.toml"), before);
     assert!(!project.path("gpu-tuned.toml").exists());
@@ -258,7 +258,7 @@ fn when_one_file_cannot_be_written_none_is() {
 fn a_script_that_cannot_be_edited_is_left_to_the_user() {
     let project = package(PLAIN);
     project.write("build.rs", "include!(\"other.rs\");\n");
-    let said = project.run(&["init", "--yes"]).ended(0);
+    let said = project.run(&["init", "--yes", "--force"]).ended(0);
     let told =
         "by hand: add `gpu_tuned_build::configure().emit();` to `main` of build.rs: it has no `main`, or several\n";
     assert!(said.contains(told), "{said}");
@@ -267,7 +267,11 @@ fn a_script_that_cannot_be_edited_is_left_to_the_user() {
     let said = project.run(&["init"]).ended(0);
     assert!(said.starts_with(&format!("nothing to write; left to do by hand:\n{told}")), "{said}");
     project.write("build.rs", "include!(\"other.rs\");\nfn tuned() { gpu_tuned_build::configure().emit() }\n");
-    assert!(project.run(&["init"]).ended(0).starts_with("nothing to do: `plain` is set up\n"));
+    assert!(!project.run(&["init"]).ended(0).contains("configure().emit()"));
+    let annotated = "#[gpu_tuned::gpu_tuned(mlp(widths = [1, 1]))]\n#[derive(Clone)]\nstruct Config { #[tuned] batch_size: usize }\nfn main() {}\n";
+    project.write("src/main.rs", annotated);
+    let said = project.run(&["init"]).ended(0);
+    assert!(said.starts_with("nothing to do: `plain` is set up\n"), "{said}");
 }
 
 #[test]

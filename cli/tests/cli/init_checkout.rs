@@ -90,7 +90,7 @@ fn the_build_crate_comes_from_beside_a_runtime_that_is_by_path() {
     ] {
         let project = package(&format!("{PLAIN}\n[dependencies]\n{dependency}"));
         checked_out(&project, &BOTH);
-        let said = project.run(&["init", "--yes"]);
+        let said = project.run(&["init", "--yes", "--force"]);
         assert!(!said.stderr.contains("no release of gpu-tuned"), "{}", said.stderr);
         said.ended(0);
         let after = project.read("Cargo.toml");
@@ -152,8 +152,8 @@ fn where_the_build_crate_would_be_a_release_the_checkout_is_told() {
     let project = package(&format!("{PLAIN}\n[dependencies]\n{depends}"));
     // The folder beside it is another crate.
     checked_out(&project, &[BOTH[0], ("build-support", "other")]);
-    for args in [["init", "--dry-run"], ["init", "--yes"], ["init", "--yes"]] {
-        let said = project.run(&args);
+    for args in [&["init", "--dry-run"][..], &["init", "--force", "--yes"], &["init", "--force", "--yes"]] {
+        let said = project.run(args);
         assert!(said.stderr.contains("gpu-tuned has no release yet"), "{}", said.stderr);
         said.ended(0);
     }
@@ -166,7 +166,7 @@ fn a_package_that_would_have_the_release_is_told_of_the_checkout() {
     let command = "`cargo gpu-tuned init --checkout ";
     for dependency in ["", "gpu-tuned = \"0.1\"\n"] {
         let project = package(&format!("{PLAIN}\n[dependencies]\n{dependency}"));
-        let said = project.run(&["init", "--yes"]).stderr;
+        let said = project.run(&["init", "--yes", "--force"]).stderr;
         assert!(said.contains(told) && said.contains(command), "{said}");
         let said = project.run(&["init", "--yes", "--checkout", CHECKOUT]).stderr;
         assert!(!said.contains(told), "{said}");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::project::{Project, Ran};
+use crate::project::{Project, Ran, apply};
 
 const MANIFEST: &str = "[package]\nname = \"plain\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
 
@@ -15,7 +15,7 @@ fn set_up(manifest: &str, files: &[(&str, &str)]) -> Project {
         fs::create_dir_all(project.path(name).parent().expect("it is in a folder")).expect("a folder can be made");
         project.write(name, text);
     }
-    project.run(&["init", "--yes", "--target", "h200"]).ended(0);
+    project.run(&["init", "--yes", "--force", "--target", "h200"]).ended(0);
     project
 }
 
@@ -130,6 +130,7 @@ fn dimensions_are_found_in_the_programs_own_configs() {
 #[test]
 fn a_dimension_is_said_once() {
     let lib = SENTENCES[0].1.replace("pub encoder: TransformerEncoderConfig,", "pub model: ModelConfig,");
+    let lib = format!("mod model;\n{lib}");
     let model = "#[derive(Config)]\npub struct ModelConfig {\n    pub encoder: TransformerEncoderConfig,\n    pub n_classes: \
                  usize,\n}\n\nfn made() {\n    ModelConfig::new(TransformerEncoderConfig::new(48, 96, 6, 3), 4);\n}\n";
     let said = proposed(&set_up(MANIFEST, &[("src/lib.rs", &lib), ("src/model.rs", model)])).0.ended(0);
@@ -143,25 +144,7 @@ fn a_dimension_is_said_once() {
 fn what_init_printed_is_all_there_is_to_do() {
     let project = set_up(MANIFEST, &SHAPES);
     let diff = project.run(&["init", "--json"]).json(0)["proposal"]["diff"].as_str().expect("a diff").to_owned();
-    for (name, text) in SHAPES {
-        let Some(hunks) = diff.split("--- a/").find_map(|part| part.strip_prefix(name)) else { continue };
-        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        // From the last change to the first, so that places stay right.
-        for hunk in hunks.split("\n@@ -").skip(1).collect::<Vec<_>>().into_iter().rev() {
-            let mut old = hunk.split([',', ' ']).next().and_then(|line| line.parse::<usize>().ok()).expect("a line");
-            for line in hunk.lines().skip(1) {
-                match line.split_at_checked(1) {
-                    Some(("-", gone)) => assert_eq!(lines.remove(old - 1), gone),
-                    Some(("+", new)) => {
-                        lines.insert(old - 1, new.to_owned());
-                        old += 1;
-                    }
-                    _ => old += 1,
-                }
-            }
-        }
-        project.write(name, &(lines.join("\n") + "\n"));
-    }
+    apply(&project.path(""), &diff);
     let ran = project.run(&["init"]);
     assert!(!ran.stdout.contains("to edit by hand"), "{}", ran.stdout);
     assert!(ran.stdout.contains("cargo gpu-tuned measure -p plain --bin teach --features h200\n"), "{}", ran.stdout);

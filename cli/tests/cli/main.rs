@@ -17,7 +17,9 @@ mod help;
 mod here;
 mod init;
 mod init_checkout;
+mod init_compiles;
 mod init_here;
+mod init_layouts;
 mod init_program;
 mod init_proposal;
 #[cfg(unix)]

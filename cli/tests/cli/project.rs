@@ -150,6 +150,30 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// Applies a diff of files below a folder.
+pub(crate) fn apply(folder: &Path, diff: &str) {
+    for part in diff.split("--- a/").skip(1) {
+        let (name, hunks) = part.split_once('\n').expect("a name");
+        let text = fs::read_to_string(folder.join(name)).expect("the file is there");
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        // From the last change to the first, so that places stay right.
+        for hunk in hunks.split("\n@@ -").skip(1).collect::<Vec<_>>().into_iter().rev() {
+            let mut old = hunk.split([',', ' ']).next().and_then(|line| line.parse::<usize>().ok()).expect("a line");
+            for line in hunk.lines().skip(1) {
+                match line.split_at_checked(1) {
+                    Some(("-", gone)) => assert_eq!(lines.remove(old - 1), gone),
+                    Some(("+", new)) => {
+                        lines.insert(old - 1, new.to_owned());
+                        old += 1;
+                    }
+                    _ => old += 1,
+                }
+            }
+        }
+        fs::write(folder.join(name), lines.join("\n") + "\n").expect("the file can be written");
+    }
+}
+
 /// Removes the times from the line of a micro-batch.
 fn without_times(line: &str) -> String {
     let is_kept = |figure: &&str| !figure.contains("_ms = ");

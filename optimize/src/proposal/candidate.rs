@@ -1,13 +1,18 @@
 //! Structs that look like training configs.
 
 use gpu_tuned_core::Setting;
-use syn::{Attribute, Field, Fields, Item, ItemStruct, Meta, Type};
+use quote::ToTokens as _;
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Field, Fields, Item, ItemStruct, Meta, Token};
 
-/// Fields of training configs for a batch size.
-const BATCH: &[&str] = &["batch_size", "train_batch_size", "micro_batch_size"];
+use crate::dialect::{self, Role};
+
 /// Fields of training configs beside settings.
-const OTHERS: &str = "num_epochs epochs n_epochs learning_rate lr seed optimizer weight_decay grad_accumulation_steps \
-                      warmup_steps max_steps";
+const OTHERS: &str = "num_epochs epochs n_epochs learning_rate lr seed optimizer weight_decay warmup_steps max_steps";
+/// Names of accumulation in Burn programs beside those of configs.
+const ACCUMULATION: [&str; 3] = ["batches_per_step", "grads_accumulation", "accumulation"];
+/// Names of mixed precision.
+const PRECISION: [&str; 4] = ["amp", "use_amp", "mixed_precision", "use_mixed_precision"];
 /// Minimum score of a candidate.
 const MIN_SCORE: u32 = 3;
 
@@ -16,6 +21,8 @@ pub(super) struct Candidate<'a> {
     pub item: &'a ItemStruct,
     pub known: Vec<String>,
     pub score: u32,
+    /// True if the struct has no field that could be planned.
+    pub lacks_batch: bool,
 }
 
 impl Candidate<'_> {
@@ -32,8 +39,15 @@ impl Candidate<'_> {
         self.is_burn() || derives(&self.item.attrs, "Clone")
     }
 
-    pub(super) fn derives_default(&self) -> bool {
-        derives(&self.item.attrs, "Default")
+    /// The attribute that derives a trait.
+    pub(super) fn derive_of(&self, name: &str) -> Option<&Attribute> {
+        self.item.attrs.iter().find(|attribute| derives(std::slice::from_ref(*attribute), name))
+    }
+
+    /// Fields without Burn's default, which a Burn config's `new` takes in this order.
+    pub(super) fn without_default(&self) -> impl Iterator<Item = String> {
+        let has_none = |field: &&Field| !field.attrs.iter().any(|it| it.path().is_ident("config"));
+        self.item.fields.iter().filter(has_none).filter_map(|field| Some(field.ident.as_ref()?.to_string()))
     }
 
     pub(super) fn fields(&self) -> impl Iterator<Item = (&Field, String)> {
@@ -41,26 +55,35 @@ impl Candidate<'_> {
     }
 }
 
+/// Returns true for names of the samples of a batch. Short names such as `bs` are left out.
 pub(super) fn is_batch(name: &str) -> bool {
-    BATCH.contains(&name)
+    name.ends_with("batch_size") && role(name) == Some(Role::Batch) || name == "batch_size_train"
 }
 
+/// The setting with this name in programs.
+pub(super) fn setting(name: &str) -> Option<Setting> {
+    match role(name) {
+        _ if is_batch(name) => Some(Setting::BatchSize),
+        _ if ACCUMULATION.contains(&name) => Some(Setting::GradientAccumulation),
+        _ if PRECISION.contains(&name) => Some(Setting::Precision),
+        Some(Role::Accumulation) => Some(Setting::GradientAccumulation),
+        Some(Role::Workers) => Some(Setting::NumWorkers),
+        _ => Setting::named(name),
+    }
+}
+
+/// Returns true for names of the samples of an optimizer step.
+pub(super) fn is_global_batch(name: &str) -> bool {
+    role(name) == Some(Role::GlobalBatch)
+}
+
+fn role(name: &str) -> Option<Role> {
+    Some(dialect::known(&[name.to_owned()])?.role)
+}
+
+/// Structs that look like training configs, and those that would with a field for the batch size.
 pub(super) fn candidates(items: &[Item]) -> impl Iterator<Item = Candidate<'_>> {
     structs(items).into_iter().filter_map(candidate)
-}
-
-/// Line of a struct's `impl Default`.
-pub(super) fn default_of(name: &proc_macro2::Ident, items: &[Item]) -> Option<usize> {
-    items.iter().find_map(|item| match item {
-        Item::Mod(module) => default_of(name, &module.content.as_ref()?.1),
-        Item::Impl(item) => {
-            let Type::Path(of) = item.self_ty.as_ref() else { return None };
-            let is_ours = of.path.segments.last().is_some_and(|segment| segment.ident == *name);
-            let trait_name = &item.trait_.as_ref()?.0.segments.last()?.ident;
-            (is_ours && trait_name == "Default").then(|| item.impl_token.span.start().line)
-        }
-        _ => None,
-    })
 }
 
 pub(super) fn structs(items: &[Item]) -> Vec<&ItemStruct> {
@@ -79,12 +102,11 @@ fn candidate(item: &ItemStruct) -> Option<Candidate<'_>> {
     let Fields::Named(fields) = &item.fields else { return None };
     let names = fields.named.iter().filter_map(|field| Some(field.ident.as_ref()?.to_string()));
     let known: Vec<String> = names
-        .filter(|name| is_batch(name) || Setting::named(name).is_some() || OTHERS.split(' ').any(|other| other == name))
+        .filter(|name| setting(name).is_some() || is_global_batch(name) || OTHERS.split(' ').any(|other| other == name))
         .collect();
     // A struct without a planned field needs no annotation.
-    if !known.iter().any(|name| is_batch(name) || name == "num_workers") {
-        return None;
-    }
+    let is_planned = |name: &String| matches!(setting(name), Some(Setting::BatchSize | Setting::NumWorkers));
+    let lacks_batch = !known.iter().any(is_planned);
     let name = item.ident.to_string();
     let by_name = match () {
         () if name.ends_with("TrainingConfig") || name.ends_with("TrainConfig") => 2,
@@ -92,7 +114,7 @@ fn candidate(item: &ItemStruct) -> Option<Candidate<'_>> {
         () => 0,
     };
     let score = known.len() as u32 + by_name + u32::from(derives(&item.attrs, "Config"));
-    (score >= MIN_SCORE).then_some(Candidate { item, known, score })
+    (score >= MIN_SCORE).then_some(Candidate { item, known, score, lacks_batch })
 }
 
 pub(super) fn derives(attributes: &[Attribute], name: &str) -> bool {
@@ -101,4 +123,10 @@ pub(super) fn derives(attributes: &[Attribute], name: &str) -> bool {
         let is_it = |token| matches!(token, proc_macro2::TokenTree::Ident(ident) if ident == name);
         attribute.path().is_ident("derive") && list.tokens.clone().into_iter().any(is_it)
     })
+}
+
+/// Paths in a derive, as written.
+pub(super) fn derived(derive: &Attribute) -> Vec<String> {
+    let paths = derive.parse_args_with(Punctuated::<syn::Path, Token![,]>::parse_terminated).unwrap_or_default();
+    paths.iter().map(|path| path.to_token_stream().to_string().replace(' ', "")).collect()
 }

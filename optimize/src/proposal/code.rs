@@ -1,12 +1,18 @@
 //! Numbers, constants and names in a program's code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use proc_macro2::TokenTree;
+use quote::ToTokens as _;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, Fields, ImplItem, Item, ItemStruct, Lit, Stmt, Type};
+use syn::{
+    Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, ExprStruct, Fields, ImplItem, Item, ItemImpl, ItemStruct, Lit,
+    Member, Stmt, Type,
+};
 
 use super::sources::Source;
+use super::values::Values;
 use crate::names::Names;
 
 /// Numbers, constants and names in code.
@@ -14,16 +20,22 @@ use crate::names::Names;
 pub(super) struct Code {
     /// First number of each field, by config and field.
     pub fields: BTreeMap<(String, String), u64>,
+    /// All values of each field; `None` for one that is no number.
+    pub all: BTreeMap<(String, String), BTreeSet<Option<u64>>>,
     /// Constants, and functions that return a number: name, type, and value.
     pub constants: Vec<(String, Option<String>, u64)>,
-    /// Input and output channels of convolutions.
-    pub convolutions: Vec<[u64; 2]>,
+    /// Input and output channels of Burn's convolutions and of blocks such as `ConvBlock`; `None` for channels that are no
+    /// numbers. True for Burn's own.
+    pub convolutions: Vec<(bool, Option<[u64; 2]>)>,
+    /// Outputs of dense layers as written, with their number.
+    pub dense: Vec<(String, Option<u64>)>,
     /// Lengths of sequences.
     pub lengths: Vec<u64>,
     /// Identifiers and literals.
     pub names: Vec<String>,
     /// Structs of the program outside of inline modules.
     pub own: Vec<Own>,
+    values: Rc<Values>,
 }
 
 pub(super) struct Own {
@@ -34,19 +46,35 @@ pub(super) struct Own {
 
 impl Code {
     /// Reads sources; the first occurrence counts.
-    pub(super) fn new<'s>(sources: impl Iterator<Item = &'s Source> + Clone) -> Self {
-        let mut code = Self::default();
+    pub(super) fn new<'s>(sources: impl Iterator<Item = &'s Source> + Clone, values: &Rc<Values>) -> Self {
+        let mut code = Self { values: Rc::clone(values), ..Self::default() };
         let own: Vec<(String, Vec<String>)> = sources.clone().flat_map(|source| configs(&source.file.items)).collect();
         for source in sources {
-            let mut reader = Reader { code: &mut code, own: &own };
+            let mut reader = Reader { code: &mut code, own: &own, implements: None };
             reader.visit_file(&source.file);
             code.constants(&source.file.items);
             code.structs(source);
-            if let Ok(tokens) = source.text.parse() {
-                code.names(tokens);
-            }
+            code.names(source.tokens.clone());
         }
         code
+    }
+
+    /// The number of an expression, with the program's constants.
+    pub(super) fn number(&self, value: &Expr) -> Option<u64> {
+        self.values.number(value)
+    }
+
+    pub(super) fn values(&self) -> &Values {
+        &self.values
+    }
+
+    /// Input and output channels of all convolutions; `None` if some are unknown. Blocks count in place of the convolutions in
+    /// their definition.
+    pub(super) fn channels(&self) -> Option<Vec<[u64; 2]>> {
+        let has_blocks = self.convolutions.iter().any(|(is_burn, channels)| !is_burn && channels.is_some());
+        let all =
+            self.convolutions.iter().filter(|(is_burn, channels)| !(has_blocks && *is_burn && channels.is_none()));
+        all.map(|(_, channels)| *channels).collect()
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -66,7 +94,8 @@ impl Code {
         for item in items {
             match item {
                 Item::Const(item) => {
-                    self.constants.extend(number(&item.expr).map(|value| (item.ident.to_string(), None, value)));
+                    self.constants
+                        .extend(self.values.number(&item.expr).map(|value| (item.ident.to_string(), None, value)));
                 }
                 Item::Impl(item) => {
                     let of = last(&item.self_ty);
@@ -74,7 +103,7 @@ impl Code {
                         let ImplItem::Fn(function) = member else { continue };
                         let [Stmt::Expr(value, None)] = &function.block.stmts[..] else { continue };
                         let name = function.sig.ident.to_string();
-                        self.constants.extend(number(value).map(|value| (name, of.clone(), value)));
+                        self.constants.extend(self.values.number(value).map(|value| (name, of.clone(), value)));
                     }
                 }
                 Item::Mod(item) => self.constants(item.content.as_ref().map_or(&[][..], |(_, items)| items)),
@@ -99,6 +128,8 @@ struct Reader<'c> {
     code: &'c mut Code,
     /// The program's Burn configs, with the arguments of their constructors.
     own: &'c [(String, Vec<String>)],
+    /// Type of the implementation around.
+    implements: Option<String>,
 }
 
 impl<'ast> Visit<'ast> for Reader<'_> {
@@ -106,7 +137,10 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         if let Some([of, function]) = path(&call.func) {
             match function.as_str() {
                 "new" => self.constructed(&of, call),
-                "Fixed" | "Max" => self.code.lengths.extend(call.args.first().and_then(number)),
+                "Fixed" | "Max" => {
+                    let length = call.args.first().and_then(|value| self.code.number(value));
+                    self.code.lengths.extend(length);
+                }
                 _ => {}
             }
         }
@@ -117,13 +151,30 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
         let field = call.method.to_string();
         if let Some(field) = field.strip_prefix("with_")
-            && let Some(value) = call.args.first().and_then(number)
+            && let Some(value) = call.args.first()
             && let Some([of, function]) = root(&call.receiver)
             && ["new", "default"].contains(&function.as_str())
         {
-            self.code.fields.entry((of, field.to_owned())).or_insert(value);
+            self.set(of, field.to_owned(), value);
         }
         visit::visit_expr_method_call(self, call);
+    }
+
+    fn visit_expr_struct(&mut self, literal: &'ast ExprStruct) {
+        let name = literal.path.segments.last().map(|segment| segment.ident.to_string());
+        let name = name.and_then(|name| if name == "Self" { self.implements.clone() } else { Some(name) });
+        for field in &literal.fields {
+            if let (Some(name), Member::Named(field_name)) = (&name, &field.member) {
+                self.set(name.clone(), field_name.to_string(), &field.expr);
+            }
+        }
+        visit::visit_expr_struct(self, literal);
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
+        let outer = std::mem::replace(&mut self.implements, last(&item.self_ty));
+        visit::visit_item_impl(self, item);
+        self.implements = outer;
     }
 
     // Defaults of Burn's configs may be in quotes.
@@ -135,21 +186,41 @@ impl<'ast> Visit<'ast> for Reader<'_> {
 }
 
 impl Reader<'_> {
+    fn set(&mut self, of: String, field: String, value: &Expr) {
+        // A value that is passed on is set elsewhere.
+        let is_passed_on = matches!(value, Expr::Path(path) if path.path.is_ident(&field));
+        let number = self.code.number(value);
+        if number.is_none() && is_passed_on {
+            return;
+        }
+        let key = (of, field);
+        self.code.all.entry(key.clone()).or_default().insert(number);
+        if let Some(number) = number {
+            self.code.fields.entry(key).or_insert(number);
+        }
+    }
+
     fn constructed(&mut self, of: &str, call: &ExprCall) {
-        if of.starts_with("Conv")
-            && let Some(Expr::Array(pair)) = call.args.first()
-            && let [Some(from), Some(to)] = pair.elems.iter().map(number).collect::<Vec<_>>()[..]
-        {
-            self.code.convolutions.push([from, to]);
+        if of.starts_with("Conv") {
+            let pair = call.args.first().map(|argument| match argument {
+                Expr::Array(pair) => pair.elems.iter().map(|channels| self.code.number(channels)).collect(),
+                _ => Vec::new(),
+            });
+            let channels = match pair.as_deref() {
+                Some(&[Some(from), Some(to)]) => Some([from, to]),
+                _ => None,
+            };
+            self.code.convolutions.push((of.ends_with("Config"), channels));
+        }
+        if let (true, Some(outputs)) = (of == "LinearConfig", call.args.iter().nth(1)) {
+            self.code.dense.push((outputs.to_token_stream().to_string(), self.code.number(outputs)));
         }
         let own = self.own.iter().find(|(name, _)| name == of).map(|(_, fields)| fields.clone());
         let of_burn =
             || Names::get().burn_config(of).map(|fields| fields.iter().map(|(name, _)| name.clone()).collect());
         let names = own.or_else(of_burn);
         for (name, value) in names.unwrap_or_default().into_iter().zip(&call.args) {
-            if let Some(value) = number(value) {
-                self.code.fields.entry((of.to_owned(), name)).or_insert(value);
-            }
+            self.set(of.to_owned(), name, value);
         }
     }
 }
@@ -184,15 +255,8 @@ pub(super) fn default(attribute: &Attribute) -> Option<Expr> {
     }
 }
 
-pub(super) fn number(value: &Expr) -> Option<u64> {
-    match value {
-        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_parse().ok(),
-        _ => None,
-    }
-}
-
 /// Last two names of the function at the start of a method chain.
-fn root(value: &Expr) -> Option<[String; 2]> {
+pub(super) fn root(value: &Expr) -> Option<[String; 2]> {
     match value {
         Expr::MethodCall(call) => root(&call.receiver),
         Expr::Call(call) => path(&call.func),

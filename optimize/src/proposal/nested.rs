@@ -26,7 +26,7 @@ impl NestedDim {
 
 /// Dimensions with a known value in a config of this type, for a struct in this file. Classes alone are ignored: they have
 /// little effect on costs.
-pub(super) fn dims(ty: &Type, file: &str, given: &Given<'_>) -> Vec<NestedDim> {
+pub(super) fn dims(ty: &Type, file: &str, given: &Given<'_, '_>) -> Vec<NestedDim> {
     let mut found = Vec::new();
     Inside { file, given, found: &mut found }.look(ty, &[]);
     if found.iter().all(|held| held.dim == "classes") { Vec::new() } else { found }
@@ -34,7 +34,7 @@ pub(super) fn dims(ty: &Type, file: &str, given: &Given<'_>) -> Vec<NestedDim> {
 
 struct Inside<'i> {
     file: &'i str,
-    given: &'i Given<'i>,
+    given: &'i Given<'i, 'i>,
     found: &'i mut Vec<NestedDim>,
 }
 
@@ -59,7 +59,8 @@ impl Inside<'_> {
             let Some(ident) = field.ident.as_ref().map(ToString::to_string) else { continue };
             match dimension(&ident, &field.ty, given.family) {
                 Some(dim) => {
-                    let default = field.attrs.iter().filter_map(code::default).find_map(|value| code::number(&value));
+                    let default =
+                        field.attrs.iter().filter_map(code::default).find_map(|value| given.code.number(&value));
                     self.take(Some(dim), path, (&name, &ident), default);
                 }
                 None => self.look(&field.ty, &[path, &[ident]].concat()),

@@ -5,7 +5,7 @@ use proc_macro2::{TokenStream, TokenTree};
 
 use super::code::Code;
 use super::sources::Source;
-use crate::names::{KindNames, Names};
+use crate::names::{Mixture, Names, Words};
 
 /// Data sets by name: side and channels of images, and classes.
 const IMAGES: &[(&str, [u64; 3])] =
@@ -37,12 +37,15 @@ pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<(&'static st
     let mut extras = Vec::new();
     match kind {
         "convnet" => {
-            let channels = code.convolutions.first().map(|[from, _]| *from);
+            let channels = code.channels().and_then(|channels| channels.first().map(|[from, _]| *from));
             extras
                 .extend(channels.filter(|channels| *channels != 3).map(|channels| ("channels", channels.to_string())));
             if code.names.iter().any(|name| name.starts_with("BatchNorm")) {
                 extras.push(("batch_statistics", true.to_string()));
             }
+        }
+        "recurrent" if code.names.iter().any(|name| name.starts_with("BiLstm") || name.starts_with("BiGru")) => {
+            extras.push(("bidirectional", true.to_string()));
         }
         "transformer" if code.names.iter().any(|name| name.starts_with("TransformerEncoder")) => {
             extras.extend(classes(code, chosen).map(|classes| ("classes", classes.to_string())));
@@ -54,7 +57,16 @@ pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<(&'static st
         }
         _ => {}
     }
+    if kind == "transformer" && has_own_head(code) && !extras.iter().any(|(dim, _)| *dim == "classes") {
+        extras.push(("tied_head", false.to_string()));
+    }
     extras
+}
+
+/// Returns true if a dense layer has the vocabulary as outputs, apart from the embedding.
+fn has_own_head(code: &Code) -> bool {
+    let is_vocabulary = |(text, _): &(String, Option<u64>)| text.to_lowercase().contains("vocab");
+    code.dense.iter().any(is_vocabulary)
 }
 
 /// Number of a config's field with one of these names.
@@ -68,7 +80,7 @@ fn stages(code: &Code) -> Option<String> {
     const SHRINKING: [&str; 3] = ["MaxPool2d", "AvgPool2d", "with_stride"];
     let shrinks = code.names.iter().any(|name| SHRINKING.iter().any(|prefix| name.starts_with(prefix)));
     let mut stages: Vec<[u64; 2]> = Vec::new();
-    for [_, channels] in code.convolutions.iter().copied() {
+    for [_, channels] in code.channels()? {
         match stages.last_mut() {
             Some([widest, blocks]) if !shrinks || *widest == channels => {
                 *widest = channels.max(*widest);
@@ -105,23 +117,27 @@ pub(super) struct Family {
     pub kind: &'static ModelKind,
     /// Name of the indicating module, and its place.
     pub hint: Option<(String, String)>,
+    /// The reason why the code indicates no kind, although it has known modules.
+    pub doubt: Option<String>,
 }
 
 impl Family {
-    pub(super) fn new(sources: &[Source]) -> Self {
+    pub(super) fn new<'s>(sources: impl Iterator<Item = &'s Source>) -> Self {
         let mut names = Vec::new();
         for source in sources {
-            let tokens: TokenStream = source.text.parse().unwrap_or_default();
-            collect(tokens, &mut |name, line| names.push((name, format!("{}:{line}", source.name))));
+            collect(source.tokens.clone(), &mut |name, line| names.push((name, format!("{}:{line}", source.name))));
         }
-        let hint = |names_of: &KindNames| {
-            let has_prefix = |name: &str| names_of.burn_modules().any(|prefix| name.starts_with(prefix));
+        let hit = |prefixes: &Words| {
+            let has_prefix = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
             names.iter().find(|(name, _)| has_prefix(name)).cloned()
         };
+        if let Some(doubt) = Names::get().mixtures().find_map(|mixture| doubt(mixture, hit)) {
+            return Self { kind: undescribed(), hint: None, doubt: Some(doubt) };
+        }
         let mut kinds = Names::get().kinds();
-        let found = kinds.find_map(|names| Some((ModelKind::named(&names.name)?, Some(hint(names)?))));
-        let (kind, hint) = found.unwrap_or_else(|| (ModelKind::named("declared").expect("BUG: a kind of model"), None));
-        Self { kind, hint }
+        let found = kinds.find_map(|names| Some((ModelKind::named(&names.name)?, Some(hit(names.burn_modules())?))));
+        let (kind, hint) = found.unwrap_or_else(|| (undescribed(), None));
+        Self { kind, hint, doubt: None }
     }
 
     /// Names of a dimension in programs, its own first.
@@ -133,6 +149,20 @@ impl Family {
     pub(super) fn is_gru(&self) -> bool {
         self.hint.as_ref().is_some_and(|(name, _)| name.contains("Gru"))
     }
+}
+
+fn undescribed() -> &'static ModelKind {
+    ModelKind::named("declared").expect("BUG: a kind of model")
+}
+
+/// The reason why modules of a mixture are no model of one kind, if the code has all of them.
+fn doubt(mixture: &Mixture, hit: impl Fn(&Words) -> Option<(String, String)>) -> Option<String> {
+    if hit(&mixture.unless).is_some() {
+        return None;
+    }
+    let found: Vec<_> = mixture.parts.iter().map(hit).collect::<Option<_>>()?;
+    let places: Vec<_> = found.iter().map(|(name, place)| format!("`{name}` in {place}")).collect();
+    Some(format!("{}: {}", places.join(" and "), mixture.model))
 }
 
 fn collect(tokens: TokenStream, found: &mut impl FnMut(String, usize)) {

@@ -53,7 +53,9 @@ mod tests {
     use crate::proposal::code::Code;
 
     fn naming(names: &[&str]) -> Code {
-        Code { names: names.iter().map(|name| (*name).to_owned()).collect(), ..Code::default() }
+        let mut code = Code::default();
+        code.names.extend(names.iter().map(|name| (*name).to_owned()));
+        code
     }
 
     fn found(names: &[&str]) -> Annotated {

@@ -1,49 +1,140 @@
 //! The binary or example that trains.
 
-use std::path::Path;
-
-use cargo_metadata::{Package, Target, TargetKind};
-use syn::spanned::Spanned;
+use cargo_metadata::{Package, TargetKind};
 use syn::visit::{self, Visit};
-use syn::{Expr, ExprPath, Item, Local, Pat, Stmt};
+use syn::{ExprPath, Item};
 
-use super::code::path;
-use super::sources::{self, Patch, Source};
+use super::device;
+use super::sources::{Owner, Patch, Source};
 use super::training_loop::TrainingLoop;
 
-pub(super) struct Program {
-    pub source: Source,
-    /// Cargo's option such as `--bin train`; `None` for the only binary.
-    pub flag: Option<String>,
-    /// Feature with Burn's CPU backend: `flex = ["burn/flex"]`.
-    pub cpu: Option<String>,
+/// The programs of a package, and the one that trains.
+#[derive(Debug, Default)]
+pub(super) struct Programs<'p> {
+    /// Cargo's options of all programs, such as `--bin train`.
+    pub flags: Vec<String>,
+    pub training: Option<Program<'p>>,
+    /// Cargo's options of the programs with a training loop, if there are several.
+    pub rivals: Vec<String>,
 }
 
-/// The first program with the loop or a call of its function; binaries first.
-pub(super) fn find(package: &Package, workspace: &Path, training: &TrainingLoop<'_>) -> Option<Program> {
-    let targets = &package.targets;
-    let of = |kind: TargetKind| targets.iter().filter(move |target| target.kind.contains(&kind));
-    let calls = |target: &&Target| {
-        let source = sources::one(Path::new(target.src_path.as_str()), workspace)?;
-        let is_it = source.name == training.source.name || calls(&source, training);
-        is_it.then_some((target.name.clone(), source))
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Program<'p> {
+    package: &'p Package,
+    /// Position of the target.
+    pub target: usize,
+}
+
+impl<'p> Programs<'p> {
+    /// Finds the program with the loop, or with a call of its function. Without a loop, the program with the config; the
+    /// package's only or default program where the config is in the library.
+    pub(super) fn find(
+        package: &'p Package,
+        sources: &[Source],
+        training: Option<&TrainingLoop<'_>>,
+        config: Option<&Source>,
+    ) -> Self {
+        let of = |kind: TargetKind| {
+            let targets = package.targets.iter().enumerate();
+            let of_kind = targets.filter(move |(_, target)| target.kind.contains(&kind));
+            of_kind.map(|(target, _)| Program { package, target })
+        };
+        let all: Vec<Program<'p>> = of(TargetKind::Bin).chain(of(TargetKind::Example)).collect();
+        let having = |source: &Source| all.iter().copied().filter(|program| source.is_of(program.target)).collect();
+        let mut found: Vec<Program<'p>> = match training {
+            Some(training) => {
+                let own: Vec<_> = having(training.source);
+                let calling = || all.iter().copied().filter(|program| program.calls(sources, training)).collect();
+                if own.is_empty() { calling() } else { own }
+            }
+            None => config.map(having).unwrap_or_default(),
+        };
+        if found.is_empty() && training.is_none() {
+            found = all.iter().copied().filter(|program| all.len() == 1 || program.is_default()).collect();
+        }
+        let default = found.iter().copied().find(Program::is_default);
+        let training = default.or_else(|| found.first().copied());
+        let rivals =
+            if found.len() > 1 && default.is_none() { found.iter().map(Program::flag).collect() } else { Vec::new() };
+        Self { flags: all.iter().map(Program::flag).collect(), training, rivals }
+    }
+}
+
+impl Program<'_> {
+    fn name(&self) -> &str {
+        &self.package.targets[self.target].name
+    }
+
+    fn is_example(&self) -> bool {
+        self.package.targets[self.target].kind.contains(&TargetKind::Example)
+    }
+
+    /// Returns true for the binary that `cargo run` takes.
+    fn is_default(&self) -> bool {
+        let is_bin = |target: &&cargo_metadata::Target| target.kind.contains(&TargetKind::Bin);
+        let is_alone = self.package.targets.iter().filter(is_bin).count() == 1;
+        !self.is_example() && (is_alone || self.package.default_run.as_deref() == Some(self.name()))
+    }
+
+    pub(super) fn flag(&self) -> String {
+        format!("--{} {}", if self.is_example() { "example" } else { "bin" }, self.name())
+    }
+
+    /// Cargo's option for the program; `None` if `cargo run` takes it.
+    pub(super) fn needed_flag(&self) -> Option<String> {
+        (!self.is_default()).then(|| self.flag())
+    }
+
+    /// Returns true for a source of the program that is not also in the library.
+    pub(super) fn owns(&self, source: &Source) -> bool {
+        source.is_of(self.target) && !is_of_library(self.package, source)
+    }
+
+    /// Returns true for the program's sources, the library's, and those of other packages.
+    pub(super) fn reaches(&self, source: &Source) -> bool {
+        source.is_of(self.target) || !source.is_own() || is_of_library(self.package, source)
+    }
+
+    fn root<'s>(&self, sources: &'s [Source]) -> Option<&'s Source> {
+        let path = self.package.targets[self.target].src_path.as_std_path();
+        sources.iter().find(|source| source.is_at(path))
+    }
+
+    /// Returns true if the program calls the loop's function, by its name or through its module.
+    fn calls(&self, sources: &[Source], training: &TrainingLoop<'_>) -> bool {
+        let mut calls = Calls { function: training.name(), module: module(&training.source.name), found: false };
+        sources.iter().filter(|source| self.owns(source)).for_each(|source| calls.visit_file(&source.file));
+        calls.found
+    }
+
+    /// Feature with Burn's CPU backend that the program checks for, and that is off by default: `flex = ["burn/flex"]`.
+    pub(super) fn cpu(&self, sources: &[Source]) -> Option<String> {
+        let features = &self.package.features;
+        let is_on = |name: &String| features.get("default").is_some_and(|on| on.contains(name));
+        let text = |name: &String| format!("feature = \"{name}\"");
+        let asks = |name: &String| sources.iter().any(|source| self.owns(source) && source.text.contains(&text(name)));
+        let has_cpu = |enabled: &Vec<String>| enabled.iter().any(|it| it == "burn/flex" || it == "burn/ndarray");
+        let mut cpus = features.iter().filter(|(name, enabled)| has_cpu(enabled) && !is_on(name) && asks(name));
+        cpus.next().map(|(name, _)| name.clone())
+    }
+
+    /// Replaces the device in `main` by the session's.
+    pub(super) fn edit<'a>(&self, sources: &'a [Source], krate: &str, patch: &mut Patch<'a>) {
+        let Some(source) = self.root(sources) else { return };
+        let main = source.file.items.iter().find_map(|item| match item {
+            Item::Fn(function) if function.sig.ident == "main" => Some(&function.block.stmts[..]),
+            _ => None,
+        });
+        device::edit(source, main.unwrap_or_default(), &krate.replace('-', "_"), patch);
+    }
+}
+
+fn is_of_library(package: &Package, source: &Source) -> bool {
+    let Owner::Targets(targets) = &source.owner else { return false };
+    let is_program = |target: &usize| {
+        package.targets[*target].kind.iter().any(|kind| matches!(kind, TargetKind::Bin | TargetKind::Example))
     };
-    let is_alone = of(TargetKind::Bin).count() == 1;
-    let found = of(TargetKind::Bin).find_map(|target| calls(&target)).map(|(name, source)| {
-        let is_default = is_alone || package.default_run.as_ref() == Some(&name);
-        ((!is_default).then(|| format!("--bin {name}")), source)
-    });
-    let example = || of(TargetKind::Example).find_map(|target| calls(&target));
-    let found = found.or_else(|| example().map(|(name, source)| (Some(format!("--example {name}")), source)));
-    let (flag, source) = found?;
-    Some(Program { cpu: cpu(package, &source), flag, source })
-}
-
-/// Returns true if a source calls the loop's function, by its name or through its module.
-fn calls(source: &Source, training: &TrainingLoop<'_>) -> bool {
-    let mut calls = Calls { function: training.name(), module: module(&training.source.name), found: false };
-    calls.visit_file(&source.file);
-    calls.found
+    targets.iter().any(|target| !is_program(target))
 }
 
 /// Module name of a file; `None` for the root of a crate.
@@ -69,56 +160,4 @@ impl<'ast> Visit<'ast> for Calls<'_> {
         self.found |= is_called && names.next().is_none_or(|of| self.module.is_none_or(|module| of == module));
         visit::visit_expr_path(self, path);
     }
-}
-
-/// A feature with Burn's CPU backend that the program checks for, and that is off by default.
-fn cpu(package: &Package, source: &Source) -> Option<String> {
-    let features = &package.features;
-    let is_on = |name: &String| features.get("default").is_some_and(|on| on.contains(name));
-    let asks = |name: &String| source.text.contains(&format!("feature = \"{name}\""));
-    let has_cpu = |enabled: &Vec<String>| enabled.iter().any(|it| it == "burn/flex" || it == "burn/ndarray");
-    let mut cpus = features.iter().filter(|(name, enabled)| has_cpu(enabled) && asks(name) && !is_on(name));
-    cpus.next().map(|(name, _)| name.clone())
-}
-
-/// Replaces the device in `main` by the session's. The type stays, so that its import is used.
-pub(super) fn edit<'a>(source: &'a Source, krate: &str, patch: &mut Patch<'a>) {
-    let Some(DeviceVariable { local, value, ty }) = main(&source.file.items).into_iter().flatten().find_map(device)
-    else {
-        return;
-    };
-    let ours = format!("{}::device()", krate.replace('-', "_"));
-    let end = value.span().byte_range().end;
-    let (start, ours) = match &local.pat {
-        Pat::Ident(name) => (name.span().byte_range().end, format!(": {ty} = {ours}")),
-        _ => (value.span().byte_range().start, ours),
-    };
-    patch.note(source, start, "the session's device: a GPU where there is one, else the CPU");
-    patch.replace(source, start..end, ours);
-}
-
-fn main(items: &[Item]) -> Option<&[Stmt]> {
-    items.iter().find_map(|item| match item {
-        Item::Fn(function) if function.sig.ident == "main" => Some(&function.block.stmts[..]),
-        _ => None,
-    })
-}
-
-struct DeviceVariable<'a> {
-    local: &'a Local,
-    value: &'a Expr,
-    /// Type as the program writes it.
-    ty: String,
-}
-
-fn device(statement: &Stmt) -> Option<DeviceVariable<'_>> {
-    let Stmt::Local(local) = statement else { return None };
-    let value = &*local.init.as_ref().filter(|_| local.attrs.is_empty())?.expr;
-    let Expr::Call(call) = value else { return None };
-    let Expr::Path(function) = &*call.func else { return None };
-    path(&call.func).filter(|[ty, _]| ty == "Device")?;
-    let names: Vec<_> = function.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-    let (_, ty) = names.split_last()?;
-    let root = if function.path.leading_colon.is_some() { "::" } else { "" };
-    Some(DeviceVariable { local, value, ty: format!("{root}{}", ty.join("::")) })
 }

@@ -1,12 +1,15 @@
-//! Sources of a package, and edits by hand in several of them.
+//! Sources of a package and of its path dependencies, and edits by hand in several of them.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_attribute::sources::{SourceError, SourceFile};
+use cargo_metadata::{Package, Target, TargetKind};
+use gpu_tuned_attribute::sources::{self, SourceFile, Unread};
+use proc_macro2::TokenStream;
+use quote::ToTokens;
 use serde::Serialize;
+use syn::{Attribute, Item};
 
 use crate::diff::{added_lines, display_name, unified};
 
@@ -14,49 +17,169 @@ pub(super) struct Source {
     pub name: String,
     /// Text with `\n` as line ending, to which spans refer.
     pub text: String,
+    /// The file without items of tests.
     pub file: syn::File,
+    /// Tokens of the items that are not imports.
+    pub tokens: TokenStream,
+    pub owner: Owner,
+    path: PathBuf,
 }
 
-/// Sources below a folder by name, and notes on unreadable ones.
-pub(super) fn read(folder: &Path, workspace: &Path) -> (Vec<Source>, Vec<String>) {
-    let mut paths = Vec::new();
-    collect(folder, &mut paths);
-    paths.sort_unstable();
-    let (mut sources, mut notes) = (Vec::new(), Vec::new());
-    for path in paths {
-        match parsed(&path, workspace) {
-            Ok(source) => sources.push(source),
-            Err(note) => notes.push(note),
-        }
+/// Owner of a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Targets of the package, by their position.
+    Targets(BTreeSet<usize>),
+    /// Another package, by its name.
+    Package(String),
+}
+
+impl Source {
+    fn new(SourceFile { path, text, syntax: mut file, .. }: SourceFile, workspace: &Path, owner: Owner) -> Self {
+        remove_tests(&mut file.items);
+        let mut tokens = TokenStream::new();
+        collect(&file.items, &mut tokens);
+        let path = canonical(&path);
+        Self { name: display_name(&path, &canonical(workspace)), text, file, tokens, owner, path }
     }
-    (sources, notes)
-}
 
-pub(super) fn one(path: &Path, workspace: &Path) -> Option<Source> {
-    parsed(path, workspace).ok()
-}
+    /// Returns true for the file at this path.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        self.path == canonical(path)
+    }
 
-fn parsed(path: &Path, workspace: &Path) -> Result<Source, String> {
-    let name = display_name(path, workspace);
-    match SourceFile::read(path) {
-        Ok(SourceFile { text, syntax, .. }) => Ok(Source { name, text, file: syntax }),
-        Err(SourceError::Io { .. }) => Err(format!("`{name}` cannot be read, and was skipped")),
-        Err(SourceError::Syntax { line, message, .. }) => {
-            Err(format!("{name}:{line}: {message}; this file was skipped"))
-        }
+    /// Returns true for a source of the package itself.
+    pub(super) const fn is_own(&self) -> bool {
+        matches!(self.owner, Owner::Targets(_))
+    }
+
+    pub(super) fn is_of(&self, target: usize) -> bool {
+        matches!(&self.owner, Owner::Targets(targets) if targets.contains(&target))
     }
 }
 
-fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        // Links may be circular.
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => collect(&path, paths),
-            Ok(kind) if kind.is_file() && path.extension().is_some_and(|extension| extension == "rs") => {
-                paths.push(path);
+/// Returns true for targets that may train, and for the library.
+pub(super) fn can_train(target: &Target) -> bool {
+    let is = |kinds: &[TargetKind]| target.kind.iter().any(|kind| kinds.contains(kind));
+    !is(&[TargetKind::CustomBuild, TargetKind::Test, TargetKind::Bench, TargetKind::ProcMacro])
+}
+
+/// Sources of the package's targets and of its path dependencies by name, and notes on unreadable ones.
+pub(super) fn read(package: &Package, workspace: &Path) -> (Vec<Source>, Vec<String>) {
+    let (mut all, mut unread) = (Vec::<Source>::new(), Vec::new());
+    for (position, target) in package.targets.iter().enumerate().filter(|(_, target)| can_train(target)) {
+        let (files, missing) = files(&target.name, target.src_path.as_std_path());
+        unread.extend(missing);
+        for file in files {
+            match all.iter_mut().find(|known| known.is_at(&file.path)) {
+                Some(Source { owner: Owner::Targets(targets), .. }) => drop(targets.insert(position)),
+                Some(_) => {}
+                None => all.push(Source::new(file, workspace, Owner::Targets(BTreeSet::from([position])))),
             }
-            _ => {}
+        }
+    }
+    for (name, root) in dependencies(package) {
+        let (files, missing) = files(&name, &root);
+        unread.extend(missing);
+        all.extend(files.into_iter().map(|file| Source::new(file, workspace, Owner::Package(name.clone()))));
+    }
+    all.sort_by(|a, b| (!a.is_own(), &a.name).cmp(&(!b.is_own(), &b.name)));
+    let mut notes: Vec<_> = unread.iter().map(|unread| note(unread, workspace)).collect();
+    notes.sort();
+    notes.dedup();
+    (all, notes)
+}
+
+fn canonical(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+fn files(name: &str, root: &Path) -> (Vec<SourceFile>, Vec<Unread>) {
+    sources::files(&sources::Target { name, root, is_test: false })
+}
+
+fn note(Unread { file, line, why }: &Unread, workspace: &Path) -> String {
+    let name = display_name(file, workspace);
+    match line {
+        Some(line) => format!("{name}:{line}: {why}; this file was skipped"),
+        None => format!("`{name}` cannot be read ({why}), and was skipped"),
+    }
+}
+
+/// Names and libraries of path dependencies, and of theirs.
+fn dependencies(package: &Package) -> Vec<(String, PathBuf)> {
+    let own =
+        package.dependencies.iter().filter_map(|dependency| Some(dependency.path.as_ref()?.as_std_path().to_owned()));
+    let (mut open, mut found) = (own.collect::<Vec<PathBuf>>(), Vec::new());
+    let mut seen: BTreeSet<PathBuf> =
+        package.manifest_path.parent().map(|own| own.as_std_path().to_owned()).into_iter().collect();
+    while let Some(folder) = open.pop() {
+        let folder = folder.canonicalize().unwrap_or(folder);
+        if !seen.insert(folder.clone()) {
+            continue;
+        }
+        let Some(manifest) = manifest(&folder) else { continue };
+        let Some(name) = manifest.get("package").and_then(|package| package.get("name")?.as_str()) else { continue };
+        // The libraries themselves train nothing.
+        if ["burn", "cubecl", "cubek", "gpu-tuned"].iter().any(|prefix| name.starts_with(prefix)) {
+            continue;
+        }
+        let root = manifest.get("lib").and_then(|lib| lib.get("path")?.as_str()).unwrap_or("src/lib.rs");
+        found.push((name.to_owned(), folder.join(root)));
+        let table = manifest.get("dependencies").and_then(toml::Value::as_table);
+        let paths = table.into_iter().flatten().filter_map(|(_, dependency)| dependency.get("path")?.as_str());
+        open.extend(paths.map(|path| folder.join(path)));
+    }
+    found.retain(|(_, root)| root.is_file());
+    found.sort();
+    found
+}
+
+fn manifest(folder: &Path) -> Option<toml::Table> {
+    std::fs::read_to_string(folder.join("Cargo.toml")).ok()?.parse().ok()
+}
+
+fn remove_tests(items: &mut Vec<Item>) {
+    items.retain(|item| !attributes(item).iter().any(is_test));
+    for item in items {
+        if let Item::Mod(module) = item {
+            module.content.iter_mut().for_each(|(_, items)| remove_tests(items));
+        }
+    }
+}
+
+fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+/// Returns true for `#[test]` and for `#[cfg(…)]` that needs `test`.
+fn is_test(attribute: &Attribute) -> bool {
+    let is_or_all = |predicate: &TokenStream| {
+        let names: Vec<_> = predicate.to_string().split(|c: char| !c.is_alphanumeric()).map(str::to_owned).collect();
+        names.iter().any(|name| name == "test") && !names.iter().any(|name| name == "not" || name == "any")
+    };
+    let is_cfg = |attribute: &Attribute| {
+        attribute.path().is_ident("cfg") && attribute.meta.require_list().is_ok_and(|list| is_or_all(&list.tokens))
+    };
+    attribute.path().is_ident("test") || is_cfg(attribute)
+}
+
+fn collect(items: &[Item], tokens: &mut TokenStream) {
+    for item in items {
+        match item {
+            Item::Use(_) | Item::ExternCrate(_) => {}
+            Item::Mod(module) => module.content.iter().for_each(|(_, items)| collect(items, tokens)),
+            other => other.to_tokens(tokens),
         }
     }
 }
@@ -99,7 +222,8 @@ impl<'a> Patch<'a> {
     pub(super) fn finish(self) -> (Vec<Edit>, String, usize) {
         let (mut diffs, mut lines) = (String::new(), 0);
         for (name, (source, mut changes)) in self.files {
-            changes.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
+            // A replaced text comes before what is inserted in front of it.
+            changes.sort_by_key(|(range, _)| std::cmp::Reverse((range.start, range.end)));
             let mut text = source.text.clone();
             for (range, new) in changes {
                 text.replace_range(range, &new);

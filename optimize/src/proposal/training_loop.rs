@@ -1,20 +1,19 @@
-//! Burn's own training loop in a program, the input of its steps, and their edits.
+//! Burn's own training loop in a program, and its edits.
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{
-    Attribute, Block, Expr, ExprCall, ExprMethodCall, FnArg, ImplItem, Item, ItemStruct, Meta, Pat, ReturnType,
-    Signature, Stmt,
-};
+use syn::{Block, Expr, ExprCall, ExprMethodCall, FnArg, Pat, Signature, Stmt};
 
-use super::annotation::{above, range, start_of};
-use super::candidate::{Candidate, derives, structs};
+use super::candidate::Candidate;
 use super::code::{last, path};
+use super::device;
+use super::failure;
 use super::sources::{Patch, Source};
 
 /// Constructor of Burn's loop.
 const LOOP: [&str; 2] = ["SupervisedTraining", "new"];
 const STRATEGY: &str = "with_training_strategy";
+const ACCUMULATION: &str = "grads_accumulation";
 
 #[derive(Clone, Copy)]
 pub(super) struct TrainingLoop<'a> {
@@ -30,7 +29,7 @@ pub(super) fn all(sources: &[Source]) -> Vec<TrainingLoop<'_>> {
         functions.visit_file(&source.file);
         functions.found
     };
-    sources.iter().flat_map(of).collect()
+    sources.iter().filter(|source| source.is_own()).flat_map(of).collect()
 }
 
 impl<'a> TrainingLoop<'a> {
@@ -45,6 +44,17 @@ impl<'a> TrainingLoop<'a> {
     /// Returns true if the function has this config.
     pub(super) fn takes(&self, candidate: &Candidate<'_>) -> bool {
         self.config(candidate).is_some()
+    }
+
+    /// Argument of `grads_accumulation`, as in `.grads_accumulation(4)`.
+    pub(super) fn accumulation(&self) -> Option<&'a Expr> {
+        self.method(ACCUMULATION)?.args.first()
+    }
+
+    fn method(&self, name: &'static str) -> Option<&'a ExprMethodCall> {
+        let mut search = Method { name, found: None };
+        search.visit_block(self.block);
+        search.found
     }
 
     /// Adds a session to the function, and its strategy to the loop; returns edits left to the user.
@@ -65,16 +75,25 @@ impl<'a> TrainingLoop<'a> {
             )),
         }
         self.add_strategy(patch);
+        self.remove_accumulation(patch);
+        device::edit(self.source, &self.block.stmts, &krate, patch);
         left
+    }
+
+    fn remove_accumulation(&self, patch: &mut Patch<'a>) {
+        let Some(call) = self.method(ACCUMULATION) else { return };
+        let start = call.receiver.span().byte_range().end;
+        let end = call.paren_token.span.close().byte_range().end;
+        patch.note(self.source, call.method.span().byte_range().start, "the session's steps accumulate as planned");
+        patch.replace(self.source, start..end, "");
     }
 
     fn add_strategy(&self, patch: &mut Patch<'a>) {
         let ours = format!("session.strategy(){}", self.or());
-        let mut other = Strategy(None);
-        other.visit_block(self.block);
-        if let Some(call) = other.0 {
+        if let Some(call) = self.method(STRATEGY) {
             let range = call.paren_token.span.open().byte_range().end..call.paren_token.span.close().byte_range().start;
-            patch.note(self.source, range.start, "the loop uses the session's steps");
+            let old = self.source.text[range.clone()].split_whitespace().collect::<Vec<_>>().join(" ");
+            patch.note(self.source, range.start, format!("the loop uses the session's steps in place of `{old}`"));
             return patch.replace(self.source, range, ours);
         }
         let end = self.call.paren_token.span.close().byte_range().end;
@@ -88,9 +107,7 @@ impl<'a> TrainingLoop<'a> {
 
     /// Error handling: return, or a panic with the message.
     fn or(&self) -> &'static str {
-        let is_result =
-            matches!(&self.signature.output, ReturnType::Type(_, ty) if last(ty).as_deref() == Some("Result"));
-        if is_result { "?" } else { ".unwrap_or_else(|error| panic!(\"{error}\"))" }
+        failure::handling(&self.signature.output, &self.source.file)
     }
 
     /// Variable of the config, the offset behind its definition, and the indentation there.
@@ -171,73 +188,17 @@ impl<'a> Visit<'a> for Calls<'a> {
     }
 }
 
-/// First call that sets a loop's strategy.
-struct Strategy<'a>(Option<&'a ExprMethodCall>);
+/// First call of a method.
+struct Method<'a> {
+    name: &'static str,
+    found: Option<&'a ExprMethodCall>,
+}
 
-impl<'a> Visit<'a> for Strategy<'a> {
+impl<'a> Visit<'a> for Method<'a> {
     fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
-        if self.0.is_none() && call.method == STRATEGY {
-            self.0 = Some(call);
+        if self.found.is_none() && call.method == self.name {
+            self.found = Some(call);
         }
         visit::visit_expr_method_call(self, call);
     }
-}
-
-const DERIVE: &str = "MicroBatch";
-
-/// Derives `MicroBatch` for the input of the first training step, if that is a struct of the program.
-pub(super) fn derive_micro_batch<'a>(sources: &'a [Source], krate: &str, patch: &mut Patch<'a>) {
-    let Some(name) = sources.iter().find_map(|source| taken(&source.file.items)) else { return };
-    let is_it = |item: &&ItemStruct| item.ident == name;
-    let found = sources.iter().find_map(|source| Some((source, structs(&source.file.items).into_iter().find(is_it)?)));
-    let Some((source, item)) = found.filter(|(_, item)| !derives(&item.attrs, DERIVE)) else { return };
-    if sources.iter().any(|source| implements(&source.file.items, &name)) {
-        return;
-    }
-    let ours = format!("{}::{DERIVE}", krate.replace('-', "_"));
-    let what = format!("`{name}` is divided into micro-batches");
-    let list = item
-        .attrs
-        .iter()
-        .find_map(|attribute| if is_derive(attribute) { Some((attribute, list(attribute)?)) } else { None });
-    if let Some((attribute, end)) = list.filter(|_| derives(&item.attrs, "Clone")) {
-        patch.note(source, range(attribute).start, what);
-        return patch.insert(source, end, format!(", {ours}"));
-    }
-    let first = item.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
-    let start = first.map_or_else(|| start_of(&item.vis, item.struct_token.span), |attribute| range(attribute).start);
-    patch.note(source, start, what);
-    patch.insert(source, start, above(&source.text, start, &format!("#[derive(Clone, {ours})]")));
-}
-
-/// Input of the first training step among items.
-fn taken(items: &[Item]) -> Option<String> {
-    items.iter().find_map(|item| match item {
-        Item::Mod(module) => taken(&module.content.as_ref()?.1),
-        Item::Impl(item) if item.trait_.as_ref()?.0.segments.last()?.ident == "TrainStep" => {
-            item.items.iter().find_map(|member| match member {
-                ImplItem::Type(ty) if ty.ident == "Input" => last(&ty.ty),
-                _ => None,
-            })
-        }
-        _ => None,
-    })
-}
-
-fn implements(items: &[Item], name: &str) -> bool {
-    items.iter().any(|item| {
-        let Item::Impl(item) = item else { return false };
-        let of = item.trait_.as_ref().and_then(|it| it.0.segments.last()).is_some_and(|last| last.ident == DERIVE);
-        of && last(&item.self_ty).as_deref() == Some(name)
-    })
-}
-
-fn is_derive(attribute: &Attribute) -> bool {
-    attribute.path().is_ident("derive")
-}
-
-/// End of the text in an attribute's parentheses.
-fn list(attribute: &Attribute) -> Option<usize> {
-    let Meta::List(list) = &attribute.meta else { return None };
-    (!list.tokens.is_empty()).then(|| list.delimiter.span().close().byte_range().start)
 }

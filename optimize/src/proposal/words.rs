@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn examples_describe_a_model_of_each_kind() {
         for kind in ModelKind::ALL {
-            let family = Family { kind, hint: Some(("Module".to_owned(), "src/main.rs:1".to_owned())) };
+            let family = Family { kind, hint: Some(("Module".to_owned(), "src/main.rs:1".to_owned())), doubt: None };
             let code = Code::default();
             let words = ModelWords::new(&family, (&code, &code), &BTreeMap::new(), None);
             let parsed = workload_from_words(&words.model, &[]);
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn numbers_of_fields_replace_examples() {
-        let family = Family { kind: ModelKind::named("transformer").expect("a kind"), hint: None };
+        let family = Family { kind: ModelKind::named("transformer").expect("a kind"), hint: None, doubt: None };
         let fields = BTreeMap::from([("layers", 12), ("d_model", 768), ("seq", 1024)]);
         let words = ModelWords::new(&family, (&Code::default(), &Code::default()), &fields, Some(64));
         assert_eq!(words.examples, ["vocab"]);

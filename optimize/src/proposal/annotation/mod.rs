@@ -1,49 +1,46 @@
 //! The annotation of a struct.
 
+mod step;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use gpu_tuned_core::dims::{DimKind, Presence};
 use gpu_tuned_core::{Setting, SettingKind};
-use syn::{Attribute, Field, Type, Visibility};
+use syn::{Attribute, Expr, Field, Type, Visibility};
 
-use super::candidate::{Candidate, is_batch};
+use super::candidate::{self, Candidate, is_batch};
 use super::code::{self, Code};
+use super::constructor;
+use super::defaults::{self, OwnDefault};
 use super::nested::{self, NestedDim};
 use super::numbers;
 use super::numbers::Family;
 use super::optimizer::{self, Annotated};
 use super::readiness;
 use super::sources::{Patch, Source};
+use step::Step;
 
-/// Fields of a setting with another name.
-const SETTINGS: &[(&str, &str)] = &[
-    ("train_batch_size", "batch_size"),
-    ("micro_batch_size", "batch_size"),
-    ("grad_accumulation_steps", "gradient_accumulation"),
-    ("gradient_accumulation_steps", "gradient_accumulation"),
-    ("amp", "precision"),
-    ("use_amp", "precision"),
-    ("mixed_precision", "precision"),
-    ("use_mixed_precision", "precision"),
-];
 /// Placeholder for a figure that the code lacks.
 const UNKNOWN: &str = "…";
+const DECLARE: &str = "give the costs of a sample, or use another keyword";
 
-pub(super) struct Given<'a> {
+pub(super) struct Given<'a, 'g> {
     pub sources: &'a [Source],
-    pub family: &'a Family,
+    pub family: &'g Family,
     /// Code of the whole program, and of the binary that trains.
-    pub code: &'a Code,
-    pub chosen: &'a Code,
+    pub code: &'g Code,
+    pub chosen: &'g Code,
     /// Name of the runtime in the package.
-    pub krate: &'a str,
+    pub krate: &'g str,
     /// True if the config's batch is that of an optimizer step, as in Burn's own loop. That batch stays.
     pub holds_step: bool,
+    /// Argument of the loop's `grads_accumulation`.
+    pub accumulation: Option<&'g Expr>,
 }
 
 struct Annotation<'g, 'a, 'p> {
-    given: &'g Given<'g>,
+    given: &'g Given<'a, 'g>,
     source: &'a Source,
     patch: &'p mut Patch<'a>,
     help: Vec<String>,
@@ -51,8 +48,13 @@ struct Annotation<'g, 'a, 'p> {
     settings: Vec<Setting>,
     /// Dimensions with a field.
     dims: Vec<&'static str>,
-    /// Samples of an optimizer step, or the field with that number.
-    global_batch: Option<String>,
+    /// Fields that the build plans.
+    planned: Vec<String>,
+    /// Fields of a Burn config that get a default.
+    defaulted: Vec<String>,
+    /// The field with the samples of an optimizer step.
+    step_field: Option<String>,
+    step: Step,
     numbers: FieldNumbers,
 }
 
@@ -68,25 +70,44 @@ pub(super) struct FieldNumbers {
 pub(super) fn annotate<'a>(
     source: &'a Source,
     candidate: &Candidate<'_>,
-    given: &Given<'_>,
+    given: &Given<'a, '_>,
     patch: &mut Patch<'a>,
 ) -> (Vec<String>, FieldNumbers) {
     let (settings, dims, numbers) = (Vec::new(), Vec::new(), FieldNumbers::default());
-    let mut annotation =
-        Annotation { given, source, patch, help: Vec::new(), settings, dims, global_batch: None, numbers };
+    let (step_field, step) = (None, Step::default());
+    let mut annotation = Annotation {
+        given,
+        source,
+        patch,
+        help: Vec::new(),
+        settings,
+        dims,
+        planned: Vec::new(),
+        defaulted: Vec::new(),
+        step_field,
+        step,
+        numbers,
+    };
     for (field, name) in candidate.fields() {
+        annotation.read_step(candidate, field, &name);
         let setting = setting(&name, &field.ty).filter(|setting| !annotation.settings.contains(setting));
         let dim = dimension(&name, &field.ty, given.family).filter(|dim| !annotation.dims.contains(dim));
         match (setting, dim) {
             (Some(setting), _) if given.holds_step && setting != Setting::Precision => {
-                annotation.global_batch_field(field, &name);
+                if is_batch(&name) && annotation.step_field.is_none() {
+                    annotation.step_field = Some(name);
+                }
             }
             (Some(setting), _) => annotation.setting(candidate, field, (&name, setting)),
             (None, Some(dim)) => annotation.dimension(field, &name, dim),
             (None, None) => annotation.nested(field),
         }
     }
-    annotation.head(candidate);
+    let goal = annotation.goal(candidate);
+    annotation.head(candidate, &goal);
+    annotation.defaults(candidate);
+    constructor::remove_overrides(given.sources, candidate, &annotation.planned, annotation.patch);
+    constructor::edit(given.sources, candidate, &annotation.defaulted, annotation.patch);
     if annotation.settings.contains(&Setting::Precision) {
         annotation.help.extend(readiness::edits(given.sources));
     }
@@ -94,29 +115,50 @@ pub(super) fn annotate<'a>(
 }
 
 impl Annotation<'_, '_, '_> {
-    /// A field with the batch of the program's loop.
-    fn global_batch_field(&mut self, field: &Field, name: &str) {
-        let default = field.attrs.iter().filter_map(code::default).find_map(|value| code::number(&value));
-        if !is_batch(name) || self.global_batch.is_some() {
+    /// Removes other implementations of `Default`, and keeps their values.
+    fn defaults(&mut self, candidate: &Candidate<'_>) {
+        if candidate.is_burn() {
             return;
         }
-        self.global_batch = Some(name.to_owned());
-        self.numbers.global_batch = default;
-        if default.is_none() {
-            self.help.push(format!("`{name}` needs a default: the build plans with it"));
+        if let Some(derive) = candidate.derive_of("Default") {
+            let kept: Vec<_> =
+                candidate::derived(derive).into_iter().filter(|path| !path.ends_with("Default")).collect();
+            let ours = if kept.is_empty() { String::new() } else { format!("#[derive({})]", kept.join(", ")) };
+            self.patch.note(self.source, range(derive).start, "the annotation implements `Default`");
+            return self.patch.replace(self.source, range(derive), ours);
         }
+        let Some(own) = OwnDefault::find(candidate, self.given.sources) else { return };
+        if !own.is_readable(candidate) {
+            return self.help.push(format!(
+                "{}:{}: remove this `impl Default`, the annotation implements it; values that are not planned become \
+                 `#[tuned(default = …)]`",
+                own.source.name,
+                own.line()
+            ));
+        }
+        for (field, name) in candidate.fields() {
+            if !self.is_annotated(&name, &field.ty)
+                && self.step_field.as_ref() != Some(&name)
+                && let Some(value) = own.value(&name)
+            {
+                self.above(field, &format!("#[tuned(default = {value})]"), &format!("`{name}` keeps its default"));
+            }
+        }
+        own.remove(self.patch);
+    }
+
+    /// Returns true for a field with an attribute of ours.
+    fn is_annotated(&self, name: &str, ty: &Type) -> bool {
+        let planned = setting(name, ty).is_some_and(|setting| self.settings.contains(&setting));
+        planned || dimension(name, ty, self.given.family).is_some_and(|dim| self.dims.contains(&dim))
     }
 
     fn setting(&mut self, candidate: &Candidate<'_>, field: &Field, (name, setting): (&str, Setting)) {
         self.settings.push(setting);
+        self.planned.push(name.to_owned());
         let setting = setting.to_string();
         let ours = if name == setting { "#[tuned]".to_owned() } else { format!("#[tuned(setting = {setting})]") };
         let theirs = field.attrs.iter().find(|attribute| attribute.path().is_ident("config"));
-        if is_batch(name) {
-            let number = theirs.and_then(code::default).and_then(|value| code::number(&value));
-            self.global_batch = number.map(|samples| samples.to_string());
-            self.numbers.global_batch = number;
-        }
         if let Some(theirs) = theirs {
             // A planned field has no default of its own.
             self.patch.note(self.source, range(theirs).start, format!("`{name}` is planned"));
@@ -125,19 +167,16 @@ impl Annotation<'_, '_, '_> {
         }
         self.above(field, &ours, &format!("`{name}` is planned"));
         if candidate.is_burn() {
-            let name_of_config = &candidate.item.ident;
-            self.help.push(format!("`{name_of_config}::new` no longer takes `{name}`, which has a default now"));
+            self.defaulted.push(name.to_owned());
         }
-        if field.attrs.iter().any(|attribute| attribute.path().is_ident("arg")) {
-            self.help.push(format!("remove the default of `{name}` from its `#[arg(…)]`: the build plans it"));
-        }
+        defaults::remove(self.source, field, self.patch);
     }
 
     fn dimension(&mut self, field: &Field, name: &str, dim: &'static str) {
         self.dims.push(dim);
         let what = format!("`{name}` is a dimension of the model");
         if let Some(default) = field.attrs.iter().find_map(code::default) {
-            self.numbers.dims.extend(code::number(&default).map(|number| (dim, number)));
+            self.numbers.dims.extend(self.given.code.number(&default).map(|number| (dim, number)));
             return self.above(field, &format!("#[tuned(dim = {dim})]"), &what);
         }
         let Given { code, chosen, .. } = self.given;
@@ -164,7 +203,7 @@ impl Annotation<'_, '_, '_> {
     }
 
     /// The attribute above the derives.
-    fn head(&mut self, candidate: &Candidate<'_>) {
+    fn head(&mut self, candidate: &Candidate<'_>, goal: &str) {
         let &Given { family, code, chosen, krate, .. } = self.given;
         let (kind, mut inside, mut is_read) = (family.kind.name, Vec::new(), false);
         for dim in family.kind.dims.iter().filter(|dim| dim.presence == Presence::Required) {
@@ -190,7 +229,6 @@ impl Annotation<'_, '_, '_> {
             Annotated::Other(optimizer) => model = format!("{model}, optimizer = \"{optimizer}\""),
             Annotated::Open(help) => self.help.push(help),
         }
-        let goal = self.global_batch.as_ref().map(|samples| format!(", global_batch = {samples}")).unwrap_or_default();
         let attribute = format!("#[{}::gpu_tuned({model}{goal})]", krate.replace('-', "_"));
         let start = candidate.item.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
         let start = start.map_or_else(
@@ -198,16 +236,20 @@ impl Annotation<'_, '_, '_> {
             |attribute| range(attribute).start,
         );
         self.patch.note(self.source, start, "the config: the model, and the samples of a step");
+        // The attribute stands above a derive.
+        if !candidate.item.attrs.iter().any(|it| it.path().is_ident("derive")) {
+            self.patch.insert(self.source, start, above(&self.source.text, start, "#[derive(Clone)]"));
+        }
         self.patch.insert(self.source, start, above(&self.source.text, start, &attribute));
         if is_read {
             self.help.push(
                 "numbers come from the code, and are used until `cargo gpu-tuned measure` has measured".to_owned(),
             );
         }
-        self.help.push(match &family.hint {
-            Some((name, place)) => format!("`{}` because of `{name}` in {place}", family.kind.name),
-            None => "the code does not identify the kind of model: give the costs of a sample, or use another keyword"
-                .to_owned(),
+        self.help.push(match (&family.hint, &family.doubt) {
+            (Some((name, place)), _) => format!("`{}` because of `{name}` in {place}", family.kind.name),
+            (None, Some(doubt)) => format!("{doubt}, which is not read from code: {DECLARE}"),
+            (None, None) => format!("the code does not identify the kind of model: {DECLARE}"),
         });
     }
 
@@ -241,8 +283,7 @@ pub(super) fn range(attribute: &Attribute) -> Range<usize> {
 }
 
 fn setting(name: &str, ty: &Type) -> Option<Setting> {
-    let name = SETTINGS.iter().find(|(other, _)| *other == name).map_or(name, |(_, setting)| setting);
-    let setting = Setting::named(name)?;
+    let setting = candidate::setting(name)?;
     let Type::Path(path) = ty else { return None };
     let ty = path.path.get_ident()?.to_string();
     setting.kind().field_types().contains(&ty.as_str()).then_some(setting)

@@ -1,0 +1,62 @@
+//! Programs with Burn, of the kinds that people write, after the edits that `init` prints.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::project::{Ran, apply, copy};
+
+/// What a user fills in, for each program: the text that replaces the figures that the code lacks.
+const PROGRAMS: [(&str, &[(&str, &str)]); 5] = [
+    ("loop", &[("widths = …", "widths = [2, 64, 2]")]),
+    ("by_hand", &[("widths = …", "widths = [2, 64, 2]")]),
+    ("arguments", &[("widths = …", "widths = [2, 64, 2]")]),
+    ("setter", &[("widths = …", "widths = [2, 64, 2]")]),
+    ("library", &[("widths = …", "widths = [2, 64, 2]")]),
+];
+
+const DEPENDENCIES: &str = "[dependencies]\nanyhow = \"1\"\nburn = { version = \"0.22\", default-features = false, features = \
+                            [\"std\", \"flex\", \"optim\", \"dataset\", \"train\"] }\nclap = { version = \"4\", \
+                            default-features = false, features = [\"std\", \"derive\", \"help\"] }\nmiette = \"7\"\n";
+
+/// Checks the programs as one workspace, in a target folder that later runs use again: the first one compiles Burn.
+#[test]
+fn programs_compile_after_the_edits() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+    let (programs, checkout) = (here.join("tests/programs"), here.join(".."));
+    fs::create_dir_all(&folder).expect("a folder can be made");
+    fs::copy(checkout.join("Cargo.lock"), folder.join("Cargo.lock")).expect("the lock is there");
+    let members = PROGRAMS.map(|(name, _)| name);
+    fs::write(folder.join("Cargo.toml"), format!("[workspace]\nresolver = \"3\"\nmembers = {members:?}\n"))
+        .expect("it can be written");
+    for (name, _) in PROGRAMS {
+        let package = folder.join(name);
+        fs::remove_dir_all(&package)
+            .or_else(|error| if package.exists() { Err(error) } else { Ok(()) })
+            .expect("it can be removed");
+        copy(&programs.join(name), &package);
+        fs::copy(programs.join("model.rs"), package.join("src/model.rs")).expect("it can be copied");
+        let head = format!("[package]\nname = {name:?}\nversion = \"0.1.0\"\nedition = \"2024\"\npublish = false\n\n");
+        fs::write(package.join("Cargo.toml"), head + DEPENDENCIES).expect("it can be written");
+    }
+    for (name, figures) in PROGRAMS {
+        let init = |args: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-gpu-tuned"));
+            command.args(["init", "-p", name, "rtx4090", "--checkout"]).arg(&checkout).args(args).current_dir(&folder);
+            Ran::of(command.env("GPU_TUNED_NVML_PATH", "/nonexistent/libnvidia-ml.so.1"))
+        };
+        let report = init(&["--json", "--yes"]).json(0);
+        let proposal = &report["proposal"];
+        let diff = proposal["diff"].as_str().unwrap_or_else(|| panic!("{name}: no proposal"));
+        let filled = figures.iter().fold(diff.to_owned(), |diff, (figure, value)| diff.replace(figure, value));
+        assert!(!filled.contains('…'), "{name}: {filled}");
+        insta::assert_snapshot!(format!("init_compiles_{name}"), diff);
+        apply(&folder, &filled);
+    }
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["check", "--offline", "--workspace", "--bins", "--examples", "--features", "rtx4090"]);
+    cargo.current_dir(&folder).env("CARGO_TARGET_DIR", folder.join("target")).env("DOCS_RS", "1");
+    let checked = Ran::of(cargo.args(["--message-format", "short"]));
+    assert_eq!(checked.code, 0, "{}", checked.stderr);
+}

@@ -1,0 +1,91 @@
+//! Reports on sources without a training config.
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::Item;
+
+use super::candidate::{self, Candidate};
+use super::sources::{Owner, Source};
+
+/// Largest number of files in a message.
+const MAX_FILES: usize = 4;
+
+/// The lines that a config needs.
+fn example(krate: &str) -> String {
+    format!(
+        "write `#[{}::gpu_tuned(MODEL, global_batch = SAMPLES)]` above the struct with the batch size, and `#[tuned]` above that \
+         field",
+        krate.replace('-', "_")
+    )
+}
+
+/// Describes a tie of several candidates.
+pub(super) fn several(candidates: &[(&Source, Candidate<'_>)], krate: &str) -> String {
+    let place =
+        |(source, it): &(&Source, Candidate<'_>)| format!("`{}` in {}:{}", it.item.ident, source.name, it.line());
+    let places: Vec<_> = candidates.iter().map(place).collect();
+    format!(
+        "several structs look like the training config: {}; for the one that trains, {}",
+        places.join(", "),
+        example(krate)
+    )
+}
+
+/// Describes where no training config was found, and what is close to one.
+pub(super) fn describe(sources: &[Source], elsewhere: &[(&Source, Candidate<'_>)], krate: &str) -> Vec<String> {
+    if let Some((source, candidate)) = elsewhere.first()
+        && let Owner::Package(package) = &source.owner
+    {
+        return vec![format!(
+            "the training config `{}` is in {}:{}, of package `{package}`: run `cargo gpu-tuned init -p {package}` there",
+            candidate.item.ident,
+            source.name,
+            candidate.line()
+        )];
+    }
+    let own: Vec<&str> = sources.iter().filter(|source| source.is_own()).map(|source| source.name.as_str()).collect();
+    let mut looked = own.iter().take(MAX_FILES).copied().collect::<Vec<_>>().join(", ");
+    if own.len() > MAX_FILES {
+        looked = format!("{looked} and {} more", own.len() - MAX_FILES);
+    }
+    let place =
+        if own.is_empty() { "the package has no Rust source".to_owned() } else { format!("looked in {looked}") };
+    let close: String = own_hints(sources).iter().map(|hint| format!("; {hint}")).collect();
+    vec![format!("no training config found: {place}{close}; {}", example(krate))]
+}
+
+/// Structs without a batch size, structs in macros, and constants.
+fn own_hints(sources: &[Source]) -> Vec<String> {
+    let mut hints = Vec::new();
+    for source in sources.iter().filter(|source| source.is_own()) {
+        let lacking = candidate::candidates(&source.file.items).filter(|candidate| candidate.lacks_batch);
+        hints.extend(lacking.map(|it| format!("{}:{}: `{}` has no batch size", source.name, it.line(), it.item.ident)));
+        for item in &source.file.items {
+            match item {
+                Item::Const(item) if candidate::is_batch(&item.ident.to_string().to_lowercase()) => {
+                    let line = item.ident.span().start().line;
+                    hints.push(format!(
+                        "{}:{line}: `{}` is a constant, which no build can plan",
+                        source.name, item.ident
+                    ));
+                }
+                Item::Macro(item) => {
+                    let line = batch_in(item.mac.tokens.clone());
+                    let hint =
+                        |line| format!("{}:{line}: a macro has a batch size, and macros are not read", source.name);
+                    hints.extend(line.map(hint));
+                }
+                _ => {}
+            }
+        }
+    }
+    hints
+}
+
+/// Line of the first batch size among tokens.
+fn batch_in(tokens: TokenStream) -> Option<usize> {
+    tokens.into_iter().find_map(|token| match token {
+        TokenTree::Ident(ident) if candidate::is_batch(&ident.to_string()) => Some(ident.span().start().line),
+        TokenTree::Group(group) => batch_in(group.stream()),
+        _ => None,
+    })
+}
