@@ -7,7 +7,6 @@ use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_optimize::diff::display_name;
 use gpu_tuned_optimize::proposal::release::{BurnRelease, Refusal};
 use gpu_tuned_optimize::proposal::{Found, Proposal, Reading};
-use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::gpu_names::profiles;
 
 use super::InitArgs;
