@@ -59,7 +59,7 @@ impl Tensors {
     }
 
     /// `count` vectors.
-    pub(crate) const fn vectors(count: u64, length: u64) -> Self {
+    pub const fn vectors(count: u64, length: u64) -> Self {
         Self { count, planes: 1, rows: 1, columns: length, role: Role::Vector }
     }
 
