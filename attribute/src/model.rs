@@ -10,6 +10,8 @@ use syn::{Attribute, DeriveInput, Member, Type};
 pub struct Model {
     /// The arguments of `#[gpu_tuned(…)]`.
     pub arguments: Vec<Argument>,
+    /// False if parts of the attribute are no arguments.
+    pub has_whole_arguments: bool,
     /// The item without our helper attributes.
     pub item: DeriveInput,
     /// The named fields, in order; empty for other items.

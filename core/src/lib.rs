@@ -25,7 +25,8 @@ pub mod telemetry;
 
 pub use goal::Goal;
 pub use gpu_tuned_workload::{
-    Bytes, ParsePolicyError, ParsePrecisionError, Precision, PrecisionPolicy, Provenance, dims, suggest, workload,
+    Bytes, ParsePolicyError, ParsePrecisionError, Precision, PrecisionPolicy, Provenance, dims, suggest, suggest_key,
+    workload,
 };
 pub use grouped::{grouped, three_digits};
 pub use plan::plan;

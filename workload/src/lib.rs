@@ -15,4 +15,4 @@ pub mod workload;
 pub use bytes::Bytes;
 pub use precision::{ParsePolicyError, ParsePrecisionError, Precision, PrecisionPolicy};
 pub use provenance::Provenance;
-pub use suggest::suggest;
+pub use suggest::{suggest, suggest_key};

@@ -4,6 +4,7 @@ mod convnet;
 mod declared;
 mod encoder_decoder;
 mod mlp;
+mod names;
 mod optimizer;
 mod recurrent;
 mod spec;
