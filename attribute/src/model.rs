@@ -14,6 +14,8 @@ pub struct Model {
     pub allow: Option<Attribute>,
     /// The arguments of `#[gpu_tuned(…)]`.
     pub arguments: Vec<Argument>,
+    /// False if parts of the attribute are no arguments.
+    pub has_whole_arguments: bool,
     /// The item without our helper attributes.
     pub item: DeriveInput,
     /// The named fields, in order; empty for other items.

@@ -1,4 +1,4 @@
-//! GPU profiles, workloads and the planner behind `gpu-tuned`.
+//! GPU profiles and the planner behind `gpu-tuned`.
 //!
 //! This crate is pure except for [`atomic_file`]: no driver, no `proc_macro`. The attribute (at compile time), the build
 //! script, the runtime and the command line all call the same [`plan()`], so that they cannot disagree.
@@ -9,31 +9,25 @@
 extern crate self as gpu_tuned_core;
 
 pub mod atomic_file;
-mod bytes;
 pub mod device;
-pub mod dims;
 pub mod exchange;
 mod goal;
 mod grouped;
 pub mod matching;
 pub mod measured;
 pub mod plan;
-mod precision;
 pub mod profile;
-mod provenance;
 mod setting;
 /// Named source texts, and errors with a position in them.
 pub mod source;
 pub mod sparse;
-mod suggest;
 pub mod telemetry;
-pub mod workload;
 
-pub use bytes::Bytes;
 pub use goal::Goal;
+pub use gpu_tuned_workload::{
+    Bytes, ParsePolicyError, ParsePrecisionError, Precision, PrecisionPolicy, Provenance, dims, suggest, suggest_key,
+    workload,
+};
 pub use grouped::{grouped, three_digits};
 pub use plan::plan;
-pub use precision::{ParsePolicyError, ParsePrecisionError, Precision, PrecisionPolicy};
-pub use provenance::Provenance;
 pub use setting::{OnResume, Pins, SetError, Setting, SettingKind, SettingRow, SettingValue, Settings};
-pub use suggest::suggest;

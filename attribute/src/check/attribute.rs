@@ -55,12 +55,15 @@ pub(super) fn check<'m>(model: &'m Model, table: Table, mistakes: &mut Mistakes)
     let given: Vec<_> = arguments.iter().filter(|it| keys::models().any(|name| it.key == name)).collect();
     let workload = match given.as_slice() {
         // A misspelled key may be the workload.
-        [] if !is_plain => None,
+        [] if !is_plain || !model.has_whole_arguments => None,
         [] => {
             mistakes
                 .at(TokenStream::new(), "`#[gpu_tuned]` needs the cost of a training step")
-                .help(format!("name a workload of {}: `workload = \"…\"`", resolved.as_ref().map_or("gpu-tuned.toml", Resolved::file)))
-                .help("or give the model's dimensions: `transformer(seq = …, …)`, `convnet(image = …, …)`, `unet(…)`, `mlp(…)`, `recurrent(…)`");
+                .help(format!(
+                    "name a workload of {}: `workload = \"…\"`",
+                    resolved.as_ref().map_or("gpu-tuned.toml", Resolved::file)
+                ))
+                .help(format!("or describe the model: {}", ModelKind::list()));
             None
         }
         [first, others @ ..] => {

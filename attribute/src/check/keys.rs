@@ -2,7 +2,7 @@
 
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::dims::{Dim, Schema};
-use gpu_tuned_core::suggest;
+use gpu_tuned_core::suggest_key;
 use gpu_tuned_core::workload::{ModelKind, Training};
 
 use crate::mistakes::Mistakes;
@@ -27,7 +27,7 @@ pub(super) fn check(arguments: &[Argument], owner: &str, known: &[&str], mistake
     for (index, argument) in arguments.iter().enumerate() {
         let name = argument.name();
         if !known.contains(&name.as_str()) {
-            let near = suggest(&name, known.iter().copied());
+            let near = suggest_key(&name, known);
             let mistake = mistakes.at(&argument.key, format!("`{owner}` does not take `{name}`{near}"));
             if ModelKind::named(owner).is_some() && attribute().contains(&name.as_str()) {
                 mistake.help(format!("write `{name}` beside `{owner}(…)`, not in it"));

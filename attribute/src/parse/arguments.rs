@@ -1,4 +1,3 @@
-use gpu_tuned_core::suggest;
 use gpu_tuned_core::workload::ModelKind;
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::ext::IdentExt;
@@ -6,12 +5,14 @@ use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::{Member, Token};
 
+use super::form;
 use crate::mistakes::Mistakes;
 use crate::model::{Argument, Nested, Value};
 
 /// Parses `key, key = value, key(…)`. Reports parts of another form and parses the rest.
 pub(crate) fn arguments(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Argument> {
-    split(tokens).into_iter().filter_map(|part| argument(part, mistakes)).collect()
+    let parts: Vec<_> = split(tokens).into_iter().flat_map(|part| form::split(part, mistakes)).collect();
+    parts.into_iter().filter_map(|part| argument(part, mistakes)).collect()
 }
 
 fn argument(part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Option<Argument> {
@@ -40,12 +41,7 @@ fn argument(part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Option<Argument> {
             nested_list(group.stream(), mistakes)
         }
         _ => {
-            let takes_one =
-                matches!(&rest[..], [TokenTree::Group(group)] if group.delimiter() == Delimiter::Parenthesis);
-            let models = ModelKind::ALL.iter().map(|kind| kind.name);
-            let near = if takes_one { suggest(&key.to_string(), models) } else { String::new() };
-            let rest: TokenStream = rest.into_iter().collect();
-            mistakes.at(rest, format!("expected `{key} = value`{near}"));
+            form::report(&key, &rest, mistakes);
             return None;
         }
     };

@@ -2,6 +2,7 @@
 
 mod arguments;
 pub(crate) mod conditional;
+mod form;
 mod item;
 mod peers;
 
@@ -20,13 +21,15 @@ use crate::model::{Argument, Model, Value};
 ///
 /// When the item is no struct, enum or union.
 pub fn parse(attribute: TokenStream, item: TokenStream, mistakes: &mut Mistakes) -> syn::Result<Model> {
+    let before = mistakes.len();
     let arguments = arguments(attribute, mistakes);
+    let has_whole_arguments = mistakes.len() == before;
     let mut item: DeriveInput = syn::parse2(item)?;
     item::remove_doubled(&mut item, mistakes);
     let derives = item::derives(&item);
     let fields = item::take_fields(&mut item, mistakes);
     let (root, allow) = (root(&arguments), allow_deprecated(&item));
-    Ok(Model { root, allow, arguments, item, fields, derives })
+    Ok(Model { root, allow, arguments, has_whole_arguments, item, fields, derives })
 }
 
 /// Returns `#[allow(deprecated)]` for an item with a deprecated part. Other items need none: it is an error under

@@ -134,7 +134,7 @@ fn frontier(described: &Described<'_>, target: &Target, goal: &Goal, explanation
     let plan = plan_of(explanation)?;
     let facts = target.facts_of(goal.world_size);
     let expected = curve(&facts, &described.workload_on(&facts), goal).ok()?;
-    let mode = |checkpointing| Mode { checkpointing, cuda_graphs: false, ..Mode::of(&plan.settings, &facts) };
+    let mode = |checkpointing| Mode { checkpointing, cuda_graphs: false, ..facts.mode(&plan.settings) };
     let of_mode = |checkpointing| {
         let is_drawn = move |expected: &&Expected| expected.fits && expected.checkpointing == checkpointing;
         expected.iter().filter(is_drawn)

@@ -2,7 +2,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{PowerLimit, Rates};
+use super::{DeviceKind, PowerLimit, Rates};
 use crate::{Bytes, Precision, Provenance};
 
 /// Facts about a device that the planner uses.
@@ -53,16 +53,6 @@ pub struct DeviceFacts {
     pub estimated: Vec<EstimatedFigure>,
     /// Host cores available to prepare batches; `None` at compile time.
     pub host_cores: Option<u64>,
-}
-
-/// The kind of device that trains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeviceKind {
-    /// A CUDA GPU.
-    Gpu,
-    /// The host's processor.
-    Cpu,
 }
 
 /// Where a device's memory is.

@@ -12,7 +12,8 @@ mod reading;
 
 pub use capability::{ComputeCapability, ParseCapabilityError};
 pub use cuda::{CudaDevice, GpuIdentity};
-pub use facts::{DeviceFacts, DeviceKind, EstimatedFigure, MemoryKind};
+pub use facts::{DeviceFacts, EstimatedFigure, MemoryKind};
+pub use gpu_tuned_workload::measured::DeviceKind;
 pub(crate) use line::ProductLine;
 pub use name::ProductName;
 pub use pci::{ParsePciError, PciAddress, PciId};

@@ -5,7 +5,7 @@ mod shards;
 mod shares;
 
 pub use all_reduce::{Exchange, Link, Topology};
-pub use shards::owners;
+pub use shards::{largest_shard, owners};
 pub use shares::{Share, shares};
 
 use crate::Bytes;

@@ -27,36 +27,34 @@ pub fn owners(sizes: &[u64], ranks: usize) -> Vec<usize> {
     owners
 }
 
-impl Parameters {
-    /// Values of optimizer state on the rank that keeps the most, where `ranks` share the state by [`owners`].
-    ///
-    /// For over 4,096 tensors, and for parameters of unknown shape, an upper bound: an equal share and the largest
-    /// tensor's state.
-    pub fn largest_shard(&self, optimizer: Optimizer, ranks: u64) -> u64 {
-        if ranks == 1 {
-            return self.state(optimizer);
-        }
-        let state_each = |group: &Tensors| optimizer.state_values(&Tensors { count: 1, ..*group });
-        let tensors = self.trained.iter().fold(0, |sum: u64, group| sum.saturating_add(group.count));
-        if tensors > MOST_ASSIGNED {
-            let largest = self.trained.iter().map(state_each).max().unwrap_or(0);
-            return self.state(optimizer).div_ceil(ranks).saturating_add(largest).min(self.state(optimizer));
-        }
-        let all = || self.trained.iter().flat_map(|group| (0..group.count).map(move |_| group));
-        let sizes: Vec<u64> = all().map(Tensors::values_each).collect();
-        let mut shards = vec![0_u64; sizes.len()];
-        for (owner, group) in owners(&sizes, usize::try_from(ranks).unwrap_or(usize::MAX)).into_iter().zip(all()) {
-            shards[owner] = shards[owner].saturating_add(state_each(group));
-        }
-        shards.into_iter().max().unwrap_or(0)
+/// Values of optimizer state on the rank that keeps the most, where `ranks` share the state by [`owners`].
+///
+/// For over 4,096 tensors, and for parameters of unknown shape, an upper bound: an equal share and the largest
+/// tensor's state.
+pub fn largest_shard(parameters: &Parameters, optimizer: Optimizer, ranks: u64) -> u64 {
+    if ranks == 1 {
+        return parameters.state(optimizer);
     }
+    let state_each = |group: &Tensors| optimizer.state_values(&Tensors { count: 1, ..*group });
+    let tensors = parameters.trained.iter().fold(0, |sum: u64, group| sum.saturating_add(group.count));
+    if tensors > MOST_ASSIGNED {
+        let largest = parameters.trained.iter().map(state_each).max().unwrap_or(0);
+        return parameters.state(optimizer).div_ceil(ranks).saturating_add(largest).min(parameters.state(optimizer));
+    }
+    let all = || parameters.trained.iter().flat_map(|group| (0..group.count).map(move |_| group));
+    let sizes: Vec<u64> = all().map(Tensors::values_each).collect();
+    let mut shards = vec![0_u64; sizes.len()];
+    for (owner, group) in owners(&sizes, usize::try_from(ranks).unwrap_or(usize::MAX)).into_iter().zip(all()) {
+        shards[owner] = shards[owner].saturating_add(state_each(group));
+    }
+    shards.into_iter().max().unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::owners;
+    use super::{largest_shard, owners};
     use crate::workload::{Declared, Optimizer, Transformer};
 
     fn loads(sizes: &[u64], ranks: usize) -> Vec<u64> {
@@ -81,18 +79,18 @@ mod tests {
         let all = gpt2.state(Optimizer::AdamW);
         assert_eq!(all, 2 * 124_439_808);
         // Two ranks hold half each to 0.1%; from four ranks on, one holds the embedding alone.
-        assert!(gpt2.largest_shard(Optimizer::AdamW, 2) - all / 2 < all / 1000);
+        assert!(largest_shard(&gpt2, Optimizer::AdamW, 2) - all / 2 < all / 1000);
         for ranks in [4, 8, 10_240] {
-            assert_eq!(gpt2.largest_shard(Optimizer::AdamW, ranks), 2 * 50257 * 768, "{ranks}");
+            assert_eq!(largest_shard(&gpt2, Optimizer::AdamW, ranks), 2 * 50257 * 768, "{ranks}");
         }
-        assert_eq!(gpt2.largest_shard(Optimizer::Sgd, 2), 0);
+        assert_eq!(largest_shard(&gpt2, Optimizer::Sgd, 2), 0);
     }
 
     #[test]
     fn parameters_of_unknown_shape_are_shared_evenly() {
         let costs = Declared { parameters: 1_000_000, ..Declared::default() }.workload().parameters;
-        assert_eq!(costs.largest_shard(Optimizer::AdamW, 8), 250_000 + 2);
-        assert_eq!(costs.largest_shard(Optimizer::AdamW, 1), 2_000_000);
+        assert_eq!(largest_shard(&costs, Optimizer::AdamW, 8), 250_000 + 2);
+        assert_eq!(largest_shard(&costs, Optimizer::AdamW, 1), 2_000_000);
     }
 
     /// The least load of the most loaded rank, of all ways to assign the sizes.

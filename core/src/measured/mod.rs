@@ -1,162 +1,64 @@
-//! Measurements of a workload: every measured micro-batch of each device, precision and checkpointing.
+//! Measurements of a workload, the micro-batches to measure, and interpolation between measured ones.
 //!
-//! `gpu-tuned.lock` stores them. The planner chooses among the measured micro-batches of its device, and
-//! interpolates for all other sizes.
+//! The planner chooses among the measured micro-batches of its device, and interpolates for all other sizes.
 
 mod interpolation;
 mod micro_batches;
-mod mode;
-mod simulated;
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-
+pub use gpu_tuned_workload::measured::*;
 pub(crate) use interpolation::Interpolation;
 pub use micro_batches::{MOST_MICRO_BATCHES, micro_batches};
-pub use mode::{Mode, ParseModeError};
 
-use crate::Bytes;
-use crate::device::{DeviceFacts, DeviceKind};
+use crate::Settings;
+use crate::device::{DeviceFacts, Rates};
 
-/// Measurements of one workload, on any number of devices.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
-    /// Number of values that training changes.
-    pub parameters: u64,
-    /// Hash of the names and shapes of the model's parameters, in hexadecimal.
-    pub shape: String,
-    /// Milliseconds that one host core takes to prepare a sample; `None` when it was not measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host_ms_per_sample: Option<f64>,
-    /// Devices by short name: a profile's name, or one derived from the driver's name.
-    #[serde(default)]
-    pub on: BTreeMap<String, MeasuredOn>,
-}
-
-/// Measurements on one device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MeasuredOn {
-    /// The driver's name of the device; for simulated steps the device that they stand for.
-    pub device: String,
-    /// GPU or CPU.
-    pub kind: DeviceKind,
-    /// Total memory of the device.
-    pub memory_bytes: Bytes,
-    /// Streaming multiprocessors; 0 for a CPU.
-    pub sm_count: u32,
-    /// Peak f32 rate of the ordinary units, 10^12 operations per second. Times are scaled to other devices by it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fp32_tflops: Option<f64>,
-    /// Peak memory bandwidth, 10^9 bytes per second. Times are scaled to other devices by it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bandwidth_gb_s: Option<f64>,
-    /// Release of the driver; `None` for a CPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub driver: Option<String>,
-    /// Release of Burn that was measured.
-    pub burn: String,
-    /// Release of `CubeCL` that was measured, or whose memory manager was simulated; `None` for a CPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cubecl: Option<String>,
-    /// Bytes that opening the device took, before the first tensor.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub context_bytes: Option<Bytes>,
-    /// Bytes that the process used beyond context and memory pools once all kernels were loaded, and none ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kernels_bytes: Option<Bytes>,
-    /// Measurements by precision and checkpointing.
-    #[serde(default)]
-    pub mode: BTreeMap<Mode, MeasuredMode>,
-}
-
-/// Measurements in one precision, with or without checkpointing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MeasuredMode {
-    /// Method of measuring the memory.
-    pub method: MeasurementMethod,
-    /// True until all sizes that plans need were tried, as after an interruption or at the end of the time: other sizes
-    /// may be better.
-    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub is_partial: bool,
-    /// Every measured micro-batch, by its number of samples.
-    pub batch: BTreeMap<u64, MeasuredBatch>,
-}
-
-/// Methods of measuring memory; the most reliable first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MeasurementMethod {
-    /// Steps ran on the device.
-    Executed,
-    /// Steps allocated on the GPU, and no kernel was executed.
-    DryRun,
-    /// Steps ran on a CPU, and their allocations went through a model of the GPU's memory manager.
-    Simulated,
-}
-
-/// Measurements of optimizer steps with one micro-batch size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct MeasuredBatch {
-    /// Bytes that the device's memory pools reserve once further steps add nothing; on a CPU, the most that was
-    /// allocated. `None` when memory was not measured, as on a CPU without the counting allocator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reserved_bytes: Option<Bytes>,
-    /// [`reserved_bytes`](Self::reserved_bytes) of a step that accumulates the gradients of several micro-batches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reserved_accumulating_bytes: Option<Bytes>,
-    /// Bytes in use after the forward pass, with the loss alive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub in_use_bytes: Option<Bytes>,
-    /// Median milliseconds of the forward and backward pass of one micro-batch; `None` when no step ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub micro_step_ms: Option<f64>,
-    /// Median milliseconds of the optimizer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub optimizer_ms: Option<f64>,
-    /// Half of the range of the repeats of the whole step, as a fraction of their median.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spread: Option<f64>,
-}
-
-impl MeasuredOn {
-    /// A device with these facts and no measurements yet, and the release of Burn.
-    pub fn new(facts: &DeviceFacts, burn: impl Into<String>) -> Self {
-        Self {
-            device: facts.name.clone(),
-            kind: facts.kind,
-            memory_bytes: facts.memory_total,
-            sm_count: facts.sm_count,
-            fp32_tflops: facts.fp32_tflops,
-            bandwidth_gb_s: facts.bandwidth_gb_s,
+impl DeviceFacts {
+    /// Entry for measurements on this device with a release of Burn; without measurements yet.
+    pub fn measured_on(&self, burn: impl Into<String>) -> MeasuredOn {
+        MeasuredOn {
+            device: self.name.clone(),
+            kind: self.kind,
+            memory_bytes: self.memory_total,
+            sm_count: self.sm_count,
+            fp32_tflops: self.fp32_tflops,
+            bandwidth_gb_s: self.bandwidth_gb_s,
             driver: None,
             burn: burn.into(),
             cubecl: None,
             context_bytes: None,
             kernels_bytes: None,
-            mode: BTreeMap::new(),
+            mode: std::collections::BTreeMap::new(),
         }
     }
 
-    /// Returns true if measurements under this short name are of `device`: the same profile or name, and the same
+    /// Returns true if measurements under this short name are of this device: the same profile or name, and the same
     /// number of multiprocessors, which a MIG slice does not have.
-    pub(crate) fn is_of(&self, name: &str, device: &DeviceFacts) -> bool {
-        let named = device.profile.as_deref() == Some(name) || device.name == self.device;
-        named && device.sm_count == self.sm_count
+    pub(crate) fn is_of(&self, name: &str, on: &MeasuredOn) -> bool {
+        let named = self.profile.as_deref() == Some(name) || self.name == on.device;
+        named && self.sm_count == on.sm_count
+    }
+
+    /// Returns true if a device like this one was measured.
+    pub fn is_in(&self, measured: &Measured) -> bool {
+        measured.on.iter().any(|(name, on)| self.is_of(name, on))
+    }
+
+    /// The mode of a plan's settings on this device.
+    pub fn mode(&self, settings: &Settings) -> Mode {
+        let Settings { precision, gradient_checkpointing, allow_tf32, cuda_graphs, .. } = *settings;
+        Mode::new(precision, gradient_checkpointing).allowing(allow_tf32, self.has_tf32).with_graphs(cuda_graphs)
     }
 }
 
-impl Measured {
-    /// Largest figure that a lock may contain; sums of larger ones would saturate.
-    pub const LARGEST: u64 = 1 << 50;
-
-    /// Returns true if a device like this one was measured.
-    pub fn has(&self, device: &DeviceFacts) -> bool {
-        self.on.iter().any(|(name, on)| on.is_of(name, device))
-    }
-
-    /// Returns true if nothing was measured.
-    pub fn is_empty(&self) -> bool {
-        self.on.is_empty() && self.host_ms_per_sample.is_none()
+impl Rates {
+    /// Rate of a mode's matrix products.
+    pub const fn products(&self, mode: Mode) -> Option<f64> {
+        use crate::Precision::{Bf16Params, F32, MixedBf16, MixedF16};
+        match mode.precision {
+            F32 if mode.full_f32 => self.fp32,
+            F32 => self.tf32,
+            MixedF16 => self.fp16,
+            MixedBf16 | Bf16Params => self.bf16,
+        }
     }
 }

@@ -7,7 +7,6 @@ use super::split::Split;
 use super::time::StepTime;
 use crate::Provenance;
 use crate::device::DeviceFacts;
-use crate::measured::Mode;
 use crate::workload::Workload;
 
 /// Fractions of a device that a plan uses.
@@ -25,7 +24,7 @@ pub struct Filling {
 /// Fractions of the device that a plan for this workload uses.
 pub fn filling(device: &DeviceFacts, workload: &Workload, plan: &Plan) -> Filling {
     let settings = &plan.settings;
-    let mode = Mode::of(settings, device);
+    let mode = device.mode(settings);
     let split = Split { batch: plan.schedule.micro_batch, samples: plan.schedule.samples_per_rank() };
     let flops_per_s = workload.sample.flops * plan.samples_per_s * plan.schedule.part_of_rank();
     Filling {

@@ -33,7 +33,7 @@ fn measured(modes: impl IntoIterator<Item = (bool, MeasuredMode)>) -> Workload {
     let on = MeasuredOn {
         device: "NVIDIA GeForce RTX 4090".to_owned(),
         mode: modes.collect::<BTreeMap<_, _>>(),
-        ..MeasuredOn::new(&facts, "0.22.1")
+        ..facts.measured_on("0.22.1")
     };
     let declared = Declared {
         parameters: 1_000_000,

@@ -33,7 +33,7 @@ fn measured(factor: f64) -> Workload {
         let measured = MeasuredMode { method, is_partial: false, batch: RUN.into_iter().map(point).collect() };
         (Mode::new(Precision::F32, false).with_graphs(with == 1), measured)
     };
-    let on = MeasuredOn { mode: [0, 1].map(mode).into(), ..MeasuredOn::new(&h100(), "0.22.1") };
+    let on = MeasuredOn { mode: [0, 1].map(mode).into(), ..h100().measured_on("0.22.1") };
     let on = BTreeMap::from([("h100-sxm5-80gb".to_owned(), on)]);
     let model = Transformer { heads: Some(8), ..Transformer::new(6, 512, 8192, 256) };
     model.workload().with_measured(Measured { parameters: 27_300_000, on, ..Measured::default() })

@@ -45,7 +45,7 @@ fn h200() -> MeasuredOn {
         context_bytes: Some(Bytes::from_mib(537)),
         kernels_bytes: Some(Bytes::from_mib(38)),
         mode: BTreeMap::from([(mode, measured)]),
-        ..MeasuredOn::new(&facts, "0.22.1")
+        ..facts.measured_on("0.22.1")
     }
 }
 

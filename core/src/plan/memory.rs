@@ -129,7 +129,7 @@ fn activations(workload: &Workload, checkpointing: bool) -> Bytes {
 pub(super) fn optimizer_state(workload: &Workload, goal: &Goal, parameter_bytes: u64) -> [Bytes; 2] {
     let each = if workload.optimizer.keeps_f32() { 4 } else { parameter_bytes };
     let ranks = if goal.shard_optimizer { goal.world_size } else { 1 };
-    [ranks, 1].map(|ranks| Bytes(workload.parameters.largest_shard(workload.optimizer, ranks)).times(each))
+    [ranks, 1].map(|ranks| Bytes(exchange::largest_shard(&workload.parameters, workload.optimizer, ranks)).times(each))
 }
 
 /// Bytes of the 16-bit weights that mixed precision computes with: all that are not packed.

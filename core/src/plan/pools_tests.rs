@@ -35,10 +35,8 @@ fn measured(sizes: &[(u64, u64, u64)], keep: fn(u64) -> Option<u64>) -> Workload
         (size, measured)
     });
     let mode = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch: batch.collect() };
-    let on = MeasuredOn {
-        mode: BTreeMap::from([(Mode::new(Precision::F32, false), mode)]),
-        ..MeasuredOn::new(&h200(), "0.22.1")
-    };
+    let on =
+        MeasuredOn { mode: BTreeMap::from([(Mode::new(Precision::F32, false), mode)]), ..h200().measured_on("0.22.1") };
     let parameters = workload.parameters.trained();
     workload.with_measured(Measured { parameters, on: [("h200".to_owned(), on)].into(), ..Measured::default() })
 }

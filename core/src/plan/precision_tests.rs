@@ -114,7 +114,7 @@ fn measured(times: &[(Precision, f64)]) -> Workload {
         let measured = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch };
         (Mode::new(precision, false), measured)
     };
-    let on = MeasuredOn { mode: times.iter().map(mode).collect(), ..MeasuredOn::new(&nominal("h200"), "0.22.1") };
+    let on = MeasuredOn { mode: times.iter().map(mode).collect(), ..nominal("h200").measured_on("0.22.1") };
     small().with_measured(Measured { on: BTreeMap::from([("h200".to_owned(), on)]), ..Measured::default() })
 }
 

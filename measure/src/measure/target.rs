@@ -83,7 +83,7 @@ impl MeasurementTarget {
 
     /// Mode of steps without checkpointing.
     pub(super) fn mode(&self, precision: Precision) -> Mode {
-        Mode::new(precision, false).allowing(!tf32_is_off(), &self.facts)
+        Mode::new(precision, false).allowing(!tf32_is_off(), self.facts.has_tf32)
     }
 
     /// Limits micro-batches to so many samples.
@@ -226,7 +226,7 @@ impl MeasurementTarget {
         keep: &mut dyn FnMut(&MeasuredOn) -> Result<(), MeasureError>,
     ) -> Result<(), MeasureError> {
         let four_digits = |rate: f64| format!("{rate:.3e}").parse().unwrap_or(rate);
-        let mut on = MeasuredOn::new(&self.facts, versions::burn(package().as_deref()));
+        let mut on = self.facts.measured_on(versions::burn(package().as_deref()));
         on.fp32_tflops = on.fp32_tflops.map(four_digits);
         on.bandwidth_gb_s = on.bandwidth_gb_s.map(four_digits);
         #[cfg(feature = "cuda")]

@@ -5,7 +5,7 @@ mod evidence;
 mod read;
 
 use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named};
-use gpu_tuned_core::suggest;
+use gpu_tuned_core::suggest_key;
 use gpu_tuned_core::workload::{ModelKind, ModelSpec, Optimizer, Training, WorkloadSpec};
 
 use crate::document::ConfigText;
@@ -86,7 +86,7 @@ fn kind(
     if let Some(requested) = request.kind {
         let (kind, _) = ModelKind::requested(requested).ok_or_else(|| OptimizeError::UnknownKind {
             name: requested.to_owned(),
-            hint: suggest(requested, ModelKind::requestable()),
+            hint: ModelKind::suggest(requested),
         })?;
         let names = Names::get().kind(kind.name);
         let evidence = names.map(|names| Evidence { names, by: "--model".to_owned(), word: None });
@@ -114,7 +114,7 @@ fn requested(kind: &'static ModelKind, given: &[(String, String)]) -> Result<Dim
         let dim = dim.ok_or_else(|| OptimizeError::UnknownDim {
             kind: kind.name,
             name: name.clone(),
-            hint: suggest(name, kind.dims.iter().chain(Training::DIMS).map(|dim| dim.name)),
+            hint: suggest_key(name, &kind.dims.iter().chain(Training::DIMS).map(|dim| dim.name).collect::<Vec<_>>()),
             names: kind.dims.iter().map(|dim| dim.name).collect::<Vec<_>>().join(", "),
         })?;
         // A word needs no quotes.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use gpu_tuned_core::dims::{self, Dim, DimValues, Presence};
 use gpu_tuned_core::source::{FileError, Source};
-use gpu_tuned_core::suggest;
+use gpu_tuned_core::suggest_key;
 use serde::Deserialize;
 use toml::de::{DeString, DeValue, ValueDeserializer};
 use toml::{Spanned, Value};
@@ -68,8 +68,7 @@ impl ParsedKeys {
 }
 
 fn unknown(key: &Spanned<DeString<'_>>, known: &[&'static [Dim]], owner: &str, source: Source<'_>) -> FileError {
-    let names = || known.iter().copied().flatten().map(|dim| dim.name);
+    let names: Vec<_> = known.iter().copied().flatten().map(|dim| dim.name).collect();
     let (key, span) = (key.get_ref(), key.span());
-    let list: Vec<_> = names().collect();
-    source.error(&span, format!("unknown key `{key}`{}; {owner} takes {}", suggest(key, names()), list.join(", ")))
+    source.error(&span, format!("unknown key `{key}`{}; {owner} takes {}", suggest_key(key, &names), names.join(", ")))
 }

@@ -162,6 +162,12 @@ pub(crate) fn parse_workload<'i>(
             None => costs.push((key, value)),
         }
     }
+    if families.is_empty() {
+        let is_model = |(key, value): &&(Spanned<DeString<'_>>, Spanned<DeValue<'_>>)| {
+            value.get_ref().is_table() && dims::named(ModelKind::ALL[0].dims, key.get_ref()).is_none()
+        };
+        refuse(costs.iter().filter(is_model).map(|(key, _)| no_model(key, source)).collect())?;
+    }
     let mut families = families.into_iter();
     let (kind, entries, place) = match families.next() {
         None => (&ModelKind::ALL[0], costs, place),
@@ -184,6 +190,14 @@ pub(crate) fn parse_workload<'i>(
     };
     let at = |name: &str| model.place(name).or(training.place(name)).unwrap_or(&place).clone();
     refuse(spec.mistakes().into_iter().map(|(name, message)| source.error(&at(name), message)).collect()).map(|()| spec)
+}
+
+fn no_model(key: &Spanned<DeString<'_>>, source: Source<'_>) -> FileError {
+    let name = key.get_ref();
+    source.error(
+        &key.span(),
+        format!("there is no model `{name}`{}; there are {}", ModelKind::suggest(name), ModelKind::list()),
+    )
 }
 
 fn beside(extra: &Spanned<DeString<'_>>, owner: &str, kind: &ModelKind, source: Source<'_>) -> FileError {

@@ -1,9 +1,9 @@
 //! A workload from the words of a command line.
 
+use gpu_tuned_core::Goal;
 use gpu_tuned_core::dims::{self, Schema};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::{ModelKind, Training, WorkloadSpec};
-use gpu_tuned_core::{Goal, suggest};
 use thiserror::Error;
 use toml::de::DeTable;
 use toml::{Table, Value};
@@ -69,8 +69,7 @@ pub fn workload_from_words<'m>(
 ) -> Result<(&'m str, WorkloadSpec), PairsError> {
     let (model, list) = model.split_once('(').unwrap_or((model, ")"));
     let model = model.trim();
-    let unknown =
-        || PairsError::UnknownModel { name: model.to_owned(), hint: suggest(model, ModelKind::requestable()) };
+    let unknown = || PairsError::UnknownModel { name: model.to_owned(), hint: ModelKind::suggest(model) };
     let (kind, cell) = ModelKind::requested(model).ok_or_else(unknown)?;
     let Some((inside, behind)) = list.rsplit_once(')') else {
         return Err(PairsError::NoEnd { model: model.to_owned() });

@@ -138,7 +138,7 @@ impl Lock {
     ) -> Option<(&str, &LockedWorkload)> {
         let same = self.workload.iter().filter(|(_, entry)| entry.described.as_ref() == Some(spec));
         let best = same.min_by_key(|(other, LockedWorkload { measured, .. })| {
-            let missing = devices.iter().filter(|device| !measured.has(device)).count();
+            let missing = devices.iter().filter(|device| !device.is_in(measured)).count();
             (name != Some(other.as_str()), missing, measured.on.is_empty())
         });
         best.map(|(name, entry)| (name.as_str(), entry))

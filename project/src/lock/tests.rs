@@ -203,7 +203,7 @@ fn what_a_newer_release_wrote_survives() {
 #[test]
 fn a_description_that_says_more_is_not_taken_for_one_that_says_less() {
     let kept = [
-        WHOLE.replace("d_model = 128", "d_model = 128\nexperts = 8"),
+        WHOLE.replace("d_model = 128", "d_model = 128\ndepth_of_mixture = 8"),
         WHOLE.replace("described.transformer]", "described.mamba]"),
         WHOLE.replace("optimizer = \"muon\"", "loss_scale = 8"),
     ];

@@ -63,7 +63,7 @@ fn measured(all: &[(&str, &[(u64, u64)])]) -> Workload {
         let mode = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch };
         let on = MeasuredOn {
             mode: BTreeMap::from([(Mode::new(Precision::F32, false), mode)]),
-            ..MeasuredOn::new(&facts, "0.22.1")
+            ..facts.measured_on("0.22.1")
         };
         ((*id).to_owned(), on)
     });

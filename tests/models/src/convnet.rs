@@ -103,6 +103,7 @@ impl Block {
                 conv([channels, channels], 3, stride),
                 conv([channels, outputs], 1, 1),
             ],
+            workload::Block::Separable | workload::Block::Inverted => panic!("BUG: depthwise blocks are in `mobile`"),
         };
         let residual = dimensions.kind != workload::Block::Plain;
         let changes = stride != 1 || inputs != outputs;
@@ -149,6 +150,7 @@ impl Dimensions {
             stem_kernel: if self.stem { 7 } else { 0 },
             stem_stride: if self.stem { 4 } else { 1 },
             batch_statistics: !self.group_norm,
+            ..workload::Convnet::default()
         }
     }
 

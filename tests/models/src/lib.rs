@@ -1,14 +1,18 @@
 //! Models in Burn of the families that gpu-tuned plans for, and their memory in training.
 //!
-//! `KEPT.md` has the results; the tests compare `gpu-tuned-core` with these models.
+//! `KEPT.md` has the results; the tests compare `gpu-tuned-workload` with these models.
 
 pub mod convnet;
+pub mod encoder_decoder;
+pub mod experts;
 #[cfg(feature = "count")]
 pub mod measure;
 pub mod mlp;
+pub mod mobile;
 pub mod recurrent;
 pub mod transformer;
 pub mod unet;
+pub mod vit;
 pub mod work;
 
 use burn::{

@@ -101,7 +101,7 @@ impl Dimensions {
     }
 }
 
-fn positions(seq: usize, device: &Device) -> Tensor<2, Int> {
+pub(crate) fn positions(seq: usize, device: &Device) -> Tensor<2, Int> {
     let seq = i64::try_from(seq).expect("BUG: a sequence is short");
     Tensor::arange(0..seq, device).unsqueeze()
 }
@@ -232,7 +232,7 @@ impl Llama {
     }
 }
 
-fn unbiased(inputs: usize, outputs: usize, device: &Device) -> Linear {
+pub(crate) fn unbiased(inputs: usize, outputs: usize, device: &Device) -> Linear {
     LinearConfig::new(inputs, outputs).with_bias(false).init(device)
 }
 

@@ -8,7 +8,7 @@ use crate::plan::calibration::{self, PERSISTENT_RESERVE};
 use crate::plan::pools::{Origin, PoolUsage, Pools};
 use crate::plan::recorded::RecordedStep;
 use crate::plan::{MemoryEstimate, baseline, prefetch};
-use crate::{Bytes, Provenance, grouped};
+use crate::{Bytes, Provenance, exchange, grouped};
 
 /// One item of the memory that training is predicted to take.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -148,7 +148,7 @@ fn derived(name: &str, asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointi
             let each = if workload.optimizer.keeps_f32() { 4 } else { each };
             let ranks = if goal.shard_optimizer { goal.world_size } else { 1 };
             let shared = if ranks > 1 { " on the rank with the most" } else { "" };
-            format!("{}{shared}", held(parameters.largest_shard(workload.optimizer, ranks), each))
+            format!("{}{shared}", held(exchange::largest_shard(parameters, workload.optimizer, ranks), each))
         }
         "gradient exchange" => format!("2 x {} B of packed gradients", grouped(estimate.exchange.0 / 2)),
         "activations" => kept(sample.checkpointed_activations.filter(|_| checkpointing).unwrap_or(sample.activations)),
@@ -173,7 +173,7 @@ fn kernels(asked: &Asked<'_>) -> (String, Provenance) {
     if baseline::kernels(device, workload).is_none_or(|measured| measured <= least) {
         return (format!("{} SMs x {each}", device.sm_count), Provenance::Derived);
     }
-    match (measured().find(|(name, on)| on.is_of(name, device)), measured().next()) {
+    match (measured().find(|(name, on)| device.is_of(name, on)), measured().next()) {
         (Some((name, _)), _) => (format!("loaded on {name}"), Provenance::Measured),
         (None, Some((name, on))) => {
             let bytes = on.kernels_bytes.unwrap_or_default().mib();

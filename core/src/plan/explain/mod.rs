@@ -71,9 +71,9 @@ pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result
     let asked = Asked { device, workload, goal: &goal, precision };
     let estimate = outcome.memory();
     let (mode, accumulates) = match &outcome {
-        Outcome::Plan(plan) => (Mode::of(&plan.settings, device), plan.schedule.micro_steps() > 1),
+        Outcome::Plan(plan) => (device.mode(&plan.settings), plan.schedule.micro_steps() > 1),
         Outcome::Misfit(misfit) => {
-            let mode = Mode::new(precision, misfit.checkpointing).allowing(goal.pins.allow_tf32(), device);
+            let mode = Mode::new(precision, misfit.checkpointing).allowing(goal.pins.allow_tf32(), device.has_tf32);
             (mode, misfit.memory.accumulated_gradients > Bytes::ZERO)
         }
     };

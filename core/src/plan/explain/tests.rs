@@ -104,7 +104,7 @@ fn measured() -> Workload {
         context_bytes: Some(Bytes::from_mib(537)),
         kernels_bytes: Some(Bytes::from_mib(38)),
         mode: [("f32".parse().expect("a mode"), mode)].into(),
-        ..MeasuredOn::new(&facts, "0.22.1")
+        ..facts.measured_on("0.22.1")
     };
     let lm = Transformer { heads: Some(8), ..Transformer::new(6, 512, 8192, 256) };
     lm.workload().with_measured(Measured { on: [("h200".to_owned(), on)].into(), ..Measured::default() })

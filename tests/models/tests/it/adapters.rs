@@ -9,7 +9,7 @@ use burn::{
         quantization::{Calibration, QuantScheme, QuantValue, ScaleDtype},
     },
 };
-use gpu_tuned_core::workload::{LoraTarget, Training, WeightFormat, Workload, WorkloadSpec};
+use gpu_tuned_core::workload::{Matrix, Training, WeightFormat, Workload, WorkloadSpec};
 use models_tests::{
     measure::{self, trainable},
     transformer::{Dimensions, Llama},
@@ -37,12 +37,12 @@ const LLAMA: Dimensions = Dimensions {
 };
 
 /// The matrices with adapters: in Burn, and in core.
-fn targets() -> [(&'static str, Vec<LoraTarget>); 2] {
-    use LoraTarget::{Down, Gate, Key, Output, Query, Up, Value};
+fn targets() -> [(&'static str, Vec<Matrix>); 2] {
+    use Matrix::{Down, Gate, Key, Output, Query, Up, Value};
     [(QUERY_AND_VALUE, vec![Query, Value]), (ALL, vec![Query, Key, Value, Output, Gate, Up, Down])]
 }
 
-fn workload(lora_targets: &[LoraTarget], frozen_weights: WeightFormat) -> Workload {
+fn workload(lora_targets: &[Matrix], frozen_weights: WeightFormat) -> Workload {
     let lora_targets = lora_targets.to_vec();
     let training = Training { lora_rank: Some(RANK as u64), lora_targets, frozen_weights, ..Training::default() };
     WorkloadSpec { model: LLAMA.llama().into(), training }.workload()
@@ -100,7 +100,7 @@ fn core_packs_weights_as_the_scheme_says() {
         assert_eq!(scheme.scale_dtype(), ScaleDtype::F32);
         let values = hidden_values();
         let bytes = values * scheme.size_bits_value() as u64 / 8 + values / block * 4;
-        assert_eq!(workload(&[LoraTarget::Query], format).parameters.packed.0, bytes, "{format:?}");
+        assert_eq!(workload(&[Matrix::Query], format).parameters.packed.0, bytes, "{format:?}");
     }
 }
 
@@ -120,7 +120,7 @@ fn core_bounds_the_dense_copies_of_weights_by_those_of_the_first_layer() {
         for format in [WeightFormat::Full, WeightFormat::Q8, WeightFormat::Q4] {
             let parameters = workload(&roles, format).parameters;
             // Nothing tracked enters the first layer's queries, keys and values: only checkpointing keeps adapted ones.
-            let adapts_keys = roles.contains(&LoraTarget::Key);
+            let adapts_keys = roles.contains(&Matrix::Key);
             let packs = format != WeightFormat::Full;
             let plain = square + keys + if adapts_keys || packs { keys } else { 0 };
             let checkpointed = if packs && !adapts_keys { keys } else { 0 };

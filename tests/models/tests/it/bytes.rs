@@ -25,7 +25,12 @@ fn computed(workload: &Workload) -> [u64; 2] {
 
 /// Compares core with the slope over the micro-batch, plain and checkpointed, where a sample of core's is `rows` of the
 /// model's.
-fn check<L: FnMut(usize) -> Tensor<1>>(name: &str, workload: &Workload, rows: usize, model: impl Fn(Device) -> L) {
+pub(crate) fn check<L: FnMut(usize) -> Tensor<1>>(
+    name: &str,
+    workload: &Workload,
+    rows: usize,
+    model: impl Fn(Device) -> L,
+) {
     let _counting = measure::counting();
     for (checkpointed, bytes) in [false, true].into_iter().zip(computed(workload)) {
         let mut loss = model(measure::device(checkpointed));

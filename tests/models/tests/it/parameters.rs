@@ -15,7 +15,7 @@ fn device() -> Device {
     measure::device(false)
 }
 
-fn assert_same<M: Module>(described: impl Into<WorkloadSpec>, model: &M, name: &str) {
+pub(crate) fn assert_same<M: Module>(described: impl Into<WorkloadSpec>, model: &M, name: &str) {
     let spec: WorkloadSpec = described.into();
     assert!(spec.mistakes().is_empty(), "{name}: {:?}", spec.mistakes());
     assert_eq!(spec.parameters(), trainable(model) as u64, "{name}");

@@ -1,8 +1,8 @@
 //! Workloads and goals of every kind, drawn at random.
 
 use gpu_tuned_core::workload::{
-    Block, Cell, Convnet, Declared, Family, LoraTarget, Mlp, ModelSpec, Norm, Optimizer, Positions, Recurrent, Stage,
-    Teacher, Training, Transformer, Unet, WeightFormat, Workload, WorkloadSpec,
+    Activation, Block, Cell, Convnet, Declared, EncoderDecoder, Family, Matrix, Mlp, ModelSpec, Norm, Optimizer,
+    Positions, Recurrent, Stage, Teacher, Training, Transformer, Unet, Vit, WeightFormat, Workload, WorkloadSpec,
 };
 use gpu_tuned_core::{Goal, Precision, PrecisionPolicy};
 use proptest::collection::vec;
@@ -69,6 +69,72 @@ fn transformers() -> impl Strategy<Value = ModelSpec> {
     )
 }
 
+/// Later layouts of a transformer, with few of the sizes drawn.
+fn later_transformers() -> impl Strategy<Value = ModelSpec> {
+    let experts = option::of((1..=64u64).prop_flat_map(|experts| (Just(experts), 1..=experts)));
+    let sizes = (up_to(48), up_to(4096), up_to(32), up_to(256), up_to(1024));
+    (sizes, experts, 0..5u64, any::<[bool; 2]>()).prop_map(
+        |((layers, d_model, heads, head_dim, seq), experts, norms_per_layer, [qk_norm, gated])| {
+            Transformer {
+                heads: Some(heads),
+                head_dim: Some(head_dim),
+                qk_norm,
+                gated,
+                norms_per_layer,
+                experts: experts.map(|(experts, _)| experts),
+                experts_per_token: experts.map_or(2, |(_, active)| active),
+                biases: vec![Matrix::Query],
+                ..Transformer::new(layers, d_model, 32_000, seq)
+            }
+            .into()
+        },
+    )
+}
+
+fn vision_transformers() -> impl Strategy<Value = ModelSpec> {
+    (up_to(24), up_to(32), up_to(24), up_to(16), any::<[bool; 2]>()).prop_map(
+        |(side, patch, layers, width, [class_token, dropout])| {
+            let d_model = 64 * width;
+            Vit { image: side * patch, patch, classes: 10, layers, d_model, class_token, dropout, ..Vit::default() }
+                .into()
+        },
+    )
+}
+
+fn encoder_decoders() -> impl Strategy<Value = ModelSpec> {
+    let sizes = (up_to(24), option::of(up_to(24)), up_to(16), up_to(2048), option::of(up_to(2048)));
+    (sizes, option::of(up_to(128)), any::<bool>()).prop_map(
+        |((layers, encoder_layers, width, seq, source_seq), spectrogram, gated)| {
+            EncoderDecoder {
+                layers,
+                d_model: 64 * width,
+                vocab: 32_000,
+                seq,
+                encoder_layers,
+                source_seq,
+                spectrogram,
+                gated,
+                ..EncoderDecoder::default()
+            }
+            .into()
+        },
+    )
+}
+
+fn depthwise_networks() -> impl Strategy<Value = ModelSpec> {
+    let stages = vec((up_to(512), 1..4u64).prop_map(|(channels, blocks)| Stage { channels, blocks }), 1..5);
+    let activations = select(Activation::ALL.to_vec());
+    (up_to(256), stages, option::of((1..8u64, option::of(1..8u64))), activations, any::<bool>()).prop_map(
+        |(image, stages, inverted, activation, batch_statistics)| {
+            let block = if inverted.is_some() { Block::Inverted } else { Block::Separable };
+            let expand = inverted.iter().map(|(expand, _)| *expand).collect();
+            let squeeze = inverted.and_then(|(_, squeeze)| squeeze);
+            let model = Convnet { image, classes: 10, stages, block, expand, squeeze, ..Convnet::default() };
+            Convnet { activation, batch_statistics, stem_kernel: 3, stem_stride: 2, ..model }.into()
+        },
+    )
+}
+
 fn convnets() -> impl Strategy<Value = ModelSpec> {
     let stages = vec((up_to(1024), 1..6u64).prop_map(|(channels, blocks)| Stage { channels, blocks }), 1..5);
     let blocks = select(vec![Block::Plain, Block::Basic, Block::Bottleneck]);
@@ -103,7 +169,7 @@ fn recurrent() -> impl Strategy<Value = ModelSpec> {
 
 fn trainings() -> impl Strategy<Value = Training> {
     let formats = || select(vec![WeightFormat::Full, WeightFormat::Q8, WeightFormat::Q4]);
-    let targets = vec![Vec::new(), vec![LoraTarget::Dense], vec![LoraTarget::Query, LoraTarget::Down]];
+    let targets = vec![Vec::new(), vec![Matrix::Dense], vec![Matrix::Query, Matrix::Down]];
     let adapters = option::weighted(0.2, (up_to(64), select(targets), formats()));
     let teachers = select(vec![Teacher::None, Teacher::None, Teacher::None, Teacher::Copy, Teacher::Other]);
     let rest = (option::weighted(0.2, up_to(1 << 30)), option::weighted(0.2, up_to(1 << 28)), 0.0..0.5f64);
@@ -136,6 +202,10 @@ pub(crate) fn workloads() -> impl Strategy<Value = Workload> {
     let models = prop_oneof![
         declared().boxed(),
         transformers().boxed(),
+        later_transformers().boxed(),
+        vision_transformers().boxed(),
+        encoder_decoders().boxed(),
+        depthwise_networks().boxed(),
         convnets().boxed(),
         unets().boxed(),
         perceptrons().boxed(),

@@ -4,8 +4,7 @@ use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::device::{DeviceFacts, Rates};
-use crate::{Precision, Settings};
+use crate::Precision;
 
 /// A way to run the step. Memory and time depend on the mode, the workload and the micro-batch.
 ///
@@ -34,32 +33,16 @@ impl Mode {
         Self { precision, checkpointing, full_f32: false, cuda_graphs: false }
     }
 
-    /// The mode of a plan's settings on a device.
-    pub fn of(settings: &Settings, device: &DeviceFacts) -> Self {
-        let Settings { precision, gradient_checkpointing, allow_tf32, cuda_graphs, .. } = *settings;
-        Self::new(precision, gradient_checkpointing).allowing(allow_tf32, device).with_graphs(cuda_graphs)
-    }
-
     /// The mode with CUDA graphs, or without.
     #[must_use]
     pub const fn with_graphs(self, cuda_graphs: bool) -> Self {
         Self { cuda_graphs, ..self }
     }
 
-    /// The mode on a device, with TF32 allowed or not.
+    /// The mode with TF32 allowed or not, on a device with TF32 or without.
     #[must_use]
-    pub fn allowing(self, tf32: bool, device: &DeviceFacts) -> Self {
-        Self { full_f32: !tf32 && device.has_tf32 && self.precision == Precision::F32, ..self }
-    }
-
-    /// Rate of the mode's matrix products.
-    pub const fn rate(self, rates: &Rates) -> Option<f64> {
-        match self.precision {
-            Precision::F32 if self.full_f32 => rates.fp32,
-            Precision::F32 => rates.tf32,
-            Precision::MixedF16 => rates.fp16,
-            Precision::MixedBf16 | Precision::Bf16Params => rates.bf16,
-        }
+    pub fn allowing(self, tf32: bool, has_tf32: bool) -> Self {
+        Self { full_f32: !tf32 && has_tf32 && self.precision == Precision::F32, ..self }
     }
 }
 

@@ -1,5 +1,9 @@
 mod costs;
+mod layers;
 
+pub(super) use costs::KERNELS_PER_LAYER;
+
+use super::Matrix;
 use crate::dims::{LARGEST, choices, schema};
 
 schema! {
@@ -18,21 +22,37 @@ schema! {
         heads?: u64, Count(1..=65_536), "attention heads (default `d_model / 64`)";
         /// Heads of keys and values under grouped-query attention; equals `heads` when absent.
         kv_heads?: u64, Count(1..=65_536), "heads of keys and values (default: as many as heads)";
+        /// Width of a head; `d_model / heads` when absent.
+        head_dim?: u64, Count(1..=65_536), "width of a head (default `d_model / heads`)";
+        /// True if queries and keys have a norm over the width of a head (Qwen3, Gemma 3).
+        qk_norm: bool = false, Flag, "norms of queries and keys, as in Qwen3 (default false)";
         /// Width of the feed-forward layer; `4 * d_model` when absent.
         d_ff?: u64, Count(1..=1 << 26), "width of the feed-forward layer (default `4 * d_model`)";
         /// True if the feed-forward layer has a gate (SwiGLU, GEGLU).
         gated: bool = false, Flag, "gate in the feed-forward layer, as in SwiGLU (default false)";
+        /// Experts in each feed-forward layer, of width `d_ff` each, and a matrix that scores them.
+        experts?: u64, Count(1..=65_536), "experts of a feed-forward layer (default: one layer for all tokens)";
+        /// Experts that process each token.
+        experts_per_token: u64 = 2, Count(1..=65_536), "experts that process a token (default 2)";
         /// True if a token sees only earlier ones.
         causal: bool = true, Flag, "tokens see only earlier ones (default true)";
         /// True if the layers have dropout, Burn's default.
         dropout: bool = true, Flag, "dropout in the layers, as in Burn (default true)";
         /// True if the matrices of the layers have biases.
         bias: bool = true, Flag, "biases of the layers' matrices (default true)";
+        /// Matrices with biases, in place of `bias`.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        biases: Vec<Matrix> = Vec::new(), ChoiceList(&Matrix::CHOICES),
+            "matrices with biases, such as `[\"query\", \"key\", \"value\"]` in Qwen2 (default: by `bias`)";
         /// The norms.
         norm: Norm = Norm::Layer, Choice(&Norm::CHOICES), "kind of norm (default layer)";
+        /// Norms of a layer: 1 if attention and feed-forward layer share one, 4 if norms also follow them (Gemma 2).
+        norms_per_layer: u64 = 2, Count(0..=8), "norms of a layer, such as 4 in Gemma 2 (default 2)";
         /// Encoding of the order of tokens.
         positions: Positions = Positions::Learned, Choice(&Positions::CHOICES),
             "encoding of the order of tokens (default learned)";
+        /// Rows of the table of learned positions; equals `seq` when absent.
+        max_seq?: u64, Count(1..=1 << 28), "rows of the table of learned positions (default `seq`)";
         /// True if a norm follows the last layer.
         final_norm: bool = true, Flag, "norm after the last layer (default true)";
         /// True if a norm follows the embedding.
@@ -60,15 +80,6 @@ choices! {
     }
 }
 
-impl Norm {
-    const fn vectors(self) -> u64 {
-        match self {
-            Self::Layer => 2,
-            Self::Rms => 1,
-        }
-    }
-}
-
 choices! {
     /// Encoding of the order of tokens.
     #[derive(Default)]
@@ -80,6 +91,8 @@ choices! {
         Sinusoidal = "sinusoidal",
         /// A rotation of queries and keys.
         Rotary = "rotary",
+        /// A learned bias of the scores for each head and distance, in 32 buckets (T5).
+        Relative = "relative",
         /// Nowhere.
         None = "none",
     }
@@ -91,27 +104,54 @@ impl Transformer {
         Self { layers, d_model, vocab, seq, ..Self::default() }
     }
 
-    fn heads(&self) -> u64 {
+    pub(super) fn heads(&self) -> u64 {
         self.heads.unwrap_or((self.d_model / 64).max(1))
     }
 
-    fn d_ff(&self) -> u64 {
+    pub(super) fn d_ff(&self) -> u64 {
         self.d_ff.unwrap_or(self.d_model.saturating_mul(4))
+    }
+
+    fn head_dim(&self) -> u64 {
+        self.head_dim.unwrap_or(self.d_model / self.heads())
+    }
+
+    /// Width of the queries.
+    fn query_width(&self) -> u64 {
+        self.heads().saturating_mul(self.head_dim())
     }
 
     /// Width of the keys, and of the values.
     fn kv_width(&self) -> u64 {
-        self.d_model / self.heads() * self.kv_heads.unwrap_or(self.heads())
+        self.head_dim().saturating_mul(self.kv_heads.unwrap_or(self.heads()))
+    }
+
+    /// Returns true if the matrices of this kind have biases.
+    fn has_bias(&self, matrix: Matrix) -> bool {
+        if self.biases.is_empty() { self.bias } else { self.biases.contains(&matrix) }
+    }
+
+    /// Experts of a feed-forward layer, and those that process a token; 1 and 1 without experts.
+    fn experts(&self) -> [u64; 2] {
+        self.experts.map_or([1, 1], |experts| [experts, self.experts_per_token])
     }
 
     pub(super) fn contradictions(&self) -> Vec<(&'static str, String)> {
         let heads = self.heads();
         let mut found = Vec::new();
-        if !self.d_model.is_multiple_of(heads) {
-            found.push(("heads", format!("heads = {heads} does not divide d_model = {}", self.d_model)));
+        if self.head_dim.is_none() && !self.d_model.is_multiple_of(heads) {
+            let message = format!("heads = {heads} does not divide d_model = {}; give head_dim", self.d_model);
+            found.push(("heads", message));
         }
         if let Some(shared) = self.kv_heads.filter(|shared| !heads.is_multiple_of(*shared)) {
             found.push(("kv_heads", format!("kv_heads = {shared} does not divide heads = {heads}")));
+        }
+        if let Some(experts) = self.experts.filter(|experts| *experts < self.experts_per_token) {
+            let message = format!("experts_per_token = {} is more than experts = {experts}", self.experts_per_token);
+            found.push(("experts_per_token", message));
+        }
+        if let Some(rows) = self.max_seq.filter(|rows| *rows < self.seq) {
+            found.push(("max_seq", format!("max_seq = {rows} is less than seq = {}", self.seq)));
         }
         found
     }

@@ -1,5 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+use crate::dims::choices;
+
 /// Parameter tensors of one shape and purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tensors {
@@ -45,6 +47,41 @@ pub enum Role {
     Vector,
 }
 
+choices! {
+    /// A matrix of a layer, by its role.
+    #[allow(missing_docs, reason = "each is the role of the same name")]
+    pub enum Matrix: "matrix", "workload::Matrix" {
+        Query = "query",
+        Key = "key",
+        Value = "value",
+        Output = "output",
+        Gate = "gate",
+        Up = "up",
+        Down = "down",
+        Dense = "dense",
+        Head = "head",
+        Embedding = "embedding",
+    }
+}
+
+impl Matrix {
+    /// The role of the matrix's tensor.
+    pub const fn role(self) -> Role {
+        match self {
+            Self::Query => Role::Query,
+            Self::Key => Role::Key,
+            Self::Value => Role::Value,
+            Self::Output => Role::Output,
+            Self::Gate => Role::Gate,
+            Self::Up => Role::Up,
+            Self::Down => Role::Down,
+            Self::Dense => Role::Dense,
+            Self::Head => Role::Head,
+            Self::Embedding => Role::Embedding,
+        }
+    }
+}
+
 impl Role {
     /// Returns true for a matrix between other layers. Adapters, packing and Muon apply to such matrices.
     pub const fn is_hidden_matrix(self) -> bool {
@@ -59,7 +96,7 @@ impl Tensors {
     }
 
     /// `count` vectors.
-    pub(crate) const fn vectors(count: u64, length: u64) -> Self {
+    pub const fn vectors(count: u64, length: u64) -> Self {
         Self { count, planes: 1, rows: 1, columns: length, role: Role::Vector }
     }
 

@@ -2,7 +2,9 @@
 
 mod convnet;
 mod declared;
+mod encoder_decoder;
 mod mlp;
+mod names;
 mod optimizer;
 mod recurrent;
 mod spec;
@@ -10,19 +12,22 @@ mod tensors;
 mod training;
 mod transformer;
 mod unet;
+mod vit;
 
 use serde::{Deserialize, Serialize};
 
-pub use convnet::{Block, Convnet, Stage};
+pub use convnet::{Activation, Block, Convnet, Stage};
 pub use declared::Declared;
+pub use encoder_decoder::EncoderDecoder;
 pub use mlp::Mlp;
 pub use optimizer::Optimizer;
 pub use recurrent::{Cell, Recurrent};
 pub use spec::{ModelKind, ModelSpec, WorkloadSpec};
-pub use tensors::{Role, Tensors};
-pub use training::{LoraTarget, Teacher, Training, WeightFormat};
+pub use tensors::{Matrix, Role, Tensors};
+pub use training::{Teacher, Training, WeightFormat};
 pub use transformer::{Norm, Positions, Transformer};
 pub use unet::Unet;
+pub use vit::Vit;
 
 use crate::dims::choices;
 use crate::measured::Measured;
@@ -178,6 +183,8 @@ choices! {
 pub(crate) struct ModelCosts {
     /// Every parameter tensor.
     pub tensors: Vec<Tensors>,
+    /// Values of weights that a token passes by: experts that do not process it.
+    pub idle: u64,
     /// Values without gradients: running statistics.
     pub buffers: u64,
     /// Values that each sample keeps from the forward for the backward pass.

@@ -7,8 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::Table;
 
-pub(crate) use kind::choices;
-pub use kind::{Choices, DimKind, PRODUCT_KEYS};
+pub use kind::{Choices, DimKind, PRODUCT_KEYS, choices};
 pub use value::{DimValue, DimValues};
 
 /// A structure whose fields users set by name.
@@ -48,6 +47,8 @@ pub trait Schema: Default + PartialEq + Serialize + DeserializeOwned {
 /// Defines a structure with its defaults and its table of keys. A row is the documentation of a field, then
 /// `required: type, kind, "meaning";`, `defaulted: type = default, kind, "meaning";` or `optional?: type, kind, "meaning";`.
 /// Fields below `with` are no keys.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! schema {
     (
         $(#[$meta:meta])*
@@ -74,7 +75,7 @@ macro_rules! schema {
         impl Default for $name {
             fn default() -> Self {
                 Self {
-                    $($key: $(None::<$optional>)? $($crate::dims::schema!(@default $type $(= $default)?))?,)+
+                    $($key: $(None::<$optional>)? $($crate::schema!(@default $type $(= $default)?))?,)+
                     $($($other: <$other_type>::default(),)+)?
                 }
             }
@@ -84,8 +85,8 @@ macro_rules! schema {
             const DIMS: &'static [$crate::dims::Dim] = &[$($crate::dims::Dim {
                 name: stringify!($key),
                 kind: $crate::dims::DimKind::$kind $(($($argument)*))?,
-                presence: $($crate::dims::schema!(@optional $optional))?
-                    $($crate::dims::schema!(@presence $($default)?; $type))?,
+                presence: $($crate::schema!(@optional $optional))?
+                    $($crate::schema!(@presence $($default)?; $type))?,
                 meaning: $meaning,
             }),+];
         }
@@ -96,7 +97,7 @@ macro_rules! schema {
     (@presence ; $type:ty) => { $crate::dims::Presence::Required };
     (@presence $default:expr; $type:ty) => { $crate::dims::Presence::Defaulted };
 }
-pub(crate) use schema;
+pub use schema;
 
 /// Finds a dimension by name.
 pub fn named<'d>(dims: &'d [Dim], name: &str) -> Option<&'d Dim> {

@@ -1,6 +1,8 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Convnet, Declared, Mlp, ModelCosts, Recurrent, Tensors, Training, Transformer, Unet, Workload};
+use super::{
+    Convnet, Declared, EncoderDecoder, Mlp, ModelCosts, Recurrent, Tensors, Training, Transformer, Unet, Vit, Workload,
+};
 use crate::dims::{Dim, DimValues, Schema};
 
 /// A user's description of a workload: a model and a training method.
@@ -119,6 +121,10 @@ models! {
     Declared = "declared", "costs that you state";
     /// A transformer's dimensions.
     Transformer = "transformer", "a transformer over tokens";
+    /// An encoder-decoder's dimensions.
+    EncoderDecoder = "encoder_decoder", "a transformer from one sequence to another";
+    /// A vision transformer's dimensions.
+    Vit = "vit", "a transformer over the patches of an image";
     /// A convnet's dimensions.
     Convnet = "convnet", "a convolutional classifier";
     /// A U-Net's dimensions.
@@ -152,6 +158,12 @@ impl WorkloadSpec {
     /// The model's parameters, whichever of them are trained.
     pub fn parameters(&self) -> u64 {
         super::tensors::values(&self.model.costs().tensors)
+    }
+
+    /// Parameters that process one token: all but those of other experts.
+    pub fn active_parameters(&self) -> u64 {
+        let costs = self.model.costs();
+        super::tensors::values(&costs.tensors).saturating_sub(costs.idle)
     }
 
     /// Errors in the dimensions, as `(dimension, message)`.

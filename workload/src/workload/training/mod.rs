@@ -1,7 +1,7 @@
 mod apply;
 
 use super::tensors::values as values_of;
-use super::{ModelSpec, Optimizer, Role};
+use super::{Matrix, ModelSpec, Optimizer};
 use crate::Bytes;
 use crate::dims::{choices, schema};
 
@@ -15,7 +15,7 @@ schema! {
         lora_rank?: u64, Count(1..=65_536), "rank of LoRA adapters; freezes everything else (default: none)";
         /// The matrices that have adapters.
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        lora_targets: Vec<LoraTarget> = Vec::new(), ChoiceList(&LoraTarget::CHOICES),
+        lora_targets: Vec<Matrix> = Vec::new(), ChoiceList(&Matrix::CHOICES),
             "the matrices with adapters (default query and value)";
         /// Parameters that are not trained, the first of the model; adapters freeze all.
         #[serde(skip_serializing_if = "is_default")]
@@ -48,40 +48,6 @@ schema! {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-choices! {
-    /// A matrix that may have a LoRA adapter.
-    #[allow(missing_docs, reason = "each is the role of the same name")]
-    pub enum LoraTarget: "LoRA target", "workload::LoraTarget" {
-        Query = "query",
-        Key = "key",
-        Value = "value",
-        Output = "output",
-        Gate = "gate",
-        Up = "up",
-        Down = "down",
-        Dense = "dense",
-        Head = "head",
-        Embedding = "embedding",
-    }
-}
-
-impl LoraTarget {
-    const fn role(self) -> Role {
-        match self {
-            Self::Query => Role::Query,
-            Self::Key => Role::Key,
-            Self::Value => Role::Value,
-            Self::Output => Role::Output,
-            Self::Gate => Role::Gate,
-            Self::Up => Role::Up,
-            Self::Down => Role::Down,
-            Self::Dense => Role::Dense,
-            Self::Head => Role::Head,
-            Self::Embedding => Role::Embedding,
-        }
-    }
 }
 
 choices! {
@@ -168,10 +134,10 @@ impl Training {
     }
 
     /// The matrices with adapters; empty without a rank.
-    fn targets(&self) -> Vec<LoraTarget> {
+    fn targets(&self) -> Vec<Matrix> {
         match (self.lora_rank, self.lora_targets.as_slice()) {
             (None, _) => Vec::new(),
-            (Some(_), []) => vec![LoraTarget::Query, LoraTarget::Value],
+            (Some(_), []) => vec![Matrix::Query, Matrix::Value],
             (Some(_), given) => given.to_vec(),
         }
     }

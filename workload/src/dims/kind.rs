@@ -37,6 +37,8 @@ pub struct Choices {
 }
 
 /// Defines an enumeration of named choices: `Name: "name for messages", "path" { Variant = "name in files", … }`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! choices {
     ($(#[$meta:meta])* pub enum $name:ident: $what:literal, $path:literal {
         $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+
@@ -66,7 +68,7 @@ macro_rules! choices {
         }
     };
 }
-pub(crate) use choices;
+pub use choices;
 
 /// The keys of a [`DimKind::Product`].
 pub const PRODUCT_KEYS: [&str; 3] = ["rows_per_sample", "inner", "columns"];

@@ -1,0 +1,75 @@
+//! Names of models that a kind describes.
+
+use super::ModelKind;
+use crate::suggest;
+
+/// Beginnings of models' names, and the description of such a model.
+const DESCRIPTIONS: &[(&str, &str)] = &[
+    ("bert distilbert roberta electra", "transformer(causal = false, …)"),
+    ("gpt opt decoder causal_lm lm nanogpt phi pythia", "transformer(…)"),
+    ("llama mistral qwen gemma tinyllama smollm falcon", "transformer(gated = true, norm = \"rms\", …)"),
+    ("moe mixtral mixture switch", "transformer(experts = …, …)"),
+    ("vision_transformer deit clip image_transformer", "vit(…)"),
+    ("t5 flan bart mbart marian seq2seq translation whisper", "encoder_decoder(…)"),
+    ("resnet50 resnet101 resnet152", "convnet(block = \"bottleneck\", …)"),
+    ("resnet", "convnet(block = \"basic\", …)"),
+    ("vgg alexnet lenet", "convnet(max_pooling = true, …)"),
+    ("mobilenet efficientnet mnasnet", "convnet(block = \"inverted\", …)"),
+    ("cnn conv", "convnet(…)"),
+    ("lstm bilstm", "recurrent(cell = \"lstm\", …)"),
+    ("gru bigru", "recurrent(cell = \"gru\", …)"),
+    ("rnn", "recurrent(…)"),
+    ("perceptron dense linear feed_forward feedforward fnn", "mlp(…)"),
+    ("u_net segmentation", "unet(…)"),
+];
+
+impl ModelKind {
+    /// Describes how a model of this name is written, such as `recurrent(cell = "lstm", …)` for `lstm`; `None` if no kind is
+    /// known to describe it.
+    pub fn description_of(name: &str) -> Option<&'static str> {
+        let name = name.to_ascii_lowercase();
+        let begins = |words: &str| words.split(' ').any(|word| name.starts_with(word));
+        DESCRIPTIONS.iter().find(|(words, _)| begins(words)).map(|(_, description)| *description)
+    }
+
+    /// Formats `; did you mean …?` for a misspelt kind, or `; … describes it` for a model that a kind describes.
+    pub fn suggest(name: &str) -> String {
+        let near = suggest(name, Self::requestable());
+        let kind = Self::description_of(name).and_then(|description| description.split('(').next());
+        kind.filter(|_| near.is_empty()).map_or(near, |kind| format!("; `{kind}` describes it"))
+    }
+
+    /// Lists the kinds: `transformer(…), …; declared(…) takes costs`.
+    pub fn list() -> String {
+        let described: Vec<_> = Self::ALL.iter().skip(1).map(|kind| format!("`{}(…)`", kind.name)).collect();
+        format!("{}; `{}(…)` takes costs", described.join(", "), Self::ALL[0].name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DESCRIPTIONS, ModelKind};
+    use crate::dims::named;
+
+    #[test]
+    fn descriptions_have_kinds_and_keys_that_exist() {
+        for (_, description) in DESCRIPTIONS {
+            let (kind, keys) = description.split_once('(').expect("a kind with keys");
+            let kind = ModelKind::named(kind).expect("a kind that exists");
+            let keys = keys.split(", ").filter_map(|part| part.split_once(" = "));
+            for (key, _) in keys {
+                assert!(named(kind.dims, key).is_some(), "{description}");
+            }
+        }
+    }
+
+    #[test]
+    fn well_known_models_are_described() {
+        assert_eq!(ModelKind::description_of("resnet50"), Some("convnet(block = \"bottleneck\", …)"));
+        assert_eq!(ModelKind::description_of("LSTM"), Some("recurrent(cell = \"lstm\", …)"));
+        assert_eq!(ModelKind::description_of("moe"), Some("transformer(experts = …, …)"));
+        assert_eq!(ModelKind::description_of("mamba"), None);
+        assert_eq!(ModelKind::suggest("resnet50"), "; `convnet` describes it");
+        assert_eq!(ModelKind::suggest("transfomer"), "; did you mean `transformer`?");
+    }
+}

@@ -1,0 +1,98 @@
+//! Parameters of convolutional networks as published; sources as in `published.rs`.
+
+use gpu_tuned_workload::workload::{Activation, Block, Convnet, Stage, Unet};
+
+use crate::published::assert_published;
+
+fn stages<const N: usize>(channels: [u64; N], blocks: [u64; N]) -> Vec<Stage> {
+    channels.into_iter().zip(blocks).map(|(channels, blocks)| Stage { channels, blocks }).collect()
+}
+
+fn imagenet(block: Block, stages: Vec<Stage>) -> Convnet {
+    Convnet { image: 224, classes: 1000, block, stages, ..Convnet::default() }
+}
+
+#[test]
+fn convnets_with_blocks() {
+    let resnet = |block, channels, blocks| Convnet {
+        stem_kernel: 7,
+        stem_stride: 4,
+        batch_statistics: true,
+        ..imagenet(block, stages(channels, blocks))
+    };
+    let basic = |blocks| resnet(Block::Basic, [64, 128, 256, 512], blocks);
+    let bottleneck = |blocks| resnet(Block::Bottleneck, [256, 512, 1024, 2048], blocks);
+    let mobile = |block, stages| Convnet {
+        stem_kernel: 3,
+        stem_stride: 2,
+        stem_channels: Some(32),
+        batch_statistics: true,
+        ..imagenet(block, stages)
+    };
+    let inverted = |channels, blocks| Convnet {
+        strides: vec![1, 2, 2, 2, 1, 2, 1],
+        expand: vec![1, 6, 6, 6, 6, 6, 6],
+        last_channels: Some(1280),
+        ..mobile(Block::Inverted, stages::<7>(channels, blocks))
+    };
+    let efficientnet = Convnet {
+        kernels: vec![3, 3, 5, 3, 5, 5, 3],
+        squeeze: Some(4),
+        activation: Activation::Silu,
+        ..inverted([16, 24, 40, 80, 112, 192, 320], [1, 2, 2, 3, 3, 4, 1])
+    };
+    // torchvision; Keras Applications for MobileNet, trainable parameters.
+    assert_published([
+        ("resnet18", basic([2, 2, 2, 2]), 11_689_512),
+        ("resnet34", basic([3, 4, 6, 3]), 21_797_672),
+        ("resnet50", bottleneck([3, 4, 6, 3]), 25_557_032),
+        ("resnet101", bottleneck([3, 4, 23, 3]), 44_549_160),
+        ("resnet152", bottleneck([3, 8, 36, 3]), 60_192_808),
+        ("mobilenet", mobile(Block::Separable, stages([64, 128, 256, 512, 1024], [1, 2, 2, 6, 2])), 4_231_976),
+        ("mobilenet_v2", inverted([16, 24, 32, 64, 96, 160, 320], [1, 2, 3, 4, 3, 3, 1]), 3_504_872),
+        ("efficientnet_b0", efficientnet, 5_288_548),
+    ]);
+}
+
+#[test]
+fn convnets_with_dense_layers() {
+    let plain = |stages| Convnet { max_pooling: true, bias: true, norm: false, ..imagenet(Block::Plain, stages) };
+    let vgg =
+        |blocks| Convnet { pooled: 7, dense: vec![4096, 4096], ..plain(stages([64, 128, 256, 512, 512], blocks)) };
+    let alexnet = Convnet {
+        stem_kernel: 11,
+        stem_stride: 8,
+        stem_channels: Some(64),
+        kernels: vec![5, 3, 3],
+        strides: vec![2, 1, 2],
+        pooled: 6,
+        dense: vec![4096, 4096],
+        ..plain(stages([192, 384, 256], [1, 1, 2]))
+    };
+    let lenet = Convnet {
+        image: 32,
+        channels: 1,
+        classes: 10,
+        kernels: vec![5],
+        padding: false,
+        pooled: 5,
+        dense: vec![120, 84],
+        ..plain(stages([6, 16], [1, 1]))
+    };
+    // torchvision; LeNet-5 with full connections in its second convolution.
+    assert_published([
+        ("alexnet", alexnet, 61_100_840),
+        ("vgg11", vgg([1, 1, 2, 2, 2]), 132_863_336),
+        ("vgg16", vgg([2, 2, 3, 3, 3]), 138_357_544),
+        ("vgg16_bn", Convnet { norm: true, batch_statistics: true, ..vgg([2, 2, 3, 3, 3]) }, 138_365_992),
+        ("vgg19", vgg([2, 2, 4, 4, 4]), 143_667_240),
+        ("lenet5", lenet, 61_706),
+    ]);
+}
+
+#[test]
+fn u_nets() {
+    // milesial/Pytorch-UNet with 3 channels, 1 class, transposed convolutions; a class more has 65 more.
+    let model = |classes| Unet { image: 512, classes, widths: vec![64, 128, 256, 512, 1024], ..Unet::default() };
+    assert_published([("1 class", model(1), 31_037_633), ("2 classes", model(2), 31_037_698)]);
+}

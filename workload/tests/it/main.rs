@@ -1,0 +1,4 @@
+//! Costs of models compared with published figures.
+
+mod convnets;
+mod published;
