@@ -183,6 +183,12 @@ mod tests {
                 &dims[..],
                 "there is no model `transfromer`; did you mean `transformer`?; models are declared, ",
             ),
+            ("resnet50", &dims, "there is no model `resnet50`; `convnet` describes it; models are declared, "),
+            (
+                "transformer",
+                &[("hidden_size", "6")],
+                "unknown key `hidden_size`; did you mean `d_model`?; transformer takes",
+            ),
             (
                 "transformer",
                 &dims,

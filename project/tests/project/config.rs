@@ -90,6 +90,16 @@ fn names_with_another_meaning_are_reserved() {
 }
 
 #[test]
+fn a_table_of_an_unknown_model_is_named_with_the_models_that_exist() {
+    let found = mistakes("[workload.mine.moe]\nlayers = 2\n");
+    assert_eq!(
+        found,
+        ["gpu-tuned.toml:1:16: there is no model `moe`; `transformer` describes it; there are `transformer(…)`, \
+          `encoder_decoder(…)`, `vit(…)`, `convnet(…)`, `unet(…)`, `mlp(…)`, `recurrent(…)`; `declared(…)` takes costs"]
+    );
+}
+
+#[test]
 fn all_missing_keys_of_a_profile_are_listed_at_once_with_meaning_and_unit() {
     let text = "[profile.mine]\nnames = [\"NVIDIA Mine\"]\nmemory.nominal_mb = 8192\n";
     let found = mistakes(text);
