@@ -69,9 +69,7 @@ pub(crate) enum Error {
     SeveralStructs { names: Vec<String> },
     #[error("--model: {source}\n  help: describe it as --model 'MODEL(NAME = VALUE, …)', or add --dim NAME=VALUE")]
     Model { source: PairsError },
-    #[error(
-        "{source}\n  help: write one call, without a condition, with the file's name: `.config_file(\"gpu-tuned.toml\")`"
-    )]
+    #[error("{source}\n  help: write one call without a condition: `.config_file(\"gpu-tuned.toml\")`")]
     ConfigFile { source: ConfigFileError },
     #[error(
         "`{name}` is measured but not described\n  help: describe it in {file}: [workload.{name}], and measure it again"

@@ -34,8 +34,8 @@ pub enum ConfigFileError {
 ///
 /// # Errors
 ///
-/// When the build script cannot be parsed, or the file depends on more than its text: the argument is computed, the call
-/// has a condition, or several calls name several files.
+/// When the build script cannot be parsed, or its text does not name one file: the argument is computed, the call has a
+/// condition, or calls name several files.
 pub fn config_file(script: &Path) -> Result<Option<PathBuf>, ConfigFileError> {
     let mut named: Option<PathBuf> = None;
     let mut files = vec![script.to_owned()];
