@@ -50,8 +50,11 @@ pub(super) fn refuse(default: &Argument, setting: Setting, mistakes: &mut Mistak
 /// Reports a default of another macro on a tuned field.
 pub(super) fn refuse_foreign(default: &ForeignDefault, setting: Setting, mistakes: &mut Mistakes) {
     let ForeignDefault { attribute, argument, read, .. } = default;
-    let instead =
-        if attribute == "serde" { "; `#[serde(default)]` above the struct gives a missing key that value" } else { "" };
+    let instead = if attribute == "serde" {
+        "; `#[serde(default)]` above the struct gives every missing key its default"
+    } else {
+        ""
+    };
     let place = if let Value::List(_) = argument.value { argument.key.to_token_stream() } else { quote!(#argument) };
     refuse_at(place, argument, read, setting, instead, mistakes);
 }

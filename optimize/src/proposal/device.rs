@@ -6,9 +6,10 @@ use syn::{Expr, Local, Pat, Stmt};
 use super::code::path;
 use super::sources::{Patch, Source};
 
-/// Replaces the first device in a function by the session's. The type stays, so that its import is used.
-pub(super) fn edit<'a>(source: &'a Source, block: &'a [Stmt], krate: &str, patch: &mut Patch<'a>) {
-    let Some(DeviceVariable { local, value, ty }) = block.iter().find_map(device) else { return };
+/// Replaces the first device in a function by the session's; returns false without one. The type stays, so that its import
+/// is used.
+pub(super) fn edit<'a>(source: &'a Source, block: &'a [Stmt], krate: &str, patch: &mut Patch<'a>) -> bool {
+    let Some(DeviceVariable { local, value, ty }) = block.iter().find_map(device) else { return false };
     let ours = format!("{krate}::device()");
     let end = value.span().byte_range().end;
     let (start, ours) = match &local.pat {
@@ -17,6 +18,7 @@ pub(super) fn edit<'a>(source: &'a Source, block: &'a [Stmt], krate: &str, patch
     };
     patch.note(source, start, "the session's device: a GPU where there is one, else the CPU");
     patch.replace(source, start..end, ours);
+    true
 }
 
 struct DeviceVariable<'a> {

@@ -12,8 +12,8 @@ const MAX_FILES: usize = 4;
 /// The lines that a config needs.
 fn example(krate: &str) -> String {
     format!(
-        "write `#[{}::gpu_tuned(MODEL, global_batch = SAMPLES)]` above the struct with the batch size, and `#[tuned]` above that \
-         field",
+        "write `#[{}::gpu_tuned(MODEL, global_batch = SAMPLES)]` above the struct with the batch size, and above that field \
+         `#[tuned]`, or `#[tuned(setting = batch_size)]` if its name is another",
         krate.replace('-', "_")
     )
 }

@@ -26,10 +26,22 @@ pub(super) fn value(kind: &str, dim: &str, code: &Code, chosen: &Code, names: &[
         ("convnet", "image") => images(code).map(|[side, ..]| side),
         (_, "vocab") => vocabulary(code).or_else(|| field(code, chosen, names)),
         ("transformer", "seq") => code.lengths.first().copied().or_else(|| field(code, chosen, names)),
+        ("convnet", "channels") => {
+            images(code).map(|[_, channels, ..]| channels).or_else(|| field(code, chosen, names))
+        }
         (_, "classes") => classes(code, chosen).or_else(|| field(code, chosen, names)),
         _ => field(code, chosen, names),
     };
     count.map(|count| count.to_string())
+}
+
+/// Returns true for an optional dimension whose default does not suit what the code has.
+pub(super) fn is_needed(kind: &str, dim: &str, code: &Code) -> bool {
+    match (kind, dim) {
+        ("convnet", "channels") => code.channels().is_none(),
+        ("recurrent", "vocab" | "every_step") => code.has("Embedding"),
+        _ => false,
+    }
 }
 
 /// Dimensions that differ from the defaults of the kind.

@@ -76,7 +76,14 @@ impl<'a> TrainingLoop<'a> {
         }
         self.add_strategy(patch);
         self.remove_accumulation(patch);
-        device::edit(self.source, &self.block.stmts, &krate, patch);
+        if !device::edit(self.source, &self.block.stmts, &krate, patch) {
+            left.push(format!(
+                "{}:{}, in `{}`: create the model on `session.device()`, which has the planned activation checkpointing",
+                self.source.name,
+                self.line(),
+                self.signature.ident
+            ));
+        }
         left
     }
 
@@ -84,7 +91,7 @@ impl<'a> TrainingLoop<'a> {
         let Some(call) = self.method(ACCUMULATION) else { return };
         let start = call.receiver.span().byte_range().end;
         let end = call.paren_token.span.close().byte_range().end;
-        patch.note(self.source, call.method.span().byte_range().start, "the session's steps accumulate as planned");
+        patch.note(self.source, call.method.span().byte_range().start, "the session's steps accumulate as planned, and average where Burn adds up: SGD needs a learning rate times the accumulation");
         patch.replace(self.source, start..end, "");
     }
 

@@ -5,7 +5,7 @@ mod step;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use gpu_tuned_core::dims::{DimKind, Presence};
+use gpu_tuned_core::dims::{Dim, DimKind, Presence};
 use gpu_tuned_core::{Setting, SettingKind};
 use syn::{Attribute, Expr, Field, Type, Visibility};
 
@@ -206,7 +206,8 @@ impl Annotation<'_, '_, '_> {
     fn head(&mut self, candidate: &Candidate<'_>, goal: &str) {
         let &Given { family, code, chosen, krate, .. } = self.given;
         let (kind, mut inside, mut is_read) = (family.kind.name, Vec::new(), false);
-        for dim in family.kind.dims.iter().filter(|dim| dim.presence == Presence::Required) {
+        let is_asked = |dim: &&Dim| dim.presence == Presence::Required || numbers::is_needed(kind, dim.name, code);
+        for dim in family.kind.dims.iter().filter(is_asked) {
             if self.dims.contains(&dim.name) {
                 continue;
             }

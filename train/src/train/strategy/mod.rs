@@ -18,6 +18,7 @@ use burn::train::{
 use gpu_tuned_core::Provenance;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::workload::Workload;
+use gpu_tuned_observe::log::warn_user;
 
 use super::batch_check::BatchCheck;
 use super::differentiated;
@@ -212,7 +213,8 @@ where
     first_step(learner, &batch).map_err(|error| error.to_string())
 }
 
-/// Ends training with a message. Burn has no error type for custom strategies.
+/// Ends training with a message. Burn has no error type for custom strategies, and prints nothing of it.
 fn fail(interrupter: &Interrupter, message: String) {
+    warn_user(&format!("training stopped: {message}"));
     interrupter.fail(TrainingError::Workers(vec![WorkerFailure { device_id: 0, message }]));
 }
