@@ -37,11 +37,13 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("experts", "num_experts num_local_experts n_experts"),
     ("experts_per_token", "num_experts_per_tok top_k"),
     ("tied_head", "tie_word_embeddings tie_embeddings"),
+    ("blocks", "layers_per_block num_res_blocks"),
+    ("context", "cross_attention_dim context_dim"),
     ("classes", "num_classes n_classes num_labels out_channels"),
-    ("image", "image_size img_size resolution input_size"),
+    ("image", "image_size img_size resolution input_size sample_size"),
     ("patch", "patch_size"),
     ("channels", "in_channels num_channels in_chans"),
-    ("widths", "hidden_sizes hidden_dims layer_sizes features"),
+    ("widths", "hidden_sizes hidden_dims layer_sizes features block_out_channels"),
     ("kernels", "kernel_size"),
     ("global_batch", "batch_size global_batch_size train_batch_size"),
     ("world_size", "num_gpus ranks num_processes"),
@@ -73,6 +75,7 @@ mod tests {
             ("transformer", "seq_len", "seq"),
             ("encoder_decoder", "num_heads", "heads"),
             ("vit", "patch_size", "patch"),
+            ("unet", "layers_per_block", "blocks"),
             // A typing error of a key.
             ("transformer", "layer", "layers"),
         ] {

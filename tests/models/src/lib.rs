@@ -3,6 +3,7 @@
 //! `KEPT.md` has the results; the tests compare `gpu-tuned-workload` with these models.
 
 pub mod convnet;
+pub mod diffusion;
 pub mod encoder_decoder;
 pub mod experts;
 #[cfg(feature = "count")]

@@ -37,6 +37,7 @@ impl Dimensions {
             classes: self.classes as u64,
             widths: (0..=self.depth).map(|level| (self.base << level) as u64).collect(),
             batch_statistics: true,
+            ..workload::Unet::default()
         }
     }
 }

@@ -20,6 +20,7 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
     ("gru bigru", "recurrent(cell = \"gru\", …)"),
     ("rnn", "recurrent(…)"),
     ("perceptron dense linear feed_forward feedforward fnn", "mlp(…)"),
+    ("ddpm ddim diffusion stable_diffusion latent_diffusion", "unet(blocks = …, attention = …, …)"),
     ("u_net segmentation", "unet(…)"),
 ];
 
@@ -68,6 +69,7 @@ mod tests {
         assert_eq!(ModelKind::description_of("resnet50"), Some("convnet(block = \"bottleneck\", …)"));
         assert_eq!(ModelKind::description_of("LSTM"), Some("recurrent(cell = \"lstm\", …)"));
         assert_eq!(ModelKind::description_of("moe"), Some("transformer(experts = …, …)"));
+        assert_eq!(ModelKind::description_of("ddpm"), Some("unet(blocks = …, attention = …, …)"));
         assert_eq!(ModelKind::description_of("mamba"), None);
         assert_eq!(ModelKind::suggest("resnet50"), "; `convnet` describes it");
         assert_eq!(ModelKind::suggest("transfomer"), "; did you mean `transformer`?");

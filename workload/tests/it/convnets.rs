@@ -1,6 +1,6 @@
 //! Parameters of convolutional networks as published; sources as in `published.rs`.
 
-use gpu_tuned_workload::workload::{Activation, Block, Convnet, Stage, Unet};
+use gpu_tuned_workload::workload::{Activation, Block, Convnet, Stage, Unet, WorkloadSpec};
 
 use crate::published::assert_published;
 
@@ -95,4 +95,64 @@ fn u_nets() {
     // milesial/Pytorch-UNet with 3 channels, 1 class, transposed convolutions; a class more has 65 more.
     let model = |classes| Unet { image: 512, classes, widths: vec![64, 128, 256, 512, 1024], ..Unet::default() };
     assert_published([("1 class", model(1), 31_037_633), ("2 classes", model(2), 31_037_698)]);
+}
+
+#[test]
+fn diffusion_models() {
+    let ddpm = |widths: &[u64], attention| Unet {
+        image: 256,
+        classes: 3,
+        widths: widths.to_vec(),
+        blocks: Some(2),
+        attention: vec![attention],
+        ..Unet::default()
+    };
+    let small = Unet { image: 32, ..ddpm(&[128, 256, 256, 256], 2) };
+    let stable_diffusion = Unet {
+        image: 64,
+        channels: 4,
+        classes: 4,
+        widths: vec![320, 640, 1280, 1280],
+        attention: vec![1, 2, 3],
+        heads: 8,
+        context: Some(768),
+        ..small.clone()
+    };
+    // "Structural Pruning for Diffusion Models" (Fang et al., 2023): 6.1 and 248.7 billion multiplications.
+    for (model, published) in [(small.clone(), 6.1e9), (ddpm(&[128, 128, 256, 256, 512, 512], 5), 248.7e9)] {
+        let ratio = model.workload().sample.flops / 6.0 / published;
+        assert!((ratio - 1.0).abs() < 0.03, "{ratio} of {published}");
+    }
+    // `num_parameters()` of the class in diffusers.
+    assert_published([
+        ("google/ddpm-cifar10-32", small, 35_746_307),
+        ("google/ddpm-celebahq-256", ddpm(&[128, 128, 256, 256, 512, 512], 5), 113_673_219),
+        ("stable-diffusion-v1-5/stable-diffusion-v1-5", stable_diffusion, 859_520_964),
+    ]);
+}
+
+#[test]
+fn dimensions_of_diffusion_models_agree() {
+    let model = || Unet { image: 32, classes: 3, widths: vec![32, 64], blocks: Some(1), ..Unet::default() };
+    let mistakes = |model: Unet| WorkloadSpec::from(model).mistakes();
+    let mistake = |key: &'static str, message: &str| vec![(key, message.to_owned())];
+    assert_eq!(mistakes(Unet { attention: vec![1, 2], heads: 4, ..model() }), []);
+    assert_eq!(
+        mistakes(Unet { attention: vec![2, 3], ..model() }),
+        mistake("attention", "attention: there is no level 3, widths has 2")
+    );
+    // The middle attends at the width of the last level.
+    assert_eq!(mistakes(Unet { heads: 64, ..model() }), []);
+    assert_eq!(
+        mistakes(Unet { heads: 64, attention: vec![1], ..model() }),
+        mistake("heads", "heads = 64 does not divide the width 32")
+    );
+    assert_eq!(
+        mistakes(Unet { batch_statistics: true, ..model() }),
+        mistake("batch_statistics", "batch_statistics: with `blocks` the norm is GroupNorm")
+    );
+    assert_eq!(
+        mistakes(Unet { context: Some(768), blocks: None, ..model() }),
+        mistake("context", "context is for diffusion models: give `blocks` too")
+    );
 }

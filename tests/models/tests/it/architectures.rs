@@ -1,4 +1,5 @@
-//! Parameters and kept bytes of vision transformers, encoder-decoders, depthwise networks and mixtures of experts.
+//! Parameters and kept bytes of vision transformers, encoder-decoders, depthwise networks, mixtures of experts and
+//! diffusion models.
 
 use burn::{
     module::Module,
@@ -6,6 +7,7 @@ use burn::{
 };
 use gpu_tuned_core::workload::WorkloadSpec;
 use models_tests::{
+    diffusion::{self, Diffusion},
     encoder_decoder::{self, EncoderDecoder},
     experts::{self, Llama},
     measure,
@@ -138,6 +140,33 @@ fn later_llamas_and_mixtures_of_experts() {
             &format!("{d:?}"),
             d.spec(),
             |device| Llama::new(&d, device),
+            |model, samples, device| model.loss(&d, samples, device),
+        );
+    }
+}
+
+// Powers of two, which CUDA does not pad.
+#[test]
+fn diffusion_models() {
+    let small = diffusion::Dimensions {
+        image: 16,
+        channels: 4,
+        widths: vec![16, 32, 32],
+        blocks: 2,
+        attention: vec![2],
+        heads: 1,
+        context: None,
+    };
+    for d in [
+        small.clone(),
+        diffusion::Dimensions { blocks: 1, attention: vec![1, 2], heads: 4, ..small.clone() },
+        diffusion::Dimensions { image: 32, attention: vec![], widths: vec![32, 64], ..small.clone() },
+        diffusion::Dimensions { attention: vec![2, 3], heads: 2, context: Some([24, 20]), ..small },
+    ] {
+        check(
+            &format!("{d:?}"),
+            d.spec(),
+            |device| Diffusion::new(&d, device),
             |model, samples, device| model.loss(&d, samples, device),
         );
     }

@@ -147,11 +147,22 @@ fn convnets() -> impl Strategy<Value = ModelSpec> {
 }
 
 fn unets() -> impl Strategy<Value = ModelSpec> {
-    (up_to(64), vec(up_to(512), 1..5), up_to(64), any::<bool>()).prop_map(
-        |(side, widths, classes, batch_statistics)| {
-            Unet { image: 16 * side, classes, widths, batch_statistics, ..Unet::default() }.into()
+    let plain = (up_to(64), vec(up_to(512), 1..5), up_to(64), any::<bool>()).prop_map(
+        |(side, widths, classes, batch_statistics)| Unet {
+            image: 16 * side,
+            classes,
+            widths,
+            batch_statistics,
+            ..Unet::default()
         },
-    )
+    );
+    let diffusion = (select(vec![1, 2, 8]), option::of(up_to(1024)), up_to(4), any::<bool>());
+    (plain, option::of(diffusion)).prop_map(|(plain, diffusion)| {
+        let Some((heads, context, blocks, attends)) = diffusion else { return plain.into() };
+        let widths: Vec<_> = plain.widths.iter().map(|width| width * heads).collect();
+        let attention = if attends { vec![widths.len() as u64] } else { Vec::new() };
+        Unet { widths, batch_statistics: false, blocks: Some(blocks), attention, heads, context, ..plain }.into()
+    })
 }
 
 fn perceptrons() -> impl Strategy<Value = ModelSpec> {

@@ -1,3 +1,5 @@
+mod diffusion;
+
 use super::convnet::{Convolution, NormKind};
 use super::{Family, ModelCosts, Role, Tensors};
 use crate::Bytes;
@@ -7,6 +9,9 @@ schema! {
     /// The dimensions of a U-Net. Each level has two convolutions 3x3 without bias, each with norm and activation.
     /// Pooling halves the image on the way down. A transposed convolution 2x2 doubles it on the way up, and is
     /// concatenated with the level's tensor. A convolution 1x1 with bias ends the network.
+    ///
+    /// With `blocks` it is the U-Net of a diffusion model, as in diffusers. Residual blocks have GroupNorm, `SiLU` and a time.
+    /// Some levels and the middle have attention. Convolutions with bias shrink and enlarge the image.
     pub struct Unet {
         /// Side of the square input image in pixels.
         image: u64, Count(1..=16_384), "side of the square input image in pixels";
@@ -18,6 +23,18 @@ schema! {
         widths: Vec<u64>, Counts(1..=16_384), "channels of each level, such as [64, 128, 256, 512, 1024]";
         /// True if the norms use statistics of the micro-batch (BatchNorm).
         batch_statistics: bool = false, Flag, "BatchNorm as the norm (default false)";
+        /// Residual blocks of each level on the way down, one more on the way up; none when absent.
+        blocks?: u64, Count(1..=1_000), "residual blocks of each level of a diffusion model (default: none)";
+        /// Levels with attention after each residual block; the image's is 1. The middle always has attention.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        attention: Vec<u64> = Vec::new(), Counts(1..=64),
+            "levels with attention after their residual blocks, from 1 (default: none)";
+        /// Attention heads.
+        heads: u64 = 1, Count(1..=1024), "attention heads (default 1)";
+        /// Width of a context, such as a text, that transformer blocks attend to in place of attention alone.
+        context?: u64, Count(1..=1 << 24), "width of a context to attend to (Stable Diffusion 1: 768; default: none)";
+        /// Tokens of the context.
+        context_tokens: u64 = 77, Count(1..=1 << 28), "tokens of the context (default 77)";
     }
 }
 
@@ -54,6 +71,9 @@ impl Unet {
     }
 
     pub(super) fn costs(&self) -> ModelCosts {
+        if let Some(blocks) = self.blocks {
+            return self.diffusion_costs(blocks);
+        }
         let convolutions = self.convolutions();
         let norm = if self.batch_statistics { NormKind::Batch } else { NormKind::Other };
         let first = self.widths.first().copied().unwrap_or(0);
@@ -95,18 +115,35 @@ impl Unet {
     }
 
     pub(super) fn contradictions(&self) -> Vec<(&'static str, String)> {
-        let halvings = self.widths.len().saturating_sub(1);
-        let deepest = self.image.trailing_zeros() as usize;
-        (halvings > deepest)
-            .then(|| {
-                let message = format!(
-                    "widths: {} levels halve the image {halvings} times, and {} only {deepest} times",
-                    halvings + 1,
-                    self.image
-                );
-                ("widths", message)
-            })
-            .into_iter()
-            .collect()
+        let (levels, deepest) = (self.widths.len(), self.image.trailing_zeros() as usize);
+        let mut found = Vec::new();
+        if levels > deepest + 1 {
+            let message = format!(
+                "widths: {levels} levels halve the image {} times, and {} only {deepest} times",
+                levels - 1,
+                self.image
+            );
+            found.push(("widths", message));
+        }
+        if let Some(level) = self.attention.iter().find(|level| **level > levels as u64) {
+            found.push(("attention", format!("attention: there is no level {level}, widths has {levels}")));
+        }
+        let attends = |level: usize| level == levels || self.attention.contains(&(level as u64));
+        let mut attended = (1..).zip(&self.widths).filter(|(level, _)| attends(*level));
+        if let Some((_, width)) = attended.find(|(_, width)| !width.is_multiple_of(self.heads)) {
+            found.push(("heads", format!("heads = {} does not divide the width {width}", self.heads)));
+        }
+        if self.blocks.is_some() && self.batch_statistics {
+            found.push(("batch_statistics", "batch_statistics: with `blocks` the norm is GroupNorm".to_owned()));
+        }
+        let needs_blocks = [
+            ("attention", !self.attention.is_empty()),
+            ("heads", self.heads != 1),
+            ("context", self.context.is_some()),
+        ];
+        for (key, _) in needs_blocks.into_iter().filter(|(_, given)| *given && self.blocks.is_none()) {
+            found.push((key, format!("{key} is for diffusion models: give `blocks` too")));
+        }
+        found
     }
 }

@@ -1,0 +1,243 @@
+//! U-Nets of diffusion models, as in diffusers: residual blocks with a time, and attention.
+
+use super::Unet;
+use crate::Bytes;
+use crate::workload::convnet::{Convolution, NormKind};
+use crate::workload::transformer::KERNELS_PER_LAYER;
+use crate::workload::{Family, ModelCosts, Role, Tensors};
+
+/// Operations before a convolution, with the number of tensors that they and the convolution keep: `tests/models/KEPT.md`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// None: the input.
+    Plain = 1,
+    /// A norm: the centred and the normalized input, and the result.
+    Normed = 3,
+    /// A norm and `SiLU`: also the sigmoid and the product.
+    Activated = 5,
+}
+
+/// The parts of a U-Net, in order.
+struct Parts<'u> {
+    unet: &'u Unet,
+    /// Convolutions, and values kept of their inputs.
+    convolutions: Vec<(Convolution, u64)>,
+    tensors: Vec<Tensors>,
+    /// Channels of a residual block's result.
+    residuals: Vec<u64>,
+    /// Channels and pixels.
+    attentions: Vec<[u64; 2]>,
+    /// Values of concatenated tensors.
+    joined: u64,
+    /// Values of enlarged tensors.
+    enlarged: u64,
+}
+
+impl<'u> Parts<'u> {
+    fn new(unet: &'u Unet, blocks: u64) -> Self {
+        let first = unet.widths.first().copied().unwrap_or(0);
+        let mut parts = Self {
+            unet,
+            convolutions: Vec::new(),
+            tensors: Vec::new(),
+            residuals: Vec::new(),
+            attentions: Vec::new(),
+            joined: 0,
+            enlarged: 0,
+        };
+        for inputs in [first, parts.time()] {
+            parts.matrix(Role::Dense, inputs, parts.time(), true);
+        }
+        parts.all_convolutions(blocks, first);
+        parts
+    }
+
+    /// Width of the embedded time.
+    fn time(&self) -> u64 {
+        4 * self.unet.widths.first().copied().unwrap_or(0)
+    }
+
+    fn all_convolutions(&mut self, blocks: u64, first: u64) {
+        let unet = self.unet;
+        let deepest = unet.widths.len().saturating_sub(1);
+        let mut width = first;
+        let mut skips = vec![first];
+        self.convolve([unet.channels, first], 3, unet.pixels(0), 1, Reads::Plain);
+        for (level, &outputs) in unet.widths.iter().enumerate() {
+            for _ in 0..blocks {
+                self.block([width, outputs], level);
+                skips.push(outputs);
+                width = outputs;
+            }
+            if level < deepest {
+                self.convolve([width; 2], 3, unet.pixels(level + 1), 4, Reads::Plain);
+                skips.push(width);
+            }
+        }
+        let pixels = unet.pixels(deepest);
+        self.residual([width; 2], pixels);
+        self.attend(width, pixels);
+        self.residual([width; 2], pixels);
+        for (level, &outputs) in unet.widths.iter().enumerate().rev() {
+            for _ in 0..=blocks {
+                let inputs = width + skips.pop().unwrap_or(0);
+                self.joined += inputs * unet.pixels(level);
+                self.block([inputs, outputs], level);
+                width = outputs;
+            }
+            if level > 0 {
+                self.convolve([width; 2], 3, unet.pixels(level - 1), 1, Reads::Plain);
+                self.enlarged += width * unet.pixels(level - 1);
+            }
+        }
+        self.convolve([first, unet.classes], 3, unet.pixels(0), 1, Reads::Activated);
+    }
+
+    fn block(&mut self, channels: [u64; 2], level: usize) {
+        let pixels = self.unet.pixels(level);
+        self.residual(channels, pixels);
+        if self.unet.attention.contains(&(level as u64 + 1)) {
+            self.attend(channels[1], pixels);
+        }
+    }
+
+    fn residual(&mut self, [inputs, outputs]: [u64; 2], pixels: u64) {
+        self.convolve([inputs, outputs], 3, pixels, 1, Reads::Activated);
+        self.convolve([outputs; 2], 3, pixels, 1, Reads::Activated);
+        if inputs != outputs {
+            self.convolve([inputs, outputs], 1, pixels, 1, Reads::Plain);
+        }
+        self.matrix(Role::Dense, self.time(), outputs, true);
+        self.residuals.push(outputs);
+    }
+
+    /// Adds attention over the pixels, or a transformer block that also attends to the context.
+    fn attend(&mut self, width: u64, pixels: u64) {
+        self.attentions.push([width, pixels]);
+        let of_context = self.unet.context;
+        let mut attention = |context, bias| {
+            self.matrix(Role::Query, width, width, bias);
+            self.matrix(Role::Key, context, width, bias);
+            self.matrix(Role::Value, context, width, bias);
+            self.matrix(Role::Output, width, width, true);
+        };
+        attention(width, of_context.is_none());
+        let Some(context) = of_context else {
+            self.tensors.push(Tensors::vectors(2, width));
+            return;
+        };
+        attention(context, false);
+        self.convolve([width; 2], 1, pixels, 1, Reads::Normed);
+        self.tensors.push(Tensors::vectors(3 * 2, width));
+        self.matrix(Role::Gate, width, 4 * width, true);
+        self.matrix(Role::Up, width, 4 * width, true);
+        self.matrix(Role::Down, 4 * width, width, true);
+        self.convolve([width; 2], 1, pixels, 1, Reads::Plain);
+    }
+
+    fn matrix(&mut self, role: Role, rows: u64, columns: u64, bias: bool) {
+        self.tensors.push(Tensors::matrices(1, rows, columns, role));
+        self.tensors.extend(bias.then(|| Tensors::vectors(1, columns)));
+    }
+
+    /// Adds a convolution to so many pixels, each from `shrinks` pixels of the input.
+    fn convolve(&mut self, [inputs, outputs]: [u64; 2], kernel: u64, pixels: u64, shrinks: u64, reads: Reads) {
+        let convolution = Convolution { inputs, outputs, kernel, pixels, after: 0, bias: true, depthwise: false };
+        self.tensors.extend(convolution.tensors(NormKind::None));
+        if reads != Reads::Plain {
+            self.tensors.push(Tensors::vectors(2, inputs));
+        }
+        self.convolutions.push((convolution, reads as u64 * inputs * shrinks * pixels));
+    }
+
+    /// Values of the context of one sample.
+    fn context(&self) -> u64 {
+        self.unet.context.map_or(0, |width| width * self.unet.context_tokens)
+    }
+
+    /// Values that an attention keeps. With a context the block has a second attention and a feed-forward layer.
+    fn attention_kept(&self, [width, pixels]: [u64; 2], checkpointed: bool) -> u128 {
+        let [width, pixels, heads, tokens] = [width, pixels, self.unet.heads, self.unet.context_tokens].map(u128::from);
+        // Attention keeps shifted scores, exponentials and weights, else scores before and after the shift.
+        let scores = |keys| pixels * heads * (if checkpointed { 2 } else { 3 } * keys + 1);
+        let of_widths = match (self.unet.context.is_some(), checkpointed) {
+            (false, false) => 7,
+            (false, true) => 5,
+            (true, false) => 31,
+            (true, true) => 17,
+        };
+        let of_context = self.unet.context.map_or(0, |_| 2 * tokens * width + scores(tokens) + 3 * pixels);
+        of_widths * width * pixels + scores(pixels) + of_context
+    }
+
+    fn kept(&self, checkpointed: bool) -> u64 {
+        let (time, count) = (self.time(), self.residuals.len() as u64);
+        let image = self.unet.channels * self.unet.pixels(0);
+        let of_attentions: u128 = self.attentions.iter().map(|part| self.attention_kept(*part, checkpointed)).sum();
+        let rest = if checkpointed {
+            let of_convolutions: u64 =
+                self.convolutions.iter().map(|(convolution, _)| convolution.kept_checkpointed(NormKind::None)).sum();
+            // Of a convolution that enlarges the input is kept in place of the output, which has the same size.
+            image + of_convolutions + self.joined + 2 * time + self.residuals.iter().sum::<u64>()
+        } else {
+            let of_inputs: u64 = self.convolutions.iter().map(|(_, values)| values).sum();
+            // Each block applies `SiLU` to the time.
+            of_inputs + self.enlarged / 4 + (4 + 2 * count) * time + self.unet.classes * self.unet.pixels(0)
+        };
+        u64::try_from(of_attentions + u128::from(rest + self.context() + time / 4)).unwrap_or(u64::MAX / 8)
+    }
+
+    fn multiplications(&self) -> f64 {
+        let of_convolutions: f64 = self.convolutions.iter().map(|(part, _)| part.multiplications()).sum();
+        let is_dense = |group: &&Tensors| group.role == Role::Dense;
+        let of_time: f64 = self.tensors.iter().filter(is_dense).map(|group| group.values() as f64).sum();
+        let tokens = self.unet.context_tokens as f64;
+        let of_attention = |[width, pixels]: &[u64; 2]| {
+            let (width, pixels) = (*width as f64, *pixels as f64);
+            let own = 4.0 * width * width + 2.0 * pixels * width;
+            let of_context = self.unet.context.map_or(0.0, |context| {
+                let of_pixel = (2.0 + 12.0) * width * width + 2.0 * tokens * width;
+                pixels * of_pixel + 2.0 * tokens * context as f64 * width
+            });
+            pixels * own + of_context
+        };
+        of_convolutions + of_time + self.attentions.iter().map(of_attention).sum::<f64>()
+    }
+
+    /// Values of the largest tensor of one sample.
+    fn largest(&self) -> u64 {
+        let of_convolutions =
+            self.convolutions.iter().map(|(part, _)| part.pixels * part.inputs.max(part.outputs)).max();
+        let keys = |pixels: u64| pixels.max(self.unet.context.map_or(0, |_| self.unet.context_tokens));
+        let gated = |width: u64| self.unet.context.map_or(0, |_| 8 * width);
+        let of_attention =
+            |[width, pixels]: &[u64; 2]| pixels.saturating_mul((self.unet.heads * keys(*pixels)).max(gated(*width)));
+        let of_attentions = self.attentions.iter().map(of_attention).max();
+        of_convolutions.max(of_attentions).unwrap_or(0)
+    }
+}
+
+impl Unet {
+    /// Costs of a diffusion model's U-Net, which has so many residual blocks on each level.
+    pub(super) fn diffusion_costs(&self, blocks: u64) -> ModelCosts {
+        let parts = Parts::new(self, blocks);
+        let image = self.channels * self.pixels(0);
+        let convolutions: Vec<_> = parts.convolutions.iter().map(|(convolution, _)| *convolution).collect();
+        let heaviest = convolutions.iter().max_by(|a, b| a.multiplications().total_cmp(&b.multiplications()));
+        let attentions = parts.attentions.len() as u64 * (1 + u64::from(self.context.is_some()));
+        ModelCosts {
+            kept: parts.kept(false),
+            kept_checkpointed: Some(parts.kept(true)),
+            largest: Some(parts.largest()),
+            result: self.classes * self.pixels(0),
+            input: Some(Bytes(image + parts.context()).times(4)),
+            multiplications: parts.multiplications(),
+            kernels: Convolution::KERNELS * convolutions.len() as u64 + KERNELS_PER_LAYER * attentions,
+            family: Family::Convnet,
+            dominant_product: heaviest.map(|convolution| convolution.product()),
+            channels: Convolution::mean_channels(&convolutions),
+            tensors: parts.tensors,
+            ..ModelCosts::default()
+        }
+    }
+}
