@@ -149,15 +149,16 @@ fn exit_code(status: ExitStatus) -> u8 {
     status.code().or(signal).and_then(|code| u8::try_from(code).ok()).filter(|code| *code > 0).unwrap_or(u8::MAX)
 }
 
-/// Finds a free port for the ranks, before another one: NCCL takes the next port.
+/// Finds a free port for the ranks, before another one: NCCL takes the next port. Higher ports may become those of connections.
 fn free_port() -> io::Result<u16> {
-    loop {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let port = listener.local_addr()?.port();
-        if port.checked_add(1).is_some_and(|next| TcpListener::bind((Ipv4Addr::LOCALHOST, next)).is_ok()) {
-            return Ok(port);
-        }
-    }
+    const FIRST: u32 = 15_000;
+    const COUNT: u32 = 17_000;
+    let is_free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    // Launches at one time begin at different ports.
+    let begin = std::process::id().wrapping_mul(2);
+    let ports = (0..COUNT / 2).map(|pair| FIRST + begin.wrapping_add(2 * pair) % COUNT);
+    let mut free = ports.filter_map(|port| u16::try_from(port).ok()).filter(|port| is_free(*port) && is_free(port + 1));
+    free.next().ok_or_else(|| io::ErrorKind::AddrInUse.into())
 }
 
 /// 256 random bits in hexadecimal digits.

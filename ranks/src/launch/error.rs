@@ -69,7 +69,7 @@ pub enum LaunchError {
         value: String,
     },
     /// The port is out of range.
-    #[error("{variable} is {value}, from which no port in 1 to 65535 follows; set GPU_TUNED_PORT to a free port")]
+    #[error("{variable} is {value}, which is no port in 1 to 65535; set GPU_TUNED_PORT to a free port")]
     Port {
         /// Variable.
         variable: &'static str,

@@ -5,7 +5,9 @@ use super::{LaunchError, Launcher, MASTER_PORT};
 
 /// Variable that overrides the port.
 const OVERRIDE: &str = "GPU_TUNED_PORT";
-/// Ports derived from jobs: above those of services, below those that Linux gives to clients.
+/// First port that Linux gives to clients.
+const CLIENTS: u16 = 32_768;
+/// Derived ports: above those of services, below those of clients.
 const FIRST: u64 = 15_000;
 const COUNT: u64 = 17_000;
 /// Port if nothing identifies the job; PyTorch's default.
@@ -14,13 +16,17 @@ const DEFAULT: u16 = 29_500;
 /// Returns the port on which rank 0 waits, the same on all ranks.
 pub(super) fn port(variables: &Variables, launcher: Launcher) -> Result<u16, LaunchError> {
     if let Some(port) = variables.number(OVERRIDE)? {
-        return checked(OVERRIDE, port, 0);
+        return checked(OVERRIDE, port);
     }
     if let Some(port) = variables.number(MASTER_PORT)? {
-        // The agent of torchrun keeps its own store on that port.
+        // The agent of torchrun keeps its own store on that port. Clients of the store may have got the next one.
         let agent_store = variables.text("TORCHELASTIC_USE_AGENT_STORE");
         let is_taken = agent_store.is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        return checked(MASTER_PORT, port, u64::from(is_taken));
+        let own = checked(MASTER_PORT, port)?;
+        return Ok(match own {
+            own if is_taken && own >= CLIENTS => derived(own.into()),
+            own => own + u16::from(is_taken),
+        });
     }
     match launcher {
         Launcher::Torch => Err(LaunchError::Missing { variable: MASTER_PORT, present: "RANK" }),
@@ -38,9 +44,8 @@ pub(super) fn port(variables: &Variables, launcher: Launcher) -> Result<u16, Lau
     }
 }
 
-fn checked(variable: &'static str, value: u64, added: u64) -> Result<u16, LaunchError> {
-    let port = value.checked_add(added).and_then(|port| u16::try_from(port).ok());
-    port.filter(|port| value > 0 && *port > 0).ok_or(LaunchError::Port { variable, value })
+fn checked(variable: &'static str, value: u64) -> Result<u16, LaunchError> {
+    u16::try_from(value).ok().filter(|port| *port > 0).ok_or(LaunchError::Port { variable, value })
 }
 
 fn derived(job: u64) -> u16 {

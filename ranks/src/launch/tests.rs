@@ -49,11 +49,17 @@ fn summary(base: Pairs, more: Pairs) -> String {
 
 #[test]
 fn variables_of_each_launcher_are_read() {
-    let cases: [(Pairs, Pairs, &str); 16] = [
+    let cases: [(Pairs, Pairs, &str); 17] = [
         (&[], &[], "none"),
         (TORCHRUN, &[], "torchrun 3/4 1/Some(2) node-a:29500"),
         // The agent of torchrun occupies its port.
         (TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "True")], "torchrun 3/4 1/Some(2) node-a:29501"),
+        // With `--standalone` that port is one of clients, and so may be the next one.
+        (
+            TORCHRUN,
+            &[("TORCHELASTIC_USE_AGENT_STORE", "True"), ("MASTER_PORT", "43297")],
+            "torchrun 3/4 1/Some(2) node-a:24297",
+        ),
         (TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "False")], "torchrun 3/4 1/Some(2) node-a:29500"),
         (TORCHRUN, &[("GPU_TUNED_PORT", "4000")], "torchrun 3/4 1/Some(2) node-a:4000"),
         (KUBEFLOW, &[], "torchrun 1/3 0/None job-master-0:23456"),
@@ -103,13 +109,9 @@ fn errors_name_the_variable_its_value_and_a_remedy() {
         (
             TORCHRUN,
             &[("MASTER_PORT", "65536")],
-            "MASTER_PORT is 65536, from which no port in 1 to 65535 follows; set GPU_TUNED_PORT to a free port",
+            "MASTER_PORT is 65536, which is no port in 1 to 65535; set GPU_TUNED_PORT to a free port",
         ),
-        (
-            TORCHRUN,
-            &[("MASTER_PORT", "65535"), ("TORCHELASTIC_USE_AGENT_STORE", "True")],
-            "MASTER_PORT is 65535, from which",
-        ),
+        (TORCHRUN, &[("MASTER_PORT", "0")], "MASTER_PORT is 0, which is no port"),
         (SRUN, &[("SLURM_LOCALID", "")], "SLURM_LOCALID is not set, but SLURM_PROCID is; start"),
         (
             SRUN,
