@@ -20,7 +20,8 @@ pub(crate) fn inform_user(text: &str) {
     }
 }
 
-fn print(text: &str) {
+/// Writes a line to standard error, whatever the log.
+pub fn print(text: &str) {
     // A closed standard error must not end training.
     let _ = writeln!(stderr(), "gpu-tuned: {text}");
 }

@@ -50,7 +50,7 @@ pub(super) struct Stepper {
     pub last_end: Option<Instant>,
     /// Sizes of the trained parameters, set by the first update.
     pub(super) sizes: Option<Sizes>,
-    pub(super) steps: u64,
+    steps: u64,
     skipped: u32,
     warned_of_loss: bool,
     stalled: bool,

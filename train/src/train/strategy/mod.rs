@@ -18,7 +18,7 @@ use burn::train::{
 use gpu_tuned_core::Provenance;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::workload::Workload;
-use gpu_tuned_observe::log::warn_user;
+use gpu_tuned_observe::log;
 
 use super::batch_check::BatchCheck;
 use super::differentiated;
@@ -138,6 +138,7 @@ where
         check_parameters(self.parameters, &learner.model());
         let end = |learner: &Learner<M>, events, message| {
             fail(&interrupter, message);
+            report(&interrupter);
             (learner.model(), events)
         };
         if let Some(reason) = refused {
@@ -192,6 +193,7 @@ where
                 break;
             }
         }
+        report(interrupter);
         let TrainingRun { learning, events, not_ready, .. } = run;
         let events = match not_ready {
             Some(reason) => self.when_not_ready(events, &reason),
@@ -213,8 +215,14 @@ where
     first_step(learner, &batch).map_err(|error| error.to_string())
 }
 
-/// Ends training with a message. Burn has no error type for custom strategies, and prints nothing of it.
+/// Prints the error that ended training. Burn's log, which ours goes to, is a file.
+fn report(interrupter: &Interrupter) {
+    if let Some(error) = interrupter.error() {
+        log::print(&format!("training stopped: {error}"));
+    }
+}
+
+/// Ends training with a message. Burn has no error type for custom strategies.
 fn fail(interrupter: &Interrupter, message: String) {
-    warn_user(&format!("training stopped: {message}"));
     interrupter.fail(TrainingError::Workers(vec![WorkerFailure { device_id: 0, message }]));
 }

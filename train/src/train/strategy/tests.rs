@@ -156,6 +156,27 @@ fn checkpoints() {
 }
 
 #[test]
+#[ignore = "started by another test, because Burn's log is one for the process"]
+fn starts_with_accumulation() {
+    let folder = tempfile::tempdir().unwrap();
+    let loader = |device| -> Arc<dyn DataLoader<Batch>> {
+        DataLoaderBuilder::new(Labelled).batch_size(STEP).set_device(device).build(InMemDataset::new(vec![0; SAMPLES]))
+    };
+    let training = SupervisedTraining::new(folder.path(), loader(device()), loader(Device::flex()))
+        .with_training_strategy(strategy(false))
+        .grads_accumulation(2);
+    let result = training.launch(Learner::new(Classifier::new(7), AdamWConfig::new().init(), 0.1));
+    assert!(result.error.is_some());
+}
+
+#[test]
+fn an_error_that_ends_training_is_printed_beside_burns_log() {
+    let output = own_process::run(&mut own_process::command(starts_with_accumulation));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("gpu-tuned: training stopped: ") && text.contains("remove `grads_accumulation`"), "{text}");
+}
+
+#[test]
 fn burns_loop_in_mixed_precision_saves_f32_and_goes_on_as_if_it_had_not_ended() {
     own_process::alone(burns_loop_in_mixed_precision_saves_f32_and_goes_on_as_if_it_had_not_ended, || {
         default_float(&Device::flex(), FloatDType::BF16).expect("nothing was computed before");
