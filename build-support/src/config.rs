@@ -65,7 +65,7 @@ impl Config {
         let mut directives = Directives::new(out);
         let package = Package::read(environment)?;
         let files = self.file.clone().map_or_else(|| workspace::config_files(&package.root), |file| vec![file]);
-        let path = files.iter().find(|file| package.root.join(file).exists()).unwrap_or(&files[0]);
+        let path = workspace::existing(&package.root, &files);
         let (manifest, lock) = ([Path::new(MANIFEST)], [Path::new(Lock::NAME)]);
         let watched: Vec<_> = manifest.into_iter().chain(files.iter().map(PathBuf::as_path)).chain(lock).collect();
         watch::watch(&package, &watched, &mut directives)?;

@@ -42,8 +42,9 @@ pub fn config_files(package: &Path) -> Vec<PathBuf> {
     }
     let shared = root(package).filter(|root| root != package).map(|root| {
         let depth = package.strip_prefix(&root).map(|below| below.components().count());
-        // A workspace may be beside the package.
-        let folder = depth.map_or(root, |depth| core::iter::repeat_n("..", depth).collect());
+        // A workspace beside the package has the path of the manifest, such as `../workspace`.
+        let beside = || root.strip_prefix(package).unwrap_or(&root).to_owned();
+        let folder = depth.map_or_else(|_| beside(), |depth| core::iter::repeat_n("..", depth).collect());
         folder.join(ConfigFile::NAME)
     });
     core::iter::once(own).chain(shared).collect()
@@ -51,8 +52,16 @@ pub fn config_files(package: &Path) -> Vec<PathBuf> {
 
 /// Returns the path of the package's `gpu-tuned.toml`, from its folder. Without such a file, the path of its own.
 pub fn config_file(package: &Path) -> PathBuf {
-    let found = config_files(package).into_iter().find(|file| package.join(file).exists());
-    found.unwrap_or_else(|| ConfigFile::NAME.into())
+    existing(package, &config_files(package)).to_owned()
+}
+
+/// Returns the first of these files that exists in the package's folder. Without one, the first.
+///
+/// # Panics
+///
+/// Without files.
+pub fn existing<'a>(package: &Path, files: &'a [PathBuf]) -> &'a Path {
+    files.iter().find(|file| package.join(file).exists()).unwrap_or(&files[0])
 }
 
 /// Returns false if the workspace in `folder` excludes the package. Cargo itself checks the list of members.

@@ -104,6 +104,19 @@ fn a_member_without_a_file_has_that_of_the_workspace() {
     assert!(report.contains("--> ../../gpu-tuned.toml:1:2"), "{report}");
 }
 
+#[test]
+fn the_file_of_a_workspace_beside_the_package_has_a_relative_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = Project::below(folder.path());
+    let workspace = folder.path().join("workspace");
+    fs::create_dir(&workspace).unwrap();
+    fs::write(workspace.join("Cargo.toml"), "[workspace]\n").unwrap();
+    fs::write(workspace.join("gpu-tuned.toml"), "[goal]\nglobal_batch = 48\n").unwrap();
+    project.file("Cargo.toml", "[package]\nname = \"user\"\nworkspace = \"../workspace\"\n");
+    let resolved = project.resolve().unwrap();
+    assert_eq!((resolved.goal.global_batch, resolved.file()), (Some(48), "../workspace/gpu-tuned.toml"));
+}
+
 #[cfg(unix)]
 #[test]
 fn a_file_that_the_workspace_may_get_is_watched() {
