@@ -77,29 +77,58 @@ impl<T> Or<T> for Candidate<T> {
     }
 }
 
-/// The first variant of the type `held` with a name of a precision.
+/// The first variant of the type `held` with a name of a precision. Only the plan of a build has pure bf16 here: without a
+/// variant, that build does not compile.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __precision_variant {
-    ($held:ty, $precision:ident) => {
-        $crate::__precision_names! { __first_variant [$held] $precision }
+    ($held:ty, Bf16Params) => {
+        $crate::variant::pure_bf16::<$held, _>($crate::__precision_names! { __candidate [$held] Bf16Params })
     };
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __first_variant {
-    ([$held:ty] $first:ident $($name:ident)*) => {{
-        #[allow(unused_imports)]
-        use $crate::variant::{Candidate, Names as _, Or as _};
-        let variant: ::core::option::Option<$held> =
-            Candidate(<$held>::$first) $(.or(Candidate(<$held>::$name)))* .found();
-        match variant {
+    ($held:ty, $precision:ident) => {
+        match $crate::__found_variant!($held, $precision) {
             ::core::option::Option::Some(variant) => variant,
             // `__require_precisions` reports a missing variant once.
             ::core::option::Option::None => ::core::unreachable!(),
         }
+    };
+}
+
+/// The first variant of the type `held` with a name of a precision; `None` without one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __found_variant {
+    ($held:ty, $precision:ident) => {{
+        #[allow(unused_imports)]
+        use $crate::variant::Or as _;
+        let candidate = $crate::__precision_names! { __candidate [$held] $precision };
+        let variant: ::core::option::Option<$held> = candidate.found();
+        variant
     }};
+}
+
+/// A variant for pure bf16.
+#[diagnostic::on_unimplemented(
+    message = "`{Held}` needs a variant for pure bf16, the precision of this build",
+    label = "the variant is missing, or has an unusual name",
+    note = "usual names are `Bf16Params`, `Bf16True` and `PureBf16`",
+    note = "`gpu_tuned::Precision` has it; a `String` field needs none"
+)]
+pub trait PureBf16<Held> {
+    /// Returns the variant.
+    fn variant(self) -> Held;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T> PureBf16<T> for Candidate<T> {
+    fn variant(self) -> T {
+        self.0
+    }
+}
+
+/// Returns the variant of a type for pure bf16.
+pub fn pure_bf16<Held, V: PureBf16<Held>>(candidate: V) -> Held {
+    candidate.variant()
 }
 
 /// The precision of a value of the type `held`; `None` for a variant without a usual name.
@@ -176,7 +205,8 @@ macro_rules! __candidate {
     }};
 }
 
-/// Writes a precision to a place of the type `held`. A type without a variant for a precision keeps its value.
+/// Writes a precision to a place of the type `held`. The place of a type without a variant for pure bf16 keeps its value:
+/// only a user chooses that precision.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __set_precision {
@@ -186,26 +216,12 @@ macro_rules! __set_precision {
             $crate::Precision::MixedBf16 => $place = $crate::__precision_variant!($held, MixedBf16),
             $crate::Precision::MixedF16 => $place = $crate::__precision_variant!($held, MixedF16),
             $crate::Precision::Bf16Params => {
-                if let ::core::option::Option::Some(variant) =
-                    $crate::__precision_names! { __found_variant [$held] Bf16Params }
-                {
+                if let ::core::option::Option::Some(variant) = $crate::__found_variant!($held, Bf16Params) {
                     $place = variant;
                 }
             }
         }
     };
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __found_variant {
-    ([$held:ty] $first:ident $($name:ident)*) => {{
-        #[allow(unused_imports)]
-        use $crate::variant::{Candidate, Names as _, Or as _};
-        let variant: ::core::option::Option<$held> =
-            Candidate(<$held>::$first) $(.or(Candidate(<$held>::$name)))* .found();
-        variant
-    }};
 }
 
 #[cfg(test)]
