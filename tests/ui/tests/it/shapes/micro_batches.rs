@@ -121,28 +121,51 @@ mod without_prelude {
     }
 }
 
-/// Narrows, moves and stores a batch with one sample.
-fn check<B: MicroBatch>(batch: B) -> B {
-    assert_eq!((batch.len(), batch.has_arrived(), batch.bytes(&Device)), (1, true, 0));
-    let narrowed = batch.clone().narrow(0..1).on_device(&Device);
-    let stored = narrowed.clone().store(None).and_then(|kept| narrowed.store(Some(kept)));
-    stored.unwrap_or(batch)
+/// Cuts two of three samples, moves them, and stores them: first in new memory, then in the memory of the first. Returns the
+/// part, whose shared fields are those of the batch. Batches with shared fields are stored in new memory only.
+fn check<B: MicroBatch>(batch: B, tensors: usize, has_shared: bool) -> B {
+    assert_eq!((batch.len(), batch.has_arrived(), batch.bytes(&Device)), (3, true, 3 * tensors));
+    let part = batch.clone().narrow(1..3).on_device(&Device);
+    assert_eq!((part.len(), part.bytes(&Device)), (2, 2 * tensors));
+    let kept = part.clone().store(None);
+    assert_eq!(kept.as_ref().map(B::len), (!has_shared).then_some(2));
+    if let Some(kept) = kept {
+        assert!(batch.store(Some(kept.clone())).is_none(), "three samples do not fit the memory of two");
+        let stored = part.clone().store(Some(kept)).map(|stored| (stored.len(), stored.bytes(&Device)));
+        assert_eq!(stored, Some((2, 2 * tensors)));
+    }
+    part
 }
 
 #[test]
 #[allow(deprecated, reason = "a shape under test")]
 fn batches_of_each_shape_are_cut() {
-    let named = || Named { images: Tensor, labels: Tensor };
-    check(named());
-    check(Tuple(Tensor, Tensor));
-    check(Newtype(Tensor));
-    assert_eq!(check(Shared { words: Arc::new(vec!["a".to_owned()]), tokens: Tensor }).words.len(), 1);
-    assert_eq!(check(Generic { values: Tensor, shared: [Some(1); 2] }).shared, [Some(1); 2]);
-    check(Marked::<u8>(Tensor, PhantomData));
-    check(r#Raw { r#type: Tensor, samples: Tensor, device: Tensor, kept: Tensor });
-    check(Nested { inner: named(), outer: Tuple(Tensor, Tensor) });
-    check(Made { images: Tensor, labels: Newtype(Tensor) });
-    assert_eq!(check(Conditional { tokens: Tensor, shared: 3 }).shared, 3);
-    assert_eq!(check(strict::Deprecated { tokens: Tensor, shared: 3 }).shared, 3);
-    assert_eq!(check(without_prelude::Bare { tokens: Tensor, labels: Tensor, shared: 3 }).shared, 3);
+    let (tensor, part) = (|| Tensor(10..13), Tensor(11..13));
+    let named = || Named { images: tensor(), labels: Tensor(0..3) };
+    let Named { images, labels } = check(named(), 2, false);
+    assert_eq!((&images, labels), (&part, Tensor(1..3)));
+    let Tuple(first, second) = check(Tuple(tensor(), Tensor(0..3)), 2, false);
+    assert_eq!((&first, second), (&part, Tensor(1..3)));
+    assert_eq!(check(Newtype(tensor()), 1, false).0, part);
+    let words = Arc::new(vec!["a".to_owned()]);
+    let shared = check(Shared { words: Arc::clone(&words), tokens: tensor() }, 1, true);
+    assert!(Arc::ptr_eq(&shared.words, &words) && shared.tokens == part);
+    let generic = check(Generic { values: tensor(), shared: [Some(1); 2] }, 1, true);
+    assert_eq!((&generic.values, generic.shared), (&part, [Some(1); 2]));
+    assert_eq!(check(Marked::<u8>(tensor(), PhantomData), 1, true).0, part);
+    let raw = check(r#Raw { r#type: tensor(), samples: Tensor(0..3), device: tensor(), kept: Tensor(5..8) }, 4, false);
+    assert_eq!(
+        [raw.r#type, raw.samples, raw.device, raw.kept],
+        [part.clone(), Tensor(1..3), part.clone(), Tensor(6..8)]
+    );
+    let nested = check(Nested { inner: named(), outer: Tuple(tensor(), Tensor(5..8)) }, 4, false);
+    assert_eq!((&nested.inner.images, nested.outer.1), (&part, Tensor(6..8)));
+    let made = check(Made { images: tensor(), labels: Newtype(Tensor(0..3)) }, 2, false);
+    assert_eq!((&made.images, made.labels.0), (&part, Tensor(1..3)));
+    let conditional = check(Conditional { tokens: tensor(), shared: 3 }, 1, true);
+    assert_eq!((&conditional.tokens, conditional.shared), (&part, 3));
+    let deprecated = check(strict::Deprecated { tokens: tensor(), shared: 3 }, 1, true);
+    assert_eq!((&deprecated.tokens, deprecated.shared), (&part, 3));
+    let bare = check(without_prelude::Bare { tokens: tensor(), labels: Tensor(0..3), shared: 3 }, 2, true);
+    assert_eq!((&bare.tokens, bare.labels, bare.shared), (&part, Tensor(1..3), 3));
 }
