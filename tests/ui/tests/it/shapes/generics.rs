@@ -158,9 +158,10 @@ struct ParameterNamedAsOurs<Settings, Option> {
 
 #[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
 #[derive(Debug)]
-struct TrailingCommas<T: Debug>
+#[rustfmt::skip]
+struct TrailingCommas<T: Debug,>
 where
-    T: Clone,
+    T: Clone + ,
 {
     #[tuned]
     batch_size: usize,
@@ -169,7 +170,8 @@ where
 
 #[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
 #[derive(Debug)]
-struct EmptyWhere<T> {
+#[rustfmt::skip]
+struct EmptyWhere<T> where {
     #[tuned]
     batch_size: usize,
     value: T,
