@@ -85,17 +85,19 @@ impl Structs {
 
     /// Returns one sentence for each struct of the program with a mistake.
     pub(super) fn broken_notes(&self) -> impl Iterator<Item = String> {
-        let broken = self.broken.iter().filter(|it| !it.is_test);
-        broken.filter_map(|it| Some(format!("`{}`: {}", it.name, it.mistakes.first()?.0)))
+        self.first_mistakes().map(|(name, mistake)| format!("`{name}`: {mistake}"))
     }
 
     /// Returns one sentence for each struct and file that is not read.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
-        let broken = self.broken.iter().filter(|it| !it.is_test).filter_map(|it| {
-            let (first, _) = it.mistakes.first()?;
-            Some(format!("`{}` is not planned: {first}", it.name))
-        });
+        let broken = self.first_mistakes().map(|(name, mistake)| format!("`{name}` is not planned: {mistake}"));
         broken.chain(self.unread.iter().cloned())
+    }
+
+    /// Returns the first mistake of each struct of the program, with the struct's name.
+    fn first_mistakes(&self) -> impl Iterator<Item = (&str, &FileError)> {
+        let broken = self.broken.iter().filter(|it| !it.is_test);
+        broken.filter_map(|it| Some((it.name.as_str(), &it.mistakes.first()?.0)))
     }
 
     fn add(&mut self, found: Annotated, table: Table, workspace: &Path) {
