@@ -19,5 +19,5 @@ pub use mistakes::{Mistake, Mistakes};
 pub use model::{
     Argument, DefaultForm, Derives, Field, ForeignDefault, Helper, Holder, Model, Nested, Presence, Value, bare,
 };
-pub use parse::{allow_deprecated, crate_path, parse};
+pub use parse::{allow_deprecated, crate_path, gives_default, parse};
 pub use table::Table;

@@ -11,6 +11,7 @@ use syn::parse::Parser;
 use syn::{Attribute, Data, DeriveInput, LitStr, Path, parse_quote};
 
 use arguments::arguments;
+pub use peers::gives_default;
 
 use crate::mistakes::Mistakes;
 use crate::model::{Argument, Model, Value};

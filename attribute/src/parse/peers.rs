@@ -66,6 +66,11 @@ pub(super) fn defaults(attributes: &[Flat], has_serde_default: bool) -> Vec<Fore
     found
 }
 
+/// Returns true if a key gives the field a default in an attribute of this name.
+pub fn gives_default(attribute: &syn::Path, key: &syn::Path) -> bool {
+    DEFAULTS.iter().any(|(name, default, _)| attribute.is_ident(name) && key.is_ident(default))
+}
+
 fn default(attribute: &Flat, argument: Argument) -> Option<ForeignDefault> {
     let name = attribute.meta.path().get_ident()?;
     let (_, _, form) = *DEFAULTS.iter().find(|(attribute, key, _)| name == attribute && argument.key == key)?;

@@ -6,8 +6,9 @@ use std::rc::Rc;
 use proc_macro2::Span;
 use quote::ToTokens;
 use syn::ext::IdentExt;
+use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
-use syn::{Attribute, DeriveInput, Item, ItemMod, LitStr, Macro};
+use syn::{Attribute, DeriveInput, Item, ItemMod, LitStr, Macro, Meta, Token};
 
 use super::recognize::{Aliases, Found, find_attribute};
 use super::{Annotated, SourceFile, Unread};
@@ -72,7 +73,7 @@ impl<'a> Collector<'a> {
 
     /// Returns true for items of unit tests.
     fn is_left_out(&self, attributes: &[Attribute]) -> bool {
-        !self.is_test && attributes.iter().any(is_cfg_test)
+        !self.is_test && attributes.iter().any(needs_test)
     }
 }
 
@@ -123,7 +124,37 @@ impl<'ast> Visit<'ast> for Collector<'_> {
     }
 }
 
-fn is_cfg_test(attribute: &Attribute) -> bool {
-    let is_test = |predicate: syn::Path| predicate.is_ident("test");
-    attribute.path().is_ident("cfg") && attribute.parse_args().is_ok_and(is_test)
+/// Returns true for `#[cfg(test)]`, and for `#[cfg(all(…))]` with `test`.
+pub fn needs_test(attribute: &Attribute) -> bool {
+    fn is_met_by_tests(predicate: &Meta) -> bool {
+        match predicate {
+            Meta::List(list) if list.path.is_ident("all") => list
+                .parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)
+                .is_ok_and(|all| all.iter().any(is_met_by_tests)),
+            predicate => predicate.path().is_ident("test") && predicate.require_path_only().is_ok(),
+        }
+    }
+    attribute.path().is_ident("cfg") && attribute.parse_args().is_ok_and(|predicate| is_met_by_tests(&predicate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::needs_test;
+
+    #[test]
+    fn only_tests_have_items_that_need_test() {
+        for (predicate, expected) in [
+            ("test", true),
+            ("all(test, feature = \"x\")", true),
+            ("all(unix, all(test))", true),
+            ("not(test)", false),
+            ("any(test, unix)", false),
+            ("feature = \"test\"", false),
+            ("feature = \"test-data\"", false),
+            ("all(unix, not(test))", false),
+        ] {
+            let item: syn::ItemStruct = syn::parse_str(&format!("#[cfg({predicate})] struct S;")).expect("Rust");
+            assert_eq!(needs_test(&item.attrs[0]), expected, "{predicate}");
+        }
+    }
 }

@@ -19,6 +19,7 @@ use thiserror::Error;
 
 use crate::{Mistakes, PlanInput, Table, parse, plan_input};
 pub use build_script::{ConfigFileError, config_file};
+pub use collect::needs_test;
 pub use recognize::{Aliases, find_attribute};
 
 /// The root file of a target.
