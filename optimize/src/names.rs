@@ -61,6 +61,11 @@ pub(crate) struct Mixture {
     pub unless: Words,
     /// Description of such models.
     pub model: String,
+    /// Name in the table of descriptions; `None` for models that no kind describes.
+    pub like: Option<String>,
+    /// Name of such models in a message.
+    #[serde(default)]
+    pub such: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -174,6 +179,15 @@ mod tests {
                 let mut kinds = ModelKind::ALL.iter().filter_map(|kind| named(kind.dims, dim));
                 assert!(kinds.any(|dim| dim.kind.read(value).is_some()), "{dim} = {value}");
             }
+        }
+    }
+
+    #[test]
+    fn mixtures_are_described() {
+        for mixture in Names::get().mixtures() {
+            let Some(like) = &mixture.like else { continue };
+            assert!(ModelKind::description_of(like).is_some(), "{like}");
+            assert!(!mixture.such.is_empty(), "{like}");
         }
     }
 

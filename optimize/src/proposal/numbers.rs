@@ -174,7 +174,14 @@ fn doubt(mixture: &Mixture, hit: impl Fn(&Words) -> Option<(String, String)>) ->
     }
     let found: Vec<_> = mixture.parts.iter().map(hit).collect::<Option<_>>()?;
     let places: Vec<_> = found.iter().map(|(name, place)| format!("`{name}` in {place}")).collect();
-    Some(format!("{}: {}", places.join(" and "), mixture.model))
+    let advice = match mixture.like.as_deref().and_then(ModelKind::description_of) {
+        Some(keyword) => format!(
+            "For {}, write `{keyword}` in place of `declared(…)`. For others, give the costs of a sample.",
+            mixture.such
+        ),
+        None => "Give the costs of a sample.".to_owned(),
+    };
+    Some(format!("{}: {}. `init` does not read such models. {advice}", places.join(" and "), mixture.model))
 }
 
 fn collect(tokens: TokenStream, found: &mut impl FnMut(String, usize)) {
