@@ -15,7 +15,7 @@ use super::Reading;
 /// The oldest release of Burn that gpu-tuned works with.
 const REQUIRED: Version = Version::new(0, 22, 1);
 /// Crates of Burn, which have the same releases.
-const CRATES: [&str; 8] =
+pub(super) const CRATES: [&str; 8] =
     ["burn", "burn-core", "burn-train", "burn-tensor", "burn-nn", "burn-optim", "burn-autodiff", "burn-ndarray"];
 
 /// A reason why gpu-tuned cannot work in a package.
@@ -23,8 +23,8 @@ const CRATES: [&str; 8] =
 pub enum Refusal {
     /// Another release of Burn.
     #[error(
-        "`{package}` has Burn {found}, and gpu-tuned is for Burn {}.{}: the types of one are not those of the other{old_loop}\n  \
-         help: {}; --force sets the package up anyway", REQUIRED.major, REQUIRED.minor, way(*is_older)
+        "`{package}` has Burn {found}, and gpu-tuned is for Burn {}: their types do not match{old_loop}\n  \
+         help: {}; --force sets the package up anyway", REQUIRED, way(*is_older)
     )]
     OtherBurn {
         /// The package.
@@ -48,11 +48,10 @@ pub enum Refusal {
 }
 
 fn way(is_older: bool) -> String {
-    let (major, minor) = (REQUIRED.major, REQUIRED.minor);
     if is_older {
-        format!("upgrade the program to Burn {major}.{minor} first, build it, and run this again")
+        format!("upgrade the program to Burn {REQUIRED} first, build it, and run this again")
     } else {
-        format!("there is no gpu-tuned for this release yet; Burn {major}.{minor} works")
+        format!("there is no gpu-tuned for this release yet; Burn {REQUIRED} works")
     }
 }
 
@@ -119,7 +118,8 @@ impl BurnRelease {
             ));
         }
         let is_published = package.publish.as_ref().is_none_or(|registries| !registries.is_empty());
-        let is_library = package.targets.iter().any(|target| target.kind.contains(&TargetKind::Lib));
+        let is_library = |kind: &TargetKind| matches!(kind, TargetKind::Lib | TargetKind::RLib | TargetKind::DyLib);
+        let is_library = package.targets.iter().flat_map(|target| &target.kind).any(is_library);
         if found.refusal.is_none()
             && is_published
             && is_library
@@ -155,7 +155,7 @@ fn is_git(dependency: &Dependency) -> bool {
 }
 
 fn accepts(dependency: &Dependency) -> bool {
-    (0..100).any(|patch| dependency.req.matches(&Version::new(REQUIRED.major, REQUIRED.minor, patch)))
+    (REQUIRED.patch..100).any(|patch| dependency.req.matches(&Version::new(REQUIRED.major, REQUIRED.minor, patch)))
 }
 
 fn lower_bound(dependency: &Dependency) -> Option<Version> {
@@ -184,10 +184,10 @@ fn patch(dependency: &Dependency) -> String {
         (None, None) => ("git = \"…\"".to_owned(), "a repository"),
     };
     format!(
-        "`{}` comes from {what}, and the one of gpu-tuned from crates.io, so that types do not match: write `[patch.crates-io]` \
-         with `burn = {{ {place} }}` into the workspace's Cargo.toml, for every crate of Burn that is named there, and ask for \
-         `{} = \"{}.{}\"`",
-        dependency.name, dependency.name, REQUIRED.major, REQUIRED.minor
+        "`{}` comes from {what}, and gpu-tuned's from crates.io: their types do not match. In the workspace's Cargo.toml, write \
+         `[patch.crates-io]` with `burn = {{ {place} }}`, and a line for every other crate of Burn that is named. Then ask for \
+         `{} = \"{REQUIRED}\"`",
+        dependency.name, dependency.name
     )
 }
 
