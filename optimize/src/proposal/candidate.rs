@@ -3,8 +3,9 @@
 use gpu_tuned_core::Setting;
 use quote::ToTokens as _;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Field, Fields, Item, ItemStruct, Meta, Token};
+use syn::{Attribute, Field, Fields, Item, ItemImpl, ItemStruct, Meta, Token};
 
+use super::code::last;
 use crate::dialect::{self, Role};
 
 /// Fields of training configs beside settings.
@@ -115,6 +116,18 @@ fn candidate(item: &ItemStruct) -> Option<Candidate<'_>> {
     };
     let score = known.len() as u32 + by_name + u32::from(derives(&item.attrs, "Config"));
     (score >= MIN_SCORE).then_some(Candidate { item, known, score, lacks_batch })
+}
+
+/// The implementation of a trait for a struct.
+pub(super) fn implementation<'s>(of: &str, name: &str, items: &'s [Item]) -> Option<&'s ItemImpl> {
+    items.iter().find_map(|item| match item {
+        Item::Mod(module) => implementation(of, name, &module.content.as_ref()?.1),
+        Item::Impl(item) => {
+            let is_it = item.trait_.as_ref()?.0.segments.last()?.ident == of;
+            (is_it && last(&item.self_ty)? == name).then_some(item)
+        }
+        _ => None,
+    })
 }
 
 pub(super) fn derives(attributes: &[Attribute], name: &str) -> bool {

@@ -11,12 +11,12 @@ use super::sources::{Patch, Source};
 
 /// Removes calls that set planned fields of a new config, as in `TrainingConfig::new().with_batch_size(64)`.
 pub(super) fn remove_overrides<'a>(
-    sources: &'a [Source],
+    (of, sources): (&Source, &'a [Source]),
     candidate: &Candidate<'_>,
     fields: &[String],
     patch: &mut Patch<'a>,
 ) {
-    for source in sources.iter().filter(|source| source.is_own()) {
+    for source in users(of, sources, candidate) {
         let setters = fields.iter().map(|field| format!("with_{field}")).collect();
         let mut overrides = Overrides { of: candidate.item.ident.to_string(), setters, found: Vec::new() };
         overrides.visit_file(&source.file);
@@ -30,6 +30,12 @@ pub(super) fn remove_overrides<'a>(
             patch.replace(source, start..end, "");
         }
     }
+}
+
+/// Sources in which the struct's name means it.
+fn users<'a>(of: &Source, sources: &'a [Source], candidate: &Candidate<'_>) -> impl Iterator<Item = &'a Source> {
+    let name = candidate.item.ident.to_string();
+    sources.iter().filter(move |source| source.can_mean(&name, of, sources))
 }
 
 struct Overrides<'a> {
@@ -49,12 +55,17 @@ impl<'a> Visit<'a> for Overrides<'a> {
 }
 
 /// Removes the arguments of fields that get a default, and methods of the program that Burn then generates.
-pub(super) fn edit<'a>(sources: &'a [Source], candidate: &Candidate<'_>, fields: &[String], patch: &mut Patch<'a>) {
+pub(super) fn edit<'a>(
+    (of, sources): (&Source, &'a [Source]),
+    candidate: &Candidate<'_>,
+    fields: &[String],
+    patch: &mut Patch<'a>,
+) {
     if fields.is_empty() {
         return;
     }
     let arguments: Vec<String> = candidate.without_default().collect();
-    for source in sources.iter().filter(|source| source.is_own()) {
+    for source in users(of, sources, candidate) {
         let of = candidate.item.ident.to_string();
         let mut calls = Calls { of, implements: None, arguments: arguments.len(), found: Vec::new() };
         calls.visit_file(&source.file);
@@ -68,7 +79,7 @@ pub(super) fn edit<'a>(sources: &'a [Source], candidate: &Candidate<'_>, fields:
         }
     }
     for field in fields {
-        remove_setter(sources, candidate, field, patch);
+        remove_setter((of, sources), candidate, field, patch);
     }
 }
 
@@ -102,10 +113,15 @@ impl<'a> Visit<'a> for Calls<'a> {
     }
 }
 
-fn remove_setter<'a>(sources: &'a [Source], candidate: &Candidate<'_>, field: &str, patch: &mut Patch<'a>) {
-    let (of, setter) = (candidate.item.ident.to_string(), format!("with_{field}"));
-    for source in sources.iter().filter(|source| source.is_own()) {
-        for function in methods(&source.file.items, &of).into_iter().filter(|function| function.sig.ident == setter) {
+fn remove_setter<'a>(
+    (of, sources): (&Source, &'a [Source]),
+    candidate: &Candidate<'_>,
+    field: &str,
+    patch: &mut Patch<'a>,
+) {
+    let (name, setter) = (candidate.item.ident.to_string(), format!("with_{field}"));
+    for source in sources.iter().filter(|source| source.is_beside(of)) {
+        for function in methods(&source.file.items, &name).into_iter().filter(|function| function.sig.ident == setter) {
             let range = lines(&source.text, function.span().byte_range());
             patch.note(source, range.start, format!("`Config` generates `{setter}` for a field with a default"));
             patch.replace(source, range, "");

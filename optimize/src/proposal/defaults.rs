@@ -3,53 +3,24 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use gpu_tuned_attribute::gives_default;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{Attribute, Expr, ExprLit, ExprStruct, Field, ImplItem, Item, ItemImpl, Lit, Member, Meta, Stmt, Token};
+use syn::{Attribute, Expr, ExprLit, ExprStruct, Field, ImplItem, ItemImpl, Lit, Member, Meta, Stmt, Token};
 
 use super::annotation::range;
-use super::candidate::Candidate;
-use super::code::{self, Code, last};
+use super::candidate::{Candidate, implementation};
+use super::code::{self, Code};
 use super::sources::{Patch, Source};
 
-/// Attributes with arguments that give a field a default.
-const DEFAULTS: [(&str, &[&str]); 5] = [
-    ("config", &["default"]),
-    ("arg", &["default_value_t", "default_value"]),
-    ("clap", &["default_value_t", "default_value"]),
-    ("serde", &["default"]),
-    ("builder", &["default"]),
-];
-
-/// Number of a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FieldNumber {
-    /// The only number that the program gives the field.
-    Known(u64),
-    /// Different numbers, or values that only a run has.
-    Unclear,
-    /// No value in the code.
-    Absent,
-}
-
-impl FieldNumber {
-    pub(super) const fn known(self) -> Option<u64> {
-        match self {
-            Self::Known(number) => Some(number),
-            Self::Unclear | Self::Absent => None,
-        }
-    }
-}
-
-/// Finds the number of a field: its default, and the values that the program sets.
-pub(super) fn number(candidate: &Candidate<'_>, field: &Field, name: &str, code: &Code) -> FieldNumber {
+/// Finds the only number that the program gives a field: its default, and the values that the program sets.
+pub(super) fn number(of: &syn::ItemStruct, field: &Field, name: &str, code: &Code) -> Option<u64> {
     let mut all: BTreeSet<Option<u64>> =
-        code.all.get(&(candidate.item.ident.to_string(), name.to_owned())).cloned().unwrap_or_default();
+        code.all.get(&(of.ident.to_string(), name.to_owned())).cloned().unwrap_or_default();
     all.extend(field.attrs.iter().filter_map(|attribute| default(attribute, code)));
     match all.iter().collect::<Vec<_>>()[..] {
-        [] => FieldNumber::Absent,
-        [Some(number)] => FieldNumber::Known(*number),
-        _ => FieldNumber::Unclear,
+        [Some(number)] => Some(*number),
+        _ => None,
     }
 }
 
@@ -60,7 +31,7 @@ fn default(attribute: &Attribute, code: &Code) -> Option<Option<u64>> {
         return Some(code.number(&value));
     }
     let value = arguments(attribute)?.into_iter().find_map(|meta| match meta {
-        Meta::NameValue(pair) if is_default(attribute, &pair.path) => Some(pair.value),
+        Meta::NameValue(pair) if gives_default(attribute.path(), &pair.path) => Some(pair.value),
         _ => None,
     })?;
     Some(match value {
@@ -73,34 +44,37 @@ fn default(attribute: &Attribute, code: &Code) -> Option<Option<u64>> {
     })
 }
 
-fn is_default(attribute: &Attribute, argument: &syn::Path) -> bool {
-    let mut known = DEFAULTS.iter().filter(|(name, _)| attribute.path().is_ident(name));
-    known.any(|(_, arguments)| arguments.iter().any(|name| argument.is_ident(name)))
-}
-
 fn arguments(attribute: &Attribute) -> Option<Punctuated<Meta, Token![,]>> {
     attribute.parse_args_with(Punctuated::parse_terminated).ok()
 }
 
-/// Removes clap's, serde's and bon's defaults of a field, which the build plans.
-pub(super) fn remove<'a>(source: &'a Source, field: &Field, patch: &mut Patch<'a>) {
+/// Removes the defaults of a planned field in attributes of other derives. Returns true if files without the field's key no
+/// longer load.
+pub(super) fn remove<'a>(source: &'a Source, field: &Field, patch: &mut Patch<'a>) -> bool {
+    let mut is_needed_in_files = false;
     for attribute in field.attrs.iter().filter(|attribute| !attribute.path().is_ident("config")) {
         let Some(arguments) = arguments(attribute) else { continue };
         let text = |meta: &Meta| source.text[meta.span().byte_range()].to_owned();
-        let kept: Vec<_> = arguments.iter().filter(|meta| !is_default(attribute, meta.path())).map(text).collect();
+        let is_kept = |meta: &&Meta| !gives_default(attribute.path(), meta.path());
+        let kept: Vec<_> = arguments.iter().filter(is_kept).map(text).collect();
         if kept.len() == arguments.len() {
             continue;
         }
+        is_needed_in_files |= attribute.path().is_ident("serde");
         let Meta::List(list) = &attribute.meta else { continue };
         let inside = list.delimiter.span().open().byte_range().end..list.delimiter.span().close().byte_range().start;
         if kept.is_empty() {
-            let all = range(attribute);
-            let space = source.text[all.end..].len() - source.text[all.end..].trim_start().len();
-            patch.replace(source, all.start..all.end + space, "");
+            patch.replace(source, with_space(&source.text, range(attribute)), "");
         } else {
             patch.replace(source, inside, kept.join(", "));
         }
     }
+    is_needed_in_files
+}
+
+/// A range with the space behind.
+pub(super) fn with_space(text: &str, Range { start, end }: Range<usize>) -> Range<usize> {
+    start..text.len() - text[end..].trim_start().len()
 }
 
 /// An implementation of `Default` by one literal, which the annotation replaces.
@@ -111,11 +85,15 @@ pub(super) struct OwnDefault<'s> {
 }
 
 impl<'s> OwnDefault<'s> {
-    pub(super) fn find(candidate: &Candidate<'_>, sources: &'s [Source]) -> Option<Self> {
+    /// Finds the implementation in the crate of the struct. The literal counts in the file of the struct only: its values may
+    /// have no meaning elsewhere.
+    pub(super) fn find(candidate: &Candidate<'_>, of: &Source, sources: &'s [Source]) -> Option<Self> {
         let name = candidate.item.ident.to_string();
-        sources.iter().filter(|source| source.is_own()).find_map(|source| {
-            let item = implementation(&name, &source.file.items)?;
-            Some(Self { source, item, literal: literal(item) })
+        let is_same = |source: &&Source| source.name == of.name;
+        let others = sources.iter().filter(|source| !is_same(source) && source.is_beside(of));
+        sources.iter().filter(is_same).chain(others).find_map(|source| {
+            let item = implementation("Default", &name, &source.file.items)?;
+            Some(Self { source, item, literal: literal(item).filter(|_| is_same(&source)) })
         })
     }
 
@@ -143,17 +121,6 @@ impl<'s> OwnDefault<'s> {
         patch.note(self.source, range.start, "the annotation implements `Default`");
         patch.replace(self.source, range, "");
     }
-}
-
-fn implementation<'s>(name: &str, items: &'s [Item]) -> Option<&'s ItemImpl> {
-    items.iter().find_map(|item| match item {
-        Item::Mod(module) => implementation(name, &module.content.as_ref()?.1),
-        Item::Impl(item) => {
-            let is_default = item.trait_.as_ref()?.0.segments.last()?.ident == "Default";
-            (is_default && last(&item.self_ty)? == name).then_some(item)
-        }
-        _ => None,
-    })
 }
 
 fn literal(item: &ItemImpl) -> Option<&ExprStruct> {

@@ -3,7 +3,7 @@
 use syn::{Attribute, GenericArgument, ImplItem, Item, ItemImpl, ItemStruct, Meta, PathArguments};
 
 use super::annotation::{above, range, start_of};
-use super::candidate::{derives, structs};
+use super::candidate::{derives, implementation, structs};
 use super::code::last;
 use super::sources::{Patch, Source};
 
@@ -11,8 +11,8 @@ const DERIVE: &str = "MicroBatch";
 
 /// Derives `MicroBatch` for the input of the first training step, else for the only output of batchers, if that is a struct of
 /// the package. Returns the struct's name.
-pub(super) fn derive<'a>(sources: &'a [Source], krate: &str, patch: &mut Patch<'a>) -> Option<String> {
-    let own = || sources.iter().filter(|source| source.is_own());
+pub(super) fn derive<'a>(sources: &[&'a Source], krate: &str, patch: &mut Patch<'a>) -> Option<String> {
+    let own = || sources.iter().copied().filter(|source| source.is_own());
     let step = own().find_map(|source| first(&source.file.items, &input_of_step));
     let name = step.or_else(|| {
         let mut outputs: Vec<_> = own().flat_map(|source| all(&source.file.items, &output_of_batcher)).collect();
@@ -22,7 +22,8 @@ pub(super) fn derive<'a>(sources: &'a [Source], krate: &str, patch: &mut Patch<'
     let is_it = |item: &&ItemStruct| item.ident == name;
     let found = own().find_map(|source| Some((source, structs(&source.file.items).into_iter().find(is_it)?)));
     let (source, item) = found.filter(|(_, item)| !derives(&item.attrs, DERIVE) && is_divisible(item))?;
-    if sources.iter().any(|source| implements(&source.file.items, &name)) {
+    let implements = |of| sources.iter().any(|source| implementation(of, &name, &source.file.items).is_some());
+    if implements(DERIVE) {
         return None;
     }
     let ours = format!("{}::{DERIVE}", krate.replace('-', "_"));
@@ -37,8 +38,7 @@ pub(super) fn derive<'a>(sources: &'a [Source], krate: &str, patch: &mut Patch<'
         patch.insert(source, end, format!("{comma}{ours}"));
         return Some(name);
     }
-    let derived =
-        if derives(&item.attrs, "Clone") || implements_clone(sources, &name) { ours } else { format!("Clone, {ours}") };
+    let derived = if derives(&item.attrs, "Clone") || implements("Clone") { ours } else { format!("Clone, {ours}") };
     let first = item.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
     let start = first.map_or_else(|| start_of(&item.vis, item.struct_token.span), |attribute| range(attribute).start);
     patch.note(source, start, what);
@@ -81,22 +81,6 @@ fn output_of_batcher(item: &ItemImpl) -> Option<String> {
         GenericArgument::Type(ty) => last(ty),
         _ => None,
     }
-}
-
-fn implements_clone(sources: &[Source], name: &str) -> bool {
-    let clone = |item: &ItemImpl| {
-        item.trait_.as_ref()?.0.segments.last().filter(|last| last.ident == "Clone")?;
-        last(&item.self_ty).filter(|of| of == name)
-    };
-    sources.iter().any(|source| first(&source.file.items, &clone).is_some())
-}
-
-fn implements(items: &[Item], name: &str) -> bool {
-    items.iter().any(|item| {
-        let Item::Impl(item) = item else { return false };
-        let of = item.trait_.as_ref().and_then(|it| it.0.segments.last()).is_some_and(|last| last.ident == DERIVE);
-        of && last(&item.self_ty).as_deref() == Some(name)
-    })
 }
 
 fn is_derive(attribute: &Attribute) -> bool {

@@ -26,6 +26,7 @@ use std::rc::Rc;
 use cargo_metadata::Package;
 use serde::Serialize;
 
+use annotation::step::step_of_code;
 use annotation::{FieldNumbers, Given};
 use candidate::Candidate;
 use code::Code;
@@ -110,24 +111,29 @@ impl Reading {
         let sources = &self.sources;
         let loops = training_loop::all(sources);
         let mut found = Found { has_loop: !loops.is_empty(), notes: self.notes.clone(), ..Found::default() };
-        let is_taken = |candidate: &Candidate<'_>| loops.iter().any(|training| training.takes(candidate));
-        let rank = |candidate: &Candidate<'_>| (is_taken(candidate), candidate.score);
+        let is_taken = |source: &Source, candidate: &Candidate<'_>| {
+            loops.iter().any(|training| training.takes((source, candidate), sources))
+        };
+        let rank = |(source, candidate): &(&Source, Candidate<'_>)| (is_taken(source, candidate), candidate.score);
         let of_source = |source| candidate::candidates(items(source)).map(move |candidate| (source, candidate));
         let all = sources.iter().flat_map(of_source).filter(|(_, candidate)| !candidate.lacks_batch);
         let (mut all, elsewhere): (Vec<(&Source, Candidate<'_>)>, Vec<_>) =
             all.partition(|(source, _)| source.is_own());
         // The first of the best candidates.
-        all.sort_by_key(|(_, candidate)| std::cmp::Reverse(rank(candidate)));
-        let is_open = matches!(&all[..], [(_, a), (_, b), ..] if rank(a) == rank(b) && !is_taken(a));
-        let mut all = all.into_iter();
-        let best = if is_open { None } else { all.next() };
-        let training = best.as_ref().and_then(|(source, best)| of_config(&loops, source, best)).or(loops.first());
+        all.sort_by_key(|it| std::cmp::Reverse(rank(it)));
+        let is_open = matches!(&all[..], [a, b, ..] if rank(a) == rank(b) && !rank(a).0);
+        let tied = if is_open { all.partition_point(|it| rank(it) == rank(&all[0])) } else { 0 };
+        let (tied, mut others) = {
+            let others = all.split_off(tied);
+            (all, others.into_iter())
+        };
+        let best = if is_open { None } else { others.next() };
+        let of_config = |(source, best): &(&Source, Candidate<'_>)| of_config(&loops, (source, best), sources);
+        let training = best.as_ref().and_then(of_config).or(loops.first());
         let programs = Programs::find(package, sources, training, best.as_ref().map(|(source, _)| *source));
         found.add(&programs, sources);
-        found.part(
-            "a training loop of Burn",
-            training.map(|it| format!("Burn's loop in `{}` ({}:{})", it.name(), it.source.name, it.line())),
-        );
+        let burn = training.map(|it| format!("Burn's loop in `{}` ({}:{})", it.name(), it.source.name, it.line()));
+        found.part("a training loop of Burn", burn.or_else(|| training_loop::by_hand(sources)));
         found.left.extend(
             sources
                 .iter()
@@ -140,17 +146,17 @@ impl Reading {
         let config =
             best.as_ref().map(|(source, it)| format!("config `{}` ({}:{})", it.item.ident, source.name, it.line()));
         found.part("a training config", config);
-        let hints = ModelHints { sources, training, program: programs.training };
-        let family = Family::new(hints.reached());
+        let hints = ModelHints::new(sources, training, programs.training);
+        let family = &hints.family;
         found.part(
             "the kind of model",
-            family.hint.map(|(name, place)| format!("{} by `{name}` ({place})", family.kind.name)),
+            family.hint.as_ref().map(|(name, place)| format!("{} by `{name}` ({place})", family.kind.name)),
         );
-        found.model = Some(hints.model(&FieldNumbers::default()));
+        let mut numbers = FieldNumbers::default();
         match best {
             Some((source, best)) => {
-                let (proposal, numbers, left) = hints.proposal(source, &best, krate);
-                found.model = Some(hints.model(&numbers));
+                let (proposal, of_fields, left) = hints.proposal(source, &best, krate);
+                numbers = of_fields;
                 let samples = numbers.global_batch;
                 found.part(
                     "the samples of an optimizer step",
@@ -158,12 +164,13 @@ impl Reading {
                 );
                 found.proposal = Some(proposal);
                 found.left.extend(left);
-                found.notes.extend(others(&loops, training));
-                found.notes.extend(all.map(also));
+                found.notes.extend(other_loops(&loops, training));
             }
-            None if is_open => found.left.push(not_found::several(&all.collect::<Vec<_>>(), krate)),
+            None if is_open => found.left.push(not_found::several(&tied, krate)),
             None => found.left.extend(not_found::describe(sources, &elsewhere, krate)),
         }
+        found.notes.extend(others.map(also));
+        found.model = Some(hints.model(&numbers));
         found
     }
 }
@@ -207,15 +214,15 @@ fn also((source, other): (&Source, Candidate<'_>)) -> String {
 /// The loop of a config, preferably in the same file.
 fn of_config<'l, 's>(
     loops: &'l [TrainingLoop<'s>],
-    source: &Source,
-    candidate: &Candidate<'_>,
+    config: (&Source, &Candidate<'_>),
+    sources: &[Source],
 ) -> Option<&'l TrainingLoop<'s>> {
-    let taking = || loops.iter().filter(|training| training.takes(candidate));
-    taking().find(|training| training.source.name == source.name).or_else(|| taking().next())
+    let taking = || loops.iter().filter(|training| training.takes(config, sources));
+    taking().find(|training| training.source.name == config.0.name).or_else(|| taking().next())
 }
 
 /// Notes on loops without a proposal.
-fn others(loops: &[TrainingLoop<'_>], taken: Option<&TrainingLoop<'_>>) -> Vec<String> {
+fn other_loops(loops: &[TrainingLoop<'_>], taken: Option<&TrainingLoop<'_>>) -> Vec<String> {
     let place = |training: &TrainingLoop<'_>| (training.source.name.clone(), training.line());
     let others = loops.iter().filter(|training| Some(place(training)) != taken.map(place));
     others
@@ -230,26 +237,28 @@ struct ModelHints<'a> {
     sources: &'a [Source],
     training: Option<&'a TrainingLoop<'a>>,
     program: Option<Program<'a>>,
+    /// Sources that the program reaches; all without a known program.
+    reached: Vec<&'a Source>,
+    family: Family,
+    /// Code of the whole program, and of the binary that trains.
+    code: Code,
+    chosen: Code,
 }
 
 impl<'a> ModelHints<'a> {
-    /// Sources that the program reaches; all without a known program.
-    fn reached(&self) -> impl Iterator<Item = &'a Source> + Clone + use<'a> {
-        let program = self.program;
-        self.sources.iter().filter(move |source| program.is_none_or(|program| program.reaches(source)))
-    }
-
-    /// Code of the whole program, and of the binary that trains.
-    fn code(&self) -> [Code; 2] {
-        let values = Rc::new(Values::new(self.reached()));
-        let program = self.program;
-        let chosen = self.reached().filter(move |source| program.is_some_and(|program| program.owns(source)));
-        [Code::new(self.reached(), &values), Code::new(chosen, &values)]
+    fn new(sources: &'a [Source], training: Option<&'a TrainingLoop<'a>>, program: Option<Program<'a>>) -> Self {
+        let is_reached = |source: &&Source| program.is_none_or(|program| program.reaches(source));
+        let reached: Vec<&Source> = sources.iter().filter(is_reached).collect();
+        let all = reached.iter().copied();
+        let (family, values) = (Family::new(all.clone()), Rc::new(Values::new(all.clone())));
+        let chosen = all.clone().filter(|source| program.is_some_and(|program| program.owns(source)));
+        let (code, chosen) = (Code::new(all, &values), Code::new(chosen, &values));
+        Self { sources, training, program, reached, family, code, chosen }
     }
 
     fn model(&self, numbers: &FieldNumbers) -> ModelWords {
-        let [code, chosen] = self.code();
-        ModelWords::new(&Family::new(self.reached()), (&code, &chosen), &numbers.dims, numbers.global_batch)
+        let samples = numbers.global_batch.or_else(|| step_of_code(&self.code));
+        ModelWords::new(&self.family, (&self.code, &self.chosen), &numbers.dims, samples)
     }
 
     /// The proposal, the numbers of its fields, and changes without a proposed edit.
@@ -259,15 +268,13 @@ impl<'a> ModelHints<'a> {
         candidate: &Candidate<'_>,
         krate: &str,
     ) -> (Proposal, FieldNumbers, Vec<String>) {
-        let family = Family::new(self.reached());
-        let [code, chosen] = self.code();
+        let Self { sources, ref reached, ref family, ref code, ref chosen, .. } = *self;
         let (holds_step, accumulation) = (self.training.is_some(), self.training.and_then(TrainingLoop::accumulation));
-        let (sources, family) = (self.sources, &family);
-        let given = Given { sources, family, code: &code, chosen: &chosen, krate, holds_step, accumulation };
+        let given = Given { sources, reached, family, code, chosen, krate, holds_step, accumulation };
         let mut patch = Patch::default();
         let (help, numbers) = annotation::annotate(source, candidate, &given, &mut patch);
         let mut left = Vec::new();
-        micro_batch::derive(sources, krate, &mut patch);
+        micro_batch::derive(reached, krate, &mut patch);
         if let Some(training) = self.training {
             left = training.edit(candidate, krate, &mut patch);
             if let Some(program) = self.program.filter(|_| training.name() != "main") {

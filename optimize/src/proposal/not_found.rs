@@ -47,8 +47,7 @@ pub(super) fn describe(sources: &[Source], elsewhere: &[(&Source, Candidate<'_>)
     if own.len() > MAX_FILES {
         looked = format!("{looked} and {} more", own.len() - MAX_FILES);
     }
-    let place =
-        if own.is_empty() { "the package has no Rust source".to_owned() } else { format!("looked in {looked}") };
+    let place = if own.is_empty() { "no source could be read".to_owned() } else { format!("looked in {looked}") };
     let close: String = own_hints(sources).iter().map(|hint| format!("; {hint}")).collect();
     vec![format!("no training config found: {place}{close}; {}", example(krate))]
 }

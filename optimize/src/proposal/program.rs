@@ -5,7 +5,7 @@ use syn::visit::{self, Visit};
 use syn::{ExprPath, Item};
 
 use super::device;
-use super::sources::{Owner, Patch, Source};
+use super::sources::{Patch, Source};
 use super::training_loop::TrainingLoop;
 
 /// The programs of a package, and the one that trains.
@@ -87,12 +87,12 @@ impl Program<'_> {
 
     /// Returns true for a source of the program that is not also in the library.
     pub(super) fn owns(&self, source: &Source) -> bool {
-        source.is_of(self.target) && !is_of_library(self.package, source)
+        source.is_of(self.target) && !source.in_library
     }
 
     /// Returns true for the program's sources, the library's, and those of other packages.
     pub(super) fn reaches(&self, source: &Source) -> bool {
-        source.is_of(self.target) || !source.is_own() || is_of_library(self.package, source)
+        source.is_of(self.target) || source.in_library
     }
 
     fn root<'s>(&self, sources: &'s [Source]) -> Option<&'s Source> {
@@ -127,14 +127,6 @@ impl Program<'_> {
         });
         device::edit(source, main.unwrap_or_default(), &krate.replace('-', "_"), patch);
     }
-}
-
-fn is_of_library(package: &Package, source: &Source) -> bool {
-    let Owner::Targets(targets) = &source.owner else { return false };
-    let is_program = |target: &usize| {
-        package.targets[*target].kind.iter().any(|kind| matches!(kind, TargetKind::Bin | TargetKind::Example))
-    };
-    targets.iter().any(|target| !is_program(target))
 }
 
 /// Module name of a file; `None` for the root of a crate.

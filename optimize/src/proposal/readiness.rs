@@ -8,7 +8,7 @@ use super::code;
 use super::sources::Source;
 
 /// Returns the edits for mixed precision, with their places.
-pub(super) fn edits(sources: &[Source]) -> Vec<String> {
+pub(super) fn edits(sources: &[&Source]) -> Vec<String> {
     sources.iter().flat_map(|source| statistics(source).chain(loss(source))).collect()
 }
 

@@ -11,7 +11,12 @@ use quote::ToTokens;
 use serde::Serialize;
 use syn::{Attribute, Item};
 
+use super::candidate;
+use super::release::CRATES;
 use crate::diff::{added_lines, display_name, unified};
+
+/// Libraries below training programs, beside the crates of Burn.
+const LIBRARIES: [&str; 4] = ["cubecl", "cubek", "gpu-tuned", "gpu-tuned-build"];
 
 pub(super) struct Source {
     pub name: String,
@@ -22,6 +27,8 @@ pub(super) struct Source {
     /// Tokens of the items that are not imports.
     pub tokens: TokenStream,
     pub owner: Owner,
+    /// True for a source of a library.
+    pub in_library: bool,
     path: PathBuf,
 }
 
@@ -35,12 +42,17 @@ pub(super) enum Owner {
 }
 
 impl Source {
-    fn new(SourceFile { path, text, syntax: mut file, .. }: SourceFile, workspace: &Path, owner: Owner) -> Self {
+    fn new(
+        SourceFile { path, text, syntax: mut file, .. }: SourceFile,
+        workspace: &Path,
+        owner: Owner,
+        in_library: bool,
+    ) -> Self {
         remove_tests(&mut file.items);
         let mut tokens = TokenStream::new();
         collect(&file.items, &mut tokens);
         let path = canonical(&path);
-        Self { name: display_name(&path, &canonical(workspace)), text, file, tokens, owner, path }
+        Self { name: display_name(&path, &canonical(workspace)), text, file, tokens, owner, in_library, path }
     }
 
     /// Returns true for the file at this path.
@@ -51,6 +63,23 @@ impl Source {
     /// Returns true for a source of the package itself.
     pub(super) const fn is_own(&self) -> bool {
         matches!(self.owner, Owner::Targets(_))
+    }
+
+    /// Returns true for two sources of one crate.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        match (&self.owner, &other.owner) {
+            (Owner::Targets(own), Owner::Targets(others)) => !own.is_disjoint(others),
+            (own, other) => own == other,
+        }
+    }
+
+    /// Returns true if this name means a struct of that source here: one of the same crate, or of the package's library, where
+    /// the program has no struct of this name.
+    pub(super) fn can_mean(&self, name: &str, of: &Self, all: &[Self]) -> bool {
+        let has_struct =
+            |source: &Self| candidate::structs(&source.file.items).into_iter().any(|item| item.ident == name);
+        let has_own = || all.iter().any(|source| source.is_beside(self) && has_struct(source));
+        self.is_beside(of) || (of.in_library && of.is_own() && self.is_own() && !has_own())
     }
 
     pub(super) fn is_of(&self, target: usize) -> bool {
@@ -70,18 +99,25 @@ pub(super) fn read(package: &Package, workspace: &Path) -> (Vec<Source>, Vec<Str
     for (position, target) in package.targets.iter().enumerate().filter(|(_, target)| can_train(target)) {
         let (files, missing) = files(&target.name, target.src_path.as_std_path());
         unread.extend(missing);
+        let is_program = target.kind.iter().any(|kind| matches!(kind, TargetKind::Bin | TargetKind::Example));
         for file in files {
             match all.iter_mut().find(|known| known.is_at(&file.path)) {
-                Some(Source { owner: Owner::Targets(targets), .. }) => drop(targets.insert(position)),
+                Some(Source { owner: Owner::Targets(targets), in_library, .. }) => {
+                    targets.insert(position);
+                    *in_library |= !is_program;
+                }
                 Some(_) => {}
-                None => all.push(Source::new(file, workspace, Owner::Targets(BTreeSet::from([position])))),
+                None => {
+                    let owner = Owner::Targets(BTreeSet::from([position]));
+                    all.push(Source::new(file, workspace, owner, !is_program));
+                }
             }
         }
     }
     for (name, root) in dependencies(package) {
         let (files, missing) = files(&name, &root);
         unread.extend(missing);
-        all.extend(files.into_iter().map(|file| Source::new(file, workspace, Owner::Package(name.clone()))));
+        all.extend(files.into_iter().map(|file| Source::new(file, workspace, Owner::Package(name.clone()), true)));
     }
     all.sort_by(|a, b| (!a.is_own(), &a.name).cmp(&(!b.is_own(), &b.name)));
     let mut notes: Vec<_> = unread.iter().map(|unread| note(unread, workspace)).collect();
@@ -121,7 +157,7 @@ fn dependencies(package: &Package) -> Vec<(String, PathBuf)> {
         let Some(manifest) = manifest(&folder) else { continue };
         let Some(name) = manifest.get("package").and_then(|package| package.get("name")?.as_str()) else { continue };
         // The libraries themselves train nothing.
-        if ["burn", "cubecl", "cubek", "gpu-tuned"].iter().any(|prefix| name.starts_with(prefix)) {
+        if CRATES.contains(&name) || LIBRARIES.contains(&name) {
             continue;
         }
         let root = manifest.get("lib").and_then(|lib| lib.get("path")?.as_str()).unwrap_or("src/lib.rs");
@@ -164,14 +200,7 @@ fn attributes(item: &Item) -> &[Attribute] {
 
 /// Returns true for `#[test]` and for `#[cfg(…)]` that needs `test`.
 fn is_test(attribute: &Attribute) -> bool {
-    let is_or_all = |predicate: &TokenStream| {
-        let names: Vec<_> = predicate.to_string().split(|c: char| !c.is_alphanumeric()).map(str::to_owned).collect();
-        names.iter().any(|name| name == "test") && !names.iter().any(|name| name == "not" || name == "any")
-    };
-    let is_cfg = |attribute: &Attribute| {
-        attribute.path().is_ident("cfg") && attribute.meta.require_list().is_ok_and(|list| is_or_all(&list.tokens))
-    };
-    attribute.path().is_ident("test") || is_cfg(attribute)
+    attribute.path().is_ident("test") || sources::needs_test(attribute)
 }
 
 fn collect(items: &[Item], tokens: &mut TokenStream) {

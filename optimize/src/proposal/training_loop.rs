@@ -32,6 +32,14 @@ pub(super) fn all(sources: &[Source]) -> Vec<TrainingLoop<'_>> {
     sources.iter().filter(|source| source.is_own()).flat_map(of).collect()
 }
 
+/// Describes a loop by hand whose steps are the session's.
+pub(super) fn by_hand(sources: &[Source]) -> Option<String> {
+    sources.iter().filter(|source| source.is_own()).find_map(|source| {
+        let (before, _) = source.text.split_once(".trainer(")?;
+        Some(format!("a loop with `session.trainer` ({}:{})", source.name, before.matches('\n').count() + 1))
+    })
+}
+
 impl<'a> TrainingLoop<'a> {
     pub(super) fn name(&self) -> String {
         self.signature.ident.to_string()
@@ -41,9 +49,9 @@ impl<'a> TrainingLoop<'a> {
         self.signature.ident.span().start().line
     }
 
-    /// Returns true if the function has this config.
-    pub(super) fn takes(&self, candidate: &Candidate<'_>) -> bool {
-        self.config(candidate).is_some()
+    /// Returns true if the function has the config of this source.
+    pub(super) fn takes(&self, (of, candidate): (&Source, &Candidate<'_>), sources: &[Source]) -> bool {
+        self.config(candidate).is_some() && self.source.can_mean(&candidate.item.ident.to_string(), of, sources)
     }
 
     /// Argument of `grads_accumulation`, as in `.grads_accumulation(4)`.

@@ -1,6 +1,6 @@
 //! Numbers in code: literals, constants, and expressions of both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::{self, Visit};
 use syn::{BinOp, Expr, ExprLit, Item, Lit, Stmt};
@@ -12,12 +12,21 @@ const MAX_DEPTH: usize = 8;
 
 /// Constants of a program, and functions that return an expression, by name.
 #[derive(Default)]
-pub(super) struct Values(BTreeMap<String, Vec<Expr>>);
+pub(super) struct Values {
+    all: BTreeMap<String, Vec<Expr>>,
+    /// Names of the package's own constants.
+    own: BTreeSet<String>,
+    /// True while the package's own sources are read.
+    is_own: bool,
+}
 
 impl Values {
     pub(super) fn new<'s>(sources: impl Iterator<Item = &'s Source>) -> Self {
         let mut values = Self::default();
-        sources.for_each(|source| values.visit_file(&source.file));
+        for source in sources {
+            values.is_own = source.is_own();
+            values.visit_file(&source.file);
+        }
         values
     }
 
@@ -32,13 +41,13 @@ impl Values {
         self.constant(name, 0)
     }
 
-    /// The names of constants with a number.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+    /// The first of the package's own constants whose name in lower case is meant.
+    pub(super) fn own(&self, is_meant: impl Fn(&str) -> bool) -> Option<&str> {
+        self.own.iter().map(String::as_str).find(|name| is_meant(&name.to_lowercase()))
     }
 
     fn constant(&self, name: &str, depth: usize) -> Option<u64> {
-        let definitions = self.0.get(name).filter(|_| depth < MAX_DEPTH)?;
+        let definitions = self.all.get(name).filter(|_| depth < MAX_DEPTH)?;
         let mut numbers = definitions.iter().map(|value| self.evaluate(value, depth + 1));
         let first = numbers.next()??;
         numbers.all(|other| other == Some(first)).then_some(first)
@@ -81,9 +90,9 @@ impl Values {
 impl<'ast> Visit<'ast> for Values {
     fn visit_item(&mut self, item: &'ast Item) {
         match item {
-            Item::Const(item) => self.add(&item.ident, &item.expr),
+            Item::Const(item) => self.add_constant(&item.ident, &item.expr),
             Item::Static(item) if matches!(item.mutability, syn::StaticMutability::None) => {
-                self.add(&item.ident, &item.expr);
+                self.add_constant(&item.ident, &item.expr);
             }
             Item::Fn(item) if item.sig.inputs.is_empty() => self.add_function(&item.sig.ident, &item.block),
             _ => {}
@@ -92,13 +101,20 @@ impl<'ast> Visit<'ast> for Values {
     }
 
     fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
-        self.add(&item.ident, &item.expr);
+        self.add_constant(&item.ident, &item.expr);
     }
 }
 
 impl Values {
+    fn add_constant(&mut self, name: &syn::Ident, value: &Expr) {
+        if self.is_own {
+            self.own.insert(name.to_string());
+        }
+        self.add(name, value);
+    }
+
     fn add(&mut self, name: &syn::Ident, value: &Expr) {
-        self.0.entry(name.to_string()).or_default().push(value.clone());
+        self.all.entry(name.to_string()).or_default().push(value.clone());
     }
 
     fn add_function(&mut self, name: &syn::Ident, block: &syn::Block) {
@@ -112,6 +128,20 @@ impl Values {
 mod tests {
     use super::Values;
     use syn::visit::Visit as _;
+
+    #[test]
+    fn constants_of_the_package_are_named() {
+        let file =
+            syn::parse_file("const STEPS: usize = 2; fn steps() -> usize { 3 } impl X { const HEADS: u64 = 8; }");
+        let mut values = Values { is_own: true, ..Values::default() };
+        values.visit_file(&file.expect("Rust"));
+        assert_eq!(values.own(|name| name == "steps"), Some("STEPS"));
+        assert_eq!(values.own(|name| name == "heads"), Some("HEADS"));
+        assert_eq!(values.named("steps"), Some(3));
+        values.is_own = false;
+        values.visit_file(&syn::parse_file("const BATCH: usize = 2;").expect("Rust"));
+        assert_eq!(values.own(|name| name == "batch"), None);
+    }
 
     #[test]
     fn numbers_follow_from_constants() {

@@ -1,6 +1,7 @@
 //! The annotation of a struct.
 
-mod step;
+mod default;
+pub(super) mod step;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +13,7 @@ use syn::{Attribute, Expr, Field, Type, Visibility};
 use super::candidate::{self, Candidate, is_batch};
 use super::code::{self, Code};
 use super::constructor;
-use super::defaults::{self, OwnDefault};
+use super::defaults::OwnDefault;
 use super::nested::{self, NestedDim};
 use super::numbers;
 use super::numbers::Family;
@@ -27,6 +28,8 @@ const DECLARE: &str = "give the costs of a sample, or use another keyword";
 
 pub(super) struct Given<'a, 'g> {
     pub sources: &'a [Source],
+    /// Sources that the program reaches.
+    pub reached: &'g [&'a Source],
     pub family: &'g Family,
     /// Code of the whole program, and of the binary that trains.
     pub code: &'g Code,
@@ -48,6 +51,8 @@ struct Annotation<'g, 'a, 'p> {
     settings: Vec<Setting>,
     /// Dimensions with a field.
     dims: Vec<&'static str>,
+    /// Fields with an attribute of ours.
+    annotated: Vec<String>,
     /// Fields that the build plans.
     planned: Vec<String>,
     /// Fields of a Burn config that get a default.
@@ -56,6 +61,8 @@ struct Annotation<'g, 'a, 'p> {
     step_field: Option<String>,
     step: Step,
     numbers: FieldNumbers,
+    /// The implementation of `Default` that the annotation replaces.
+    own: Option<OwnDefault<'a>>,
 }
 
 /// Numbers of fields.
@@ -75,6 +82,8 @@ pub(super) fn annotate<'a>(
 ) -> (Vec<String>, FieldNumbers) {
     let (settings, dims, numbers) = (Vec::new(), Vec::new(), FieldNumbers::default());
     let (step_field, step) = (None, Step::default());
+    let has_own = !candidate.is_burn() && candidate.derive_of("Default").is_none();
+    let own = if has_own { OwnDefault::find(candidate, source, given.sources) } else { None };
     let mut annotation = Annotation {
         given,
         source,
@@ -82,77 +91,40 @@ pub(super) fn annotate<'a>(
         help: Vec::new(),
         settings,
         dims,
+        annotated: Vec::new(),
         planned: Vec::new(),
         defaulted: Vec::new(),
         step_field,
         step,
         numbers,
+        own,
     };
     for (field, name) in candidate.fields() {
         annotation.read_step(candidate, field, &name);
         let setting = setting(&name, &field.ty).filter(|setting| !annotation.settings.contains(setting));
         let dim = dimension(&name, &field.ty, given.family).filter(|dim| !annotation.dims.contains(dim));
         match (setting, dim) {
-            (Some(setting), _) if given.holds_step && setting != Setting::Precision => {
-                if is_batch(&name) && annotation.step_field.is_none() {
-                    annotation.step_field = Some(name);
-                }
+            (Some(_), _) if given.holds_step && is_batch(&name) => {
+                annotation.step_field.get_or_insert(name);
             }
             (Some(setting), _) => annotation.setting(candidate, field, (&name, setting)),
-            (None, Some(dim)) => annotation.dimension(field, &name, dim),
-            (None, None) => annotation.nested(field),
+            (None, Some(dim)) => annotation.dimension(candidate, field, (&name, dim)),
+            (None, None) => annotation.nested(field, &name),
         }
     }
     let goal = annotation.goal(candidate);
     annotation.head(candidate, &goal);
     annotation.defaults(candidate);
-    constructor::remove_overrides(given.sources, candidate, &annotation.planned, annotation.patch);
-    constructor::edit(given.sources, candidate, &annotation.defaulted, annotation.patch);
+    let among = (source, given.sources);
+    constructor::remove_overrides(among, candidate, &annotation.planned, annotation.patch);
+    constructor::edit(among, candidate, &annotation.defaulted, annotation.patch);
     if annotation.settings.contains(&Setting::Precision) {
-        annotation.help.extend(readiness::edits(given.sources));
+        annotation.help.extend(readiness::edits(given.reached));
     }
     (annotation.help, annotation.numbers)
 }
 
 impl Annotation<'_, '_, '_> {
-    /// Removes other implementations of `Default`, and keeps their values.
-    fn defaults(&mut self, candidate: &Candidate<'_>) {
-        if candidate.is_burn() {
-            return;
-        }
-        if let Some(derive) = candidate.derive_of("Default") {
-            let kept: Vec<_> =
-                candidate::derived(derive).into_iter().filter(|path| !path.ends_with("Default")).collect();
-            let ours = if kept.is_empty() { String::new() } else { format!("#[derive({})]", kept.join(", ")) };
-            self.patch.note(self.source, range(derive).start, "the annotation implements `Default`");
-            return self.patch.replace(self.source, range(derive), ours);
-        }
-        let Some(own) = OwnDefault::find(candidate, self.given.sources) else { return };
-        if !own.is_readable(candidate) {
-            return self.help.push(format!(
-                "{}:{}: remove this `impl Default`, the annotation implements it; values that are not planned become \
-                 `#[tuned(default = …)]`",
-                own.source.name,
-                own.line()
-            ));
-        }
-        for (field, name) in candidate.fields() {
-            if !self.is_annotated(&name, &field.ty)
-                && self.step_field.as_ref() != Some(&name)
-                && let Some(value) = own.value(&name)
-            {
-                self.above(field, &format!("#[tuned(default = {value})]"), &format!("`{name}` keeps its default"));
-            }
-        }
-        own.remove(self.patch);
-    }
-
-    /// Returns true for a field with an attribute of ours.
-    fn is_annotated(&self, name: &str, ty: &Type) -> bool {
-        let planned = setting(name, ty).is_some_and(|setting| self.settings.contains(&setting));
-        planned || dimension(name, ty, self.given.family).is_some_and(|dim| self.dims.contains(&dim))
-    }
-
     fn setting(&mut self, candidate: &Candidate<'_>, field: &Field, (name, setting): (&str, Setting)) {
         self.settings.push(setting);
         self.planned.push(name.to_owned());
@@ -160,6 +132,7 @@ impl Annotation<'_, '_, '_> {
         let ours = if name == setting { "#[tuned]".to_owned() } else { format!("#[tuned(setting = {setting})]") };
         let theirs = field.attrs.iter().find(|attribute| attribute.path().is_ident("config"));
         if let Some(theirs) = theirs {
+            self.annotated.push(name.to_owned());
             // A planned field has no default of its own.
             self.patch.note(self.source, range(theirs).start, format!("`{name}` is planned"));
             self.patch.replace(self.source, range(theirs), ours);
@@ -169,10 +142,10 @@ impl Annotation<'_, '_, '_> {
         if candidate.is_burn() {
             self.defaulted.push(name.to_owned());
         }
-        defaults::remove(self.source, field, self.patch);
+        self.remove_defaults(candidate, field, name);
     }
 
-    fn dimension(&mut self, field: &Field, name: &str, dim: &'static str) {
+    fn dimension(&mut self, candidate: &Candidate<'_>, field: &Field, (name, dim): (&str, &'static str)) {
         self.dims.push(dim);
         let what = format!("`{name}` is a dimension of the model");
         if let Some(default) = field.attrs.iter().find_map(code::default) {
@@ -180,7 +153,8 @@ impl Annotation<'_, '_, '_> {
             return self.above(field, &format!("#[tuned(dim = {dim})]"), &what);
         }
         let Given { code, chosen, .. } = self.given;
-        let known = numbers::field(code, chosen, &[name]);
+        let own = (candidate.item.ident.to_string(), name.to_owned());
+        let known = code.fields.get(&own).copied().or_else(|| numbers::field(code, chosen, &[name]));
         self.numbers.dims.extend(known.map(|number| (dim, number)));
         let default = known.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string());
         self.above(field, &format!("#[tuned(dim = {dim}, default = {default})]"), &what);
@@ -190,7 +164,7 @@ impl Annotation<'_, '_, '_> {
     }
 
     /// A field that may be a config with dimensions.
-    fn nested(&mut self, field: &Field) {
+    fn nested(&mut self, field: &Field, name: &str) {
         let mut held = nested::dims(&field.ty, &self.source.name, self.given);
         held.retain(|held| !self.dims.contains(&held.dim));
         if held.is_empty() {
@@ -199,7 +173,9 @@ impl Annotation<'_, '_, '_> {
         self.dims.extend(held.iter().map(|held| held.dim));
         self.numbers.dims.extend(held.iter().map(|held| (held.dim, held.value)));
         let paths: Vec<_> = held.iter().map(NestedDim::to_attribute).collect();
-        self.above(field, &format!("#[tuned(dims({}))]", paths.join(", ")), "its dimensions");
+        let default = self.own.as_ref().and_then(|own| own.value(name));
+        let default = default.map(|value| format!(", default = {value}")).unwrap_or_default();
+        self.above(field, &format!("#[tuned(dims({}){default})]", paths.join(", ")), "its dimensions");
     }
 
     /// The attribute above the derives.
@@ -239,7 +215,7 @@ impl Annotation<'_, '_, '_> {
         self.patch.note(self.source, start, "the config: the model, and the samples of a step");
         // The attribute stands above a derive.
         if !candidate.item.attrs.iter().any(|it| it.path().is_ident("derive")) {
-            self.patch.insert(self.source, start, above(&self.source.text, start, "#[derive(Clone)]"));
+            self.patch.insert(self.source, start, above(&self.source.text, start, &self.new_derive(candidate)));
         }
         self.patch.insert(self.source, start, above(&self.source.text, start, &attribute));
         if is_read {
@@ -249,7 +225,7 @@ impl Annotation<'_, '_, '_> {
         }
         self.help.push(match (&family.hint, &family.doubt) {
             (Some((name, place)), _) => format!("`{}` because of `{name}` in {place}", family.kind.name),
-            (None, Some(doubt)) => format!("{doubt}, which is not read from code: {DECLARE}"),
+            (None, Some(doubt)) => doubt.clone(),
             (None, None) => format!("the code does not identify the kind of model: {DECLARE}"),
         });
     }
@@ -258,6 +234,7 @@ impl Annotation<'_, '_, '_> {
         let first = field.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
         let ident = field.ident.as_ref().expect("BUG: candidates have named fields");
         let start = first.map_or_else(|| start_of(&field.vis, ident.span()), |attribute| range(attribute).start);
+        self.annotated.push(ident.to_string());
         self.patch.note(self.source, start, what);
         self.patch.insert(self.source, start, above(&self.source.text, start, attribute));
     }

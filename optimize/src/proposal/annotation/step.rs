@@ -1,19 +1,21 @@
 //! Samples of an optimizer step, by a config's fields and the code.
 
+use std::collections::BTreeSet;
+
 use gpu_tuned_core::Setting;
-use syn::{Attribute, Expr, ExprLit, Field, Lit};
+use syn::{Attribute, Expr, ExprLit, Field, ItemStruct, Lit};
 
 use super::{Annotation, Given, UNKNOWN, range};
-use crate::proposal::candidate::{self, Candidate, is_global_batch};
-use crate::proposal::code;
-use crate::proposal::defaults::{self, FieldNumber};
+use crate::proposal::candidate::{self, Candidate, is_batch, is_global_batch};
+use crate::proposal::code::{self, Code};
+use crate::proposal::defaults;
 
 /// Parts of an optimizer step in the code: fields with their numbers.
 #[derive(Default)]
 pub(super) struct Step {
-    batch: Option<(String, FieldNumber)>,
-    accumulation: Option<(String, FieldNumber)>,
-    samples: Option<(String, FieldNumber)>,
+    batch: Option<(String, Option<u64>)>,
+    accumulation: Option<(String, Option<u64>)>,
+    samples: Option<(String, Option<u64>)>,
 }
 
 impl Annotation<'_, '_, '_> {
@@ -25,7 +27,7 @@ impl Annotation<'_, '_, '_> {
             Some(Setting::GradientAccumulation) => &mut self.step.accumulation,
             _ => return,
         };
-        let number = || defaults::number(candidate, field, name, self.given.code);
+        let number = || defaults::number(candidate.item, field, name, self.given.code);
         part.get_or_insert_with(|| (name.to_owned(), number()));
     }
 
@@ -35,21 +37,16 @@ impl Annotation<'_, '_, '_> {
         let step = std::mem::take(&mut self.step);
         let loops = accumulation.map(|value| {
             // `config.accumulation` is the field.
-            let number = code.number(value).or_else(|| step.accumulation.as_ref()?.1.known());
-            ("grads_accumulation".to_owned(), number.map_or(FieldNumber::Unclear, FieldNumber::Known))
+            let number = code.number(value).or_else(|| step.accumulation.as_ref()?.1);
+            ("grads_accumulation".to_owned(), number)
         });
-        let constants = || {
-            let named = |name: &&str| candidate::setting(&name.to_lowercase()) == Some(Setting::GradientAccumulation);
-            let name = code.values().names().find(named)?;
-            Some((name.to_owned(), code.values().named(name).map_or(FieldNumber::Unclear, FieldNumber::Known)))
-        };
-        let accumulation = loops.or(step.accumulation).or_else(constants);
-        let batch = step.batch.as_ref().and_then(|(_, number)| number.known());
+        let accumulation = loops.or(step.accumulation).or_else(|| accumulation_constant(code));
+        let batch = step.batch.as_ref().and_then(|(_, number)| *number);
         let product = match &accumulation {
             None => batch,
             Some((name, number)) => {
-                let product = batch.zip(number.known()).and_then(|(batch, times)| batch.checked_mul(times));
-                let times = number.known().filter(|times| *times > 1 && product.is_some());
+                let product = batch.zip(*number).and_then(|(batch, times)| batch.checked_mul(times));
+                let times = number.filter(|times| *times > 1 && product.is_some());
                 self.help.extend(times.zip(batch).map(|(times, batch)| {
                     format!("an optimizer step has {batch} × {times} samples: the batch, and `{name}`")
                 }));
@@ -60,7 +57,7 @@ impl Annotation<'_, '_, '_> {
             self.whole_step(candidate, &field, product);
             return format!(", global_batch = {field}");
         }
-        let whole = step.samples.and_then(|(_, number)| number.known());
+        let whole = step.samples.and_then(|(_, number)| number);
         self.numbers.global_batch = whole.or(product);
         if self.numbers.global_batch.is_none() {
             let times = if accumulation.is_some() { ", the batch times its accumulation" } else { "" };
@@ -96,12 +93,52 @@ impl Annotation<'_, '_, '_> {
             }
             None => {
                 // Two defaults are refused.
-                defaults::remove(self.source, field, self.patch);
+                self.remove_defaults(candidate, field, name);
                 self.above(field, &ours, &what);
                 self.defaulted.extend(is_burn.then(|| name.to_owned()));
             }
         }
     }
+}
+
+/// The first constant with the accumulation of a step, and its number.
+fn accumulation_constant(code: &Code) -> Option<(String, Option<u64>)> {
+    let values = code.values();
+    let name = values.own(is_accumulation)?;
+    Some((name.to_owned(), values.named(name)))
+}
+
+/// The samples of an optimizer step in a program without a config to annotate: by the only number of its structs, else by
+/// its constants.
+pub(in crate::proposal) fn step_of_code(code: &Code) -> Option<u64> {
+    let of_structs: BTreeSet<_> = code.own.iter().filter_map(|own| step_of_struct(&own.item, code)).collect();
+    match of_structs.iter().collect::<Vec<_>>()[..] {
+        [] => step_of_constants(code),
+        [samples] => Some(*samples),
+        _ => None,
+    }
+}
+
+fn step_of_struct(item: &ItemStruct, code: &Code) -> Option<u64> {
+    let number = |is_meant: &dyn Fn(&str) -> bool| {
+        let fields = item.fields.iter().filter_map(|field| Some((field, field.ident.as_ref()?.to_string())));
+        fields.filter(|(_, name)| is_meant(name)).map(|(field, name)| defaults::number(item, field, &name, code)).next()
+    };
+    let accumulation = number(&is_accumulation).or_else(|| Some(accumulation_constant(code)?.1));
+    number(&is_global_batch).unwrap_or_else(|| number(&is_batch)??.checked_mul(accumulation.unwrap_or(Some(1))?))
+}
+
+fn step_of_constants(code: &Code) -> Option<u64> {
+    let values = code.values();
+    if let Some(whole) = values.own(is_global_batch) {
+        return values.named(whole);
+    }
+    let batch = values.named(values.own(is_batch)?)?;
+    batch.checked_mul(accumulation_constant(code).map_or(Some(1), |(_, number)| number)?)
+}
+
+fn is_accumulation(name: &str) -> bool {
+    candidate::setting(name) == Some(Setting::GradientAccumulation)
 }
 
 /// Returns true for a default that is this number, without quotes or constants.

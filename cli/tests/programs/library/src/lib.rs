@@ -15,16 +15,20 @@ pub struct TrainSettings {
     pub batch_size: usize,
     pub epochs: usize,
     pub learning_rate: f64,
+    pub num_workers: usize,
 }
 
 impl Default for TrainSettings {
     fn default() -> Self {
-        TrainSettings { batch_size: 24, epochs: 3, learning_rate: 1e-3 }
+        TrainSettings { batch_size: 24, epochs: 3, learning_rate: 1e-3, num_workers: 2 }
     }
 }
 
 pub fn fit(settings: &TrainSettings, device: &Device) -> Result<()> {
-    let loader = || DataLoaderBuilder::new(Gather).batch_size(settings.batch_size).build(InMemDataset::new(vec![[0.0, 1.0]; 64]));
+    let loader = || {
+        let builder = DataLoaderBuilder::new(Gather).batch_size(settings.batch_size).num_workers(settings.num_workers);
+        builder.build(InMemDataset::new(vec![[0.0, 1.0]; 64]))
+    };
     let training = SupervisedTraining::new("out", loader(), loader())
         .metric_train_numeric(LossMetric::new())
         .num_epochs(settings.epochs);
