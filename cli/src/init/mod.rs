@@ -38,7 +38,7 @@ pub(crate) struct InitArgs {
     /// Show the changes and write nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Write although the result cannot build: another release of Burn, or gpu-tuned without a release
+    /// Write in spite of a refusal: another release of Burn, Burn for tests only, or no release of gpu-tuned
     #[arg(long)]
     pub force: bool,
     /// Depend on this checkout of gpu-tuned, in place of the release or another checkout
