@@ -149,7 +149,7 @@ fn exit_code(status: ExitStatus) -> u8 {
     status.code().or(signal).and_then(|code| u8::try_from(code).ok()).filter(|code| *code > 0).unwrap_or(u8::MAX)
 }
 
-/// Finds a free port for the ranks, before another one: NCCL takes the next port. Higher ports may become those of connections.
+/// Finds two free ports in a row: the ranks take the first, and NCCL the second. Linux gives higher ports to connections.
 fn free_port() -> io::Result<u16> {
     const FIRST: u32 = 15_000;
     const COUNT: u32 = 17_000;

@@ -6,14 +6,10 @@ use std::process::Command;
 
 use crate::project::{Ran, apply, copy};
 
-/// What a user fills in, for each program: the text that replaces the figures that the code lacks.
-const PROGRAMS: [(&str, &[(&str, &str)]); 5] = [
-    ("loop", &[("widths = …", "widths = [2, 64, 2]")]),
-    ("by_hand", &[("widths = …", "widths = [2, 64, 2]")]),
-    ("arguments", &[("widths = …", "widths = [2, 64, 2]")]),
-    ("setter", &[("widths = …", "widths = [2, 64, 2]")]),
-    ("library", &[("widths = …", "widths = [2, 64, 2]")]),
-];
+const PROGRAMS: [&str; 5] = ["loop", "by_hand", "arguments", "setter", "library"];
+
+/// The figure that the programs lack, and what a user fills in.
+const FIGURE: [&str; 2] = ["widths = …", "widths = [2, 64, 2]"];
 
 const DEPENDENCIES: &str = "[dependencies]\nanyhow = \"1\"\nburn = { version = \"0.22\", default-features = false, features = \
                             [\"std\", \"flex\", \"optim\", \"dataset\", \"train\"] }\nclap = { version = \"4\", \
@@ -27,10 +23,9 @@ fn programs_compile_after_the_edits() {
     let (programs, checkout) = (here.join("tests/programs"), here.join(".."));
     fs::create_dir_all(&folder).expect("a folder can be made");
     fs::copy(checkout.join("Cargo.lock"), folder.join("Cargo.lock")).expect("the lock is there");
-    let members = PROGRAMS.map(|(name, _)| name);
-    fs::write(folder.join("Cargo.toml"), format!("[workspace]\nresolver = \"3\"\nmembers = {members:?}\n"))
+    fs::write(folder.join("Cargo.toml"), format!("[workspace]\nresolver = \"3\"\nmembers = {PROGRAMS:?}\n"))
         .expect("it can be written");
-    for (name, _) in PROGRAMS {
+    for name in PROGRAMS {
         let package = folder.join(name);
         fs::remove_dir_all(&package)
             .or_else(|error| if package.exists() { Err(error) } else { Ok(()) })
@@ -40,7 +35,7 @@ fn programs_compile_after_the_edits() {
         let head = format!("[package]\nname = {name:?}\nversion = \"0.1.0\"\nedition = \"2024\"\npublish = false\n\n");
         fs::write(package.join("Cargo.toml"), head + DEPENDENCIES).expect("it can be written");
     }
-    for (name, figures) in PROGRAMS {
+    for name in PROGRAMS {
         let init = |args: &[&str]| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-gpu-tuned"));
             command.args(["init", "-p", name, "rtx4090", "--checkout"]).arg(&checkout).args(args).current_dir(&folder);
@@ -49,7 +44,7 @@ fn programs_compile_after_the_edits() {
         let report = init(&["--json", "--yes"]).json(0);
         let proposal = &report["proposal"];
         let diff = proposal["diff"].as_str().unwrap_or_else(|| panic!("{name}: no proposal"));
-        let filled = figures.iter().fold(diff.to_owned(), |diff, (figure, value)| diff.replace(figure, value));
+        let filled = diff.replace(FIGURE[0], FIGURE[1]);
         assert!(!filled.contains('…'), "{name}: {filled}");
         insta::assert_snapshot!(format!("init_compiles_{name}"), diff);
         apply(&folder, &filled);
