@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod keys;
 mod mistakes;
 mod model;
 mod parse;
@@ -14,10 +15,10 @@ mod parse;
 pub mod sources;
 mod table;
 
-pub use check::{Checked, NestedDim, PlanInput, Role, check, plan_input};
+pub use check::{Checked, NestedDim, PlanInput, Role, check, peer_default, plan_input};
 pub use mistakes::{Mistake, Mistakes};
 pub use model::{
-    Argument, DefaultForm, Derives, Field, ForeignDefault, Helper, Holder, Model, Nested, Presence, Value, bare,
+    Argument, DefaultForm, DerivePresence, Derives, Field, ForeignDefault, Helper, Holder, Model, Nested, Value, bare,
 };
 pub use parse::{allow_deprecated, crate_path, gives_default, parse};
 pub use table::Table;

@@ -15,7 +15,7 @@ pub struct Model {
     /// The arguments of `#[gpu_tuned(…)]`.
     pub arguments: Vec<Argument>,
     /// False if parts of the attribute are no arguments.
-    pub has_whole_arguments: bool,
+    pub has_valid_arguments: bool,
     /// The item without our helper attributes.
     pub item: DeriveInput,
     /// The named fields, in order; empty for other items.
@@ -61,16 +61,16 @@ pub struct Derives {
     /// True for any `#[derive]` below the attribute.
     pub any: bool,
     /// Burn's `Config`.
-    pub config: Presence,
+    pub config: DerivePresence,
     /// Clap's `Parser` or `Args`.
-    pub clap: Presence,
+    pub clap: DerivePresence,
     /// The `Default` in a derive, or another derive that implements it.
     pub default: Option<Path>,
 }
 
 /// Presence of a derive.
 #[derive(Clone, Default)]
-pub enum Presence {
+pub enum DerivePresence {
     /// The derive is absent.
     #[default]
     Never,
@@ -80,7 +80,7 @@ pub enum Presence {
     Always,
 }
 
-impl Presence {
+impl DerivePresence {
     /// Adds a derive with the condition of its `cfg_attr`.
     pub(crate) fn add(&mut self, condition: Option<TokenStream>) {
         *self = match (core::mem::take(self), condition) {
@@ -88,6 +88,11 @@ impl Presence {
             (Self::Never, Some(condition)) => Self::If(condition),
             (Self::If(first), Some(second)) => Self::If(quote!(any(#first, #second))),
         };
+    }
+
+    /// Returns true for a derive without a condition.
+    pub fn is_always(&self) -> bool {
+        matches!(self, Self::Always)
     }
 
     /// Returns false for a derive that is absent under every condition.
@@ -152,7 +157,7 @@ pub struct ForeignDefault {
     /// `default = 64`
     pub argument: Argument,
     /// The argument with a number or flag in quotes as a bare literal.
-    pub read: Argument,
+    pub unquoted: Argument,
     /// Form of the value.
     pub form: DefaultForm,
     /// True for an attribute in a `cfg_attr`.

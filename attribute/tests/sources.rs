@@ -52,6 +52,8 @@ fn modules_are_followed_as_rustc_follows_them() {
     let text = |name: &str| config(PLAIN, name);
     let root = "mod a; mod b; mod inline { mod inner; #[path = \"odd.rs\"] mod odd; pub mod deep { mod far; } }\n\
                 #[path = \"elsewhere/file.rs\"] mod moved; #[cfg_attr(windows, path = \"w.rs\")] mod os; mod absent;\n\
+                #[cfg_attr(true, path = \"yes.rs\")] mod literal;\n\
+                #[cfg_attr(unix, cfg_attr(target_os = \"linux\", path = \"l.rs\"))] mod twice;\n\
                 include!(\"included.rs\"); mod r#type;";
     let folder = folder(&[
         ("src/lib.rs", root),
@@ -66,6 +68,8 @@ fn modules_are_followed_as_rustc_follows_them() {
         ("src/elsewhere/beside.rs", &text("Beside")),
         ("src/os.rs", &text("Other")),
         ("src/w.rs", &text("Windows")),
+        ("src/yes.rs", &text("Literal")),
+        ("src/l.rs", &text("Linux")),
         ("src/included.rs", &text("Included")),
         ("src/type.rs", &text("Raw")),
         ("src/unused.rs", &text("Unused")),
@@ -81,9 +85,11 @@ fn modules_are_followed_as_rustc_follows_them() {
         "my_crate::inline::deep::far::Far",
         "my_crate::inline::inner::Inner",
         "my_crate::inline::odd::Odd",
+        "my_crate::literal::Literal",
         "my_crate::moved::beside::Beside",
         "my_crate::os::Other",
         "my_crate::os::Windows",
+        "my_crate::twice::Linux",
         "my_crate::type::Raw",
     ];
     assert_eq!(found, expected);
@@ -162,9 +168,14 @@ fn a_struct_of_a_macro_and_a_broken_file_are_named_with_their_lines() {
 /// Reads `config_file(…)` of a script with this statement in `main`, and these items.
 fn script(statement: &str, items: &str) -> Result<Option<PathBuf>, String> {
     let text = format!("fn main() {{\n    {statement}\n}}\n{items}\n");
+    let call = |file: &str| format!("pub fn tune() {{ gpu_tuned_build::configure().config_file(\"{file}\").emit(); }}");
     let folder = folder(&[
         ("build.rs", &text),
-        ("helper.rs", "pub fn tune() { gpu_tuned_build::configure().config_file(\"of-helper.toml\").emit(); }"),
+        ("helper.rs", &call("of-helper.toml")),
+        ("around.rs", "pub mod around;"),
+        ("around/around.rs", &call("of-nested.toml")),
+        ("build/moved.rs", &call("of-moved.toml")),
+        ("broken.rs", "fn main() {\n    let = 1;\n}\n"),
     ]);
     let path = folder.path().join("build.rs");
     config_file(&path).map_err(|error| error.to_string().replace(&folder.path().display().to_string(), ""))
@@ -198,7 +209,13 @@ fn the_file_of_a_build_script_is_read_in_the_usual_forms() {
         let items = if statement.starts_with("tune") { items } else { "" };
         assert_eq!(script(statement, items), Ok(Some("../my.toml".into())), "{statement}");
     }
-    assert_eq!(script("helper::tune();", "mod helper;"), Ok(Some("of-helper.toml".into())));
+    for (items, file) in [
+        ("mod helper;", "of-helper.toml"),
+        ("mod around;", "of-nested.toml"),
+        ("#[path = \"build/moved.rs\"] mod moved;", "of-moved.toml"),
+    ] {
+        assert_eq!(script("tune();", items), Ok(Some(file.into())), "{items}");
+    }
 }
 
 #[test]
@@ -213,11 +230,104 @@ fn a_file_that_the_text_of_the_build_script_leaves_open_is_an_error() {
         ("configure().config_file(format!(\"{stage}.toml\")).emit();".to_owned(), computed),
         ("kept!(configure().config_file(\"a.toml\")).emit();".to_owned(), computed),
         ("let f = \"a.toml\"; { let f = \"b.toml\"; configure().config_file(f).emit(); }".to_owned(), computed),
+        (
+            "let mut f = PathBuf::from(\"a\"); f.push(\"b.toml\"); configure().config_file(f).emit();".to_owned(),
+            computed,
+        ),
+        ("let mut f = \"a.toml\"; if x { f = \"b.toml\" } configure().config_file(f).emit();".to_owned(), computed),
+        ("fn tune(file: &str) { configure().config_file(file).emit() } let file = \"log.txt\";".to_owned(), computed),
+        ("let f = \"a.toml\"; let (f, _) = both(); configure().config_file(f).emit();".to_owned(), computed),
+        ("let f = \"a.toml\"; each(|f| configure().config_file(f).emit());".to_owned(), computed),
+        ("let Some(f) = file() else { return }; configure().config_file(f).emit();".to_owned(), computed),
+        ("static mut F: &str = \"a.toml\"; configure().config_file(F).emit();".to_owned(), computed),
         (format!("if cfg!(windows) {{ {call} }}"), condition),
+        (format!("#[cfg(windows)] {call}"), condition),
+        (format!("#[cfg(windows)] {{ {call} }}"), condition),
+        (format!("#[cfg(windows)] config = {call}"), condition),
+        (format!("#[cfg_attr(unix, cfg(windows))] {call}"), condition),
+        (format!("#[cfg(windows)] mod inner {{ fn tune() {{ {call} }} }}"), condition),
+        (format!("impl Tune for Script {{ #[cfg(windows)] fn tune(&self) {{ {call} }} }}"), condition),
+        (format!("#[cfg(windows)] impl Script {{ fn tune() {{ {call} }} }}"), condition),
+        (format!("trait Tune {{ #[cfg(windows)] fn tune() {{ {call} }} }}"), condition),
         (format!("match 1 {{ 1 => {{ {call} }} _ => () }}"), condition),
         ("#[cfg(windows)] let config = configure().config_file(\"a.toml\");".to_owned(), condition),
         (format!("{call} {}", call.replace("a.toml", "b.toml")), several),
     ] {
         assert_eq!(script(&statement, ""), Err(format!("/build.rs:2: {why}, so the file is unknown")), "{statement}");
     }
+}
+
+#[test]
+fn modules_of_a_build_script_have_its_conditions_and_mistakes() {
+    let condition = "`config_file` is called under a condition, so the file is unknown";
+    for items in ["#[cfg(windows)] mod helper;", "#[cfg(windows)]\n#[path = \"helper.rs\"] mod other;"] {
+        assert_eq!(script("tune();", items), Err(format!("/helper.rs:1: {condition}")), "{items}");
+    }
+    assert_eq!(script("tune();", "#[cfg(windows)] mod around;"), Err(format!("/around/around.rs:1: {condition}")));
+    let broken = script("tune();", "mod broken;").unwrap_err();
+    assert!(broken.starts_with("/broken.rs:2: "), "{broken}");
+    let broken = script("let = 1;", "").unwrap_err();
+    assert!(broken.starts_with("/build.rs:2: "), "{broken}");
+    // `mod helper;` in `helper.rs` is the file `helper/helper.rs`.
+    let folder = folder(&[("build.rs", "mod helper; fn main() {}"), ("helper.rs", "mod helper;")]);
+    assert!(matches!(config_file(&folder.path().join("build.rs")), Ok(None)));
+    let circle = folder.path().join("circle.rs");
+    fs::write(&circle, "#[path = \"circle.rs\"] mod circle;").unwrap();
+    assert!(matches!(config_file(&circle), Ok(None)));
+}
+
+#[test]
+fn the_defaults_of_other_derives_are_read_by_the_names_of_their_attributes() {
+    let refused = |attributes: &str| {
+        let text = format!("{PLAIN}\n#[derive(Debug)]\nstruct C {{\n{attributes}\n#[tuned] batch_size: usize }}");
+        let folder = folder(&[("src/lib.rs", &text)]);
+        let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
+        sources.structs[0].plan_input(resolved(), "src/lib.rs").is_err()
+    };
+    for name in ["arg", "clap", "structopt"] {
+        for key in ["default_value", "default_value_t", "default_values_t", "default_value_os"] {
+            assert!(refused(&format!("#[{name}(long, {key} = 3)]")), "{name}: {key}");
+        }
+        assert!(!refused(&format!("#[{name}(long)]")), "{name}");
+    }
+}
+
+#[test]
+fn mistakes_in_values_have_the_value_to_write() {
+    let mistakes = |attribute: &str| {
+        let text = format!("#[gpu_tuned({attribute})]\n#[derive(Debug)]\nstruct C {{ #[tuned] batch_size: usize }}");
+        let folder = folder(&[("src/lib.rs", &text)]);
+        let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
+        let mistakes = sources.structs[0].plan_input(resolved(), "lib.rs").err().unwrap_or_default();
+        mistakes.iter().map(|mistake| mistake.message.clone()).collect::<Vec<_>>()
+    };
+    let transformer =
+        |layers: &str| mistakes(&format!("transformer(layers = {layers}, d_model = 64, vocab = 9, seq = 8)"));
+    let whole = "`layers` takes a literal whole number";
+    assert_eq!(transformer("2_usize"), [""; 0]);
+    for (layers, advice) in [
+        ("64f32", "; write it without a suffix: 64"),
+        ("64px", "; write it without a suffix: 64"),
+        ("2.0", "; write it without a point, an exponent or a suffix: 2"),
+        ("-2.0", ""),
+        ("-0.0", ""),
+        ("\"-2\"", ""),
+        ("2.5", ""),
+        ("1e300", ""),
+    ] {
+        assert_eq!(transformer(layers), [format!("{whole}{advice}")], "{layers}");
+    }
+    assert_eq!(mistakes("mlp(widths = [8, 8]), crate(gpu_tuned)"), ["expected `crate = value`"]);
+    assert_eq!(mistakes("mlp(widths = [8, 8]) world_size = 2"), ["a comma is missing before `world_size`"]);
+}
+
+#[test]
+fn names_in_patterns_of_a_default_are_no_keys() {
+    let text = format!(
+        "{PLAIN}\n#[derive(Debug)]\nstruct C {{\n#[tuned(default = if let None = LIMIT {{ 1 }} else {{ 2 }})] rate: u8,\n\
+         #[tuned] batch_size: usize }}"
+    );
+    let folder = folder(&[("src/lib.rs", &text)]);
+    let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
+    assert_eq!(global_batch(&sources.structs[0]), Some(64));
 }

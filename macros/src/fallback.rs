@@ -6,7 +6,7 @@ use quote::quote;
 use syn::{Attribute, DeriveInput, Path};
 
 use crate::expand::{fields_mut, inject, settings};
-use gpu_tuned_attribute::{Model, Presence};
+use gpu_tuned_attribute::Model;
 
 /// Returns the item without our attributes, with placeholder defaults and implementations.
 pub(crate) fn fallback(model: Model) -> TokenStream {
@@ -19,8 +19,7 @@ pub(crate) fn fallback(model: Model) -> TokenStream {
         }
         inject(&derives, field, known, &quote!(::core::default::Default::default()));
     }
-    let default = (derives.default.is_none() && !matches!(derives.config, Presence::Always))
-        .then(|| default(&item, allow.as_ref()));
+    let default = (derives.default.is_none() && !derives.config.is_always()).then(|| default(&item, allow.as_ref()));
     let tuned = tuned(&root, &item, allow.as_ref());
     quote! {
         #item

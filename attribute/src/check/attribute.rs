@@ -8,7 +8,8 @@ use gpu_tuned_project::resolved::Resolved;
 use proc_macro2::{Ident, TokenStream};
 
 use super::dims::Dims;
-use super::{Places, PlanInput, Role, global_batch, keys, values};
+use super::{Places, PlanInput, Role, global_batch, values};
+use crate::keys;
 use crate::mistakes::Mistakes;
 use crate::model::{Argument, Model, Value};
 use crate::parse::crate_path;
@@ -55,7 +56,7 @@ pub(super) fn check<'m>(model: &'m Model, table: Table, mistakes: &mut Mistakes)
     let given: Vec<_> = arguments.iter().filter(|it| keys::models().any(|name| it.key == name)).collect();
     let workload = match given.as_slice() {
         // A misspelled key may be the workload.
-        [] if !is_plain || !model.has_whole_arguments => None,
+        [] if !is_plain || !model.has_valid_arguments => None,
         [] => {
             mistakes
                 .at(TokenStream::new(), "`#[gpu_tuned]` needs the cost of a training step")

@@ -3,8 +3,9 @@
 use gpu_tuned_core::Setting;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
-use syn::{Lit, LitInt, LitStr, Path};
+use syn::{ExprPath, Lit, LitInt, LitStr};
 
+use super::values;
 use crate::mistakes::Mistakes;
 use crate::model::{Argument, DefaultForm, Field, ForeignDefault, Value};
 
@@ -15,18 +16,18 @@ pub(super) fn is_expression(tokens: &TokenStream) -> bool {
 
 /// Returns the default of a user's own field by another macro's attribute: clap's expression, serde's function, or a
 /// number or flag of the field's own type.
-pub(super) fn of_peer(field: &Field) -> Option<TokenStream> {
+pub fn peer_default(field: &Field) -> Option<TokenStream> {
     field.defaults.iter().filter(|default| !default.is_conditional).find_map(|default| {
         let Value::Is(tokens) = &default.argument.value else { return None };
         if default.form == DefaultForm::Function {
-            let path = syn::parse2::<LitStr>(tokens.clone()).ok()?.parse::<Path>().ok()?;
+            let path = syn::parse2::<LitStr>(tokens.clone()).ok()?.parse::<ExprPath>().ok()?;
             return Some(quote!(#path()));
         }
         // Clap reports values that are no expressions.
         if default.argument.key == "default_value_t" && is_expression(tokens) {
             return Some(tokens.clone());
         }
-        let Value::Is(tokens) = &default.read.value else { return None };
+        let Value::Is(tokens) = &default.unquoted.value else { return None };
         is_literal_of(tokens, field).then(|| tokens.clone())
     })
 }
@@ -36,7 +37,7 @@ fn is_literal_of(tokens: &TokenStream, field: &Field) -> bool {
     let types: &[&str] = match syn::parse2::<Lit>(tokens.clone()) {
         Ok(Lit::Bool(_)) => &["bool"],
         Ok(Lit::Float(_)) => &["f32", "f64"],
-        Ok(Lit::Int(_)) => &["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize"],
+        Ok(Lit::Int(_)) => &values::INTEGERS,
         _ => &[],
     };
     field.type_name().is_some_and(|name| types.contains(&name.as_str()))
@@ -49,21 +50,21 @@ pub(super) fn refuse(default: &Argument, setting: Setting, mistakes: &mut Mistak
 
 /// Reports a default of another macro on a tuned field.
 pub(super) fn refuse_foreign(default: &ForeignDefault, setting: Setting, mistakes: &mut Mistakes) {
-    let ForeignDefault { attribute, argument, read, .. } = default;
+    let ForeignDefault { attribute, argument, unquoted, .. } = default;
     let instead = if attribute == "serde" {
         "; `#[serde(default)]` above the struct gives every missing key its default"
     } else {
         ""
     };
     let place = if let Value::List(_) = argument.value { argument.key.to_token_stream() } else { quote!(#argument) };
-    refuse_at(place, argument, read, setting, instead, mistakes);
+    refuse_at(place, argument, unquoted, setting, instead, mistakes);
 }
 
 /// Reports a default on a tuned field, with advice for both possible intentions.
 fn refuse_at(
     place: TokenStream,
     default: &Argument,
-    read: &Argument,
+    unquoted: &Argument,
     setting: Setting,
     instead: &str,
     mistakes: &mut Mistakes,
@@ -75,7 +76,7 @@ fn refuse_at(
     if setting != Setting::BatchSize {
         return;
     }
-    let literal = if let Value::Is(value) = &read.value { syn::parse2::<LitInt>(value.clone()).ok() } else { None };
+    let literal = if let Value::Is(value) = &unquoted.value { syn::parse2::<LitInt>(value.clone()).ok() } else { None };
     match literal {
         Some(value) => mistake.help(format!(
             "or, if {value} samples make an optimizer step, write `#[gpu_tuned(…, global_batch = {value})]`"
@@ -102,7 +103,7 @@ pub(super) fn for_dimension<'m>(
             None
         }
         (Some(ours), None) => Some(ours),
-        (None, Some(theirs)) => Some(&theirs.read),
+        (None, Some(theirs)) => Some(&theirs.unquoted),
         (None, None) => {
             let name = dim.place();
             mistakes

@@ -7,7 +7,8 @@ use gpu_tuned_core::workload::{ModelKind, ModelSpec, Training, WorkloadSpec};
 use proc_macro2::Ident;
 use quote::ToTokens;
 
-use super::{keys, values};
+use super::values;
+use crate::keys;
 use crate::mistakes::Mistakes;
 use crate::model::Argument;
 

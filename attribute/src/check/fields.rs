@@ -12,9 +12,10 @@ use syn::ext::IdentExt;
 use super::attribute::{AttributeArgs, WorkloadSource};
 use super::defaults;
 use super::dims::Dims;
-use super::{Role, keys, values};
+use super::{Role, values};
+use crate::keys;
 use crate::mistakes::Mistakes;
-use crate::model::{Argument, Field, Model, Presence, Value};
+use crate::model::{Argument, Field, Model, Value};
 
 /// Returns the role of each field, and all dimensions.
 pub(super) fn check<'m>(
@@ -44,7 +45,7 @@ pub(super) struct Fields<'a, 'm> {
 
 impl<'m> Fields<'_, 'm> {
     fn role(&mut self, field: &'m Field, mistakes: &mut Mistakes) -> Role {
-        let Some(helper) = field.helpers.first() else { return Role::Untouched(defaults::of_peer(field)) };
+        let Some(helper) = field.helpers.first() else { return Role::Untouched(defaults::peer_default(field)) };
         for second in &field.helpers[1..] {
             mistakes.at(&second.path, "a field takes one `#[tuned]`");
         }
@@ -83,7 +84,7 @@ impl<'m> Fields<'_, 'm> {
             mistakes.at(tokens, "`default` takes an expression");
             return Role::Untouched(None);
         }
-        if matches!(self.model.derives.config, Presence::Always) {
+        if self.model.derives.config.is_always() {
             mistakes
                 .at(&default.key, "in a Burn `Config`, fields that are not tuned get their default from Burn")
                 .help(format!("write `#[config(default = {tokens})]`"));

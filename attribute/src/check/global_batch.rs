@@ -3,11 +3,12 @@
 use gpu_tuned_core::{SettingKind, suggest};
 use proc_macro2::{Ident, TokenStream};
 use syn::ext::IdentExt;
-use syn::{LitInt, LitStr, parse2};
+use syn::{LitStr, parse2};
 
-use super::{fields, keys, values};
+use super::{fields, values};
+use crate::keys;
 use crate::mistakes::Mistakes;
-use crate::model::{Argument, DefaultForm, Field, Model, Presence, Value};
+use crate::model::{Argument, DefaultForm, Field, Model, Value};
 
 /// The key that takes a field.
 pub(super) const KEY: &str = "global_batch";
@@ -49,11 +50,11 @@ pub(super) fn read(model: &Model, name: &Ident, mistakes: &mut Mistakes) -> Opti
 fn samples(model: &Model, field: &Field, name: &Ident, mistakes: &mut Mistakes) -> Option<u64> {
     let ours = field.helpers.first().and_then(|helper| keys::find(&helper.arguments, "default"));
     let theirs = field.defaults.iter().find(|default| default.form == DefaultForm::Value);
-    let Some(default) = ours.or_else(|| Some(&theirs?.read)) else {
-        let attribute = match (&model.derives.config, &model.derives.clap) {
-            (Presence::Always, _) => "#[config(default = 64)]",
-            (_, Presence::Always) => "#[arg(default_value_t = 64)]",
-            _ => "#[tuned(default = 64)]",
+    let Some(default) = ours.or_else(|| Some(&theirs?.unquoted)) else {
+        let attribute = match () {
+            () if model.derives.config.is_always() => "#[config(default = 64)]",
+            () if model.derives.clap.is_always() => "#[arg(default_value_t = 64)]",
+            () => "#[tuned(default = 64)]",
         };
         mistakes
             .at(name, format!("`{name}` needs a default: the build plans with it"))
@@ -69,6 +70,6 @@ fn samples(model: &Model, field: &Field, name: &Ident, mistakes: &mut Mistakes) 
 
 /// Parses a whole number, in quotes or without.
 fn whole(tokens: &TokenStream) -> Option<u64> {
-    let bare = parse2::<LitInt>(tokens.clone()).ok().and_then(|literal| literal.base10_parse().ok());
+    let bare = parse2::<values::Number>(tokens.clone()).ok().map(|values::Number(count)| count);
     bare.or_else(|| parse2::<LitStr>(tokens.clone()).ok()?.value().parse().ok())
 }

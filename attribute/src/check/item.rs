@@ -5,7 +5,7 @@ use syn::{Data, Fields};
 
 use super::global_batch;
 use crate::mistakes::Mistakes;
-use crate::model::{Helper, Model, Presence};
+use crate::model::{Helper, Model};
 
 pub(super) fn check(model: &Model, mistakes: &mut Mistakes) {
     if let Some(found) = other_than_named_struct(&model.item.data) {
@@ -20,7 +20,7 @@ pub(super) fn check(model: &Model, mistakes: &mut Mistakes) {
             .help("move it above: derives have to see the defaults that it writes")
             .help("a struct without derives needs one, such as `#[derive(Clone, Debug)]`");
     }
-    if let (Some(default), Presence::Never | Presence::If(_)) = (&model.derives.default, &model.derives.config) {
+    if let Some(default) = model.derives.default.as_ref().filter(|_| !model.derives.config.is_always()) {
         mistakes
             .at(default, "`#[gpu_tuned]` implements `Default` with the tuned values; deriving it too is a conflict")
             .help(

@@ -6,7 +6,6 @@ mod dims;
 mod fields;
 mod global_batch;
 mod item;
-mod keys;
 mod nested;
 mod planned;
 mod values;
@@ -25,6 +24,7 @@ use syn::Member;
 use crate::mistakes::Mistakes;
 use crate::model::Model;
 use crate::table::Table;
+pub use defaults::peer_default;
 
 /// A model without mistakes: the input of its plan.
 pub struct PlanInput {
@@ -64,6 +64,8 @@ pub struct NestedDim {
     pub name: &'static str,
     /// The path from the field.
     pub path: Vec<Member>,
+    /// True for a flag, false for a count.
+    pub is_flag: bool,
     /// The value in the build's plan.
     pub default: TokenStream,
 }

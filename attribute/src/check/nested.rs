@@ -1,5 +1,6 @@
 //! Dimensions in a field's own struct.
 
+use gpu_tuned_core::SettingKind;
 use proc_macro2::TokenStream;
 
 use super::fields::{Fields, check_is_there, literal};
@@ -46,7 +47,7 @@ impl<'m> Fields<'_, 'm> {
 
     fn nested_dimension(&mut self, nested: &'m Nested, mistakes: &mut Mistakes) -> Option<NestedDim> {
         let argument = &nested.argument;
-        let (dim, _) = self.known(&argument.name(), &argument.key, argument, mistakes)?;
+        let (dim, kind) = self.known(&argument.name(), &argument.key, argument, mistakes)?;
         let value = if matches!(argument.value, Value::Absent) {
             mistakes
                 .at(&argument.key, "a dimension needs a default: the build plans with it")
@@ -57,7 +58,7 @@ impl<'m> Fields<'_, 'm> {
         };
         self.dims.add(dim, &argument.key, argument, value.clone(), mistakes);
         let default = value.as_ref().map_or_else(TokenStream::new, literal);
-        Some(NestedDim { name: dim.name, path: nested.path.clone(), default })
+        Some(NestedDim { name: dim.name, path: nested.path.clone(), is_flag: kind == SettingKind::Flag, default })
     }
 }
 

@@ -116,16 +116,23 @@ fn wrong<T>(argument: &Argument, found: &TokenStream, expected: &str, mistakes: 
 fn remedy(found: &TokenStream, expected: &str) -> Option<String> {
     let is_bare = |text: &str| parse_str::<Lit>(text).is_ok() || parse_str::<Ident>(text).is_ok();
     match parse2::<Lit>(found.clone()).ok() {
+        // No whole number is negative, in quotes or without.
+        Some(Lit::Str(text)) if expected == WHOLE && text.value().starts_with('-') => None,
         Some(Lit::Str(text)) if expected != TEXT && is_bare(&text.value()) => {
             let inner = text.value().parse().ok().and_then(|inner| remedy(&inner, expected));
             Some(inner.unwrap_or_else(|| format!("write it without quotes: {}", text.value())))
         }
         Some(Lit::Float(number)) if expected == WHOLE => {
-            let value = number.base10_parse::<f64>().ok().filter(|value| value.fract() == 0.0 && value.abs() < 1e15)?;
-            Some(format!("write it without a point, an exponent or a suffix: {value}"))
+            let value = number.base10_parse::<f64>().ok().filter(|value| value.fract() == 0.0)?;
+            let is_count = value.is_sign_positive() && value < 1e15;
+            is_count.then(|| format!("write it without a point, an exponent or a suffix: {value}"))
         }
         Some(Lit::Int(number)) if expected == WHOLE && !number.base10_digits().starts_with('-') => {
-            number.base10_parse::<i64>().is_err().then(|| format!("the largest is {}", i64::MAX))
+            match number.base10_parse::<i64>() {
+                Ok(_) if number.suffix().is_empty() => None,
+                Ok(count) => Some(format!("write it without a suffix: {count}")),
+                Err(_) => Some(format!("the largest is {}", i64::MAX)),
+            }
         }
         Some(_) => None,
         None if expected == TEXT && parse2::<Ident>(found.clone()).is_ok() => {
@@ -147,17 +154,27 @@ fn is_computed(tokens: &TokenStream) -> bool {
         && tokens.clone().into_iter().any(has_name)
 }
 
+/// The integer types.
+pub(super) const INTEGERS: [&str; 12] =
+    ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize"];
+
 /// The reason why an attribute takes no constants.
 pub(super) const CONSTANT: &str = "the attribute is expanded before constants have values: write the value itself";
 
-struct Number(u64);
+/// A whole number, with the suffix of an integer or without.
+pub(super) struct Number(pub(super) u64);
 
 impl Parse for Number {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let literal: LitInt = input.parse()?;
         // TOML has no integer above.
         let count = literal.base10_parse::<u64>()?;
-        if i64::try_from(count).is_err() { Err(syn::Error::new(literal.span(), "too large")) } else { Ok(Self(count)) }
+        let is_integer = literal.suffix().is_empty() || INTEGERS.contains(&literal.suffix());
+        match i64::try_from(count) {
+            Ok(_) if is_integer => Ok(Self(count)),
+            Ok(_) => Err(syn::Error::new(literal.span(), "no integer")),
+            Err(_) => Err(syn::Error::new(literal.span(), "too large")),
+        }
     }
 }
 

@@ -7,17 +7,17 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Attribute, Meta, Token, parse_quote, parse_quote_spanned};
 
-use super::arguments::{is, split};
+use super::arguments::is;
 
 /// An attribute, taken out of the `cfg_attr`s around it.
-pub(super) struct Flat {
+pub(crate) struct FlatAttribute {
     /// The conditions of the `cfg_attr`s as one; `None` without.
-    pub(super) condition: Option<TokenStream>,
-    pub(super) meta: Meta,
+    pub(crate) condition: Option<TokenStream>,
+    pub(crate) meta: Meta,
 }
 
 /// Returns the attributes, in order, with those in a `cfg_attr`.
-pub(super) fn flat(attributes: &[Attribute]) -> Vec<Flat> {
+pub(crate) fn flatten(attributes: &[Attribute]) -> Vec<FlatAttribute> {
     let mut found = Vec::new();
     for attribute in attributes {
         take(attribute.meta.clone(), &[], &|_| true, &mut found);
@@ -26,7 +26,7 @@ pub(super) fn flat(attributes: &[Attribute]) -> Vec<Flat> {
 }
 
 /// Removes the attributes of this name, also from a `cfg_attr`, and returns them.
-pub(super) fn remove(attributes: &mut Vec<Attribute>, is_meant: impl Fn(&Meta) -> bool) -> Vec<Flat> {
+pub(super) fn remove(attributes: &mut Vec<Attribute>, is_meant: impl Fn(&Meta) -> bool) -> Vec<FlatAttribute> {
     let mut found = Vec::new();
     attributes.retain_mut(|attribute| {
         let before = found.len();
@@ -43,7 +43,12 @@ pub(super) fn remove(attributes: &mut Vec<Attribute>, is_meant: impl Fn(&Meta) -
 }
 
 /// Moves the attributes that are meant to `found`, and returns the others.
-fn take(meta: Meta, around: &[TokenStream], is_meant: &dyn Fn(&Meta) -> bool, found: &mut Vec<Flat>) -> Option<Meta> {
+fn take(
+    meta: Meta,
+    around: &[TokenStream],
+    is_meant: &dyn Fn(&Meta) -> bool,
+    found: &mut Vec<FlatAttribute>,
+) -> Option<Meta> {
     let Some((condition, inner)) = parts(&meta) else {
         if !is_meant(&meta) {
             return Some(meta);
@@ -53,7 +58,7 @@ fn take(meta: Meta, around: &[TokenStream], is_meant: &dyn Fn(&Meta) -> bool, fo
             [only] => Some(only.clone()),
             several => Some(quote!(all(#(#several),*))),
         };
-        found.push(Flat { condition, meta });
+        found.push(FlatAttribute { condition, meta });
         return None;
     };
     let around = [around, core::slice::from_ref(&condition)].concat();
@@ -62,7 +67,7 @@ fn take(meta: Meta, around: &[TokenStream], is_meant: &dyn Fn(&Meta) -> bool, fo
 }
 
 /// Returns the condition and the attributes of a `cfg_attr`; `None` for another attribute.
-pub(crate) fn parts(meta: &Meta) -> Option<(TokenStream, Vec<Meta>)> {
+fn parts(meta: &Meta) -> Option<(TokenStream, Vec<Meta>)> {
     let Meta::List(list) = meta else { return None };
     if !list.path.is_ident("cfg_attr") {
         return None;
@@ -73,21 +78,16 @@ pub(crate) fn parts(meta: &Meta) -> Option<(TokenStream, Vec<Meta>)> {
     Some((condition, inner.into_iter().collect()))
 }
 
-/// Returns the `cfg`s of a field, with those in a `cfg_attr`.
-pub(super) fn cfgs(attributes: &[Attribute]) -> Vec<Attribute> {
+/// Returns the `cfg`s among the attributes, with those in a `cfg_attr`.
+pub(crate) fn cfgs(attributes: &[Attribute]) -> Vec<Attribute> {
     let of_attribute = |attribute: &Attribute| {
         if attribute.path().is_ident("cfg") {
             return vec![attribute.clone()];
         }
-        let inner = flat(core::slice::from_ref(attribute)).into_iter().filter(|it| it.meta.path().is_ident("cfg"));
+        let inner = flatten(core::slice::from_ref(attribute)).into_iter().filter(|it| it.meta.path().is_ident("cfg"));
         inner
-            .map(|Flat { condition, meta }| parse_quote_spanned!(meta.span()=> #[cfg_attr(#condition, #meta)]))
+            .map(|FlatAttribute { condition, meta }| parse_quote_spanned!(meta.span()=> #[cfg_attr(#condition, #meta)]))
             .collect()
     };
     attributes.iter().flat_map(of_attribute).collect()
-}
-
-/// Returns the parts of a list between its commas, without empty ones.
-pub(super) fn list(tokens: TokenStream) -> impl Iterator<Item = Vec<proc_macro2::TokenTree>> {
-    split(tokens).into_iter().filter(|part| !part.is_empty())
 }

@@ -2,7 +2,7 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, Data, DeriveInput, Fields, Meta, Path, Token};
 
 use super::arguments::arguments;
-use super::conditional::{self, Flat};
+use super::conditional::{self, FlatAttribute};
 use super::peers;
 use crate::mistakes::Mistakes;
 use crate::model::{Derives, Field, Helper};
@@ -10,7 +10,7 @@ use crate::model::{Derives, Field, Helper};
 /// Collects the derives below the attribute.
 pub(super) fn derives(item: &DeriveInput) -> Derives {
     let mut derives = Derives::default();
-    for Flat { condition, meta } in conditional::flat(&item.attrs) {
+    for FlatAttribute { condition, meta } in conditional::flatten(&item.attrs) {
         let Meta::List(list) = &meta else { continue };
         if !list.path.is_ident("derive") {
             continue;
@@ -45,7 +45,7 @@ pub(super) fn remove_doubled(item: &mut DeriveInput, mistakes: &mut Mistakes) {
 
 /// Removes every `#[tuned]` from the item and returns the named fields.
 pub(super) fn take_fields(item: &mut DeriveInput, mistakes: &mut Mistakes) -> Vec<Field> {
-    let has_serde_default = conditional::flat(&item.attrs).iter().any(|attribute| {
+    let has_serde_default = conditional::flatten(&item.attrs).iter().any(|attribute| {
         attribute.meta.path().is_ident("serde") && peers::arguments(attribute).any(|argument| argument.key == "default")
     });
     let remove_helpers = |attributes: &mut Vec<Attribute>| drop(conditional::remove(attributes, is_helper));
@@ -76,7 +76,7 @@ fn is_helper(meta: &Meta) -> bool {
 
 fn take_field(field: &mut syn::Field, has_serde_default: bool, mistakes: &mut Mistakes) -> Option<Field> {
     let helpers = conditional::remove(&mut field.attrs, is_helper);
-    let attributes = conditional::flat(&field.attrs);
+    let attributes = conditional::flatten(&field.attrs);
     let mut of_clap = attributes.iter().filter(|it| peers::CLAP.iter().any(|name| it.meta.path().is_ident(name)));
     let has_action =
         of_clap.any(|it| peers::arguments(it).any(|argument| argument.key == "action" || argument.key == "num_args"));
@@ -90,7 +90,7 @@ fn take_field(field: &mut syn::Field, has_serde_default: bool, mistakes: &mut Mi
     })
 }
 
-fn helper(Flat { condition, meta }: Flat, mistakes: &mut Mistakes) -> Option<Helper> {
+fn helper(FlatAttribute { condition, meta }: FlatAttribute, mistakes: &mut Mistakes) -> Option<Helper> {
     match meta {
         Meta::Path(path) => Some(Helper { path, arguments: Vec::new(), condition }),
         Meta::List(list) => Some(Helper { path: list.path, arguments: arguments(list.tokens, mistakes), condition }),

@@ -24,20 +24,20 @@ use crate::model::{Argument, Model, Value};
 pub fn parse(attribute: TokenStream, item: TokenStream, mistakes: &mut Mistakes) -> syn::Result<Model> {
     let before = mistakes.len();
     let arguments = arguments(attribute, mistakes);
-    let has_whole_arguments = mistakes.len() == before;
+    let has_valid_arguments = mistakes.len() == before;
     let mut item: DeriveInput = syn::parse2(item)?;
     item::remove_doubled(&mut item, mistakes);
     let derives = item::derives(&item);
     let fields = item::take_fields(&mut item, mistakes);
     let (root, allow) = (root(&arguments), allow_deprecated(&item));
-    Ok(Model { root, allow, arguments, has_whole_arguments, item, fields, derives })
+    Ok(Model { root, allow, arguments, has_valid_arguments, item, fields, derives })
 }
 
 /// Returns `#[allow(deprecated)]` for an item with a deprecated part. Other items need none: it is an error under
 /// `#![forbid(deprecated)]`.
 pub fn allow_deprecated(item: &DeriveInput) -> Option<Attribute> {
     let is_deprecated = |attributes: &[Attribute]| {
-        conditional::flat(attributes).iter().any(|attribute| attribute.meta.path().is_ident("deprecated"))
+        conditional::flatten(attributes).iter().any(|attribute| attribute.meta.path().is_ident("deprecated"))
     };
     let is_of_field = match &item.data {
         Data::Struct(data) => data.fields.iter().any(|field| is_deprecated(&field.attrs)),

@@ -1,10 +1,10 @@
 //! Defaults of fields in the attributes of other derives.
 
-use proc_macro2::{TokenStream, TokenTree};
-use syn::{Lit, LitStr, Meta};
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use syn::{Lit, LitStr, Meta, Path};
 
-use super::arguments::is;
-use super::conditional::{Flat, list};
+use super::arguments::{is, split};
+use super::conditional::FlatAttribute;
 use crate::model::{Argument, DefaultForm, ForeignDefault, Value};
 
 /// Attributes of other derives, each with a key that gives a field a default. Derives are not looked at: an attribute
@@ -13,7 +13,7 @@ use crate::model::{Argument, DefaultForm, ForeignDefault, Value};
 const DEFAULTS: &[(&str, &str, DefaultForm)] = &[
     // Burn's `Config`, and confique's.
     ("config", "default", DefaultForm::Value),
-    // clap's `Parser` and `Args`; `clap` and `structopt` are older names of `arg`.
+    // clap's `Parser` and `Args`, by any name in `CLAP`.
     ("arg", "default_value_t", DefaultForm::Value),
     ("arg", "default_value", DefaultForm::Value),
     ("arg", "default_value_os", DefaultForm::Hidden),
@@ -22,10 +22,6 @@ const DEFAULTS: &[(&str, &str, DefaultForm)] = &[
     ("arg", "default_values_t", DefaultForm::Hidden),
     ("arg", "default_value_if", DefaultForm::Hidden),
     ("arg", "default_value_ifs", DefaultForm::Hidden),
-    ("clap", "default_value_t", DefaultForm::Value),
-    ("clap", "default_value", DefaultForm::Value),
-    ("structopt", "default_value_t", DefaultForm::Value),
-    ("structopt", "default_value", DefaultForm::Value),
     // serde's `Deserialize`.
     ("serde", "default", DefaultForm::Function),
     ("serde", "skip", DefaultForm::Hidden),
@@ -46,11 +42,11 @@ const DEFAULTS: &[(&str, &str, DefaultForm)] = &[
     ("facet", "default", DefaultForm::Value),
 ];
 
-/// Names of attributes in which clap's derive takes the settings of an argument.
-pub(super) const CLAP: [&str; 2] = ["arg", "clap"];
+/// Names of the attribute in which clap's derive takes the settings of an argument: `arg`, and the older ones.
+pub(super) const CLAP: [&str; 3] = ["arg", "clap", "structopt"];
 
 /// Collects the defaults of a field. `#[serde(default)]` on the struct gives skipped fields the planned value.
-pub(super) fn defaults(attributes: &[Flat], has_serde_default: bool) -> Vec<ForeignDefault> {
+pub(super) fn defaults(attributes: &[FlatAttribute], has_serde_default: bool) -> Vec<ForeignDefault> {
     let mut found = Vec::new();
     let mut has_config = false;
     for attribute in attributes {
@@ -66,21 +62,27 @@ pub(super) fn defaults(attributes: &[Flat], has_serde_default: bool) -> Vec<Fore
     found
 }
 
-/// Returns true if a key gives the field a default in an attribute of this name.
-pub fn gives_default(attribute: &syn::Path, key: &syn::Path) -> bool {
-    DEFAULTS.iter().any(|(name, default, _)| attribute.is_ident(name) && key.is_ident(default))
+/// Returns true if this key gives a field a default in an attribute of this name.
+pub fn gives_default(attribute: &Path, key: &Path) -> bool {
+    attribute.get_ident().zip(key.get_ident()).is_some_and(|(name, key)| form(name, key).is_some())
 }
 
-fn default(attribute: &Flat, argument: Argument) -> Option<ForeignDefault> {
+fn form(name: &Ident, key: &Ident) -> Option<DefaultForm> {
+    let is_clap = CLAP.iter().any(|of_clap| name == of_clap);
+    let is_name = |attribute: &str| if is_clap { attribute == CLAP[0] } else { name == attribute };
+    Some(DEFAULTS.iter().find(|(attribute, default, _)| is_name(attribute) && key == default)?.2)
+}
+
+fn default(attribute: &FlatAttribute, argument: Argument) -> Option<ForeignDefault> {
     let name = attribute.meta.path().get_ident()?;
-    let (_, _, form) = *DEFAULTS.iter().find(|(attribute, key, _)| name == attribute && argument.key == key)?;
+    let form = form(name, &argument.key)?;
     let value = if form == DefaultForm::Value { unquoted(&argument.value) } else { None };
     let value = value.unwrap_or_else(|| argument.value.clone());
-    let read = Argument { key: argument.key.clone(), value };
+    let unquoted = Argument { key: argument.key.clone(), value };
     Some(ForeignDefault {
         attribute: name.clone(),
         argument,
-        read,
+        unquoted,
         form,
         is_conditional: attribute.condition.is_some(),
     })
@@ -96,9 +98,9 @@ fn unquoted(value: &Value) -> Option<Value> {
 
 /// Returns the arguments of another macro's attribute: `key`, `key = value` and `key(…)`. That macro reports its own
 /// mistakes.
-pub(super) fn arguments(attribute: &Flat) -> impl Iterator<Item = Argument> {
+pub(super) fn arguments(attribute: &FlatAttribute) -> impl Iterator<Item = Argument> {
     let tokens = if let Meta::List(list) = &attribute.meta { list.tokens.clone() } else { TokenStream::new() };
-    list(tokens).filter_map(|part| {
+    split(tokens).into_iter().filter_map(|part| {
         let (TokenTree::Ident(key), rest) = (part.first()?.clone(), &part[1..]) else { return None };
         let value = match rest {
             [] => Value::Absent,

@@ -3,14 +3,20 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, Lit, Macro, Pat, Token};
+use syn::{
+    Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, ImplItem, Item, ItemConst, ItemStatic, Lit, Local, Macro, Pat,
+    PatIdent, StaticMutability, Stmt, Token, TraitItem,
+};
 use thiserror::Error;
 
-use super::{SourceError, SourceFile};
+use super::collect::has_cfg;
+use super::{SourceError, SourceFile, Target, files};
 
 /// A build script whose `config_file(…)` cannot be read.
 #[derive(Debug, Error)]
@@ -38,15 +44,14 @@ pub enum ConfigFileError {
 /// condition, or calls name several files.
 pub fn config_file(script: &Path) -> Result<Option<PathBuf>, ConfigFileError> {
     let mut named: Option<PathBuf> = None;
-    let mut files = vec![script.to_owned()];
-    while let Some(path) = files.pop() {
-        let source = SourceFile::read(&path)?;
+    let (files, unread) = files(&Target { name: "build", root: script, is_test: false });
+    for unread in unread {
+        // Fails again for a file that cannot be parsed; other parts have no call.
+        SourceFile::read(&unread.file)?;
+    }
+    for SourceFile { path, syntax, is_conditional, .. } in files {
         let mut calls = Calls::default();
-        calls.visit_file(&source.syntax);
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let names = calls.modules.iter();
-        let modules = names.flat_map(|name| [folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")]);
-        files.extend(modules.filter(|file| file.is_file()));
+        calls.under_condition(is_conditional, |calls| calls.visit_file(&syntax));
         for Call { place, argument, is_conditional } in calls.found {
             let unknown = |why| ConfigFileError::Unknown { path: path.clone(), line: place.start().line, why };
             let file = argument.and_then(|argument| calls.texts.evaluate(&argument));
@@ -75,7 +80,6 @@ struct Call {
 struct Calls {
     found: Vec<Call>,
     texts: Texts,
-    modules: Vec<String>,
     conditions: usize,
 }
 
@@ -120,35 +124,57 @@ impl<'ast> Visit<'ast> for Calls {
         self.under_condition(is_branch, |calls| visit::visit_expr(calls, expression));
     }
 
-    fn visit_local(&mut self, local: &'ast syn::Local) {
-        if let (Pat::Ident(pattern), Some(init)) = (&local.pat, &local.init) {
-            self.texts.add(pattern.ident.to_string(), &init.expr);
+    fn visit_stmt(&mut self, statement: &'ast Stmt) {
+        self.under_condition(begins_with_cfg(statement), |calls| visit::visit_stmt(calls, statement));
+    }
+
+    fn visit_item(&mut self, item: &'ast Item) {
+        self.under_condition(begins_with_cfg(item), |calls| visit::visit_item(calls, item));
+    }
+
+    fn visit_impl_item(&mut self, item: &'ast ImplItem) {
+        self.under_condition(begins_with_cfg(item), |calls| visit::visit_impl_item(calls, item));
+    }
+
+    fn visit_trait_item(&mut self, item: &'ast TraitItem) {
+        self.under_condition(begins_with_cfg(item), |calls| visit::visit_trait_item(calls, item));
+    }
+
+    fn visit_local(&mut self, local: &'ast Local) {
+        let pattern = if let Pat::Type(typed) = &local.pat { &*typed.pat } else { &local.pat };
+        match (pattern, &local.init) {
+            (Pat::Ident(PatIdent { by_ref: None, mutability: None, subpat: None, ident, .. }), Some(init)) => {
+                self.texts.add(ident, Some(&init.expr));
+                self.visit_local_init(init);
+            }
+            _ => visit::visit_local(self, local),
         }
-        self.under_condition(has_cfg(&local.attrs), |calls| visit::visit_local(calls, local));
     }
 
-    fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
-        self.texts.add(item.ident.to_string(), &item.expr);
+    /// Visits a parameter, a variable that changes, or a name in a pattern.
+    fn visit_pat_ident(&mut self, pattern: &'ast PatIdent) {
+        self.texts.add(&pattern.ident, None);
+        visit::visit_pat_ident(self, pattern);
     }
 
-    fn visit_item_static(&mut self, item: &'ast syn::ItemStatic) {
-        self.texts.add(item.ident.to_string(), &item.expr);
+    fn visit_item_const(&mut self, item: &'ast ItemConst) {
+        self.texts.add(&item.ident, Some(&item.expr));
     }
 
-    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        self.under_condition(has_cfg(&item.attrs), |calls| visit::visit_item_fn(calls, item));
-    }
-
-    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        if item.content.is_none() {
-            self.modules.push(item.ident.to_string());
-        }
-        visit::visit_item_mod(self, item);
+    fn visit_item_static(&mut self, item: &'ast ItemStatic) {
+        let is_fixed = matches!(item.mutability, StaticMutability::None);
+        self.texts.add(&item.ident, is_fixed.then_some(&*item.expr));
     }
 }
 
-fn has_cfg(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|attribute| attribute.path().is_ident("cfg"))
+/// Returns true for a statement or an item behind a `cfg`. In a statement, syn gives the attributes to an inner expression.
+fn begins_with_cfg(part: &impl ToTokens) -> bool {
+    let parser = |input: ParseStream<'_>| {
+        let attributes = input.call(Attribute::parse_outer)?;
+        input.parse::<TokenStream>()?;
+        Ok(attributes)
+    };
+    parser.parse2(part.to_token_stream()).is_ok_and(|attributes| has_cfg(&attributes))
 }
 
 /// Returns the last name of a path.
@@ -165,13 +191,14 @@ fn find_in_tokens(tokens: TokenStream) -> Option<Span> {
     })
 }
 
-/// The constants and variables of a file; `None` for a name with several values.
+/// The constants and variables of a file; `None` for a name with several values, or an unknown one.
 #[derive(Default)]
 struct Texts(BTreeMap<String, Option<Expr>>);
 
 impl Texts {
-    fn add(&mut self, name: String, value: &Expr) {
-        self.0.entry(name).and_modify(|known| *known = None).or_insert_with(|| Some(value.clone()));
+    fn add(&mut self, name: &Ident, value: Option<&Expr>) {
+        let known = self.0.entry(name.to_string());
+        known.and_modify(|known| *known = None).or_insert_with(|| value.cloned());
     }
 
     /// Returns the path that an expression has whatever the machine. `CARGO_MANIFEST_DIR` is the package's folder, from which

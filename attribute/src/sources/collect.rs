@@ -12,6 +12,7 @@ use syn::{Attribute, DeriveInput, Item, ItemMod, LitStr, Macro, Meta, Token};
 
 use super::recognize::{Aliases, Found, find_attribute};
 use super::{Annotated, SourceFile, Unread};
+use crate::parse::conditional::cfgs;
 
 /// A module in a file of its own: `mod x;`.
 pub(super) struct FileModule {
@@ -21,6 +22,8 @@ pub(super) struct FileModule {
     pub attributes: Vec<Attribute>,
     /// The names of the inline modules around the module, within the file.
     pub inline: Vec<String>,
+    /// True if the module, or an inline module around it, is behind a `cfg`.
+    pub is_conditional: bool,
 }
 
 /// A visitor of one file.
@@ -31,6 +34,8 @@ pub(super) struct Collector<'a> {
     is_test: bool,
     path: Vec<String>,
     inline: Vec<String>,
+    /// The modules behind a `cfg` around the current place.
+    conditions: usize,
     pub structs: Vec<Annotated>,
     pub modules: Vec<FileModule>,
     /// Files named in `include!`.
@@ -44,7 +49,8 @@ impl<'a> Collector<'a> {
         let (text, aliases) = (file.text.as_str().into(), Aliases::in_file(&file.syntax));
         let (inline, structs, modules) = (Vec::new(), Vec::new(), Vec::new());
         let (included, unread) = (Vec::new(), Vec::new());
-        let mut collector = Self { file, text, aliases, is_test, path, inline, structs, modules, included, unread };
+        let mut collector =
+            Self { file, text, aliases, is_test, path, inline, conditions: 0, structs, modules, included, unread };
         collector.visit_file(&file.syntax);
         collector
     }
@@ -100,6 +106,7 @@ impl<'ast> Visit<'ast> for Collector<'_> {
         }
         let name = module.ident.unraw().to_string();
         self.path.push(name.clone());
+        self.conditions += usize::from(has_cfg(&module.attrs));
         if module.content.is_some() {
             self.inline.push(name);
             visit::visit_item_mod(self, module);
@@ -109,8 +116,10 @@ impl<'ast> Visit<'ast> for Collector<'_> {
                 path: self.path.clone(),
                 attributes: module.attrs.clone(),
                 inline: self.inline.clone(),
+                is_conditional: self.conditions > 0,
             });
         }
+        self.conditions -= usize::from(has_cfg(&module.attrs));
         self.path.pop();
     }
 
@@ -122,6 +131,11 @@ impl<'ast> Visit<'ast> for Collector<'_> {
             self.add_unread(span);
         }
     }
+}
+
+/// Returns true for attributes with a `cfg`, in a `cfg_attr` too.
+pub(super) fn has_cfg(attributes: &[Attribute]) -> bool {
+    !cfgs(attributes).is_empty()
 }
 
 /// Returns true for `#[cfg(test)]`, and for `#[cfg(all(…))]` with `test`.

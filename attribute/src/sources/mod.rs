@@ -79,6 +79,8 @@ pub struct SourceFile {
     pub text: String,
     /// The parsed text.
     pub syntax: syn::File,
+    /// True for a module behind a `cfg`.
+    pub is_conditional: bool,
 }
 
 /// A source file that cannot be parsed.
@@ -116,7 +118,7 @@ impl SourceFile {
         // syn removes a shebang and counts places from there: a comment keeps the places right.
         let text = if text.starts_with("#!/") { text.replacen("#!", "//", 1) } else { text };
         match syn::parse_file(&text) {
-            Ok(syntax) => Ok(Self { path: path.to_owned(), text, syntax }),
+            Ok(syntax) => Ok(Self { path: path.to_owned(), text, syntax, is_conditional: false }),
             Err(error) => Err(SourceError::Syntax {
                 path: path.to_owned(),
                 line: error.span().start().line,

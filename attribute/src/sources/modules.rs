@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use syn::punctuated::Punctuated;
-use syn::{Attribute, Expr, ExprLit, Lit, Meta, Token};
+use syn::{Attribute, Expr, ExprLit, Lit, Meta};
 
-use super::collect::{Collector, FileModule};
+use super::collect::{Collector, FileModule, has_cfg};
 use super::{SourceError, SourceFile, Sources, Target, Unread};
+use crate::parse::conditional::flatten;
 
 /// A reader of targets that reads each file once.
 #[derive(Default)]
@@ -23,13 +23,15 @@ struct ModuleFile {
     /// The folder of the module's children.
     folder: PathBuf,
     path: Vec<String>,
+    /// True if the module, or a module around it, is behind a `cfg`.
+    is_conditional: bool,
 }
 
 impl Reader {
     pub(super) fn read_target(&mut self, target: &Target<'_>) {
         let folder = target.root.parent().unwrap_or(Path::new("")).to_owned();
         let path = vec![target.name.replace('-', "_")];
-        self.read(&ModuleFile { file: target.root.to_owned(), folder, path }, target.is_test);
+        self.read(&ModuleFile { file: target.root.to_owned(), folder, path, is_conditional: false }, target.is_test);
     }
 
     pub(super) fn into_sources(self) -> Sources {
@@ -47,7 +49,7 @@ impl Reader {
             return;
         }
         let file = match SourceFile::read(&module.file) {
-            Ok(file) => file,
+            Ok(file) => SourceFile { is_conditional: module.is_conditional || has_cfg(&file.syntax.attrs), ..file },
             Err(error) => return self.sources.unread.push(unread(error)),
         };
         let collected = Collector::collect(&file, module.path.clone(), is_test);
@@ -62,7 +64,10 @@ impl Reader {
         for included in collected.included {
             let file = beside.join(included);
             if file.is_file() {
-                self.read(&ModuleFile { file, folder: module.folder.clone(), path: module.path.clone() }, is_test);
+                self.read(
+                    &ModuleFile { file, folder: module.folder.clone(), path: module.path.clone(), ..*module },
+                    is_test,
+                );
             }
         }
         self.files.push(file);
@@ -72,6 +77,8 @@ impl Reader {
 /// Returns the files of a child module. A module behind `cfg_attr(…, path = …)` may have several.
 fn files(child: &FileModule, parent: &ModuleFile) -> Vec<ModuleFile> {
     let (plain, conditional) = paths(&child.attributes);
+    // `cfg_attr(…, path = …)` chooses among files.
+    let is_conditional = parent.is_conditional || child.is_conditional || !conditional.is_empty();
     let inline: PathBuf = child.inline.iter().collect();
     let beside = parent.file.parent().unwrap_or(Path::new(""));
     // `#[path]` counts from the file's folder, and in an inline module from that module's folder.
@@ -79,12 +86,12 @@ fn files(child: &FileModule, parent: &ModuleFile) -> Vec<ModuleFile> {
     let named = |path: PathBuf| {
         let file = base.join(path);
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
-        ModuleFile { file, folder, path: child.path.clone() }
+        ModuleFile { file, folder, path: child.path.clone(), is_conditional }
     };
     let name = child.path.last().map_or("", String::as_str);
     let folder = parent.folder.join(inline).join(name);
     let usual = [folder.with_extension("rs"), folder.join("mod.rs")];
-    let usual = usual.map(|file| ModuleFile { file, folder: folder.clone(), path: child.path.clone() });
+    let usual = usual.map(|file| ModuleFile { file, folder: folder.clone(), path: child.path.clone(), is_conditional });
     let all: Vec<_> = match plain {
         Some(path) => vec![named(path)],
         None => conditional.into_iter().map(named).chain(usual).collect(),
@@ -94,13 +101,12 @@ fn files(child: &FileModule, parent: &ModuleFile) -> Vec<ModuleFile> {
 
 /// Returns the path of `#[path = "…"]`, and the paths in `cfg_attr`.
 fn paths(attributes: &[Attribute]) -> (Option<PathBuf>, Vec<PathBuf>) {
-    let plain = attributes.iter().find_map(|attribute| path(&attribute.meta));
-    let conditional =
-        attributes.iter().filter(|attribute| attribute.path().is_ident("cfg_attr")).flat_map(|attribute| {
-            let parts = attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap_or_default();
-            parts.iter().skip(1).filter_map(path).collect::<Vec<_>>()
-        });
-    (plain, conditional.collect())
+    let all = flatten(attributes);
+    let named = |is_conditional: bool| {
+        let some = all.iter().filter(move |inner| inner.condition.is_some() == is_conditional);
+        some.filter_map(|inner| path(&inner.meta))
+    };
+    (named(false).next(), named(true).collect())
 }
 
 fn path(meta: &Meta) -> Option<PathBuf> {

@@ -7,7 +7,7 @@ use syn::spanned::Spanned;
 use syn::visit::Visit;
 use syn::{Attribute, ItemUse, Meta, Path, UseTree};
 
-use crate::parse::conditional::parts;
+use crate::parse::conditional::flatten;
 
 /// The attribute's name.
 const NAME: &str = "gpu_tuned";
@@ -82,7 +82,8 @@ pub struct Found {
 /// Finds the attribute among the attributes of an item, in `cfg_attr` too.
 pub fn find_attribute(attributes: &[Attribute], aliases: &Aliases) -> Option<Found> {
     let (index, metas, at) = attributes.iter().enumerate().find_map(|(index, attribute)| {
-        let metas = unwrapped(&attribute.meta);
+        let flat = flatten(core::slice::from_ref(attribute));
+        let metas: Vec<Meta> = flat.into_iter().map(|inner| inner.meta).collect();
         let at = metas.iter().position(|meta| aliases.name(meta.path()))?;
         Some((index, metas, at))
     })?;
@@ -95,12 +96,4 @@ pub fn find_attribute(attributes: &[Attribute], aliases: &Aliases) -> Option<Fou
     let meta = &metas[at];
     let arguments = if let Meta::List(list) = meta { list.tokens.clone() } else { TokenStream::new() };
     Some(Found { arguments, span: meta.span(), others })
-}
-
-/// The attributes in a `cfg_attr`; for others the attribute itself.
-fn unwrapped(meta: &Meta) -> Vec<Meta> {
-    match parts(meta) {
-        Some((_, parts)) => parts.iter().flat_map(unwrapped).collect(),
-        None => vec![meta.clone()],
-    }
 }

@@ -5,7 +5,7 @@ use quote::{ToTokens, quote};
 use syn::{Data, DeriveInput, Field, parse_quote};
 
 use super::literal;
-use gpu_tuned_attribute::{Checked, Derives, Field as Known, Model, Presence, Role, bare};
+use gpu_tuned_attribute::{Checked, DerivePresence, Derives, Field as Known, Model, Role, bare};
 
 /// A derive that reads defaults from attributes.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ enum Derive {
 impl Derive {
     const ALL: [Self; 2] = [Self::Burn, Self::Clap];
 
-    fn presence(self, derives: &Derives) -> &Presence {
+    fn presence(self, derives: &Derives) -> &DerivePresence {
         match self {
             Self::Burn => &derives.config,
             Self::Clap => &derives.clap,
@@ -56,9 +56,9 @@ pub(super) fn annotate(model: Model, checked: &Checked, docs: Option<String>) ->
 pub(crate) fn inject(derives: &Derives, field: &mut Field, known: &Known, value: &TokenStream) {
     for derive in Derive::ALL.into_iter().filter(|derive| !derive.has_default(known)) {
         let of_derive = match derive.presence(derives) {
-            Presence::Never => continue,
-            Presence::If(condition) => Some(condition),
-            Presence::Always => None,
+            DerivePresence::Never => continue,
+            DerivePresence::If(condition) => Some(condition),
+            DerivePresence::Always => None,
         };
         let attribute = attribute(derive, field, value, known.has_action);
         let conditions: Vec<_> = of_derive.into_iter().chain(known.condition()).collect();

@@ -6,7 +6,7 @@ use syn::parse_quote;
 use syn::spanned::Spanned as _;
 
 use super::literal;
-use gpu_tuned_attribute::{Checked, Field, Model, Presence, Role, bare};
+use gpu_tuned_attribute::{Checked, DerivePresence, Field, Model, Role, bare, peer_default};
 
 pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
     let (root, name, allow) = (&model.root, &model.item.ident, &model.allow);
@@ -19,29 +19,35 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
         let place = Span::call_site().located_at(ty.span());
         let of_type = quote_spanned!(place=> <#ty as #root::__private::FieldDefault>::field_default());
         let value = match role {
-            Role::Tuned(setting) => literal::held(root, field, checked.compiled.plan.settings.get(*setting)),
-            Role::Dimension { default, .. }
-            | Role::Nested { default: Some(default), .. }
-            | Role::Untouched(Some(default)) => default.clone(),
-            Role::Nested { default: None, .. } | Role::Untouched(None) => {
-                if mentions(field, &parameters) {
-                    generics.make_where_clause().predicates.push(parse_quote!(#ty: ::core::default::Default));
-                }
-                of_type.clone()
-            }
+            Role::Tuned(setting) => Some(literal::held(root, field, checked.compiled.plan.settings.get(*setting))),
+            Role::Dimension { default, .. } => Some(default.clone()),
+            Role::Nested { default, .. } | Role::Untouched(default) => default.clone(),
         };
-        values.push(match field.condition() {
+        // Without its `#[tuned]`, a field has the default of another derive.
+        let without = field.condition().map(|condition| (condition, peer_default(field)));
+        let takes_type = value.is_none() || matches!(without, Some((_, None)));
+        if takes_type && mentions(field, &parameters) {
+            generics.make_where_clause().predicates.push(parse_quote!(#ty: ::core::default::Default));
+        }
+        let value = value.unwrap_or_else(|| of_type.clone());
+        values.push(match without {
             None => quote!(#(#cfgs)* #ident: #value),
-            Some(condition) => quote! {
-                #(#cfgs)* #[cfg(#condition)] #ident: #value,
-                #(#cfgs)* #[cfg(not(#condition))] #ident: #of_type
-            },
+            Some((condition, peer)) => {
+                let peer = peer.unwrap_or(of_type);
+                quote! {
+                    #(#cfgs)* #[cfg(#condition)] #ident: #value,
+                    #(#cfgs)* #[cfg(not(#condition))] #ident: #peer
+                }
+            }
         });
     }
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     // Without Burn's derive, which gives each field its default.
-    let cfg =
-        if let Presence::If(condition) = &model.derives.config { Some(quote!(#[cfg(not(#condition))])) } else { None };
+    let cfg = if let DerivePresence::If(condition) = &model.derives.config {
+        Some(quote!(#[cfg(not(#condition))]))
+    } else {
+        None
+    };
     quote! {
         #[automatically_derived]
         #allow

@@ -87,19 +87,19 @@ pub(super) fn held(root: &Path, field: &Field, value: SettingValue) -> TokenStre
         Some(Holder::Switch) => precision.is_mixed().to_token_stream(),
         Some(Holder::Plain | Holder::Enum) | None => {
             let (ty, variant) = (&field.ty, format_ident!("{precision:?}"));
-            let root = located(root, ty);
+            let root = locate(root, ty);
             quote_spanned!(ty.span()=> #root::__precision_variant!(#ty, #variant))
         }
     }
 }
 
 /// Returns the path with the place of the type, where the compiler then reports errors of a macro call.
-pub(super) fn located(root: &Path, ty: &Type) -> TokenStream {
-    let locate = |mut token: TokenTree| {
+pub(super) fn locate(root: &Path, ty: &Type) -> TokenStream {
+    let with_place = |mut token: TokenTree| {
         token.set_span(token.span().located_at(ty.span()));
         token
     };
-    root.to_token_stream().into_iter().map(locate).collect()
+    root.to_token_stream().into_iter().map(with_place).collect()
 }
 
 pub(super) fn setting(root: &Path, value: SettingValue) -> TokenStream {

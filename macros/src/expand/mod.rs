@@ -13,12 +13,11 @@ use quote::quote;
 pub(crate) use annotate::{fields_mut, inject};
 pub(crate) use literal::settings;
 
-use gpu_tuned_attribute::{Checked, Model, Presence};
+use gpu_tuned_attribute::{Checked, Model};
 
 /// Expands to the item with defaults and documentation, `Default` for plain structs, and `Tuned`.
 pub(crate) fn expand(model: Model, checked: &Checked) -> TokenStream {
-    let is_config = matches!(model.derives.config, Presence::Always);
-    let default = (!is_config).then(|| default::implement(&model, checked));
+    let default = (!model.derives.config.is_always()).then(|| default::implement(&model, checked));
     let tuned = tuned::implement(&model, checked);
     let docs = document::document(&model, checked);
     // Clap shows a struct's documentation as its help text.

@@ -147,7 +147,7 @@ fn precision(root: &Path, field: &Field) -> TokenStream {
             quote!(::core::option::Option::Some(#built.switched(self.#ident)))
         }
         Some(Holder::Plain | Holder::Enum) | None => {
-            let root = literal::located(root, ty);
+            let root = literal::locate(root, ty);
             quote_spanned!(ty.span()=> #root::__precision_of!(#ty, self.#ident))
         }
     }
@@ -163,7 +163,7 @@ fn write_precision(root: &Path, field: &Field) -> TokenStream {
         Some(Holder::Text { is_owned: false }) => quote!(self.#ident = settings.precision.name();),
         Some(Holder::Switch) => return quote!(self.#ident = settings.precision.is_mixed();),
         Some(Holder::Plain | Holder::Enum) | None => {
-            let root = literal::located(root, ty);
+            let root = literal::locate(root, ty);
             quote_spanned! {ty.span()=>
                 #root::__require_precisions!(#ty);
                 #root::__set_precision!(#ty, self.#ident, settings.precision);
@@ -197,7 +197,7 @@ fn unreadable(root: &Path, tuned: &[(&Field, Setting)]) -> Option<TokenStream> {
     })
 }
 
-/// Returns `Tuned::negative`; `None` if no field of a count has a signed type.
+/// Returns `Tuned::negative`; `None` if every count is unsigned.
 fn negative(model: &Model, checked: &Checked) -> Option<TokenStream> {
     let global_batch = checked.input.global_batch.as_ref().map(|name| name.unraw().to_string());
     let is_count = |field: &Field, role: &Role| match role {
@@ -206,13 +206,17 @@ fn negative(model: &Model, checked: &Checked) -> Option<TokenStream> {
         Role::Nested { .. } | Role::Untouched(_) => global_batch.as_ref() == Some(&field.name()),
     };
     let is_signed = |field: &Field| matches!(field.type_name().as_deref(), Some("i32" | "i64"));
-    let counts = model.fields.iter().zip(&checked.input.roles).filter(|(field, role)| is_count(field, role));
-    let checks = counts.filter(|(field, _)| is_signed(field)).map(|(field, _)| {
-        let (ident, name) = (&field.ident, field.name());
-        let found = quote!(::core::option::Option::Some((#name, self.#ident as i64)));
-        guarded(field, quote!(if self.#ident < 0 { return #found; }))
-    });
-    let checks: Vec<_> = checks.collect();
+    let mut checks = Vec::new();
+    for (field, role) in model.fields.iter().zip(&checked.input.roles) {
+        if is_count(field, role) && is_signed(field) {
+            let (ident, name) = (&field.ident, field.name());
+            let found = quote!(::core::option::Option::Some((#name, self.#ident as i64)));
+            checks.push(guarded(field, quote!(if self.#ident < 0 { return #found; })));
+        }
+        if let Role::Nested { dims, .. } = role {
+            checks.extend(dims.iter().filter_map(|dim| Some(guarded(field, workload::negative_nested(field, dim)?))));
+        }
+    }
     (!checks.is_empty()).then(|| {
         quote! {
             fn negative(&self) -> ::core::option::Option<(&'static str, i64)> {

@@ -1,10 +1,11 @@
 //! The workload as an expression over the config's fields.
 
-use gpu_tuned_core::dims::{Dim, DimKind, DimValues, Schema};
+use gpu_tuned_core::dims::{Dim, DimValues, Schema};
 use gpu_tuned_core::workload::Training;
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::Member;
+use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
 use super::literal;
@@ -46,8 +47,8 @@ impl DimFields<'_> {
                 Some(if_tuned(field, &as_dimension(field), default))
             }
             Role::Nested { dims, .. } => {
-                let NestedDim { path, default, .. } = dims.iter().find(|nested| nested.name == dim.name)?;
-                Some(if_tuned(field, &as_nested(dim, field, path), default))
+                let nested = dims.iter().find(|nested| nested.name == dim.name)?;
+                Some(if_tuned(field, &as_nested(field, nested), &nested.default))
             }
             _ => None,
         })
@@ -79,12 +80,33 @@ fn as_dimension(field: &Field) -> TokenStream {
 
 /// Returns the value of a dimension in a nested struct of unknown types. The spans let the compiler point at a wrong path,
 /// and keep lints from reporting the cast.
-fn as_nested(dim: &Dim, field: &Field, path: &[Member]) -> TokenStream {
-    let ident = &field.ident;
-    let generated = Span::call_site();
-    let place = path.last().map_or(generated, |last| generated.located_at(last.span()));
+fn as_nested(field: &Field, NestedDim { path, is_flag, .. }: &NestedDim) -> TokenStream {
+    let (ident, place) = (&field.ident, place(path));
     let value = quote_spanned!(place=> self.#ident.#(#path).*);
-    if matches!(dim.kind, DimKind::Flag) { value } else { quote_spanned!(place=> #value as u64) }
+    if *is_flag { value } else { quote_spanned!(place=> #value as u64) }
+}
+
+/// Returns the part of `Tuned::negative` about a dimension in a nested struct. The type is unknown, but a negative count
+/// is beyond `i64` as a `u64`. The compiler reports a wrong type once, because both casts are the same.
+pub(super) fn negative_nested(field: &Field, nested: &NestedDim) -> Option<TokenStream> {
+    let count = (!nested.is_flag).then(|| as_nested(field, nested))?;
+    let path = nested.path.iter().map(|member| match member {
+        Member::Named(name) => name.unraw().to_string(),
+        Member::Unnamed(index) => index.index.to_string(),
+    });
+    let name = core::iter::once(field.name()).chain(path).collect::<Vec<_>>().join(".");
+    Some(quote_spanned! {place(&nested.path)=>
+        let count = (#count) as i64;
+        if count < 0 {
+            return ::core::option::Option::Some((#name, count));
+        }
+    })
+}
+
+/// Returns the span of generated code about the last field of a path.
+fn place(path: &[Member]) -> Span {
+    let generated = Span::call_site();
+    path.last().map_or(generated, |last| generated.located_at(last.span()))
 }
 
 /// Returns the value of a count's field.

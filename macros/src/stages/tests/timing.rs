@@ -69,8 +69,8 @@ fn a_package_that_declares_every_gpu_expands_as_fast_as_with_one() {
     assert!(of_all < 4 * of_one, "{of_all:?} with every GPU, {of_one:?} with one");
 }
 
-/// The first and the shortest time of 20 expansions in the profile that the test is built in, which for the attribute itself is that of build
-/// scripts: `cargo test -p gpu-tuned-macros --lib -- --ignored --nocapture`.
+/// Prints the first and the shortest time of 20 expansions: `cargo test -p gpu-tuned-macros --lib -- --ignored --nocapture`.
+/// In a program, the macro is built in the profile of build scripts.
 #[test]
 #[ignore = "prints times, which say nothing on a busy machine"]
 fn time_of_one_expansion() {
@@ -95,9 +95,9 @@ fn time_of_one_expansion() {
                 (start.elapsed(), reading, expansion.to_string().len())
             });
             let times: Vec<_> = times.collect();
-            let (least, reading, bytes) = times.iter().min().expect("20 of them");
+            let (min, reading, bytes) = times.iter().min().expect("20 of them");
             println!(
-                "{} targets, {attribute}: {:?} at first, {least:?} at best, of which {reading:?} to read {} KiB; {bytes} bytes",
+                "{} targets, {attribute}: {:?} at first, {min:?} at best, of which {reading:?} to read {} KiB; {bytes} bytes",
                 declared.len(),
                 times[0].0,
                 text.len() / 1024,

@@ -3,6 +3,7 @@
 use clap::Parser;
 use gpu_tuned::workload::{ModelSpec, Transformer};
 use gpu_tuned::{Tuned, gpu_tuned};
+use ui_derives::Builder;
 
 use super::check;
 
@@ -103,6 +104,27 @@ struct ConditionalSerde {
     #[cfg_attr(all(), serde(rename = "threads"))]
     #[tuned]
     num_workers: usize,
+}
+
+#[gpu_tuned(transformer(vocab = 100, seq = 16, layers = 2), global_batch = 64, target = "h200")]
+#[derive(Debug, Builder)]
+struct PeersWithoutTuned<T> {
+    #[tuned]
+    batch_size: usize,
+    #[builder(default = 48)]
+    #[cfg_attr(any(), tuned(dim = d_ff))]
+    width: usize,
+    #[cfg_attr(all(), tuned(dim = d_model, default = 32))]
+    on: usize,
+    #[cfg_attr(any(), tuned(default = None.expect("left out")))]
+    value: T,
+}
+
+#[test]
+fn without_tuned_a_field_has_the_default_of_another_derive() {
+    check::<PeersWithoutTuned<u8>>();
+    let config = PeersWithoutTuned::<String>::default();
+    assert_eq!((config.width, config.on, config.value.as_str()), (48, 32, ""));
 }
 
 #[test]

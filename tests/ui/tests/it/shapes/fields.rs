@@ -261,6 +261,9 @@ fn negative_counts_are_named() {
     assert_eq!(config.negative(), Some(("num_workers", -4)));
     let config = DimsOfEachType { a: -2, ..DimsOfEachType::default() };
     assert_eq!(config.negative(), Some(("a", -2)));
+    let mut config = NestedDims::default();
+    config.model.width.0 = -64;
+    assert_eq!(config.negative(), Some(("model.width.0", -64)));
     let config = GlobalBatchNamedAsSetting { batch_size: i64::MIN, ..GlobalBatchNamedAsSetting::default() };
     assert_eq!(config.negative(), Some(("batch_size", i64::MIN)));
 }

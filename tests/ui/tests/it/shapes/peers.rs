@@ -91,8 +91,20 @@ struct Document {
     prefetch_depth: i64,
     #[serde(default = "rate")]
     rate: f32,
+    #[serde(default = "<f32 as Rates>::decay")]
+    decay: f32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     note: Option<String>,
+}
+
+trait Rates {
+    fn decay() -> Self;
+}
+
+impl Rates for f32 {
+    fn decay() -> Self {
+        0.125
+    }
 }
 
 fn rate() -> f32 {
@@ -231,7 +243,7 @@ fn clap_fills_what_is_not_given() {
 fn serde_fills_what_is_not_given() {
     let document: Document = serde_json::from_str("{}").expect("each field has a default");
     assert_eq!(document, Document::default());
-    assert_eq!(document.rate.to_bits(), 0.25_f32.to_bits());
+    assert_eq!((document.rate.to_bits(), document.decay.to_bits()), (0.25_f32.to_bits(), 0.125_f32.to_bits()));
     let written = serde_json::to_string(&document).expect("it is JSON");
     assert_eq!(serde_json::from_str::<Document>(&written).expect("it was written"), document);
     let document: Document = serde_json::from_str(r#"{ "workers": 9, "batchSize": 3 }"#).expect("two are given");

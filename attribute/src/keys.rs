@@ -9,21 +9,27 @@ use crate::mistakes::Mistakes;
 use crate::model::Argument;
 
 /// The keys of the model; exactly one is given.
-pub(super) fn models() -> impl Iterator<Item = &'static str> {
+pub(crate) fn models() -> impl Iterator<Item = &'static str> {
     core::iter::once("workload").chain(ModelKind::ALL.iter().map(|kind| kind.name))
 }
 
 /// The keys of `#[gpu_tuned(…)]`.
-pub(super) fn attribute() -> Vec<&'static str> {
+pub(crate) fn attribute() -> Vec<&'static str> {
     let names = |dims: &'static [Dim]| dims.iter().map(|dim| dim.name);
     models().chain(names(Goal::DIMS)).chain(names(Training::DIMS)).chain(["target", "crate"]).collect()
 }
 
+/// Returns true for a key of an attribute, or of the list of a model.
+pub(crate) fn is_known(name: &str) -> bool {
+    let mut dims = ModelKind::ALL.iter().flat_map(|kind| kind.dims);
+    attribute().contains(&name) || FIELD.contains(&name) || dims.any(|dim| dim.name == name)
+}
+
 /// The keys of `#[tuned(…)]`.
-pub(super) const FIELD: [&str; 4] = ["setting", "dim", "dims", "default"];
+pub(crate) const FIELD: [&str; 4] = ["setting", "dim", "dims", "default"];
 
 /// Reports unknown keys of `owner`, and keys given twice.
-pub(super) fn check(arguments: &[Argument], owner: &str, known: &[&str], mistakes: &mut Mistakes) {
+pub(crate) fn check(arguments: &[Argument], owner: &str, known: &[&str], mistakes: &mut Mistakes) {
     for (index, argument) in arguments.iter().enumerate() {
         let name = argument.name();
         if !known.contains(&name.as_str()) {
@@ -41,6 +47,6 @@ pub(super) fn check(arguments: &[Argument], owner: &str, known: &[&str], mistake
 }
 
 /// Returns the first argument with this key.
-pub(super) fn find<'m>(arguments: &'m [Argument], name: &str) -> Option<&'m Argument> {
+pub(crate) fn find<'m>(arguments: &'m [Argument], name: &str) -> Option<&'m Argument> {
     arguments.iter().find(|argument| argument.name() == name)
 }
