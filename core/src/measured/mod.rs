@@ -33,26 +33,28 @@ impl DeviceFacts {
 
     /// Returns true if measurements under this short name are of this device: the same profile or name, and the same
     /// number of multiprocessors, which a MIG slice does not have.
-    pub(crate) fn is_of(&self, name: &str, on: &MeasuredOn) -> bool {
+    pub(crate) fn matches(&self, name: &str, on: &MeasuredOn) -> bool {
         let named = self.profile.as_deref() == Some(name) || self.name == on.device;
         named && self.sm_count == on.sm_count
     }
 
     /// Returns true if a device like this one was measured.
     pub fn is_in(&self, measured: &Measured) -> bool {
-        measured.on.iter().any(|(name, on)| self.is_of(name, on))
+        measured.on.iter().any(|(name, on)| self.matches(name, on))
     }
 
     /// The mode of a plan's settings on this device.
     pub fn mode(&self, settings: &Settings) -> Mode {
         let Settings { precision, gradient_checkpointing, allow_tf32, cuda_graphs, .. } = *settings;
-        Mode::new(precision, gradient_checkpointing).allowing(allow_tf32, self.has_tf32).with_graphs(cuda_graphs)
+        Mode::new(precision, gradient_checkpointing)
+            .with_full_f32(self.has_tf32 && !allow_tf32)
+            .with_graphs(cuda_graphs)
     }
 }
 
 impl Rates {
     /// Rate of a mode's matrix products.
-    pub const fn products(&self, mode: Mode) -> Option<f64> {
+    pub const fn product_rate(&self, mode: Mode) -> Option<f64> {
         use crate::Precision::{Bf16Params, F32, MixedBf16, MixedF16};
         match mode.precision {
             F32 if mode.full_f32 => self.fp32,

@@ -26,7 +26,7 @@ impl<'a> BaselineMeasurement<'a> {
     fn all(device: &'a DeviceFacts, workload: &'a Workload) -> impl Iterator<Item = Self> {
         let same_kind = workload.measured.on.iter().filter(|(_, on)| on.kind == device.kind);
         same_kind.flat_map(move |(name, on)| {
-            let is_alike = device.is_of(name, on);
+            let is_alike = device.matches(name, on);
             on.mode.iter().map(move |(mode, measured)| {
                 // A simulation never ran on the device, whatever its entry is called.
                 let is_here = is_alike && measured.method != MeasurementMethod::Simulated;
@@ -194,13 +194,13 @@ pub(super) fn kernels(device: &DeviceFacts, workload: &Workload) -> Option<Bytes
         return None;
     }
     let measured = workload.measured.on.iter().filter_map(|(name, on)| Some((name, on, on.kernels_bytes?)));
-    let (_, on, bytes) = measured.min_by_key(|(name, on, _)| !device.is_of(name, on))?;
+    let (_, on, bytes) = measured.min_by_key(|(name, on, _)| !device.matches(name, on))?;
     Some(bytes.scaled(f64::from(device.sm_count) / f64::from(on.sm_count.max(1))))
 }
 
 /// Bytes that opening the device took, where a device like it was measured.
 pub(super) fn context(device: &DeviceFacts, workload: &Workload) -> Option<Bytes> {
-    let mut here = workload.measured.on.iter().filter(|(name, on)| device.is_of(name, on));
+    let mut here = workload.measured.on.iter().filter(|(name, on)| device.matches(name, on));
     here.find_map(|(_, on)| on.context_bytes)
 }
 

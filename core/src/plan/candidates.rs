@@ -152,7 +152,9 @@ pub(super) fn frugal<'s>(splits: &'s [Split], memory: &MemoryModel<'_>) -> impl 
 pub(super) fn modes(device: &DeviceFacts, workload: &Workload, goal: &Goal, precision: Precision) -> Vec<Mode> {
     let has_graphs = goal.pins.cuda_graphs == Some(true) && can_use_graphs(device, goal);
     let mode = |checkpointing| {
-        Mode::new(precision, checkpointing).allowing(goal.pins.allow_tf32(), device.has_tf32).with_graphs(has_graphs)
+        Mode::new(precision, checkpointing)
+            .with_full_f32(device.has_tf32 && !goal.pins.allow_tf32())
+            .with_graphs(has_graphs)
     };
     let is_measured = || Pools::new(device, workload, goal, mode(true)).is_some();
     match goal.pins.gradient_checkpointing {

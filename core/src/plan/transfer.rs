@@ -30,7 +30,7 @@ impl Speeds {
     /// fp32 peaks replace unavailable rates. `None` if neither ratio is available.
     pub(super) fn relative_to(&self, other: &Self, mode: Mode) -> Option<f64> {
         let ratio = |here: Option<f64>, there: Option<f64>| Some(here? / there?).filter(|ratio| *ratio > 0.0);
-        let compute = ratio(self.rates.products(mode), other.rates.products(mode));
+        let compute = ratio(self.rates.product_rate(mode), other.rates.product_rate(mode));
         let compute = compute.or_else(|| ratio(self.fp32_tflops, other.fp32_tflops));
         match (compute, ratio(self.bandwidth_gb_s, other.bandwidth_gb_s)) {
             (Some(compute), Some(memory)) => Some(compute.powf(COMPUTE_SHARE) * memory.powf(1.0 - COMPUTE_SHARE)),

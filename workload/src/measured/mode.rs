@@ -39,10 +39,10 @@ impl Mode {
         Self { cuda_graphs, ..self }
     }
 
-    /// The mode with TF32 allowed or not, on a device with TF32 or without.
+    /// The mode with full f32 products in place of the device's TF32; only f32 has such products.
     #[must_use]
-    pub fn allowing(self, tf32: bool, has_tf32: bool) -> Self {
-        Self { full_f32: !tf32 && has_tf32 && self.precision == Precision::F32, ..self }
+    pub fn with_full_f32(self, full_f32: bool) -> Self {
+        Self { full_f32: full_f32 && self.precision == Precision::F32, ..self }
     }
 }
 

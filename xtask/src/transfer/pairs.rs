@@ -85,7 +85,7 @@ impl<'a> Pair<'a> {
             predicted: figure(relative_speed(&device, &there, mode))?.ln(),
             by_peak,
             by_root: f64::midpoint(by_peak, memory),
-            compute: figure(ratio(device.rates.products(mode), there.rates.products(mode)))?,
+            compute: figure(ratio(device.rates.product_rate(mode), there.rates.product_rate(mode)))?,
             memory,
         })
     }

@@ -173,7 +173,7 @@ fn kernels(asked: &Asked<'_>) -> (String, Provenance) {
     if baseline::kernels(device, workload).is_none_or(|measured| measured <= least) {
         return (format!("{} SMs x {each}", device.sm_count), Provenance::Derived);
     }
-    match (measured().find(|(name, on)| device.is_of(name, on)), measured().next()) {
+    match (measured().find(|(name, on)| device.matches(name, on)), measured().next()) {
         (Some((name, _)), _) => (format!("loaded on {name}"), Provenance::Measured),
         (None, Some((name, on))) => {
             let bytes = on.kernels_bytes.unwrap_or_default().mib();

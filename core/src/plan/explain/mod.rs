@@ -73,7 +73,8 @@ pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result
     let (mode, accumulates) = match &outcome {
         Outcome::Plan(plan) => (device.mode(&plan.settings), plan.schedule.micro_steps() > 1),
         Outcome::Misfit(misfit) => {
-            let mode = Mode::new(precision, misfit.checkpointing).allowing(goal.pins.allow_tf32(), device.has_tf32);
+            let mode =
+                Mode::new(precision, misfit.checkpointing).with_full_f32(device.has_tf32 && !goal.pins.allow_tf32());
             (mode, misfit.memory.accumulated_gradients > Bytes::ZERO)
         }
     };
