@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::source::FileError;
+use gpu_tuned_core::workload::ModelKind;
 use thiserror::Error;
 
 /// Reasons why a training config cannot be planned or edited.
@@ -39,7 +40,8 @@ pub enum OptimizeError {
     #[error("a batch of {batch} x {accumulation} x {ranks} rank(s) is more than 2^30 samples, the most of a step")]
     TooLarge { batch: u64, accumulation: u64, ranks: u64 },
     #[error(
-        "there is no kind of model `{name}`{hint}\n  help: kinds are transformer, convnet, unet, mlp, recurrent (lstm, gru) or declared"
+        "there is no kind of model `{name}`{hint}\n  help: kinds are {}",
+        ModelKind::requestable().collect::<Vec<_>>().join(", ")
     )]
     UnknownKind { name: String, hint: String },
     #[error(

@@ -30,7 +30,8 @@ pub(crate) struct ModelOrWorkloadArgs {
     #[command(flatten)]
     pub of_package: WorkloadArgs,
     /// Describe the model here, without a package: in the words of the attribute, such as `mlp(widths = [784, 10])`, or by its
-    /// kind with --dim for each dimension: transformer, convnet, unet, mlp, recurrent, lstm, gru, or declared (costs)
+    /// kind with --dim for each dimension: transformer, encoder_decoder, vit, convnet, unet, mlp, recurrent, lstm, gru, or
+    /// declared (costs)
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["workload", "struct"])]
     pub model: Option<String>,
     /// Dimension of --model, or key of its training, such as `seq=512` or `lora_rank=8`; repeatable
@@ -52,5 +53,26 @@ impl ModelOrWorkloadArgs {
         let optimizer = self.optimizer.iter().map(|name| ("optimizer".to_owned(), name.clone()));
         let pairs: Vec<_> = self.dims.iter().cloned().chain(optimizer).collect();
         workload_from_words(model, &pairs).map(Some).map_err(|source| Error::Model { source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::workload::ModelKind;
+
+    #[test]
+    fn every_help_about_models_lists_every_kind() {
+        let command = crate::command();
+        let mut lists = 0;
+        for command in command.get_subcommands() {
+            let help = command.get_arguments().find(|argument| argument.get_id() == "model").map(clap::Arg::get_help);
+            let Some(help) = help.flatten().map(ToString::to_string) else { continue };
+            let words: Vec<_> = help.split([' ', ',']).collect();
+            for kind in ModelKind::requestable() {
+                assert!(words.contains(&kind), "{}: {kind} in {help}", command.get_name());
+            }
+            lists += 1;
+        }
+        assert_eq!(lists, 3);
     }
 }

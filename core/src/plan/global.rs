@@ -17,11 +17,12 @@ impl Goal {
     }
 }
 
+const NO_TOKENS: &str = "global_tokens needs a model with tokens: transformer, encoder_decoder, vit, recurrent, or declared \
+                         with tokens_per_sample";
+
 fn samples(goal: &Goal, global_tokens: u64, workload: &Workload) -> Result<u64, PlanError> {
     let Some(sample) = workload.sample.tokens else {
-        let message = "global_tokens needs a model that knows its tokens: a transformer, a recurrent network, or costs \
-                       with tokens_per_sample";
-        return Err(PlanError::NoTokens { message: message.to_owned() });
+        return Err(PlanError::NoTokens { message: NO_TOKENS.to_owned() });
     };
     // Unequal shares are of any number of samples.
     let ranks = if goal.unequal { 1 } else { goal.world_size };
@@ -50,4 +51,24 @@ fn packed(global_tokens: u64, sample: u64, world_size: u64) -> Result<u64, PlanE
 fn padded(global_tokens: u64, mean: f64, world_size: u64) -> u64 {
     let per_rank = (global_tokens as f64 / mean / world_size as f64).round() as u64;
     per_rank.clamp(1, 1 << 30).saturating_mul(world_size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NO_TOKENS;
+    use crate::dims::{Dim, DimValue, Presence};
+    use crate::workload::{ModelKind, ModelSpec, WorkloadSpec};
+
+    #[test]
+    fn the_message_lists_every_kind_with_tokens() {
+        for kind in ModelKind::ALL.iter().filter(|kind| kind.name != "declared") {
+            let model = ModelSpec::from_values(kind, &kind.dims.iter().filter_map(placeholder).collect());
+            let has_tokens = WorkloadSpec::from(model).workload().sample.tokens.is_some();
+            assert_eq!(NO_TOKENS.contains(kind.name), has_tokens, "{}", kind.name);
+        }
+    }
+
+    fn placeholder(dim: &Dim) -> Option<(&'static str, DimValue)> {
+        (dim.presence == Presence::Required).then(|| (dim.name, dim.kind.placeholder()))
+    }
 }
