@@ -15,7 +15,7 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
     ("resnet", "convnet(block = \"basic\", …)"),
     ("vgg alexnet lenet", "convnet(max_pooling = true, …)"),
     ("mobilenet efficientnet mnasnet", "convnet(block = \"inverted\", …)"),
-    ("cnn conv", "convnet(…)"),
+    ("cnn conv2d convolutional", "convnet(…)"),
     ("lstm bilstm", "recurrent(cell = \"lstm\", …)"),
     ("gru bigru", "recurrent(cell = \"gru\", …)"),
     ("rnn", "recurrent(…)"),
@@ -28,8 +28,7 @@ impl ModelKind {
     /// Describes how a model of this name is written, such as `recurrent(cell = "lstm", …)` for `lstm`; `None` if no kind is
     /// known to describe it.
     pub fn description_of(name: &str) -> Option<&'static str> {
-        let name = name.to_ascii_lowercase();
-        let begins = |words: &str| words.split(' ').any(|word| name.starts_with(word));
+        let begins = |words: &str| words.split(' ').any(|word| is_variant(name, word));
         DESCRIPTIONS.iter().find(|(words, _)| begins(words)).map(|(_, description)| *description)
     }
 
@@ -44,6 +43,24 @@ impl ModelKind {
     pub fn list() -> String {
         let described: Vec<_> = Self::ALL.iter().skip(1).map(|kind| format!("`{}(…)`", kind.name)).collect();
         format!("{}; `{}(…)` takes costs", described.join(", "), Self::ALL[0].name)
+    }
+}
+
+/// Returns true for the word itself, and for variants that add a number, a version or another word: `resnet18`, `mobilenetv2`,
+/// `LSTMClassifier`. A word that only begins alike is another model: `densenet`.
+fn is_variant(name: &str, word: &str) -> bool {
+    let Some((start, rest)) = name.split_at_checked(word.len()).filter(|(start, _)| start.eq_ignore_ascii_case(word))
+    else {
+        return false;
+    };
+    let mut letters = rest.chars();
+    match (letters.next(), letters.next()) {
+        (Some('v' | 'V'), Some('0'..='9')) => true,
+        (Some(first), next) if first.is_ascii_uppercase() => {
+            start.ends_with(|last: char| last.is_ascii_lowercase())
+                || next.is_some_and(|next| next.is_ascii_lowercase())
+        }
+        (first, _) => !first.is_some_and(char::is_alphabetic),
     }
 }
 
@@ -70,7 +87,12 @@ mod tests {
         assert_eq!(ModelKind::description_of("LSTM"), Some("recurrent(cell = \"lstm\", …)"));
         assert_eq!(ModelKind::description_of("moe"), Some("transformer(experts = …, …)"));
         assert_eq!(ModelKind::description_of("ddpm"), Some("unet(blocks = …, attention = …, …)"));
-        assert_eq!(ModelKind::description_of("mamba"), None);
+        for name in ["mobilenet_v2", "mobilenetv2", "MobileNetV2", "RESNETV2", "LSTMClassifier", "GPTNeoX", "vgg16"] {
+            assert!(ModelKind::description_of(name).is_some(), "{name}");
+        }
+        for name in ["mamba", "densenet121", "convlstm", "ConvLSTM", "convnext", "lmdb", "LMDB", "grus", "rnnt", ""] {
+            assert_eq!(ModelKind::description_of(name), None, "{name}");
+        }
         assert_eq!(ModelKind::suggest("resnet50"), "; `convnet` describes it");
         assert_eq!(ModelKind::suggest("transfomer"), "; did you mean `transformer`?");
     }
