@@ -1,5 +1,7 @@
-use super::transformer::KERNELS_PER_LAYER;
-use super::{Family, Matrix, ModelCosts, Norm, Positions, Product, Role, Tensors, Transformer};
+use super::convnet::Convolution;
+use super::tensors::limited;
+use super::transformer::{KERNELS_PER_ATTENTION, KERNELS_PER_LAYER};
+use super::{Matrix, ModelCosts, Norm, Positions, Product, Role, Tensors, Transformer};
 use crate::Bytes;
 use crate::dims::{LARGEST, schema};
 
@@ -105,9 +107,8 @@ impl EncoderDecoder {
         self.spectrogram.into_iter().flat_map(move |channels| [(channels, frames), (d, tokens)])
     }
 
-    fn tensors(&self, encoder: &Transformer, decoder: &Transformer) -> Vec<Tensors> {
-        // The head and the token embedding are the decoder's.
-        let mut all = decoder.costs().tensors;
+    /// Every tensor, from the decoder's; they include the head and the token embedding.
+    fn tensors(&self, encoder: &Transformer, decoder: &Transformer, mut all: Vec<Tensors>) -> Vec<Tensors> {
         all.extend(decoder.attention_tensors());
         all.push(decoder.norm_tensors(decoder.layers));
         all.extend(encoder.layer_tensors());
@@ -124,7 +125,7 @@ impl EncoderDecoder {
 
     fn kept(&self, encoder: &Transformer, decoder: &Transformer, checkpointed: bool) -> u64 {
         let [hidden, results] = decoder.kept_once(checkpointed);
-        let result = u128::from(decoder.costs().result);
+        let result = u128::from(self.seq) * u128::from(self.vocab);
         // GELU keeps its input, and the next convolution or the sum with the positions its output.
         let of_convolutions: u64 = self.convolutions().map(|(_, length)| length * self.d_model).sum();
         let stem = self.spectrogram.map_or(0, |channels| {
@@ -138,7 +139,7 @@ impl EncoderDecoder {
             + u128::from(self.seq + self.source_seq()) * u128::from(once)
             + result * u128::from(results)
             + u128::from(stem);
-        u64::try_from(all).unwrap_or(u64::MAX / 8)
+        limited(all)
     }
 
     fn multiplications(&self, encoder: &Transformer, decoder: &Transformer) -> f64 {
@@ -163,11 +164,16 @@ impl EncoderDecoder {
         let mut costs = decoder.costs();
         let mut kept_for = encoder.kept_for();
         kept_for.extend(decoder.kept_for());
+        kept_for.extend(decoder.cross_kept_for());
+        if self.final_norm {
+            // The norm after the encoder, which the decoder's keys and values read.
+            kept_for.push((&[Role::Vector], self.source_seq().saturating_mul(self.d_model)));
+        }
         let source =
             self.spectrogram.map_or(Bytes(8 * self.source_seq()), |channels| Bytes(4 * channels * self.frames()));
         let stem = self.spectrogram.map_or(0, |_| self.frames() * self.d_model);
         let longest = costs.largest.unwrap_or(0).max(decoder.largest_in_layers(encoder.seq));
-        costs.tensors = self.tensors(&encoder, &decoder);
+        costs.tensors = self.tensors(&encoder, &decoder, costs.tensors);
         costs.buffers += encoder.position_table();
         costs.kept = self.kept(&encoder, &decoder, false);
         costs.kept_checkpointed = Some(self.kept(&encoder, &decoder, true));
@@ -177,9 +183,8 @@ impl EncoderDecoder {
         costs.input = Some(source + Bytes(self.seq).times(16));
         costs.multiplications = self.multiplications(&encoder, &decoder);
         costs.tokens = Some(self.seq + self.source_seq());
-        // Attention is half of a layer's kernels.
-        costs.kernels += (encoder.layers + decoder.layers.div_ceil(2)) * KERNELS_PER_LAYER;
-        costs.family = Family::Transformer;
+        let of_convolutions = self.convolutions().count() as u64 * Convolution::KERNELS;
+        costs.kernels += encoder.layers * KERNELS_PER_LAYER + decoder.layers * KERNELS_PER_ATTENTION + of_convolutions;
         let rows = self.seq.max(self.source_seq());
         costs.dominant_product = Some(Product { rows_per_sample: rows, inner: self.d_model, columns: decoder.d_ff() });
         costs
@@ -194,6 +199,7 @@ impl EncoderDecoder {
     }
 
     fn positions_are_too_few(&self, rows: u64) -> bool {
-        self.encoder().positions == Positions::Learned && rows < self.source_seq() && self.seq <= rows
+        let is_reported = self.positions == Positions::Learned && rows < self.seq;
+        self.encoder().positions == Positions::Learned && rows < self.source_seq() && !is_reported
     }
 }

@@ -183,8 +183,6 @@ choices! {
 pub(crate) struct ModelCosts {
     /// Every parameter tensor.
     pub tensors: Vec<Tensors>,
-    /// Values of weights that a token passes by: experts that do not process it.
-    pub idle: u64,
     /// Values without gradients: running statistics.
     pub buffers: u64,
     /// Values that each sample keeps from the forward for the backward pass.

@@ -160,12 +160,6 @@ impl WorkloadSpec {
         super::tensors::values(&self.model.costs().tensors)
     }
 
-    /// Parameters that process one token: all but those of other experts.
-    pub fn active_parameters(&self) -> u64 {
-        let costs = self.model.costs();
-        super::tensors::values(&costs.tensors).saturating_sub(costs.idle)
-    }
-
     /// Errors in the dimensions, as `(dimension, message)`.
     pub fn mistakes(&self) -> Vec<(&'static str, String)> {
         let mut found = self.model.out_of_range();

@@ -116,6 +116,14 @@ impl Tensors {
     }
 }
 
+/// More values than any device has, far enough from overflow that such counts can be added.
+pub(super) const MOST_VALUES: u64 = u64::MAX / 8;
+
+/// Limits a count of values to [`MOST_VALUES`].
+pub(super) fn limited(values: u128) -> u64 {
+    u64::try_from(values).map_or(MOST_VALUES, |values| values.min(MOST_VALUES))
+}
+
 /// Values in all of these tensors.
 pub(super) fn values(tensors: &[Tensors]) -> u64 {
     tensors.iter().fold(0, |sum, group| sum.saturating_add(group.values()))

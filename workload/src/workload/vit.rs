@@ -1,4 +1,4 @@
-use super::transformer::KERNELS_PER_LAYER;
+use super::convnet::Convolution;
 use super::{ModelCosts, Tensors, Transformer};
 use crate::Bytes;
 use crate::dims::schema;
@@ -67,12 +67,16 @@ impl Vit {
         costs.largest = costs.largest.map(|largest| largest.max(image));
         costs.input = Some(Bytes(image).times(4));
         costs.multiplications += patches as f64 * (self.channels * self.patch * self.patch) as f64;
-        costs.kernels += KERNELS_PER_LAYER;
+        costs.kernels += Convolution::KERNELS;
         costs
     }
 
     pub(super) fn contradictions(&self) -> Vec<(&'static str, String)> {
-        let mut found = self.transformer().contradictions();
+        let mut found = Vec::new();
+        let heads = self.transformer().heads();
+        if !self.d_model.is_multiple_of(heads) {
+            found.push(("heads", format!("heads = {heads} does not divide d_model = {}", self.d_model)));
+        }
         if !self.image.is_multiple_of(self.patch) {
             found.push(("patch", format!("patch = {} does not divide image = {}", self.patch, self.image)));
         }

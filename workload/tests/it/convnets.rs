@@ -1,6 +1,6 @@
 //! Parameters of convolutional networks as published; sources as in `published.rs`.
 
-use gpu_tuned_workload::workload::{Activation, Block, Convnet, Stage, Unet, WorkloadSpec};
+use gpu_tuned_workload::workload::{Activation, Block, Convnet, Stage, Unet};
 
 use crate::published::assert_published;
 
@@ -13,7 +13,7 @@ fn imagenet(block: Block, stages: Vec<Stage>) -> Convnet {
 }
 
 #[test]
-fn convnets_with_blocks() {
+fn resnets() {
     let resnet = |block, channels, blocks| Convnet {
         stem_kernel: 7,
         stem_stride: 4,
@@ -22,6 +22,48 @@ fn convnets_with_blocks() {
     };
     let basic = |blocks| resnet(Block::Basic, [64, 128, 256, 512], blocks);
     let bottleneck = |blocks| resnet(Block::Bottleneck, [256, 512, 1024, 2048], blocks);
+    // Parameters, and multiplications of a forward pass: torchvision.
+    for (name, model, parameters, multiplications) in [
+        ("resnet18", basic([2, 2, 2, 2]), 11_689_512, 1.814e9),
+        ("resnet34", basic([3, 4, 6, 3]), 21_797_672, 3.664e9),
+        ("resnet50", bottleneck([3, 4, 6, 3]), 25_557_032, 4.089e9),
+        ("resnet101", bottleneck([3, 4, 23, 3]), 44_549_160, 7.801e9),
+        ("resnet152", bottleneck([3, 8, 36, 3]), 60_192_808, 11.514e9),
+    ] {
+        let forward = model.workload().sample.flops / 6.0;
+        assert!((forward / multiplications - 1.0).abs() < 0.01, "{name}: {forward:e} against {multiplications:e}");
+        assert_published([(name, model, parameters)]);
+    }
+}
+
+#[test]
+fn kept_bytes_are_near_those_burn_held_on_an_h200() {
+    let model =
+        Convnet { image: 64, classes: 10, stages: stages([96], [8]), batch_statistics: true, ..Convnet::default() };
+    let ours = model.workload().sample.activations.mib();
+    // Burn 0.22.1, bytes in use after the forward pass, for each sample.
+    assert!((ours / 40.0 - 1.0).abs() < 0.01, "{ours} against 40.0 MiB");
+}
+
+#[test]
+fn stems_shrink_the_image_by_their_stride() {
+    // With `pooled` the dense layer's parameters do not depend on the image; its arithmetic is that of 8 x 8 pixels.
+    let model = |image, stem_stride| Convnet {
+        image,
+        stem_kernel: 7,
+        stem_stride,
+        stem_channels: Some(64),
+        ..imagenet(Block::Plain, stages([64], [1]))
+    };
+    let largest = |model: Convnet| model.workload().dominant_product.expect("a convolution").rows_per_sample;
+    for stride in [1, 2, 3, 4, 5, 6, 7, 8] {
+        let model = Convnet { stages: stages([512], [1]), ..model(8 * stride, stride) };
+        assert_eq!(largest(model), 64, "{stride}");
+    }
+}
+
+#[test]
+fn convnets_with_blocks() {
     let mobile = |block, stages| Convnet {
         stem_kernel: 3,
         stem_stride: 2,
@@ -43,11 +85,6 @@ fn convnets_with_blocks() {
     };
     // torchvision; Keras Applications for MobileNet, trainable parameters.
     assert_published([
-        ("resnet18", basic([2, 2, 2, 2]), 11_689_512),
-        ("resnet34", basic([3, 4, 6, 3]), 21_797_672),
-        ("resnet50", bottleneck([3, 4, 6, 3]), 25_557_032),
-        ("resnet101", bottleneck([3, 4, 23, 3]), 44_549_160),
-        ("resnet152", bottleneck([3, 8, 36, 3]), 60_192_808),
         ("mobilenet", mobile(Block::Separable, stages([64, 128, 256, 512, 1024], [1, 2, 2, 6, 2])), 4_231_976),
         ("mobilenet_v2", inverted([16, 24, 32, 64, 96, 160, 320], [1, 2, 3, 4, 3, 3, 1]), 3_504_872),
         ("efficientnet_b0", efficientnet, 5_288_548),
@@ -128,30 +165,4 @@ fn diffusion_models() {
         ("google/ddpm-celebahq-256", large, 113_673_219),
         ("stable-diffusion-v1-5/stable-diffusion-v1-5", stable_diffusion, 859_520_964),
     ]);
-}
-
-#[test]
-fn dimensions_of_diffusion_models_agree() {
-    let model = || Unet { image: 32, classes: 3, widths: vec![32, 64], blocks: Some(1), ..Unet::default() };
-    let mistakes = |model: Unet| WorkloadSpec::from(model).mistakes();
-    let mistake = |key: &'static str, message: &str| vec![(key, message.to_owned())];
-    assert_eq!(mistakes(Unet { attention: vec![1, 2], heads: 4, ..model() }), []);
-    assert_eq!(
-        mistakes(Unet { attention: vec![2, 3], ..model() }),
-        mistake("attention", "attention: there is no level 3, widths has 2")
-    );
-    // The middle attends at the width of the last level.
-    assert_eq!(mistakes(Unet { heads: 64, ..model() }), []);
-    assert_eq!(
-        mistakes(Unet { heads: 64, attention: vec![1], ..model() }),
-        mistake("heads", "heads = 64 does not divide the width 32")
-    );
-    assert_eq!(
-        mistakes(Unet { batch_statistics: true, ..model() }),
-        mistake("batch_statistics", "batch_statistics: with `blocks` the norm is GroupNorm")
-    );
-    assert_eq!(
-        mistakes(Unet { context: Some(768), blocks: None, ..model() }),
-        mistake("context", "context is for diffusion models: give `blocks` too")
-    );
 }

@@ -1,4 +1,5 @@
 //! Costs of models compared with published figures.
 
+mod contradictions;
 mod convnets;
 mod published;

@@ -127,8 +127,16 @@ fn mixtures_of_experts() {
         ("mistralai/Mixtral-8x7B-v0.1", mixtral.clone(), 46_702_792_704),
         ("Qwen/Qwen3-30B-A3B", qwen3.clone(), 30_532_122_624),
     ]);
-    let active = |model| format!("{:.2e}", WorkloadSpec::from(model).active_parameters() as f64);
-    assert_eq!([active(mixtral), active(qwen3)], ["1.29e10", "3.35e9"]);
+    let active = |model: &Transformer| Transformer { experts: Some(model.experts_per_token), ..model.clone() };
+    let parameters = |model: &Transformer| format!("{:.2e}", active(model).parameters() as f64);
+    assert_eq!([parameters(&mixtral), parameters(&qwen3)], ["1.29e10", "3.34e9"]);
+    // A token's arithmetic is that of its experts, and of the matrix that scores all of them.
+    for model in [mixtral, qwen3] {
+        let idle = model.experts.unwrap_or_default() - model.experts_per_token;
+        let scores = 6.0 * (model.layers * model.seq * model.d_model * idle) as f64;
+        let [flops, active] = [&model, &active(&model)].map(|model| model.workload().sample.flops);
+        assert!((flops / (active + scores) - 1.0).abs() < 1e-9, "{flops} against {active} and {scores}");
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(in crate::workload) enum NormKind {
 }
 
 impl Convolution {
-    /// Kernels of a convolution with norm and activation, forward and backward.
+    /// Kernels of a convolution with norm and activation, forward and backward. Not measured.
     pub(in crate::workload) const KERNELS: u64 = 40;
 
     pub(in crate::workload) fn tensors(self, norm: NormKind) -> impl Iterator<Item = Tensors> {
@@ -51,23 +51,30 @@ impl Convolution {
         (of_all > 0.0).then(|| of_all / all.iter().map(by_channels).sum::<f64>())
     }
 
+    /// The matrix product of the convolution with most multiplications.
+    pub(in crate::workload) fn dominant_product(all: &[Self]) -> Option<Product> {
+        let heaviest = all.iter().max_by(|a, b| a.multiplications().total_cmp(&b.multiplications()))?;
+        Some(heaviest.product())
+    }
+
     pub(in crate::workload) const fn values(self) -> u64 {
         self.outputs * self.pixels
     }
 
     /// The equivalent matrix product.
-    pub(in crate::workload) const fn product(self) -> Product {
+    const fn product(self) -> Product {
         Product { rows_per_sample: self.pixels, inner: self.inputs * self.kernel * self.kernel, columns: self.outputs }
     }
 
     /// Values kept for the backward pass, counted in Burn 0.22.1 operation by operation: `tests/models/KEPT.md`.
     ///
     /// `BatchNorm` keeps the convolution's output, the norm's and the activation's. Other norms keep a centred and a
-    /// normalized tensor instead of the convolution's output.
+    /// normalized tensor instead of the convolution's output. Without a norm a shortcut keeps nothing: a sum reads its output.
     pub(in crate::workload) fn kept(self, norm: NormKind) -> u64 {
         match norm {
             NormKind::Batch => self.padded() + self.after * self.values(),
             NormKind::Other => (2 + self.after) * self.values(),
+            NormKind::None if self.after == 0 => 0,
             NormKind::None => self.padded() + self.after.saturating_sub(1) * self.values(),
         }
     }

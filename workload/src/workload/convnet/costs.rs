@@ -2,10 +2,8 @@
 
 use super::{Block, Convnet, Convolution, NormKind};
 use crate::Bytes;
+use crate::workload::tensors::MOST_VALUES;
 use crate::workload::{Family, ModelCosts, Role, Tensors};
-
-/// More values than any device has, far enough from overflow that such counts can be added.
-const MOST_VALUES: u64 = u64::MAX / 8;
 
 impl Convnet {
     const fn norm_kind(&self) -> NormKind {
@@ -34,11 +32,10 @@ impl Convnet {
         let kept = sum(&|convolution| convolution.kept(norm));
         let checkpointed = sum(&|convolution| convolution.kept_checkpointed(norm));
         let of_convolutions: f64 = convolutions.iter().map(|convolution| convolution.multiplications()).sum();
-        let heaviest = convolutions.iter().max_by(|a, b| a.multiplications().total_cmp(&b.multiplications()));
         let input = self.channels * self.image * self.image;
         let largest = convolutions.iter().map(|convolution| convolution.values()).max().unwrap_or(0).max(input);
 
-        let dense = self.dense_layers(layout.width() * self.pooled * self.pooled);
+        let dense = self.dense_layers(layout.width * self.pooled * self.pooled);
         let mut tensors: Vec<_> = convolutions.iter().flat_map(|convolution| convolution.tensors(norm)).collect();
         for [channels, squeezed] in &layout.squeezes {
             tensors.extend([
@@ -72,7 +69,7 @@ impl Convnet {
             kernels: layers as u64 * Convolution::KERNELS,
             family: Family::Convnet,
             batch_statistics: norm == NormKind::Batch,
-            dominant_product: heaviest.map(|convolution| convolution.product()),
+            dominant_product: Convolution::dominant_product(convolutions),
             channels: Convolution::mean_channels(convolutions),
             ..ModelCosts::default()
         }
@@ -101,13 +98,15 @@ impl Convnet {
         for (name, _) in inverted.into_iter().filter(|(_, is_given)| *is_given && self.block != Block::Inverted) {
             found.push((name, format!("{name} is for inverted blocks: add block = \"inverted\"")));
         }
+        let has_shortcut = matches!(self.block, Block::Basic | Block::Bottleneck | Block::Inverted);
+        if !self.padding && has_shortcut {
+            let message =
+                "padding = false needs block = \"plain\" or \"separable\": a shortcut adds images of one size";
+            found.push(("padding", message.to_owned()));
+        }
         if self.batch_statistics && !self.norm {
             found.push(("norm", "norm = false and batch_statistics = true contradict each other".to_owned()));
         }
         found
     }
 }
-
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;

@@ -12,16 +12,12 @@ pub(super) struct Layout {
     pub squeezes: Vec<[u64; 2]>,
     /// Values that squeeze-and-excitation multiplies.
     pub excited: u64,
-    width: u64,
+    /// Channels after the last convolution.
+    pub width: u64,
     side: u64,
 }
 
 impl Layout {
-    /// Channels after the last convolution.
-    pub(super) const fn width(&self) -> u64 {
-        self.width
-    }
-
     fn pool(&mut self, stride: u64) {
         if stride > 1 {
             self.side = self.side.div_ceil(stride);
@@ -31,8 +27,8 @@ impl Layout {
 }
 
 impl Convnet {
-    /// The number of a list for a stage.
-    fn of_stage(list: &[u64], index: usize) -> Option<u64> {
+    /// The number that a list has for a stage.
+    fn for_stage(list: &[u64], index: usize) -> Option<u64> {
         list.get(index).or(list.first().filter(|_| list.len() == 1)).copied()
     }
 
@@ -74,8 +70,9 @@ impl Convnet {
     fn add_stem(&self, layout: &mut Layout) {
         let first = self.stages.first().map_or(self.channels, |stage| self.inner(stage.channels));
         let outputs = self.stem_channels.unwrap_or(first);
-        // A stem with pooling splits its stride: ResNet has 2 for the convolution and 2 for the pooling.
-        let pooling = if self.stem_stride >= 4 { 2 } else { 1 };
+        // A stem with pooling splits its stride: ResNet has 2 for the convolution and 2 for the pooling. An odd stride is
+        // the convolution's.
+        let pooling = if self.stem_stride >= 4 && self.stem_stride.is_multiple_of(2) { 2 } else { 1 };
         layout.side = self.convolved(layout.side, self.stem_kernel, self.stem_stride / pooling);
         layout.convolutions.push(self.convolution(layout.width, outputs, self.stem_kernel, layout.side));
         layout.width = outputs;
@@ -84,7 +81,7 @@ impl Convnet {
 
     fn add_stage(&self, index: usize, stage: Stage, layout: &mut Layout) {
         let usual = if index > 0 || self.max_pooling { 2 } else { 1 };
-        let stride = Self::of_stage(&self.strides, index).unwrap_or(usual);
+        let stride = Self::for_stage(&self.strides, index).unwrap_or(usual);
         for block in 0..stage.blocks {
             let stride = if block == 0 && !self.max_pooling { stride } else { 1 };
             self.add_block(index, stage.channels, stride, layout);
@@ -94,7 +91,7 @@ impl Convnet {
     }
 
     fn add_block(&self, index: usize, outputs: u64, stride: u64, layout: &mut Layout) {
-        let kernel = Self::of_stage(&self.kernels, index).unwrap_or(3);
+        let kernel = Self::for_stage(&self.kernels, index).unwrap_or(3);
         let (inputs, before, inner) = (layout.width, layout.side, self.inner(outputs));
         let side = self.convolved(before, kernel, stride);
         layout.side = side;
@@ -105,7 +102,7 @@ impl Convnet {
             Block::Plain => return all.push(main(inputs, outputs, kernel, side)),
             Block::Separable => return all.extend([depthwise(inputs), main(inputs, outputs, 1, side)]),
             Block::Inverted => {
-                let expand = Self::of_stage(&self.expand, index).unwrap_or(6);
+                let expand = Self::for_stage(&self.expand, index).unwrap_or(6);
                 let wide = inputs * expand;
                 all.extend((expand > 1).then(|| main(inputs, wide, 1, before)));
                 all.push(depthwise(wide));

@@ -27,10 +27,10 @@ schema! {
         /// Strides of the stages; 1 for the first and 2 for the others when empty, with `max_pooling` 2 for all.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         strides: Vec<u64> = Vec::new(), Counts(1..=64), "strides of the stages (default 1, then 2; 2 with `max_pooling`)";
-        /// Sizes of the stages' kernels, but for those of 1x1; 3 when empty.
+        /// Kernel sizes of the stages, except for convolutions 1x1; 3 when empty.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         kernels: Vec<u64> = Vec::new(), Counts(1..=64), "kernel sizes of the stages (default 3)";
-        /// Channels within inverted blocks, as multiples of a block's input channels, for each stage; 6 when empty.
+        /// Factors by which inverted blocks widen their input, for each stage; 6 when empty.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         expand: Vec<u64> = Vec::new(), Counts(1..=64), "widening in inverted blocks, for each stage (default 6)";
         /// Channels of an inverted block's input for each one of its squeeze-and-excitation; none when absent.
@@ -56,7 +56,7 @@ schema! {
         stem_channels?: u64, Count(1..=16_384), "channels of the stem's convolution (default: as the first stage)";
         /// Kernel size of the stem's convolution; 0 for no stem.
         stem_kernel: u64 = 0, Count(0..=64), "kernel size of the stem's convolution (default 0: no stem)";
-        /// Factor by which the stem shrinks the image, its pooling included.
+        /// Factor by which the stem shrinks the image. Even factors from 4 on include a max pooling by 2.
         stem_stride: u64 = 1, Count(1..=64), "factor by which the stem shrinks the image (default 1)";
         /// True if the norms use statistics of the micro-batch (BatchNorm).
         batch_statistics: bool = false, Flag, "BatchNorm as the norm (default false)";

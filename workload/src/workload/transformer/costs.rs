@@ -2,10 +2,14 @@
 
 use super::Transformer;
 use crate::Bytes;
+use crate::workload::tensors::limited;
 use crate::workload::{Family, Matrix, ModelCosts, Product, Role, Tensors};
 
 /// Kernels of a layer, forward and backward, in Burn 0.22.1: a step of 6 layers took about 6 ms however small the batch.
 pub(in crate::workload) const KERNELS_PER_LAYER: u64 = 100;
+
+/// Kernels of an attention, forward and backward: half of a layer's. Not measured.
+pub(in crate::workload) const KERNELS_PER_ATTENTION: u64 = KERNELS_PER_LAYER / 2;
 
 /// Kernels of one expert, forward and backward: three matrices with two gradients each, their activation, and the copies
 /// of its tokens. Not measured.
@@ -62,14 +66,13 @@ impl Transformer {
         let all = self.layers_kept(checkpointed)
             + u128::from(self.seq) * u128::from(self.d_model * hidden)
             + u128::from(self.result()) * u128::from(results);
-        u64::try_from(all).unwrap_or(u64::MAX / 8)
+        limited(all)
     }
 
     pub(in crate::workload) fn costs(&self) -> ModelCosts {
         let experts = self.experts.map_or(0, |experts| experts.saturating_mul(KERNELS_PER_EXPERT));
         ModelCosts {
             tensors: self.tensors(),
-            idle: self.idle_values(),
             buffers: self.position_table(),
             kept: self.kept(false),
             kept_checkpointed: Some(self.kept(true)),

@@ -163,6 +163,16 @@ impl Transformer {
         ]
     }
 
+    /// Values that [`cross_kept`](Self::cross_kept) counts for gradients of weights. The states attended to are the caller's.
+    pub(in crate::workload) fn cross_kept_for(&self) -> Vec<(&'static [Role], u64)> {
+        let each = |width: u64| self.layers.saturating_mul(self.seq.saturating_mul(width));
+        vec![
+            (&[Role::Query], each(self.d_model)),
+            (&[Role::Output], each(self.query_width())),
+            (&[Role::Vector], each(self.d_model)),
+        ]
+    }
+
     /// Values of a fixed table of positions; a rotation has a sine and a cosine for each width of a head.
     pub(in crate::workload) fn position_table(&self) -> u64 {
         match self.positions {

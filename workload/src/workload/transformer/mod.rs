@@ -1,7 +1,7 @@
 mod costs;
 mod layers;
 
-pub(super) use costs::KERNELS_PER_LAYER;
+pub(super) use costs::{KERNELS_PER_ATTENTION, KERNELS_PER_LAYER};
 
 use super::Matrix;
 use crate::dims::{LARGEST, choices, schema};
@@ -150,7 +150,11 @@ impl Transformer {
             let message = format!("experts_per_token = {} is more than experts = {experts}", self.experts_per_token);
             found.push(("experts_per_token", message));
         }
-        if let Some(rows) = self.max_seq.filter(|rows| *rows < self.seq) {
+        if let Some(matrix) = self.biases.iter().find(|matrix| matches!(matrix, Matrix::Dense | Matrix::Embedding)) {
+            found.push(("biases", format!("biases: {matrix} is no matrix of a layer, nor the head")));
+        }
+        let is_learned = self.positions == Positions::Learned;
+        if let Some(rows) = self.max_seq.filter(|rows| is_learned && *rows < self.seq) {
             found.push(("max_seq", format!("max_seq = {rows} is less than seq = {}", self.seq)));
         }
         found

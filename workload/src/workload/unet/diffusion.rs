@@ -1,10 +1,11 @@
-//! U-Nets of diffusion models, as in diffusers: residual blocks with a time, and attention.
+//! U-Nets of diffusion models, as in diffusers: residual blocks with a time embedding, and attention.
 
 use super::Unet;
 use crate::Bytes;
 use crate::workload::convnet::{Convolution, NormKind};
-use crate::workload::transformer::KERNELS_PER_LAYER;
-use crate::workload::{Family, ModelCosts, Role, Tensors};
+use crate::workload::tensors::limited;
+use crate::workload::transformer::{KERNELS_PER_ATTENTION, KERNELS_PER_LAYER};
+use crate::workload::{Family, ModelCosts, Positions, Role, Tensors, Transformer};
 
 /// Operations before a convolution, with the number of tensors that they and the convolution keep: `tests/models/KEPT.md`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,8 @@ struct Parts<'u> {
     residuals: Vec<u64>,
     /// Channels and pixels.
     attentions: Vec<[u64; 2]>,
+    /// Values that the norms before convolutions read.
+    normed: u64,
     /// Values of concatenated tensors.
     joined: u64,
     /// Values of enlarged tensors.
@@ -42,6 +45,7 @@ impl<'u> Parts<'u> {
             tensors: Vec::new(),
             residuals: Vec::new(),
             attentions: Vec::new(),
+            normed: 0,
             joined: 0,
             enlarged: 0,
         };
@@ -140,12 +144,13 @@ impl<'u> Parts<'u> {
         self.tensors.extend(bias.then(|| Tensors::vectors(1, columns)));
     }
 
-    /// Adds a convolution to so many pixels, each from `shrinks` pixels of the input.
+    /// Adds a convolution whose output has `pixels`; its input has `shrinks` times as many.
     fn convolve(&mut self, [inputs, outputs]: [u64; 2], kernel: u64, pixels: u64, shrinks: u64, reads: Reads) {
         let convolution = Convolution { inputs, outputs, kernel, pixels, after: 0, bias: true, depthwise: false };
         self.tensors.extend(convolution.tensors(NormKind::None));
         if reads != Reads::Plain {
             self.tensors.push(Tensors::vectors(2, inputs));
+            self.normed += inputs * pixels;
         }
         self.convolutions.push((convolution, reads as u64 * inputs * shrinks * pixels));
     }
@@ -157,17 +162,47 @@ impl<'u> Parts<'u> {
 
     /// Values that an attention keeps. With a context the block has a second attention and a feed-forward layer.
     fn attention_kept(&self, [width, pixels]: [u64; 2], checkpointed: bool) -> u128 {
-        let [width, pixels, heads, tokens] = [width, pixels, self.unet.heads, self.unet.context_tokens].map(u128::from);
+        if self.unet.context.is_some() {
+            let layer = self.layer([width, pixels]);
+            // The gate is GELU's, which keeps one tensor less than `SiLU`.
+            let gate = if checkpointed { 0 } else { u128::from(pixels) * u128::from(layer.d_ff()) };
+            return layer.layers_kept(checkpointed) + layer.cross_kept(self.unet.context_tokens, checkpointed) - gate;
+        }
+        let [width, pixels, heads] = [width, pixels, self.unet.heads].map(u128::from);
         // Attention keeps shifted scores, exponentials and weights, else scores before and after the shift.
-        let scores = |keys| pixels * heads * (if checkpointed { 2 } else { 3 } * keys + 1);
-        let of_widths = match (self.unet.context.is_some(), checkpointed) {
-            (false, false) => 7,
-            (false, true) => 5,
-            (true, false) => 31,
-            (true, true) => 17,
-        };
-        let of_context = self.unet.context.map_or(0, |_| 2 * tokens * width + scores(tokens) + 3 * pixels);
-        of_widths * width * pixels + scores(pixels) + of_context
+        let [of_widths, of_scores] = if checkpointed { [5, 2] } else { [7, 3] };
+        of_widths * width * pixels + pixels * heads * (of_scores * pixels + 1)
+    }
+
+    /// The transformer layer of a block with a context, over pixels.
+    fn layer(&self, [width, pixels]: [u64; 2]) -> Transformer {
+        Transformer {
+            heads: Some(self.unet.heads),
+            gated: true,
+            causal: false,
+            dropout: false,
+            positions: Positions::None,
+            ..Transformer::new(1, width, 0, pixels)
+        }
+    }
+
+    /// Values kept for gradients of weights.
+    fn kept_for(&self) -> Vec<(&'static [Role], u64)> {
+        let mut all: Vec<(&'static [Role], u64)> = vec![(&[Role::Vector], self.normed)];
+        for [width, pixels] in self.attentions.iter().copied() {
+            if self.unet.context.is_some() {
+                let layer = self.layer([width, pixels]);
+                all.extend(layer.kept_for().into_iter().chain(layer.cross_kept_for()));
+            } else {
+                let values = width * pixels;
+                all.extend([
+                    (&[Role::Query, Role::Key, Role::Value][..], values),
+                    (&[Role::Output], values),
+                    (&[Role::Vector], values),
+                ]);
+            }
+        }
+        all
     }
 
     fn kept(&self, checkpointed: bool) -> u64 {
@@ -177,14 +212,14 @@ impl<'u> Parts<'u> {
         let rest = if checkpointed {
             let of_convolutions: u64 =
                 self.convolutions.iter().map(|(convolution, _)| convolution.kept_checkpointed(NormKind::None)).sum();
-            // Of a convolution that enlarges the input is kept in place of the output, which has the same size.
+            // A convolution after an enlargement keeps its input in place of its output, which has the same size.
             image + of_convolutions + self.joined + 2 * time + self.residuals.iter().sum::<u64>()
         } else {
             let of_inputs: u64 = self.convolutions.iter().map(|(_, values)| values).sum();
             // Each block applies `SiLU` to the time.
             of_inputs + self.enlarged / 4 + (4 + 2 * count) * time + self.unet.classes * self.unet.pixels(0)
         };
-        u64::try_from(of_attentions + u128::from(rest + self.context() + time / 4)).unwrap_or(u64::MAX / 8)
+        limited(of_attentions + u128::from(rest + self.context() + time / 4))
     }
 
     fn multiplications(&self) -> f64 {
@@ -218,23 +253,23 @@ impl<'u> Parts<'u> {
 }
 
 impl Unet {
-    /// Costs of a diffusion model's U-Net, which has so many residual blocks on each level.
+    /// Costs of a diffusion model's U-Net with `blocks` residual blocks on each level.
     pub(super) fn diffusion_costs(&self, blocks: u64) -> ModelCosts {
         let parts = Parts::new(self, blocks);
         let image = self.channels * self.pixels(0);
         let convolutions: Vec<_> = parts.convolutions.iter().map(|(convolution, _)| *convolution).collect();
-        let heaviest = convolutions.iter().max_by(|a, b| a.multiplications().total_cmp(&b.multiplications()));
-        let attentions = parts.attentions.len() as u64 * (1 + u64::from(self.context.is_some()));
+        let of_attention = KERNELS_PER_ATTENTION + self.context.map_or(0, |_| KERNELS_PER_LAYER);
         ModelCosts {
             kept: parts.kept(false),
             kept_checkpointed: Some(parts.kept(true)),
+            kept_for: parts.kept_for(),
             largest: Some(parts.largest()),
             result: self.classes * self.pixels(0),
             input: Some(Bytes(image + parts.context()).times(4)),
             multiplications: parts.multiplications(),
-            kernels: Convolution::KERNELS * convolutions.len() as u64 + KERNELS_PER_LAYER * attentions,
+            kernels: Convolution::KERNELS * convolutions.len() as u64 + of_attention * parts.attentions.len() as u64,
             family: Family::Convnet,
-            dominant_product: heaviest.map(|convolution| convolution.product()),
+            dominant_product: Convolution::dominant_product(&convolutions),
             channels: Convolution::mean_channels(&convolutions),
             tensors: parts.tensors,
             ..ModelCosts::default()

@@ -10,7 +10,7 @@ schema! {
     /// Pooling halves the image on the way down. A transposed convolution 2x2 doubles it on the way up, and is
     /// concatenated with the level's tensor. A convolution 1x1 with bias ends the network.
     ///
-    /// With `blocks` it is the U-Net of a diffusion model, as in diffusers. Residual blocks have GroupNorm, `SiLU` and a time.
+    /// With `blocks` it is the U-Net of a diffusion model, as in diffusers. Residual blocks have GroupNorm, `SiLU` and a time embedding.
     /// Some levels and the middle have attention. Convolutions with bias shrink and enlarge the image.
     pub struct Unet {
         /// Side of the square input image in pixels.
@@ -95,7 +95,6 @@ impl Unet {
             self.ups().map(|(below, width, level)| (below * width) as f64 * self.pixels(level) as f64).sum();
         let of_convolutions: f64 = convolutions.iter().map(|convolution| convolution.multiplications()).sum();
         let norms: u64 = convolutions.iter().map(|convolution| convolution.outputs).sum();
-        let heaviest = convolutions.iter().max_by(|a, b| a.multiplications().total_cmp(&b.multiplications()));
         ModelCosts {
             tensors,
             buffers: if self.batch_statistics { 2 * norms } else { 0 },
@@ -108,7 +107,7 @@ impl Unet {
             kernels: Convolution::KERNELS * (convolutions.len() as u64 + self.widths.len() as u64),
             family: Family::Convnet,
             batch_statistics: self.batch_statistics,
-            dominant_product: heaviest.map(|convolution| convolution.product()),
+            dominant_product: Convolution::dominant_product(&convolutions),
             channels: Convolution::mean_channels(&convolutions),
             ..ModelCosts::default()
         }
@@ -135,6 +134,10 @@ impl Unet {
         }
         if self.blocks.is_some() && self.batch_statistics {
             found.push(("batch_statistics", "batch_statistics: with `blocks` the norm is GroupNorm".to_owned()));
+        }
+        if self.context.is_none() && self.context_tokens != Self::default().context_tokens {
+            let message = "context_tokens without context: give the width of the context";
+            found.push(("context_tokens", message.to_owned()));
         }
         let needs_blocks = [
             ("attention", !self.attention.is_empty()),
