@@ -13,6 +13,7 @@ pub mod mobile;
 pub mod recurrent;
 pub mod transformer;
 pub mod unet;
+pub mod vgg;
 pub mod vit;
 pub mod work;
 

@@ -5,20 +5,25 @@ use std::collections::BTreeMap;
 use burn::{
     module::{Lora, Module, ParamGroup, QLora, Quantizer},
     tensor::{
-        Device,
+        Device, Tensor,
         quantization::{Calibration, QuantScheme, QuantValue, ScaleDtype},
     },
 };
-use gpu_tuned_core::workload::{Matrix, Training, WeightFormat, Workload, WorkloadSpec};
+use gpu_tuned_core::workload::{Matrix, ModelSpec, Training, WeightFormat, Workload, WorkloadSpec};
 use models_tests::{
+    diffusion::Diffusion,
+    encoder_decoder::EncoderDecoder,
     measure::{self, trainable},
     transformer::{Dimensions, Llama},
+    vit::{self, Vit},
 };
+
+use crate::architectures::{diffusion_dimensions, encoder_decoder_dimensions};
 
 const RANK: usize = 4;
 const BLOCK: u8 = 32;
 const ALL: &str = r"^layers\.\d+\.(query|key|value|output|down|swiglu\.linear_inner|swiglu\.linear_outer)\.weight$";
-const QUERY_AND_VALUE: &str = r"^layers\.\d+\.(query|value)\.weight$";
+const QUERY_AND_VALUE: &str = r"\.(query|value)\.weight$";
 const SAMPLES: usize = 2;
 
 /// No weight has as many bytes as anything else that is kept.
@@ -43,9 +48,13 @@ fn targets() -> [(&'static str, Vec<Matrix>); 2] {
 }
 
 fn workload(lora_targets: &[Matrix], frozen_weights: WeightFormat) -> Workload {
+    workload_of(LLAMA.llama(), lora_targets, frozen_weights)
+}
+
+fn workload_of(model: impl Into<ModelSpec>, lora_targets: &[Matrix], frozen_weights: WeightFormat) -> Workload {
     let lora_targets = lora_targets.to_vec();
     let training = Training { lora_rank: Some(RANK as u64), lora_targets, frozen_weights, ..Training::default() };
-    WorkloadSpec { model: LLAMA.llama().into(), training }.workload()
+    WorkloadSpec { model: model.into(), training }.workload()
 }
 
 fn group(pattern: &str) -> ParamGroup {
@@ -147,16 +156,103 @@ fn core_bounds_what_adapters_keep_for_each_sample() {
         let device = measure::device(is_checkpointed);
         for (pattern, roles) in targets() {
             for format in [WeightFormat::Full, WeightFormat::Q8] {
-                let sample = workload(&roles, format).sample;
-                let checkpointed = sample.checkpointed_activations.filter(|_| is_checkpointed);
-                let bytes = checkpointed.unwrap_or(sample.activations).0;
                 let model = adapted(pattern, format, &device);
-                let measured = measure::kept_per_sample(|samples| model.loss(&LLAMA, samples, &device));
-                let ratio = bytes as f64 / measured as f64;
-                let name = format!("{roles:?} {format:?} checkpointed {is_checkpointed}");
-                println!("{name}: {measured} bytes a sample, core / measured {ratio:.4}");
-                assert!((1.0..most).contains(&ratio), "{name}: {ratio} of {measured} bytes");
+                let name = format!("{roles:?} {format:?}");
+                let workload = workload(&roles, format);
+                assert_bounds(&name, &workload, is_checkpointed, most, |samples| model.loss(&LLAMA, samples, &device));
             }
         }
     }
+}
+
+/// Asserts that core counts at least what a sample keeps, and less than so many times as much.
+fn assert_bounds(
+    name: &str,
+    workload: &Workload,
+    is_checkpointed: bool,
+    most: f64,
+    loss: impl FnMut(usize) -> Tensor<1>,
+) {
+    let sample = &workload.sample;
+    let bytes = sample.checkpointed_activations.filter(|_| is_checkpointed).unwrap_or(sample.activations).0;
+    let measured = measure::kept_per_sample(loss);
+    let ratio = bytes as f64 / measured as f64;
+    println!("{name} checkpointed {is_checkpointed}: {measured} bytes a sample, core / measured {ratio:.4}");
+    assert!((1.0..most).contains(&ratio), "{name} checkpointed {is_checkpointed}: {ratio} of {measured} bytes");
+}
+
+/// Compares parameters and kept bytes of a model whose matrices of a pattern have adapters, with and without checkpointing.
+fn check<M: Module>(
+    model: impl Into<ModelSpec>,
+    (pattern, roles): (&str, &[Matrix]),
+    most: [f64; 2],
+    new: impl Fn(&Device) -> M,
+    loss: impl Fn(&M, usize, &Device) -> Tensor<1>,
+) {
+    let _counting = measure::counting();
+    let workload = workload_of(model, roles, WeightFormat::Full);
+    for (is_checkpointed, most) in [false, true].into_iter().zip(most) {
+        let device = measure::device(is_checkpointed);
+        let adapted = new(&device).apply_lora(Lora::new(RANK, 8.0).set_param_group(group(pattern)));
+        let name = format!("{:?} {roles:?}", workload.spec.model);
+        assert_eq!(workload.parameters.trained(), trainable(&adapted) as u64, "{name}");
+        assert_bounds(&name, &workload, is_checkpointed, most, |samples| loss(&adapted, samples, &device));
+    }
+}
+
+#[test]
+fn core_bounds_what_adapters_keep_in_encoder_decoders() {
+    use Matrix::{Down, Key, Output, Query, Up, Value};
+    let all = r"\.(query|key|value|output|linear_inner|linear_outer)\.weight$";
+    for d in encoder_decoder_dimensions() {
+        for targets in [(QUERY_AND_VALUE, &[Query, Value][..]), (all, &[Query, Key, Value, Output, Up, Down])] {
+            check(
+                d.spec(),
+                targets,
+                [1.2, 1.1],
+                |device| EncoderDecoder::new(&d, device),
+                |model, samples, device| model.loss(&d, samples, device),
+            );
+        }
+    }
+}
+
+// Core counts layers before the first adapter, which keep nothing.
+#[test]
+fn core_bounds_what_adapters_keep_in_diffusion_models() {
+    use Matrix::{Key, Output, Query, Value};
+    let all = r"\.(query|key|value|output)\.weight$";
+    for d in diffusion_dimensions() {
+        for targets in [(QUERY_AND_VALUE, &[Query, Value][..]), (all, &[Query, Key, Value, Output])] {
+            check(
+                d.spec(),
+                targets,
+                [1.4, 1.35],
+                |device| Diffusion::new(&d, device),
+                |model, samples, device| model.loss(&d, samples, device),
+            );
+        }
+    }
+}
+
+#[test]
+fn core_bounds_what_adapters_keep_in_vision_transformers() {
+    use Matrix::{Query, Value};
+    let d = vit::Dimensions {
+        image: 64,
+        patch: 8,
+        layers: 2,
+        d_model: 128,
+        heads: 4,
+        classes: 10,
+        class_token: true,
+        dropout: 0.0,
+    };
+    check(
+        d.spec(),
+        (QUERY_AND_VALUE, &[Query, Value]),
+        [1.2, 1.2],
+        |device| Vit::new(&d, device),
+        |model, samples, device| model.loss(&d, samples, device),
+    );
 }

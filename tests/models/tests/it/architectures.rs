@@ -12,6 +12,7 @@ use models_tests::{
     experts::{self, Llama},
     measure,
     mobile::{self, Mobile},
+    vgg::{self, Vgg},
     vit::{self, Vit},
 };
 
@@ -60,8 +61,7 @@ fn vision_transformers() {
     }
 }
 
-#[test]
-fn encoder_decoders() {
+pub(crate) fn encoder_decoder_dimensions() -> [encoder_decoder::Dimensions; 3] {
     let small = encoder_decoder::Dimensions {
         layers: [2, 2],
         d_model: 128,
@@ -72,11 +72,16 @@ fn encoder_decoders() {
         spectrogram: None,
         dropout: 0.0,
     };
-    for d in [
+    [
         small,
         encoder_decoder::Dimensions { layers: [1, 3], seq: [32, 96], dropout: 0.1, ..small },
         encoder_decoder::Dimensions { layers: [2, 1], seq: [100, 40], spectrogram: Some(20), ..small },
-    ] {
+    ]
+}
+
+#[test]
+fn encoder_decoders() {
+    for d in encoder_decoder_dimensions() {
         check(
             &format!("{d:?}"),
             d.spec(),
@@ -115,7 +120,7 @@ fn depthwise_networks() {
 }
 
 #[test]
-fn later_llamas_and_mixtures_of_experts() {
+fn llama_variants_and_mixtures_of_experts() {
     let small = experts::Dimensions {
         layers: 2,
         d_model: 128,
@@ -146,8 +151,7 @@ fn later_llamas_and_mixtures_of_experts() {
 }
 
 // Powers of two, which CUDA does not pad.
-#[test]
-fn diffusion_models() {
+pub(crate) fn diffusion_dimensions() -> [diffusion::Dimensions; 4] {
     let small = diffusion::Dimensions {
         image: 16,
         channels: 4,
@@ -157,16 +161,48 @@ fn diffusion_models() {
         heads: 1,
         context: None,
     };
-    for d in [
+    [
         small.clone(),
         diffusion::Dimensions { blocks: 1, attention: vec![1, 2], heads: 4, ..small.clone() },
         diffusion::Dimensions { image: 32, attention: vec![], widths: vec![32, 64], ..small.clone() },
         diffusion::Dimensions { attention: vec![2, 3], heads: 2, context: Some([24, 20]), ..small },
-    ] {
+    ]
+}
+
+#[test]
+fn diffusion_models() {
+    for d in diffusion_dimensions() {
         check(
             &format!("{d:?}"),
             d.spec(),
             |device| Diffusion::new(&d, device),
+            |model, samples, device| model.loss(&d, samples, device),
+        );
+    }
+}
+
+// Powers of two, which CUDA does not pad, from four channels on.
+#[test]
+fn convnets_without_norms() {
+    let small = vgg::Dimensions {
+        image: 32,
+        stages: vec![[16, 1], [32, 2]],
+        residual: false,
+        pooled: 4,
+        dense: vec![256, 128],
+        classes: 10,
+    };
+    for d in [
+        small.clone(),
+        vgg::Dimensions { stages: vec![[8, 2]], pooled: 1, dense: vec![], ..small.clone() },
+        vgg::Dimensions { stages: vec![[8, 1], [8, 1]], pooled: 8, dense: vec![4096], ..small.clone() },
+        vgg::Dimensions { residual: true, dense: vec![], pooled: 1, ..small.clone() },
+        vgg::Dimensions { residual: true, stages: vec![[32, 2], [64, 1]], ..small },
+    ] {
+        check(
+            &format!("{d:?}"),
+            d.spec(),
+            |device| Vgg::new(&d, device),
             |model, samples, device| model.loss(&d, samples, device),
         );
     }

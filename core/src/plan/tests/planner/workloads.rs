@@ -69,8 +69,8 @@ fn transformers() -> impl Strategy<Value = ModelSpec> {
     )
 }
 
-/// Later layouts of a transformer, with few of the sizes drawn.
-fn later_transformers() -> impl Strategy<Value = ModelSpec> {
+/// Transformers with heads of their own width, and with experts.
+fn transformers_with_experts() -> impl Strategy<Value = ModelSpec> {
     let experts = option::of((1..=64u64).prop_flat_map(|experts| (Just(experts), 1..=experts)));
     let sizes = (up_to(48), up_to(4096), up_to(32), up_to(256), up_to(1024));
     (sizes, experts, 0..5u64, any::<[bool; 2]>()).prop_map(
@@ -213,7 +213,7 @@ pub(crate) fn workloads() -> impl Strategy<Value = Workload> {
     let models = prop_oneof![
         declared().boxed(),
         transformers().boxed(),
-        later_transformers().boxed(),
+        transformers_with_experts().boxed(),
         vision_transformers().boxed(),
         encoder_decoders().boxed(),
         depthwise_networks().boxed(),
