@@ -162,6 +162,7 @@ impl KindNames {
 #[cfg(test)]
 mod tests {
     use gpu_tuned_core::dims::named;
+    use gpu_tuned_core::suggest_key;
     use gpu_tuned_core::workload::{ModelKind, Optimizer};
 
     use super::{Names, optimizer_in};
@@ -178,6 +179,35 @@ mod tests {
             for (dim, value) in &layout.dims {
                 let mut kinds = ModelKind::ALL.iter().filter_map(|kind| named(kind.dims, dim));
                 assert!(kinds.any(|dim| dim.kind.read(value).is_some()), "{dim} = {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn suggested_keys_have_the_same_meaning_as_in_configs() {
+        for names in Names::get().kinds() {
+            let kind = ModelKind::named(&names.name).expect("a kind that exists");
+            let known: Vec<_> = kind.dims.iter().map(|dim| dim.name).collect();
+            for (dim, words) in names.dims.iter().filter(|(dim, _)| !dim.starts_with('{')) {
+                for word in words.iter().filter(|word| !known.contains(word)) {
+                    let suggested = suggest_key(word, &known);
+                    let agrees = suggested.is_empty() || suggested.contains(&format!("`{dim}`"));
+                    assert!(agrees, "{}: {word} is {dim}{suggested}", kind.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn layouts_agree_with_descriptions_of_models() {
+        for layout in &Names::get().layout {
+            for word in layout.words.iter() {
+                let description = ModelKind::description_of(word).unwrap_or_default();
+                for (dim, value) in &layout.dims {
+                    let given = description.split_once(&format!("{dim} = ")).map(|(_, rest)| rest);
+                    let agrees = given.is_none_or(|given| given.starts_with(&value.to_string()));
+                    assert!(agrees, "{word}: {dim} = {value}, but {description}");
+                }
             }
         }
     }
