@@ -9,6 +9,8 @@ mod planning;
 mod ranks;
 mod restore;
 mod saving;
+#[cfg(feature = "distributed")]
+mod shares;
 
 use std::fmt;
 
@@ -27,6 +29,8 @@ pub(crate) use error::DecideError;
 pub(crate) use ranks::{CommonFacts, RanksHere};
 #[cfg(feature = "distributed")]
 pub(crate) use ranks::{RankFacts, UnequalShares};
+#[cfg(feature = "distributed")]
+pub(crate) use shares::{rank_facts, unequal_shares};
 
 use crate::detect::{Machine, UnusableGpu};
 use crate::resume::{self, Resumed};
@@ -129,16 +133,7 @@ pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Resu
 fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
     let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
     let resolved = resolved.as_ref();
-    if let Some((field, count)) = config.negative() {
-        return Err(DecideError::Negative { field, count });
-    }
-    let spec = config.workload();
-    if let Some(field) = config.unreadable() {
-        return Err(DecideError::Precision(field));
-    }
-    if let Some((_, message)) = spec.mistakes().into_iter().next() {
-        return Err(DecideError::Dimensions(message));
-    }
+    let spec = spec(config)?;
     let mut workload = spec.workload();
     let mut goal = goal(config, &spec, &workload, context)?;
     let none = ProfileTable::default();
@@ -192,38 +187,19 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
     Ok(Decision { selection, plan, workload, inputs: PlanInputs { facts, goal } })
 }
 
-/// Facts of this process's device, for the plan of all ranks.
-#[cfg(feature = "distributed")]
-pub(crate) fn rank_facts<C: Tuned>(context: DecisionContext<'_>, host: String) -> Result<RankFacts, DecideError> {
-    let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
-    let none = ProfileTable::default();
-    let profiles = resolved.as_ref().map_or(&none, |resolved| &resolved.profile);
-    let Device { gpu, facts, .. } = Device::choose(context, profiles);
-    let built_for = built_for::is_built_for(&C::BUILT, resolved.as_ref(), gpu.as_ref());
-    let is_target = built_for::is_named(&C::BUILT, gpu.as_ref(), built_for);
-    Ok(RankFacts { host, facts, built_for, is_target })
-}
-
-/// Unequal shares of the ranks with these devices; `None` for equal ones.
-#[cfg(feature = "distributed")]
-pub(crate) fn unequal_shares<C: Tuned>(
-    config: &C,
-    context: DecisionContext<'_>,
-    devices: &[DeviceFacts],
-) -> Result<Option<UnequalShares>, DecideError> {
-    if !config.asked().unequal {
-        return Ok(None);
+/// Returns the workload of a config whose fields have usable values.
+fn spec<C: Tuned>(config: &C) -> Result<WorkloadSpec, DecideError> {
+    if let Some((field, count)) = config.negative() {
+        return Err(DecideError::Negative { field, count });
+    }
+    if let Some(field) = config.unreadable() {
+        return Err(DecideError::Precision(field));
     }
     let spec = config.workload();
-    let mut workload = spec.workload();
-    let goal = goal(config, &spec, &workload, context)?;
-    if let Some(resolved) = C::BUILT.table.map(Resolved::from_toml).transpose()? {
-        workload = resolved.workload_on(C::BUILT.workload, &spec, devices);
+    match spec.mistakes().into_iter().next() {
+        Some((_, message)) => Err(DecideError::Dimensions(message)),
+        None => Ok(spec),
     }
-    let plans = gpu_tuned_core::plan::plan_ranks(devices, &workload, &goal)?;
-    let precision = plans.first().map_or(Precision::F32, |plan| plan.settings.precision);
-    let of_ranks: Option<_> = plans.iter().map(|plan| plan.schedule.share).collect();
-    Ok(of_ranks.map(|of_ranks| UnequalShares { of_ranks, precision }))
 }
 
 /// Goal of the config with the pins of this start, for the global batch of a saved run.

@@ -1,0 +1,106 @@
+//! The facts that ranks exchange, and their shares of a step.
+
+use gpu_tuned_core::Precision;
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_project::resolved::Resolved;
+
+use super::devices::Device;
+use super::ranks::{RankFacts, UnequalShares};
+use super::{DecideError, DecisionContext, built_for, goal, spec};
+use crate::tuned::Tuned;
+
+/// Facts of this process's device, for the plan of all ranks.
+pub(crate) fn rank_facts<C: Tuned>(context: DecisionContext<'_>, host: String) -> Result<RankFacts, DecideError> {
+    let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
+    let none = ProfileTable::default();
+    let profiles = resolved.as_ref().map_or(&none, |resolved| &resolved.profile);
+    let Device { gpu, facts, .. } = Device::choose(context, profiles);
+    let built_for = built_for::is_built_for(&C::BUILT, resolved.as_ref(), gpu.as_ref());
+    let is_target = built_for::is_named(&C::BUILT, gpu.as_ref(), built_for);
+    Ok(RankFacts { host, facts, built_for, is_target })
+}
+
+/// Unequal shares of the ranks with these devices; `None` for equal ones.
+pub(crate) fn unequal_shares<C: Tuned>(
+    config: &C,
+    context: DecisionContext<'_>,
+    devices: &[DeviceFacts],
+) -> Result<Option<UnequalShares>, DecideError> {
+    if !config.asked().unequal {
+        return Ok(None);
+    }
+    let spec = spec(config)?;
+    let mut workload = spec.workload();
+    let goal = goal(config, &spec, &workload, context)?;
+    if let Some(resolved) = C::BUILT.table.map(Resolved::from_toml).transpose()? {
+        workload = resolved.workload_on(C::BUILT.workload, &spec, devices);
+    }
+    let plans = gpu_tuned_core::plan::plan_ranks(devices, &workload, &goal)?;
+    let precision = plans.first().map_or(Precision::F32, |plan| plan.settings.precision);
+    let of_ranks: Option<_> = plans.iter().map(|plan| plan.schedule.share).collect();
+    Ok(of_ranks.map(|of_ranks| UnequalShares { of_ranks, precision }))
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::{Goal, Pins, Settings};
+
+    use super::unequal_shares;
+    use crate::decide::{DecideError, DecisionContext, DeviceRequest};
+    use crate::{Built, Tuned, WorkloadSpec};
+
+    /// A config with unequal shares.
+    struct Config {
+        layers: i32,
+    }
+
+    impl Tuned for Config {
+        const BUILT: Built = Built {
+            config: "Config",
+            workload: None,
+            target: "generic",
+            targets: &[],
+            misfits: &[],
+            settings: Settings::DEFAULT,
+            global_batch: 8,
+            memory: gpu_tuned_core::Bytes(0),
+            table: None,
+        };
+
+        fn goal() -> Goal {
+            Goal { unequal: true, ..Goal::default() }
+        }
+
+        fn workload(&self) -> WorkloadSpec {
+            gpu_tuned_core::workload::Transformer::new(self.layers as u64, 64, 100, 16).into()
+        }
+
+        fn tuned(&self) -> Pins {
+            Pins::default()
+        }
+
+        fn negative(&self) -> Option<(&'static str, i64)> {
+            (self.layers < 0).then_some(("layers", self.layers.into()))
+        }
+
+        fn apply(&mut self, _: &Settings) {}
+    }
+
+    #[test]
+    fn shares_of_a_config_with_unusable_fields_are_refused() {
+        let (machine, set, wanted) = (crate::detect(), Pins::default(), DeviceRequest::FirstFit);
+        let context = DecisionContext {
+            machine: &machine,
+            wanted: &wanted,
+            broken: &[],
+            saved: None,
+            set: &set,
+            not_ready: None,
+            ranks: None,
+        };
+        let refused = |layers| unequal_shares(&Config { layers }, context, &[]).expect_err("the field is unusable");
+        assert!(matches!(refused(-2), DecideError::Negative { field: "layers", count: -2 }));
+        assert!(matches!(refused(0), DecideError::Dimensions(message) if message.starts_with("layers = 0")));
+    }
+}
