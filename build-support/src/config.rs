@@ -142,9 +142,7 @@ fn unsupported(resolved: &Resolved) -> Vec<String> {
 /// Parses only the shipped profiles that this build needs: build scripts are not optimised.
 fn resolve(selected: Selected, declared: Vec<ProfileId>, file: &ConfigFile) -> Resolved {
     let named: &[ProfileId] = if let Selected::Targets(targets) = &selected { targets } else { &[] };
-    let ids = [ProfileId::GENERIC]
-        .into_iter()
-        .chain(named.iter().chain(Resolved::documented(&declared)).map(ProfileId::as_str));
+    let ids = [ProfileId::GENERIC].into_iter().chain(named.iter().map(ProfileId::as_str));
     let shipped = ids.filter_map(ProfileTable::builtin_profile);
     let table: ProfileTable = shipped.chain(file.profiles.iter().map(Profile::clone)).collect();
     Resolved::new(selected, declared, file, &table)

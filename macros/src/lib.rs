@@ -42,7 +42,7 @@ fn table() -> Table {
 /// | derives clap's `Parser` or `Args` as well | `#[arg(default_value_t = 64)]` on tuned and dimension fields; a tuned `bool` takes a value, as in `--allow-tf32 false` |
 /// | derives serde's `Deserialize` as well | nothing more: `#[serde(default)]` on the struct uses `Default` |
 ///
-/// The struct's documentation lists the values for every declared target. With clap, whose help text is the struct's
+/// The struct's documentation lists the values for the build's target. With clap, whose help text is the struct's
 /// documentation, the implementation of `Tuned` lists them. `gpu_tuned` recognizes derives by their last name: `Config`,
 /// `Parser`, `Args`, `Default`.
 ///

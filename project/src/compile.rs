@@ -3,7 +3,6 @@
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{Misfit, Plan, PlanError, fits, plan};
-use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::workload::Workload;
 use thiserror::Error;
 
@@ -65,13 +64,6 @@ pub fn compile(resolved: &Resolved, workload: &Workload, goal: &Goal) -> Result<
         Selected::Generic | Selected::Targets(_) => plan.device.clone(),
     };
     Ok(Compiled { target, plan, misfits })
-}
-
-/// Plans for each documented target alone.
-pub fn declared(resolved: &Resolved, workload: &Workload, goal: &Goal) -> Vec<(ProfileId, Result<Plan, PlanError>)> {
-    let documented = Resolved::documented(&resolved.declared);
-    let profiles = documented.iter().filter_map(|id| resolved.profile.get(id.as_str()));
-    profiles.map(|profile| (profile.id.clone(), plan(&DeviceFacts::nominal(profile), workload, goal))).collect()
 }
 
 /// Returns one plan for as many of the devices as possible, and the misfits of the others. The workload has to fit each

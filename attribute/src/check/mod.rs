@@ -12,8 +12,6 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use gpu_tuned_core::plan::{Plan, PlanError};
-use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Setting};
 use gpu_tuned_project::compile::Compiled;
@@ -54,8 +52,6 @@ pub struct Checked {
     pub outdated: Option<String>,
     /// The plan for the selected targets.
     pub compiled: Compiled,
-    /// The plan for each documented target alone.
-    pub declared: Vec<(ProfileId, Result<Plan, PlanError>)>,
 }
 
 /// A dimension in a field's own struct.

@@ -2,14 +2,14 @@
 
 use gpu_tuned_core::SettingValue;
 use gpu_tuned_core::plan::{Misfit, PlanError};
-use gpu_tuned_project::compile::{CompileError, Compiled, compile, declared};
+use gpu_tuned_project::compile::{CompileError, Compiled, compile};
 use proc_macro2::TokenStream;
 
 use super::{Checked, PlanInput, Role, fields};
 use crate::mistakes::Mistakes;
 use crate::model::Model;
 
-/// Plans for the selected and the declared targets.
+/// Plans for the selected targets.
 pub(super) fn check(model: &Model, input: PlanInput, mistakes: &mut Mistakes) -> Option<Checked> {
     let PlanInput { resolved, goal, name, spec, roles, .. } = &input;
     let workload = resolved.workload(name.as_deref(), spec);
@@ -24,9 +24,8 @@ pub(super) fn check(model: &Model, input: PlanInput, mistakes: &mut Mistakes) ->
     if !mistakes.is_empty() {
         return None;
     }
-    let declared = declared(resolved, &workload, goal);
     let outdated = resolved.measured.measured_before(name.as_deref(), spec).map(|before| before.to_string());
-    Some(Checked { input, outdated, compiled, declared })
+    Some(Checked { input, outdated, compiled })
 }
 
 fn report(

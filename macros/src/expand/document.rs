@@ -2,13 +2,13 @@
 
 use core::fmt::Write;
 
-use gpu_tuned_core::plan::{Misfit, Plan, PlanError, Remedy};
+use gpu_tuned_core::plan::{Misfit, Remedy};
 use gpu_tuned_core::{Setting, Settings};
 
 use gpu_tuned_attribute::Model;
 use gpu_tuned_attribute::{Checked, Role};
 
-/// Formats the build's target, and the settings of every documented target.
+/// Formats the build's target and its settings.
 pub(super) fn document(model: &Model, checked: &Checked) -> String {
     let compiled = &checked.compiled;
     let mut text = format!("\n# Tuned for `{}`\n\n", compiled.target);
@@ -25,18 +25,9 @@ pub(super) fn document(model: &Model, checked: &Checked) -> String {
     let cells = |values: &Settings| row(tuned.iter().map(|setting| values.get(*setting).to_string()));
     line(&mut text, &format!("| target |{}", row(tuned.iter().map(|setting| format!("`{setting}`")))));
     line(&mut text, &format!("|---|{}", "---|".repeat(tuned.len())));
-    if !checked.declared.iter().any(|(id, _)| id.as_str() == compiled.target) {
-        line(&mut text, &format!("| `{}` |{}", compiled.target, cells(&compiled.plan.settings)));
-    }
-    for (id, plan) in &checked.declared {
-        let values = match plan {
-            Ok(Plan { settings, .. }) => cells(settings),
-            Err(error) => format!(" {} |{}", describe(error), " |".repeat(tuned.len() - 1)),
-        };
-        line(&mut text, &format!("| `{id}` |{values}"));
-    }
+    line(&mut text, &format!("| `{}` |{}", compiled.target, cells(&compiled.plan.settings)));
     let declared = &checked.input.resolved.declared;
-    if checked.declared.is_empty() && !declared.is_empty() {
+    if declared.iter().any(|id| id.as_str() != compiled.target) {
         line(&mut text, &format!("\n`cargo gpu-tuned plan` plans each of the {} declared targets.", declared.len()));
     }
     text
@@ -47,13 +38,6 @@ fn why_not(misfit: &Misfit) -> &'static str {
         // The pinned settings are the plan of the other targets.
         [Remedy::Unpin { .. }, ..] => "no plan fits it and the others",
         _ => "cannot hold the workload",
-    }
-}
-
-fn describe(error: &PlanError) -> String {
-    match error {
-        PlanError::DoesNotFit(_) => "does not fit".to_owned(),
-        other => other.to_string(),
     }
 }
 

@@ -98,24 +98,13 @@ impl Resolved {
     /// The environment variable with the path of the [runtime's part](Self::for_runtime), for generated code.
     pub const RUNTIME_VARIABLE: &'static str = "GPU_TUNED_RUNTIME_TABLE";
 
-    /// Largest number of declared targets that the documentation lists, each with a plan of its own.
-    const MOST_DOCUMENTED: usize = 24;
-
-    /// The declared targets that the documentation lists: all or, of a long list, none. Each costs a profile to read and a
-    /// plan, in a macro that is not optimised.
-    pub fn documented(declared: &[ProfileId]) -> &[ProfileId] {
-        if declared.len() > Self::MOST_DOCUMENTED { &[] } else { declared }
-    }
-
-    /// Collects the parts that a build needs. `table` has to include the profiles of `selected`, and of `declared` as far as
-    /// they are documented.
+    /// Collects the parts that a build needs. `table` has to include the profiles of `selected`.
     pub fn new(selected: Selected, mut declared: Vec<ProfileId>, file: &ConfigFile, table: &ProfileTable) -> Self {
         declared.sort();
         declared.dedup();
         let named: &[ProfileId] = if let Selected::Targets(targets) = &selected { targets } else { &[] };
         let generic = core::iter::once(ProfileId::GENERIC);
-        let ids =
-            named.iter().chain(Self::documented(&declared)).chain(file.profiles.iter().map(|profile| &profile.id));
+        let ids = named.iter().chain(file.profiles.iter().map(|profile| &profile.id));
         let needed = generic.chain(ids.map(ProfileId::as_str)).filter_map(|id| table.get(id));
         let profile = needed.cloned().collect();
         Self {
@@ -192,17 +181,10 @@ impl Resolved {
         }
     }
 
-    /// Returns the runtime's part of the table: the selection, its profiles, and the user's own profiles. The rest is in
-    /// the generated code, or ships with the profiles.
+    /// Returns the runtime's part of the table. The workloads and the declared targets are in the generated code.
     #[must_use]
     pub fn for_runtime(&self) -> Self {
-        let named: &[ProfileId] = if let Selected::Targets(targets) = &self.selected { targets } else { &[] };
-        let is_own = |profile: &Profile| ProfileTable::builtin_profile(profile.id.as_str()).as_ref() != Some(profile);
-        let needed = |profile: &&Profile| {
-            profile.id.as_str() == ProfileId::GENERIC || named.contains(&profile.id) || is_own(profile)
-        };
-        let profile = self.profile.iter().filter(needed).cloned().collect();
-        Self { declared: Vec::new(), workload: BTreeMap::new(), profile, ..self.clone() }
+        Self { declared: Vec::new(), workload: BTreeMap::new(), ..self.clone() }
     }
 
     /// Returns a table without a build script: one shipped profile, or `generic`.

@@ -24,7 +24,6 @@ fn selected_targets_that_do_not_fit_are_named() {
     let attribute = quote!(transformer(seq = 1024, vocab = 50257, layers = 24, d_model = 2048));
     let expansion = expanded(attribute, table(&["gtx1080", "h200"]));
     assert!(expansion.contains("`gtx1080` is selected too, but cannot hold the workload."), "{expansion}");
-    assert!(expansion.contains("| `gtx1080` | does not fit |"), "{expansion}");
     assert!(expansion.contains("misfits: &[\"gtx1080\"]"), "{expansion}");
 }
 
@@ -79,5 +78,4 @@ fn a_target_that_no_plan_fits_together_with_the_others_is_named() {
     let expansion = expanded(attribute, table);
     assert!(expansion.contains("# Tuned for `rtx4090`"), "{expansion}");
     assert!(expansion.contains("`gtx1080` is selected too, but no plan fits it and the others."), "{expansion}");
-    assert!(expansion.contains("| `gtx1080` | 8 |"), "{expansion}");
 }

@@ -25,9 +25,8 @@ fn read(text: &str) -> Table {
     Table::Resolved(Box::new(Resolved::from_toml(text).expect("a table")))
 }
 
-/// Each profile and each plan costs about a millisecond in a macro that is not optimised.
 #[test]
-fn a_long_list_of_targets_is_counted_and_neither_read_nor_planned() {
+fn declared_targets_are_counted_and_neither_read_nor_planned() {
     let attribute = quote!(mlp(widths = [4, 4]), global_batch = 64);
     let item = quote!(
         #[derive(Debug)]
@@ -36,9 +35,10 @@ fn a_long_list_of_targets_is_counted_and_neither_read_nor_planned() {
             batch_size: usize,
         }
     );
-    for (declared, expected) in [(&["t4", "h200"][..], "| `t4` | 64 |"), (&every_gpu(), "171 declared targets")] {
+    for (declared, expected) in [(&["t4", "h200"][..], "2 declared targets"), (&every_gpu(), "171 declared targets")] {
         let text = table(declared);
-        assert!(text.matches("[profile.").count() < 30, "{text}");
+        let profiles = Resolved::from_toml(&text).expect("a table").profile;
+        assert_eq!(profiles.iter().map(|profile| profile.id.as_str()).collect::<Vec<_>>(), ["generic", "h200"]);
         let expansion = run(attribute.clone(), &item, read(&text)).to_string();
         assert!(expansion.contains(expected), "{expansion}");
     }
