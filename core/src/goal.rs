@@ -104,9 +104,9 @@ impl Goal {
             found.push(("mean_tokens", message.to_owned()));
         }
         for (setting, value) in self.pins.iter() {
-            if matches!(value, SettingValue::Count(count) if count > SettingRow::LARGEST) {
-                found.push((setting.name(), format!("{setting} = {value} is out of range, expected at most 2^30")));
-            }
+            // The planner has an error of its own for 0.
+            let mistake = setting.out_of_range(value).filter(|_| value != SettingValue::Count(0));
+            found.extend(mistake.map(|message| (setting.name(), format!("{setting} = {message}"))));
         }
         found
     }

@@ -28,6 +28,8 @@ pub struct SettingRow {
     pub unit: Option<&'static str>,
     /// Smallest count that can be pinned.
     pub least: u64,
+    /// Largest count that can be pinned, a power of two.
+    pub most: u64,
     /// `true` if the setting decides how an optimizer step is cut into micro-batches.
     pub cuts_step: bool,
     /// `true` if another value changes the results of training, if only by rounding.
@@ -50,8 +52,18 @@ pub enum OnResume {
 }
 
 impl SettingRow {
-    /// Largest count of a setting.
+    /// Largest count of any setting.
     pub const LARGEST: u64 = 1 << 30;
+
+    /// Returns `true` if the setting can be pinned to this count.
+    const fn has(&self, count: u64) -> bool {
+        self.least <= count && count <= self.most
+    }
+
+    /// The counts that the setting can be pinned to: `1 to 2^30`.
+    fn range(&self) -> String {
+        format!("{} to 2^{}", self.least, self.most.ilog2())
+    }
 
     const DEFAULT: Self = Self {
         name: "",
@@ -59,6 +71,7 @@ impl SettingRow {
         meaning: "",
         unit: None,
         least: 1,
+        most: Self::LARGEST,
         cuts_step: false,
         changes_results: false,
         on_resume: OnResume::Replan,
@@ -194,12 +207,12 @@ settings! {
 
     /// Batches that the loader prepares ahead.
     prefetch_depth: u64 = 1, PrefetchDepth {
-        unit: Some("batches"), least: 0, on_resume: OnResume::KeepIfFits, heading: Some("prefetch")
+        unit: Some("batches"), least: 0, most: 1 << 16, on_resume: OnResume::KeepIfFits, heading: Some("prefetch")
     }
 
     /// Threads that prepare batches.
     num_workers: u64 = 1, NumWorkers {
-        unit: Some("threads"), least: 0, heading: Some("workers")
+        unit: Some("threads"), least: 0, most: 1 << 12, heading: Some("workers")
     }
 
     /// Samples in one evaluation batch. Evaluation stores no activations for a backward pass.
@@ -216,6 +229,17 @@ impl Setting {
     /// Row of the setting in the table.
     pub const fn row(self) -> &'static SettingRow {
         &ROWS[self as usize]
+    }
+
+    /// Error for a count that the setting cannot have, `None` for any other value.
+    pub fn out_of_range(self, value: SettingValue) -> Option<String> {
+        let row = self.row();
+        match value {
+            SettingValue::Count(count) if !row.has(count) => {
+                Some(format!("{count} is out of range, expected {}", row.range()))
+            }
+            _ => None,
+        }
     }
 
     /// Name of the setting, and of the field that it tunes.

@@ -83,11 +83,7 @@ impl Pins {
 
 /// Parses the value of a setting.
 pub(super) fn parse<T: Typed>(setting: Setting, text: &str) -> Result<T, SetError> {
-    T::parse(text, setting.row().least).map_err(|expected| SetError::Value {
-        setting,
-        value: text.to_owned(),
-        expected,
-    })
+    T::parse(text, setting.row()).map_err(|expected| SetError::Value { setting, value: text.to_owned(), expected })
 }
 
 impl FromStr for Pins {

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use toml::{Table, Value};
 
-use super::{OnResume, Pins, Setting, SettingKind, SettingValue, Settings};
+use super::{OnResume, Pins, Setting, SettingKind, SettingRow, SettingValue, Settings};
 use crate::device::DeviceFacts;
 use crate::profile::ProfileTable;
 use crate::workload::Transformer;
@@ -35,13 +35,20 @@ fn every_setting_is_parsed_and_printed_as_a_pin() {
 }
 
 #[test]
-fn counts_start_at_the_smallest_of_their_setting() {
+fn counts_are_those_in_the_range_of_their_setting() {
     for setting in Setting::ALL.into_iter().filter(|setting| setting.kind() == SettingKind::Count) {
-        let least = setting.row().least;
-        assert!(Pins::default().set(setting, &least.to_string()).is_ok());
-        let less = i128::from(least) - 1;
-        let error = Pins::default().set(setting, &less.to_string()).expect_err("too small").to_string();
-        assert_eq!(error, format!("{setting} cannot be `{less}`: expected a whole number from {least}"));
+        let SettingRow { least, most, .. } = *setting.row();
+        assert!(most.is_power_of_two(), "{setting}");
+        let exponent = most.ilog2();
+        let set = |count: i128| Pins::default().set(setting, &count.to_string()).map_err(|error| error.to_string());
+        for count in [least, most] {
+            assert_eq!(set(count.into()), Ok(()));
+        }
+        for count in [i128::from(least) - 1, i128::from(most) + 1, i64::MAX.into()] {
+            let message =
+                format!("{setting} cannot be `{count}`: expected a whole number from {least} to 2^{exponent}");
+            assert_eq!(set(count), Err(message));
+        }
     }
 }
 
@@ -107,7 +114,7 @@ fn a_mistake_is_reported_with_a_correction() {
         ("batch_sise=4", &format!("there is no setting `batch_sise`; did you mean `batch_size`?; there are {names}")),
         (
             "batch_size=64 num_workers=2",
-            "batch_size cannot be `64 num_workers=2`: expected a whole number from 1; settings are separated by commas",
+            "batch_size cannot be `64 num_workers=2`: expected a whole number from 1 to 2^30; settings are separated by commas",
         ),
         ("allow_tf32=on", "allow_tf32 cannot be `on`: expected true or false"),
         (

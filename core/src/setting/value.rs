@@ -4,6 +4,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::SettingRow;
 use crate::{Precision, suggest};
 
 /// Kind of a setting's value.
@@ -54,8 +55,8 @@ impl fmt::Display for SettingValue {
 pub(super) trait Typed: Into<SettingValue> {
     const KIND: SettingKind;
 
-    /// Parses a value of at least `least`. The error is the text that was expected.
-    fn parse(text: &str, least: u64) -> Result<Self, String>;
+    /// Parses a value of the setting in this row. The error is the text that was expected.
+    fn parse(text: &str, row: &SettingRow) -> Result<Self, String>;
 }
 
 macro_rules! from {
@@ -73,17 +74,17 @@ from!(u64: Count, bool: Flag, Precision: Precision);
 impl Typed for u64 {
     const KIND: SettingKind = SettingKind::Count;
 
-    fn parse(text: &str, least: u64) -> Result<Self, String> {
+    fn parse(text: &str, row: &SettingRow) -> Result<Self, String> {
         let commas = if text.contains('=') { "; settings are separated by commas" } else { "" };
-        let count = text.parse().ok().filter(|count| *count >= least);
-        count.ok_or_else(|| format!("expected a whole number from {least}{commas}"))
+        let count = text.parse().ok().filter(|count| row.has(*count));
+        count.ok_or_else(|| format!("expected a whole number from {}{commas}", row.range()))
     }
 }
 
 impl Typed for bool {
     const KIND: SettingKind = SettingKind::Flag;
 
-    fn parse(text: &str, _: u64) -> Result<Self, String> {
+    fn parse(text: &str, _: &SettingRow) -> Result<Self, String> {
         text.parse().map_err(|_| "expected true or false".to_owned())
     }
 }
@@ -91,7 +92,7 @@ impl Typed for bool {
 impl Typed for Precision {
     const KIND: SettingKind = SettingKind::Precision;
 
-    fn parse(text: &str, _: u64) -> Result<Self, String> {
+    fn parse(text: &str, _: &SettingRow) -> Result<Self, String> {
         let names = Self::ALL.map(Self::name);
         text.parse().map_err(|_| format!("expected {}{}", names.join(", "), suggest(text, names)))
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use gpu_tuned_core::exchange::Share;
 use gpu_tuned_core::plan::{Plan, Schedule};
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_core::{Goal, Pins, PrecisionPolicy, Setting, SettingRow, SettingValue, Settings};
+use gpu_tuned_core::{Goal, Pins, PrecisionPolicy, Setting, SettingRow, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -159,15 +159,17 @@ impl SavedRun {
     /// First value out of range, which protects calculations from a damaged file.
     fn mistake(&self) -> Option<String> {
         let Schedule { global_batch, world_size, share, micro_batch, drop_last: _ } = self.schedule;
-        let schedule = [("global_batch", global_batch), ("world_size", world_size), ("micro_batch", micro_batch)]
-            .map(|(name, value)| (format!("schedule.{name}"), value, 1));
-        let settings = Setting::ALL.into_iter().filter_map(|setting| match self.settings.get(setting) {
-            SettingValue::Count(count) => Some((format!("settings.{setting}"), count, setting.row().least)),
-            _ => None,
-        });
-        let is_wrong = |(_, value, least): &(String, u64, u64)| !(*least..=SettingRow::LARGEST).contains(value);
-        if let Some((name, value, least)) = schedule.into_iter().chain(settings).find(is_wrong) {
-            return Some(format!("{name} = {value} is out of range, expected {least} to 2^30"));
+        let of_schedule = [("global_batch", global_batch), ("world_size", world_size), ("micro_batch", micro_batch)];
+        let is_wrong = |(_, value): &(&str, u64)| !(1..=SettingRow::LARGEST).contains(value);
+        if let Some((name, value)) = of_schedule.into_iter().find(is_wrong) {
+            return Some(format!("schedule.{name} = {value} is out of range, expected 1 to 2^30"));
+        }
+        let of_settings = |setting: Setting| {
+            let message = setting.out_of_range(self.settings.get(setting))?;
+            Some(format!("settings.{setting} = {message}"))
+        };
+        if let Some(message) = Setting::ALL.into_iter().find_map(of_settings) {
+            return Some(message);
         }
         let planned = (micro_batch, self.schedule.micro_steps());
         let is_shared = share.map_or_else(

@@ -54,9 +54,12 @@ impl<B: MicroBatch> Prefetch<B> {
             let name = format!("gpu-tuned-load-{index}");
             match thread::Builder::new().name(name).spawn(move || work.run()) {
                 Ok(worker) => epoch.workers.push(worker),
-                // Fewer workers are slower, and that is all.
                 Err(error) if epoch.workers.is_empty() => return Err(error),
-                Err(error) => tracing::warn!(%error, index, "the system gives no more threads to the loader"),
+                // Fewer workers are slower, and that is all.
+                Err(error) => {
+                    tracing::warn!(%error, index, "the system gives no more threads to the loader");
+                    break;
+                }
             }
         }
         Ok(epoch)
