@@ -8,10 +8,10 @@ use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::source::{FileError, without_controls};
 use gpu_tuned_observe::monitor::MonitorError;
 use gpu_tuned_optimize::OptimizeError;
-use gpu_tuned_optimize::proposal::release::Refusal;
 use gpu_tuned_project::config::PairsError;
 use gpu_tuned_project::gpu_names::UnknownGpu;
 use gpu_tuned_project::io_remedy::{Access, remedy};
+use gpu_tuned_propose::release::Refusal;
 use thiserror::Error;
 
 use crate::output::Code;

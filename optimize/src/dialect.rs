@@ -137,6 +137,11 @@ pub(crate) fn normal(key: &str) -> String {
     normal
 }
 
+/// Setting that a key with this normal name configures, whatever table it is in.
+pub fn role(name: &str) -> Option<Role> {
+    known(&[name.to_owned()]).map(|key| key.role)
+}
+
 /// Looks up the key at the end of a path of normal names.
 pub(crate) fn known(path: &[String]) -> Option<&'static Key> {
     let (last, before) = path.split_last()?;

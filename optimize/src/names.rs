@@ -1,4 +1,4 @@
-//! Names that training configs and Burn programs use for models, their dimensions and optimizers: `names.toml`.
+//! Names that training configs use for models, their dimensions and optimizers: `names.toml`.
 
 use std::sync::LazyLock;
 
@@ -10,9 +10,6 @@ pub(crate) struct Names {
     kind: Vec<KindNames>,
     pub(crate) keys: ModelKeys,
     pub(crate) layout: Vec<Layout>,
-    mixture: Vec<Mixture>,
-    burn: Vec<BurnConfig>,
-    optimizers: Optimizers,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -23,7 +20,6 @@ pub(crate) struct Words(Vec<String>);
 pub(crate) struct KindNames {
     /// The kind, as workloads name it.
     pub name: String,
-    burn: Words,
     /// Parts of names of such models.
     #[serde(default)]
     pub(crate) words: Words,
@@ -49,34 +45,6 @@ pub(crate) struct ModelKeys {
 pub(crate) struct Layout {
     pub words: Words,
     pub dims: Vec<(String, toml::Value)>,
-}
-
-/// Modules of Burn that together are no model of one kind.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Mixture {
-    /// Prefixes of modules, of which each part has at least one.
-    pub parts: Vec<Words>,
-    /// Prefixes of modules that identify the kind all the same.
-    #[serde(default)]
-    pub unless: Words,
-    /// Description of such models.
-    pub model: String,
-    /// Name in the table of descriptions; `None` for models that no kind describes.
-    pub like: Option<String>,
-    /// Name of such models in a message.
-    #[serde(default)]
-    pub such: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct BurnConfig {
-    words: Words,
-    fields: Vec<(String, String)>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Optimizers {
-    unplanned: Words,
 }
 
 impl From<String> for Words {
@@ -106,34 +74,21 @@ impl Names {
         &NAMES
     }
 
-    /// Kinds of models in the order in which programs are searched for their modules.
+    /// Names of all kinds.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &KindNames> {
         self.kind.iter()
-    }
-
-    pub(crate) fn mixtures(&self) -> impl Iterator<Item = &Mixture> {
-        self.mixture.iter()
     }
 
     /// Names of the kind that workloads call so.
     pub(crate) fn kind(&self, name: &str) -> Option<&KindNames> {
         self.kind.iter().find(|kind| kind.name == name)
     }
+}
 
-    /// Arguments of the constructor of one of Burn's configs, each with the dimension that it is.
-    pub(crate) fn burn_config(&self, name: &str) -> Option<&[(String, String)]> {
-        self.burn.iter().find(|config| config.words.has(name)).map(|config| config.fields.as_slice())
-    }
-
-    /// The optimizer of a config of Burn such as `AdamWConfig`; `Some(None)` for one that the planner has no counterpart of.
-    #[expect(clippy::option_option, reason = "known to Burn and known to the planner are two questions")]
-    pub(crate) fn burn_optimizer(&self, config: &str) -> Option<Option<Optimizer>> {
-        let name = config.strip_suffix("Config")?.to_ascii_lowercase();
-        // Momentum is a field of `SgdConfig`.
-        let mut planned = Optimizer::ALL.into_iter().filter(|it| *it != Optimizer::Momentum);
-        let planned = planned.find(|optimizer| optimizer.name() == name);
-        planned.map(Some).or_else(|| self.optimizers.unplanned.has(config).then_some(None))
-    }
+/// Names of a dimension in configs of this kind of model, without its own.
+pub fn aliases(kind: &str, dim: &str) -> impl Iterator<Item = &'static str> {
+    let names = Names::get().kind(kind);
+    names.and_then(|names| names.keys_of(dim)).into_iter().flat_map(Words::iter)
 }
 
 /// The optimizer that a name such as `torch.optim.AdamW` contains.
@@ -144,16 +99,6 @@ pub(crate) fn optimizer_in(text: &str) -> Option<Optimizer> {
 }
 
 impl KindNames {
-    /// Prefixes of the names that modules of the kind have in Burn programs.
-    pub(crate) const fn burn_modules(&self) -> &Words {
-        &self.burn
-    }
-
-    /// Names of a dimension in configs and programs, without its own.
-    pub(crate) fn aliases(&self, dim: &str) -> impl Iterator<Item = &str> {
-        self.keys_of(dim).into_iter().flat_map(Words::iter)
-    }
-
     pub(crate) fn keys_of(&self, dim: &str) -> Option<&Words> {
         self.dims.iter().find(|(name, _)| name == dim).map(|(_, keys)| keys)
     }
@@ -213,21 +158,9 @@ mod tests {
     }
 
     #[test]
-    fn mixtures_are_described() {
-        for mixture in Names::get().mixtures() {
-            let Some(like) = &mixture.like else { continue };
-            assert!(ModelKind::description_of(like).is_some(), "{like}");
-            assert!(!mixture.such.is_empty(), "{like}");
-        }
-    }
-
-    #[test]
     fn optimizers_are_found_by_their_names() {
         assert_eq!(optimizer_in("torch.optim.AdamW"), Some(Optimizer::AdamW));
         assert_eq!(optimizer_in("adam_8bit"), Some(Optimizer::Adam));
         assert_eq!(optimizer_in("lion"), None);
-        assert_eq!(Names::get().burn_optimizer("AdamWConfig"), Some(Some(Optimizer::AdamW)));
-        assert_eq!(Names::get().burn_optimizer("LionConfig"), Some(None));
-        assert_eq!(Names::get().burn_optimizer("MomentumConfig"), None);
     }
 }

@@ -7,7 +7,7 @@ use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::atomic_file;
-use gpu_tuned_optimize::diff::unified;
+use gpu_tuned_propose::diff::unified;
 
 use crate::error::Error;
 use crate::output::{BAD, BOLD, FAINT, GOOD, PLAIN, styled};

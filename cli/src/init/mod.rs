@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anstream::AutoStream;
 use gpu_tuned_core::source::without_controls;
-use gpu_tuned_optimize::proposal::{Edit, Proposal};
+use gpu_tuned_propose::{Edit, Proposal};
 use serde::Serialize;
 
 use crate::args::{Common, GpuNames};

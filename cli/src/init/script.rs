@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cargo_metadata::TargetKind;
-use gpu_tuned_optimize::build_script::with_call;
-use gpu_tuned_optimize::diff::display_name;
+use gpu_tuned_propose::build_script::with_call;
+use gpu_tuned_propose::diff::display_name;
 
 use super::manifest::Manifest;
 use crate::error::Error;

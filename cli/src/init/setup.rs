@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use gpu_tuned_core::profile::ProfileId;
-use gpu_tuned_optimize::diff::display_name;
-use gpu_tuned_optimize::proposal::release::{BurnRelease, Refusal};
-use gpu_tuned_optimize::proposal::{Found, Proposal, Reading};
 use gpu_tuned_project::gpu_names::profiles;
+use gpu_tuned_propose::diff::display_name;
+use gpu_tuned_propose::release::{BurnRelease, Refusal};
+use gpu_tuned_propose::{Found, Proposal, Reading};
 
 use super::InitArgs;
 use super::here::{self, GpuHere};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use gpu_tuned_optimize::toml_insert::{self, Order};
+use gpu_tuned_propose::toml_insert::{self, Order};
 use toml_edit::{Array, InlineTable, Item, TableLike, Value};
 
 use super::Manifest;

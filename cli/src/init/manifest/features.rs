@@ -1,7 +1,7 @@
 //! Features that name a GPU, and features that enable one of a dependency.
 
 use gpu_tuned_core::profile::ProfileId;
-use gpu_tuned_optimize::toml_insert::{self, Order};
+use gpu_tuned_propose::toml_insert::{self, Order};
 use toml_edit::{Array, Item, TableLike, Value};
 
 use super::Manifest;

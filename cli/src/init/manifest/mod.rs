@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::source::{FileError, Source};
-use gpu_tuned_optimize::diff::display_name;
-use gpu_tuned_optimize::line_endings::{Style, Text};
+use gpu_tuned_propose::diff::display_name;
+use gpu_tuned_propose::line_endings::{Style, Text};
 use toml_edit::{Document, DocumentMut, Item, TableLike};
 
 pub(super) use dependencies::Wanted;

@@ -1,7 +1,7 @@
 //! Optimizer of a program.
 
-use super::code::Code;
-use crate::names::Names;
+use crate::burn::BurnNames;
+use crate::code::Code;
 use gpu_tuned_core::workload::Optimizer;
 
 /// Optimizer in the annotation.
@@ -20,7 +20,7 @@ pub(super) fn find(code: &Code, chosen: &Code) -> Annotated {
     let in_code = |code: &Code| {
         let mut found: Vec<(String, Option<Optimizer>)> = Vec::new();
         for name in &code.names {
-            let optimizer = Names::get().burn_optimizer(name);
+            let optimizer = BurnNames::get().optimizer(name);
             found.extend(
                 optimizer.filter(|_| found.iter().all(|(known, _)| known != name)).map(|it| (name.clone(), it)),
             );
@@ -50,7 +50,7 @@ mod tests {
     use gpu_tuned_core::workload::Optimizer;
 
     use super::{Annotated, find};
-    use crate::proposal::code::Code;
+    use crate::code::Code;
 
     fn naming(names: &[&str]) -> Code {
         let mut code = Code::default();

@@ -1,11 +1,12 @@
 //! Kind and dimensions of a model in code.
 
 use gpu_tuned_core::workload::ModelKind;
+use gpu_tuned_optimize::aliases;
 use proc_macro2::{TokenStream, TokenTree};
 
-use super::code::Code;
-use super::sources::Source;
-use crate::names::{Mixture, Names, Words};
+use crate::burn::{BurnNames, Mixture, Words};
+use crate::code::Code;
+use crate::sources::Source;
 
 /// Data sets by name: side and channels of images, and classes.
 const IMAGES: &[(&str, [u64; 3])] =
@@ -143,19 +144,17 @@ impl Family {
             let has_prefix = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
             names.iter().find(|(name, _)| has_prefix(name)).cloned()
         };
-        if let Some(doubt) = Names::get().mixtures().find_map(|mixture| doubt(mixture, hit)) {
+        if let Some(doubt) = BurnNames::get().mixture.iter().find_map(|mixture| doubt(mixture, hit)) {
             return Self { kind: undescribed(), hint: None, doubt: Some(doubt) };
         }
-        let mut kinds = Names::get().kinds();
-        let found = kinds.find_map(|names| Some((ModelKind::named(&names.name)?, Some(hit(names.burn_modules())?))));
+        let found = BurnNames::get().kinds().find_map(|(kind, modules)| Some((kind, Some(hit(modules)?))));
         let (kind, hint) = found.unwrap_or_else(|| (undescribed(), None));
         Self { kind, hint, doubt: None }
     }
 
     /// Names of a dimension in programs, its own first.
     pub(super) fn names_of(&self, dim: &'static str) -> Vec<&'static str> {
-        let names = Names::get().kind(self.kind.name);
-        std::iter::once(dim).chain(names.into_iter().flat_map(|names| names.aliases(dim))).collect()
+        std::iter::once(dim).chain(aliases(self.kind.name, dim)).collect()
     }
 
     pub(super) fn is_gru(&self) -> bool {

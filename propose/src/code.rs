@@ -11,9 +11,9 @@ use syn::{
     Member, Stmt, Type,
 };
 
-use super::sources::Source;
-use super::values::Values;
-use crate::names::Names;
+use crate::burn::BurnNames;
+use crate::sources::Source;
+use crate::values::Values;
 
 /// Numbers, constants and names in code.
 #[derive(Default)]
@@ -217,7 +217,7 @@ impl Reader<'_> {
         }
         let own = self.own.iter().find(|(name, _)| name == of).map(|(_, fields)| fields.clone());
         let of_burn =
-            || Names::get().burn_config(of).map(|fields| fields.iter().map(|(name, _)| name.clone()).collect());
+            || BurnNames::get().config(of).map(|fields| fields.iter().map(|(name, _)| name.clone()).collect());
         let names = own.or_else(of_burn);
         for (name, value) in names.unwrap_or_default().into_iter().zip(&call.args) {
             self.set(of.to_owned(), name, value);

@@ -3,9 +3,9 @@
 use syn::visit::{self, Visit};
 use syn::{ExprCall, Field, TypePath};
 
-use super::candidate::{derives, structs};
-use super::code;
-use super::sources::Source;
+use crate::candidate::{derives, structs};
+use crate::code;
+use crate::sources::Source;
 
 /// Returns the edits for mixed precision, with their places.
 pub(super) fn edits(sources: &[&Source]) -> Vec<String> {

@@ -4,8 +4,8 @@ use gpu_tuned_core::Setting;
 use syn::{Attribute, Field};
 
 use super::{Annotation, range};
-use crate::proposal::candidate::{self, Candidate};
-use crate::proposal::defaults;
+use crate::candidate::{self, Candidate};
+use crate::defaults;
 
 impl Annotation<'_, '_, '_> {
     /// Removes other implementations of `Default`, and keeps their values.

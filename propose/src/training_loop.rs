@@ -4,11 +4,11 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Block, Expr, ExprCall, ExprMethodCall, FnArg, Pat, Signature, Stmt};
 
-use super::candidate::Candidate;
-use super::code::{last, path};
-use super::device;
-use super::failure;
-use super::sources::{Patch, Source};
+use crate::candidate::Candidate;
+use crate::code::{last, path};
+use crate::device;
+use crate::failure;
+use crate::sources::{Patch, Source};
 
 /// Constructor of Burn's loop.
 const LOOP: [&str; 2] = ["SupervisedTraining", "new"];

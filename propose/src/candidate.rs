@@ -5,8 +5,8 @@ use quote::ToTokens as _;
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Field, Fields, Item, ItemImpl, ItemStruct, Meta, Token};
 
-use super::code::last;
-use crate::dialect::{self, Role};
+use crate::code::last;
+use gpu_tuned_optimize::{Role, role};
 
 /// Fields of training configs beside settings.
 const OTHERS: &str = "num_epochs epochs n_epochs learning_rate lr seed optimizer weight_decay warmup_steps max_steps";
@@ -76,10 +76,6 @@ pub(super) fn setting(name: &str) -> Option<Setting> {
 /// Returns true for names of the samples of an optimizer step.
 pub(super) fn is_global_batch(name: &str) -> bool {
     role(name) == Some(Role::GlobalBatch)
-}
-
-fn role(name: &str) -> Option<Role> {
-    Some(dialect::known(&[name.to_owned()])?.role)
 }
 
 /// Structs that look like training configs, and those that would with a field for the batch size.

@@ -10,7 +10,7 @@ use gpu_tuned_project::cargo_lock::CargoLock;
 use gpu_tuned_project::workspace;
 use thiserror::Error;
 
-use super::Reading;
+use crate::Reading;
 
 /// The oldest release of Burn that gpu-tuned works with.
 const REQUIRED: Version = Version::new(0, 22, 1);

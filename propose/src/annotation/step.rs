@@ -6,9 +6,9 @@ use gpu_tuned_core::Setting;
 use syn::{Attribute, Expr, ExprLit, Field, ItemStruct, Lit};
 
 use super::{Annotation, Given, UNKNOWN, range};
-use crate::proposal::candidate::{self, Candidate, is_batch, is_global_batch};
-use crate::proposal::code::{self, Code};
-use crate::proposal::defaults;
+use crate::candidate::{self, Candidate, is_batch, is_global_batch};
+use crate::code::{self, Code};
+use crate::defaults;
 
 /// Parts of an optimizer step in the code: fields with their numbers.
 #[derive(Default)]
@@ -110,7 +110,7 @@ fn accumulation_constant(code: &Code) -> Option<(String, Option<u64>)> {
 
 /// The samples of an optimizer step in a program without a config to annotate: by the only number of its structs, else by
 /// its constants.
-pub(in crate::proposal) fn step_of_code(code: &Code) -> Option<u64> {
+pub(crate) fn step_of_code(code: &Code) -> Option<u64> {
     let of_structs: BTreeSet<_> = code.own.iter().filter_map(|own| step_of_struct(&own.item, code)).collect();
     match of_structs.iter().collect::<Vec<_>>()[..] {
         [] => step_of_constants(code),

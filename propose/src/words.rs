@@ -6,9 +6,9 @@ use gpu_tuned_core::dims::Presence;
 use gpu_tuned_core::workload::ModelKind;
 use serde::Serialize;
 
-use super::code::Code;
-use super::numbers::{self, Family};
-use super::optimizer::{self, Annotated};
+use crate::code::Code;
+use crate::numbers::{self, Family};
+use crate::optimizer::{self, Annotated};
 
 /// A model with the numbers of the code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

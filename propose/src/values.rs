@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::{self, Visit};
 use syn::{BinOp, Expr, ExprLit, Item, Lit, Stmt};
 
-use super::sources::Source;
+use crate::sources::Source;
 
 /// Depth of constants that refer to constants. A circle of them has no value.
 const MAX_DEPTH: usize = 8;

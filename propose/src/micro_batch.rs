@@ -2,10 +2,10 @@
 
 use syn::{Attribute, GenericArgument, ImplItem, Item, ItemImpl, ItemStruct, Meta, PathArguments};
 
-use super::annotation::{above, range, start_of};
-use super::candidate::{derives, implementation, structs};
-use super::code::last;
-use super::sources::{Patch, Source};
+use crate::annotation::{above, range, start_of};
+use crate::candidate::{derives, implementation, structs};
+use crate::code::last;
+use crate::sources::{Patch, Source};
 
 const DERIVE: &str = "MicroBatch";
 

@@ -10,16 +10,16 @@ use gpu_tuned_core::dims::{Dim, DimKind, Presence};
 use gpu_tuned_core::{Setting, SettingKind};
 use syn::{Attribute, Expr, Field, Type, Visibility};
 
-use super::candidate::{self, Candidate, is_batch};
-use super::code::{self, Code};
-use super::constructor;
-use super::defaults::OwnDefault;
-use super::nested::{self, NestedDim};
-use super::numbers;
-use super::numbers::Family;
-use super::optimizer::{self, Annotated};
-use super::readiness;
-use super::sources::{Patch, Source};
+use crate::candidate::{self, Candidate, is_batch};
+use crate::code::{self, Code};
+use crate::constructor;
+use crate::defaults::OwnDefault;
+use crate::nested::{self, NestedDim};
+use crate::numbers;
+use crate::numbers::Family;
+use crate::optimizer::{self, Annotated};
+use crate::readiness;
+use crate::sources::{Patch, Source};
 use step::Step;
 
 /// Placeholder for a figure that the code lacks.

@@ -3,8 +3,8 @@
 use syn::spanned::Spanned;
 use syn::{Expr, Local, Pat, Stmt};
 
-use super::code::path;
-use super::sources::{Patch, Source};
+use crate::code::path;
+use crate::sources::{Patch, Source};
 
 /// Replaces the first device in a function by the session's; returns false without one. The type stays, so that its import
 /// is used.

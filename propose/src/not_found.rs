@@ -3,8 +3,8 @@
 use proc_macro2::{TokenStream, TokenTree};
 use syn::Item;
 
-use super::candidate::{self, Candidate};
-use super::sources::{Owner, Source};
+use crate::candidate::{self, Candidate};
+use crate::sources::{Owner, Source};
 
 /// Largest number of files in a message.
 const MAX_FILES: usize = 4;

@@ -4,9 +4,9 @@ use cargo_metadata::{Package, TargetKind};
 use syn::visit::{self, Visit};
 use syn::{ExprPath, Item};
 
-use super::device;
-use super::sources::{Patch, Source};
-use super::training_loop::TrainingLoop;
+use crate::device;
+use crate::sources::{Patch, Source};
+use crate::training_loop::TrainingLoop;
 
 /// The programs of a package, and the one that trains.
 #[derive(Debug, Default)]

@@ -1,42 +1,23 @@
 //! Proposed annotations for structs that look like training configs, and other edits of the program.
 
-mod annotation;
-mod candidate;
-mod code;
-mod constructor;
-mod defaults;
-mod device;
-mod failure;
-mod micro_batch;
-mod nested;
-mod not_found;
-mod numbers;
-mod optimizer;
-mod program;
-mod readiness;
-pub mod release;
-mod sources;
-mod training_loop;
-mod values;
-mod words;
-
 use std::path::Path;
 use std::rc::Rc;
 
 use cargo_metadata::Package;
 use serde::Serialize;
 
-use annotation::step::step_of_code;
-use annotation::{FieldNumbers, Given};
-use candidate::Candidate;
-use code::Code;
-use numbers::Family;
-use program::{Program, Programs};
-pub use sources::Edit;
-use sources::{Patch, Source};
-use training_loop::TrainingLoop;
-use values::Values;
-pub use words::ModelWords;
+use crate::annotation::step::step_of_code;
+use crate::annotation::{self, FieldNumbers, Given};
+use crate::candidate::{self, Candidate};
+use crate::code::Code;
+use crate::micro_batch;
+use crate::not_found;
+use crate::numbers::Family;
+use crate::program::{Program, Programs};
+use crate::sources::{self, Edit, Patch, Source};
+use crate::training_loop::{self, TrainingLoop};
+use crate::values::Values;
+use crate::words::ModelWords;
 
 /// An annotation for a struct with other edits, to be shown.
 #[derive(Debug, Serialize)]
@@ -90,7 +71,7 @@ pub struct Found {
 
 /// The sources of a package's targets, and of its path dependencies.
 pub struct Reading {
-    sources: Vec<Source>,
+    pub(crate) sources: Vec<Source>,
     notes: Vec<String>,
 }
 

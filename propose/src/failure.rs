@@ -2,7 +2,7 @@
 
 use syn::{File, GenericArgument, Item, PathArguments, ReturnType, Type, UseTree};
 
-use super::code::last;
+use crate::code::last;
 
 /// Ends the program with the message of an error.
 const PANIC: &str = ".unwrap_or_else(|error| panic!(\"{error}\"))";

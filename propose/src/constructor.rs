@@ -4,10 +4,10 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{ExprCall, ExprMethodCall, ImplItem, ImplItemFn, Item, ItemImpl};
 
-use super::candidate::Candidate;
-use super::code::{last, path, root};
-use super::defaults::lines;
-use super::sources::{Patch, Source};
+use crate::candidate::Candidate;
+use crate::code::{last, path, root};
+use crate::defaults::lines;
+use crate::sources::{Patch, Source};
 
 /// Removes calls that set planned fields of a new config, as in `TrainingConfig::new().with_batch_size(64)`.
 pub(super) fn remove_overrides<'a>(

@@ -2,9 +2,9 @@
 
 use syn::{Field, Type, Visibility};
 
-use super::annotation::{Given, dimension};
-use super::code;
-use crate::names::Names;
+use crate::annotation::{Given, dimension};
+use crate::burn::BurnNames;
+use crate::code;
 
 const MAX_DEPTH: usize = 3;
 
@@ -41,7 +41,7 @@ struct Inside<'i> {
 impl Inside<'_> {
     fn look(&mut self, ty: &Type, path: &[String]) {
         let Some(name) = code::last(ty) else { return };
-        if let Some(fields) = Names::get().burn_config(&name) {
+        if let Some(fields) = BurnNames::get().config(&name) {
             for (field, dim) in fields {
                 let known = self.given.family.kind.dims.iter().find(|known| known.name == dim);
                 self.take(known.map(|known| known.name), path, (&name, field), None);

@@ -11,9 +11,9 @@ use quote::ToTokens;
 use serde::Serialize;
 use syn::{Attribute, Item};
 
-use super::candidate;
-use super::release::CRATES;
+use crate::candidate;
 use crate::diff::{added_lines, display_name, unified};
+use crate::release::CRATES;
 
 /// Libraries below training programs, beside the crates of Burn.
 const LIBRARIES: [&str; 4] = ["cubecl", "cubek", "gpu-tuned", "gpu-tuned-build"];

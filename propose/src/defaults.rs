@@ -8,10 +8,10 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Attribute, Expr, ExprLit, ExprStruct, Field, ImplItem, ItemImpl, Lit, Member, Meta, Stmt, Token};
 
-use super::annotation::range;
-use super::candidate::{Candidate, implementation};
-use super::code::{self, Code};
-use super::sources::{Patch, Source};
+use crate::annotation::range;
+use crate::candidate::{Candidate, implementation};
+use crate::code::{self, Code};
+use crate::sources::{Patch, Source};
 
 /// Finds the only number that the program gives a field: its default, and the values that the program sets.
 pub(super) fn number(of: &syn::ItemStruct, field: &Field, name: &str, code: &Code) -> Option<u64> {
