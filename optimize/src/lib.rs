@@ -22,6 +22,7 @@ mod model;
 mod names;
 mod precision;
 pub mod proposal;
+pub mod pytorch;
 mod spelling;
 mod step;
 mod suggestions;
