@@ -8,7 +8,8 @@ mod layout;
 #[cfg(test)]
 mod tests;
 
-use gpu_tuned_core::workload::{ModelSpec, Teacher, WorkloadSpec};
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::workload::{ModelSpec, Teacher, Training, WorkloadSpec};
 use gpu_tuned_core::{Bytes, Precision};
 use serde::Deserialize;
 
@@ -24,6 +25,8 @@ pub struct Run {
     pub precision: Precision,
     /// Format of frozen weights.
     pub frozen: Weights,
+    /// True if PEFT's `prepare_model_for_kbit_training` converted norms, so that values between layers are fp32.
+    pub prepared: bool,
     /// True if attention runs without a matrix of scores: flash attention, or PyTorch's scaled dot-product attention.
     pub flash_attention: bool,
     /// True if each layer keeps its input only, and is computed again in the backward pass.
@@ -34,6 +37,9 @@ pub struct Run {
     pub accumulates: bool,
     /// True if each parameter is updated in the backward pass, and its gradient freed.
     pub step_in_backward: bool,
+    /// True if the optimizer updates all parameters together, as `torch.optim` does unless `fused` or `foreach=False` is
+    /// given.
+    pub foreach: bool,
     /// Storage of the optimizer state.
     pub state: State,
     /// GPUs that train together; 0 counts as 1.
@@ -111,27 +117,38 @@ pub enum Sharding {
 pub struct Peak {
     /// Bytes in tensors, as `torch.cuda.max_memory_allocated()` reports them.
     pub allocated: Bytes,
-    /// Bytes that the caching allocator reserves. The CUDA context needs more, see `DeviceFacts::context`.
+    /// Bytes that the caching allocator reserves.
     pub reserved: Bytes,
 }
 
-/// Reserved over allocated memory: the median of three published pairs, 8.28 and 10.24 GiB, 9.16 and 10.22 GiB
-/// (`AnswerDotAI/fsdp_qlora`), 6.21 and 6.27 GiB (torchtune).
-const RESERVED: f64 = 1.12;
+impl Peak {
+    /// Bytes that the driver counts, with the CUDA context.
+    #[must_use]
+    pub fn on_device(self, device: &DeviceFacts) -> Bytes {
+        self.reserved + device.context
+    }
+}
+
+/// Reserved over allocated memory in runs that fill a GPU: the median of 28 published runs on one A100 that fill 85% or more
+/// of it (`fms-acceleration`, `scripts/benchmarks/refs`). The allocator reserves more where memory is free.
+const RESERVED: f64 = 1.11;
 
 /// Estimates the peak memory of a GPU. Returns `None` unless the model is a transformer over tokens without experts, trained
-/// without a teacher.
+/// without a teacher and without pruning.
 pub fn peak(spec: &WorkloadSpec, run: &Run) -> Option<Peak> {
     let ModelSpec::Transformer(model) = &spec.model else { return None };
-    if model.experts.is_some() || spec.training.teacher != Teacher::None {
+    let Training { teacher, pruned, .. } = spec.training;
+    if model.experts.is_some() || teacher != Teacher::None || pruned > 0.0 {
         return None;
     }
     let layout = Layout::new(spec, model, run);
     let state = layout.state();
     let gradients = if run.step_in_backward { layout.largest_gradient() } else { state.gradients };
-    let tokens = (run.micro_batch * model.seq) as f64;
-    // Gradients grow while kept tensors are freed, so that the peak is at one end of the backward pass.
-    let at_loss = tokens * layout.kept() + if run.accumulates { gradients } else { 0.0 };
-    let allocated = state.fixed + at_loss.max(gradients) + layout.temporary();
+    let tokens = run.micro_batch as f64 * model.seq as f64;
+    // Gradients grow while kept tensors are freed, so that the peak is at the loss or in the optimizer's step.
+    let at_loss = tokens * layout.kept() + if run.accumulates { gradients } else { 0.0 } + layout.temporary();
+    // An update of all parameters together needs a copy of them (documentation of `torch.optim.AdamW`, `foreach`).
+    let at_step = gradients * if run.foreach { 2.0 } else { 1.0 };
+    let allocated = state.fixed + at_loss.max(at_step);
     Some(Peak { allocated: Bytes(allocated as u64), reserved: Bytes((allocated * RESERVED) as u64) })
 }
