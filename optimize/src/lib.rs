@@ -3,7 +3,8 @@
 //!
 //! A [`ConfigText`] is read into [`ConfigEntry`]s, in which [`Config`] finds the training settings and [`Model`] the model's
 //! dimensions. A [`Tuner`] plans the training for a device and edits the text in place. The tables of names are in
-//! `dialect.toml` and `names.toml`. [`proposal`] looks for training configs in Rust sources.
+//! `dialect.toml` and `names.toml`. [`proposal`] looks for training configs in Rust sources, and [`pytorch`] estimates the
+//! memory of PyTorch runs.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! Bytes that a model keeps in a PyTorch run, by the widths of its matrices.
 
-use gpu_tuned_core::workload::{Norm, Parameters, Role, Training, Transformer, WorkloadSpec};
+use gpu_tuned_core::workload::{Norm, Parameters, Role, Tensors, Training, Transformer, WorkloadSpec};
 
 use super::{Run, Sharding, State, Weights};
 
@@ -37,7 +37,7 @@ impl<'a> Layout<'a> {
         let columns = |role| tensors.iter().find(|group| group.role == role).map_or(0.0, |group| group.columns as f64);
         let hidden = || tensors.iter().filter(|group| group.role.is_hidden_matrix());
         let matrices = hidden().map(|group| group.values() as f64).sum();
-        let largest = hidden().map(|group| group.values_each()).max().unwrap_or(0) as f64;
+        let largest = hidden().map(Tensors::values_each).max().unwrap_or(0) as f64;
         let [query, key, feed_forward] = [Role::Query, Role::Key, Role::Up].map(columns);
         let other = spec.parameters() as f64 - matrices;
         let training = &spec.training;
@@ -56,11 +56,10 @@ impl<'a> Layout<'a> {
         matches!(self.run.sharding, Sharding::Zero3 | Sharding::Fsdp)
     }
 
-    /// DeepSpeed computes with 16-bit weights, and keeps fp32 ones beside the optimizer state (Rajbhandari et al., 2020,
+    /// `DeepSpeed` computes with 16-bit weights, and keeps fp32 ones beside the optimizer state (Rajbhandari et al., 2020,
     /// section 3.1: 2 + 2 + 12 bytes a parameter).
     fn has_master_weights(&self) -> bool {
-        matches!(self.run.sharding, Sharding::Zero1 | Sharding::Zero2 | Sharding::Zero3)
-            && self.run.precision.is_mixed()
+        !matches!(self.run.sharding, Sharding::None | Sharding::Fsdp) && self.run.precision.is_mixed()
     }
 
     /// Bytes of a value in the forward pass.
@@ -68,7 +67,7 @@ impl<'a> Layout<'a> {
         self.run.precision.compute_bytes() as f64
     }
 
-    /// Bytes of a value between layers: the format of the embedding, unless DeepSpeed or FSDP convert the weights. Adapters
+    /// Bytes of a value between layers: the format of the embedding, unless `DeepSpeed` or FSDP convert the weights. Adapters
     /// under FSDP in mixed precision need fp32: 0.77 MB a token of Llama 3 8B on four GPUs, 0.53 MB on one
     /// (`fms-acceleration`).
     fn residual(&self) -> f64 {
@@ -177,14 +176,10 @@ impl<'a> Layout<'a> {
         let (model, each) = (self.model, self.compute());
         let d = model.d_model as f64;
         let input = |roles: &[Role], width: f64| if self.is_trained(roles) { each * width } else { 0.0 };
-        let attention_input = input(&[Role::Query, Role::Key, Role::Value], d);
-        let feed_forward_input = input(&[Role::Gate, Role::Up], d);
-        // One norm for both means that they read one tensor.
-        let inputs = if model.norms_per_layer == 1 {
-            attention_input.max(feed_forward_input)
-        } else {
-            attention_input + feed_forward_input
-        };
+        let readers =
+            [&[Role::Query, Role::Key, Role::Value][..], &[Role::Gate, Role::Up]].map(|roles| input(roles, d));
+        // One norm for attention and feed-forward layer: both read one tensor.
+        let inputs = if model.norms_per_layer == 1 { readers[0].max(readers[1]) } else { readers[0] + readers[1] };
         let gates = if model.gated { 3.0 } else { 1.0 };
         let feed_forward = gates * each * self.feed_forward + input(&[Role::Down], self.feed_forward);
         let masks = if model.dropout { 2.0 * d } else { 0.0 };
