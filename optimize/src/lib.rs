@@ -2,7 +2,7 @@
 //!
 //! A [`ConfigText`] is read into [`ConfigEntry`]s, in which [`Config`] finds the training settings and [`Model`] the model's
 //! dimensions. A [`Tuner`] plans the training for a device and edits the text in place. The tables of names are in
-//! `dialect.toml` and `names.toml`.
+//! `dialect.toml` and `names.toml`. [`pytorch`] estimates the memory of PyTorch runs.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ mod matched;
 mod model;
 mod names;
 mod precision;
+pub mod pytorch;
 mod spelling;
 mod step;
 mod suggestions;
