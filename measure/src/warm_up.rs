@@ -59,8 +59,9 @@ impl WarmUp<'_> {
         remove_throwaway();
         let (bundle, micro_batches) = archived?;
         let seconds = begin.elapsed().as_secs_f64();
-        let Saved { path, bytes, entries } = &bundle;
-        print(&format!("{name}: {entries} entries, {} MiB, in {}, {seconds:.0} s", bytes >> 20, path.display()));
+        let Saved { path, bytes, entries, sha256 } = &bundle;
+        let (mib, path) = (bytes >> 20, path.display());
+        print(&format!("{name}: {entries} entries, {mib} MiB, in {path}, {seconds:.0} s, SHA-256 {sha256}"));
         if is_on(JSON) {
             let report = json!({
                 "warmed": name, "bundle": bundle, "micro_batches": micro_batches, "seconds": seconds,

@@ -53,6 +53,7 @@ struct Bundle {
     path: PathBuf,
     bytes: u64,
     entries: u64,
+    sha256: String,
 }
 
 #[derive(Serialize)]
@@ -102,9 +103,10 @@ fn prepare(folder: &Path) -> std::io::Result<()> {
 }
 
 fn line(Warmed { workload, bundle, micro_batches }: &Warmed, root: &Path) -> String {
-    let Bundle { path, bytes, entries } = bundle;
+    let Bundle { path, bytes, entries, sha256 } = bundle;
     let sizes: Vec<_> = micro_batches.iter().map(u64::to_string).collect();
     let path = path.strip_prefix(root).unwrap_or(path).display();
     let mib = *bytes as f64 / f64::from(1 << 20);
-    format!("{workload}: {path}, {entries} entries, {mib:.1} MiB, micro-batches of {}\n", sizes.join(", "))
+    let sizes = sizes.join(", ");
+    format!("{workload}: {path}, {entries} entries, {mib:.1} MiB, micro-batches of {sizes}\n  SHA-256 {sha256}\n")
 }

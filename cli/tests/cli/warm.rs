@@ -12,7 +12,7 @@ fn the_bundle_that_the_program_made_is_told() {
     // It is built as it will run: with the features asked for, and no other.
     assert!(ran.stderr.contains("counts: false, loud: true, quiet: false"), "{}", ran.stderr);
     let said = ran.ended(0);
-    let line = "lm: gpu-tuned.warm/gpu-tuned-nvidia-h200.bundle, 412 entries, 25.0 MiB, micro-batches of 256, 128\n";
+    let line = "lm: gpu-tuned.warm/gpu-tuned-nvidia-h200.bundle, 412 entries, 25.0 MiB, micro-batches of 256, 128\n  SHA-256 9f86d081\n";
     assert!(said.starts_with(line) && said.ends_with(" s, building included\n"), "{said}");
     assert_eq!(project.read("gpu-tuned.warm/gpu-tuned-nvidia-h200.bundle"), "bundle");
     assert_eq!(project.read("gpu-tuned.warm/.gitignore"), "*\n");

@@ -9,9 +9,11 @@ use cubecl::environment;
 use cubecl_environment::bytes::Bytes;
 use gpu_tuned_core::atomic_file;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::error::BundleError;
 use super::fingerprint::Fingerprint;
+use super::owner;
 
 /// The format that is written and read.
 pub(super) const FORMAT: u32 = 1;
@@ -45,17 +47,29 @@ pub struct Saved {
     pub bytes: u64,
     /// Kernels and tuned choices in it.
     pub entries: usize,
+    /// Its SHA-256 in hexadecimal.
+    pub sha256: String,
 }
 
 /// The build ID of this program in hexadecimal.
 pub(super) fn build() -> Option<String> {
+    buildid::build_id().map(hexadecimal)
+}
+
+fn sha256(parts: [&[u8]; 2]) -> String {
+    let hasher = parts.iter().fold(Sha256::new(), Digest::chain_update);
+    hexadecimal(&hasher.finalize())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
     let digits = |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]));
-    Some(buildid::build_id()?.iter().flat_map(digits).collect())
+    bytes.iter().flat_map(digits).collect()
 }
 
 /// The file of an archive that can be taken, at its second part.
 pub(super) struct Found {
     pub header: Header,
+    line: Vec<u8>,
     rest: BufReader<File>,
 }
 
@@ -75,15 +89,21 @@ impl Found {
         if there != header.bytes {
             return Err(BundleError::Damaged(format!("{there} bytes follow its first line, not {}", header.bytes)));
         }
-        Ok(Self { header, rest })
+        Ok(Self { header, line, rest })
     }
 
-    /// Reads what `CubeCL` made.
-    pub(super) fn read(mut self) -> Result<EmbeddedBundle, BundleError> {
+    /// Reads what `CubeCL` made, from a file with this SHA-256 where one is given.
+    pub(super) fn read(mut self, expected: Option<&str>) -> Result<EmbeddedBundle, BundleError> {
         let mut contents = Vec::with_capacity(self.header.bytes as usize);
         self.rest.read_to_end(&mut contents).map_err(BundleError::Read)?;
         if crc32fast::hash(&contents) != self.header.crc32 {
             return Err(BundleError::Damaged("its checksum does not match".to_owned()));
+        }
+        if let Some(expected) = expected {
+            let found = sha256([&self.line, &contents]);
+            if !expected.trim().eq_ignore_ascii_case(&found) {
+                return Err(BundleError::Digest { found, expected: expected.to_owned() });
+            }
         }
         let bundle = EmbeddedBundle::open(Bytes::from_bytes_vec(contents));
         bundle.map_err(|error| BundleError::Damaged(error.to_string()))
@@ -163,8 +183,9 @@ pub fn save(folder: &Path, fingerprint: &Fingerprint) -> Result<Saved, BundleErr
         file.write_all(&line)?;
         file.write_all(&contents)
     })
+    .and_then(|()| [&path, folder].into_iter().try_for_each(owner::keep_others_out))
     .map_err(failed)?;
-    Ok(Saved { path, bytes, entries })
+    Ok(Saved { path, bytes, entries, sha256: sha256([&line, &contents]) })
 }
 
 /// File name of an archive.
@@ -189,7 +210,8 @@ mod tests {
         use std::os::unix::ffi::OsStrExt;
 
         let path = std::ffi::OsStr::from_bytes(b"na\xefve").into();
-        let saved = serde_json::to_value(super::Saved { path, bytes: 1, entries: 1 }).expect("JSON");
+        let saved =
+            serde_json::to_value(super::Saved { path, bytes: 1, entries: 1, sha256: String::new() }).expect("JSON");
         assert_eq!(saved["path"], "na\u{fffd}ve");
     }
 
@@ -199,7 +221,7 @@ mod tests {
         fs::write(&path, [line.as_bytes(), b"\n", contents].concat()).expect("it is written");
         let read = |found: Found| {
             found.header.check(&h200())?;
-            found.read().map(drop)
+            found.read(None).map(drop)
         };
         Found::open(&path).and_then(read).map_err(|error| error.to_string())
     }

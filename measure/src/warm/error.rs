@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use gpu_tuned_train::train::{StepError, TrainerError};
 use thiserror::Error;
 
+use super::SHA256;
 use super::bundle::{FORMAT, LARGEST};
 use super::caches::Caches;
 
@@ -92,6 +93,14 @@ pub enum BundleError {
     /// The file was cut short or changed.
     #[error("it is damaged: {0}")]
     Damaged(String),
+    /// The file is another one than the variable pins.
+    #[error("its SHA-256 is {found}, and {SHA256} is {expected}")]
+    Digest {
+        /// Digest of the file.
+        found: String,
+        /// Digest of the variable.
+        expected: String,
+    },
     /// The archive would be empty.
     #[error("nothing was compiled or tuned")]
     Empty,

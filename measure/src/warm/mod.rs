@@ -7,9 +7,10 @@
 //! does a program that has configured or used `CubeCL` before. The report names the reason.
 //!
 //! `cargo gpu-tuned warm` writes the archive `gpu-tuned.warm/NAME.bundle` for the planned steps, beside `Cargo.toml`. A start
-//! with the same fingerprint loads it. It searches `gpu-tuned.warm` beside `Cargo.toml` when cargo runs the program, beside
-//! the program, and in the current folder; `GPU_TUNED_WARM_BUNDLE` names another folder or a file. If an archive cannot be
-//! used, the session starts without it and reports why.
+//! with the same fingerprint loads it. It searches `gpu-tuned.warm` beside `Cargo.toml` when cargo runs the program, and beside
+//! the program, for files that only this user can write; `GPU_TUNED_WARM_BUNDLE` names another folder or a file, and
+//! `GPU_TUNED_WARM_SHA256` the digest that it must have. If an archive cannot be used, the session starts without it and
+//! reports why.
 //!
 //! `Session::warm_start` reports the caches. Programs without a session call [`begin`].
 
@@ -23,6 +24,7 @@ mod event;
 mod file_system;
 mod fingerprint;
 mod integrity;
+mod owner;
 mod prepare;
 mod taken;
 
@@ -48,6 +50,8 @@ use crate::requests::archive_folder;
 pub const FOLDER: &str = "gpu-tuned.warm";
 /// Environment variable that names an archive, or another folder of archives.
 pub const BUNDLE: &str = "GPU_TUNED_WARM_BUNDLE";
+/// Environment variable with the SHA-256 of the only archive that may be used, in hexadecimal.
+pub const SHA256: &str = "GPU_TUNED_WARM_SHA256";
 /// Namespace of notes on loaded archives.
 const NOTES: &str = "gpu-tuned";
 

@@ -15,7 +15,7 @@ use super::bundle::{EXTENSION, Found, build, file_name};
 use super::caches::{TUNED, found_no_memory};
 use super::error::BundleError;
 use super::fingerprint::Fingerprint;
-use super::{BUNDLE, FOLDER, NOTES, driver};
+use super::{BUNDLE, FOLDER, NOTES, SHA256, driver, owner};
 use crate::requests::package;
 
 /// Result of loading an archive.
@@ -46,11 +46,10 @@ pub enum Bundled {
     },
 }
 
-/// Search path of archives: beside `Cargo.toml`, when cargo runs the program; beside the program; in the current
-/// folder.
+/// Search path of archives: beside `Cargo.toml`, when cargo runs the program; beside the program.
 fn folders() -> impl Iterator<Item = PathBuf> {
     let beside = env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
-    [package(), beside, env::current_dir().ok()].into_iter().flatten().map(|folder| folder.join(FOLDER))
+    [package(), beside].into_iter().flatten().map(|folder| folder.join(FOLDER))
 }
 
 /// The archive to take, or the reason why no archive in the folder fits; `None` without any.
@@ -64,14 +63,15 @@ fn find_in(
     folders: impl Iterator<Item = PathBuf>,
     fingerprint: &Fingerprint,
 ) -> Option<Result<PathBuf, Bundled>> {
-    let name = file_name(fingerprint);
+    let (name, is_named) = (file_name(fingerprint), named.is_some());
     let folders: Vec<_> = match named.map(PathBuf::from) {
         Some(file) if !file.is_dir() => return Some(Ok(file)),
         Some(folder) => vec![folder],
         None => folders.collect(),
     };
     if let Some(file) = folders.iter().map(|folder| folder.join(&name)).find(|file| file.is_file()) {
-        return Some(Ok(file));
+        let foreign = if is_named { None } else { owner::others_can_write(&file) };
+        return Some(foreign.map_or(Ok(file.clone()), |because| Err(Bundled::Ignored { path: file, because })));
     }
     folders.iter().find_map(|folder| {
         let others = others(folder);
@@ -104,10 +104,14 @@ fn filled(path: &Path, fingerprint: &Fingerprint, gpus: &[usize]) -> Result<Bund
     let key = [found.header.key(), format!(" {kernels} {numbers}").into_bytes()].concat();
     let notes = persistence::open(NOTES);
     let taken = |entries, driver_files| Bundled::Taken { path: path.to_owned(), entries, kernels, driver_files };
+    let digest = env::var(SHA256).ok().filter(|digest| !digest.is_empty());
+    if digest.is_none() && notes.get(&key).is_some() {
+        return Ok(taken(0, 0));
+    }
+    let bundle = found.read(digest.as_deref())?;
     if notes.get(&key).is_some() {
         return Ok(taken(0, 0));
     }
-    let bundle = found.read()?;
     let driver_files = if kernels { driver_files(&bundle) } else { 0 };
     let mut entries = 0;
     for namespace in bundle.namespaces().into_iter().filter(|namespace| namespace != driver::NAMESPACE) {

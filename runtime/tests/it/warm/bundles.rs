@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 
 use serde_json::{Value, json};
@@ -30,15 +31,37 @@ fn a_bundle_of_one_machine_fills_the_caches_of_another_once() {
     let others = machine.run("begin-on 1 2", &[(BUNDLE, folder)]);
     assert_eq!(others["tuned_on_the_third"], "the third is fastest", "{others:#}");
 
-    // In the current folder it is found without being named.
+    // Beside Cargo.toml it is found without being named, and in the current folder alone it is not.
     let fresh = Machine::new();
     let found = fresh.work().join("gpu-tuned.warm");
     fs::create_dir(&found).expect("a folder");
     fs::copy(&file, found.join(file.file_name().expect("a name"))).expect("it is copied");
-    assert_eq!(fresh.run("begin", &[])["kernel"], "PTX");
-    let elsewhere = fresh.run("begin-elsewhere", &[]);
+    assert_eq!(fresh.run("begin", &[])["warm"]["bundle"], Value::Null);
+    let package = [("CARGO_MANIFEST_DIR", fresh.work())];
+    let package = package.each_ref().map(|(name, path)| (*name, path.as_path()));
+    assert_eq!(fresh.run("begin", &package)["kernel"], "PTX");
+    let elsewhere = fresh.run("begin-elsewhere", &package);
     let because = elsewhere["warm"]["bundle"]["because"].as_str().expect("a reason");
     assert!(because.starts_with("none of its archives is gpu-tuned-nvidia-h200-sm90-driver-550.1-"), "{because}");
+}
+
+#[test]
+fn only_the_pinned_archive_is_used() {
+    let (maker, machine) = (Machine::new(), Machine::new());
+    let saved = maker.run("save", &[]);
+    let (file, digest) = (saved["path"].as_str().expect("a path"), saved["sha256"].as_str().expect("a digest"));
+    let printed = Command::new("sha256sum").arg(file).output().expect("sha256sum is there");
+    assert!(String::from_utf8_lossy(&printed.stdout).starts_with(digest), "{digest}");
+    let other = digest.replace(|digit: char| digit.is_ascii_digit(), "0");
+    let with =
+        |digest: &str| machine.run("begin", &[(BUNDLE, Path::new(file)), ("GPU_TUNED_WARM_SHA256", Path::new(digest))]);
+    let refused = with(&other);
+    let because = refused["warm"]["bundle"]["because"].as_str().expect("a reason");
+    assert_eq!(because, format!("its SHA-256 is {digest}, and GPU_TUNED_WARM_SHA256 is {other}"));
+    assert_eq!(refused["kernel"], Value::Null);
+    assert_eq!(with(digest)["kernel"], "PTX");
+    // Also where it was taken before.
+    assert_eq!(with(&other)["warm"]["bundle"]["bundle"], "ignored");
 }
 
 #[test]
