@@ -16,6 +16,7 @@ mod grouped;
 pub mod matching;
 pub mod measured;
 pub mod plan;
+pub mod printable;
 pub mod profile;
 mod setting;
 /// Named source texts, and errors with a position in them.

@@ -3,6 +3,8 @@ use core::ops::Range;
 
 use thiserror::Error;
 
+use crate::printable::printable;
+
 /// An error in a file, with its position. Prints as `FILE:LINE:COLUMN: message`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}:{place}: {}", single_line(file), shortened(message))]
@@ -46,17 +48,6 @@ fn excerpt(line: &str, at: usize) -> (String, usize) {
     let cut = |is_cut: bool| is_cut.then_some('…');
     let text = cut(cut_before).into_iter().chain(part).chain(cut(cut_behind)).collect();
     (text, at - begin.min(at) + usize::from(cut_before))
-}
-
-/// Replaces control and bidirectional characters, one for one. The mark must stay below its character, and file
-/// content must not affect the terminal.
-fn printable(character: char) -> char {
-    match character {
-        '\t' => ' ',
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => char::REPLACEMENT_CHARACTER,
-        other if other.is_control() => char::REPLACEMENT_CHARACTER,
-        other => other,
-    }
 }
 
 /// Replaces characters that could affect a terminal; keeps line breaks.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::args::{Common, no_standard_stream};
 use crate::error::Error;
 use crate::files::{CSV_BEGIN, alone, check_replaceable, distinct, write};
-use crate::output::{Answer, Code};
+use crate::output::{Answer, Code, Form};
 use crate::recording::{Recorded, read};
 use crate::stdio::is_standard;
 
@@ -60,7 +60,7 @@ pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
             None => ("prometheus", "# HELP", prometheus(&records)),
         };
         let Some(file) = args.output.as_ref().filter(|output| !is_standard(output)) else {
-            return Ok(Answer { text, notes, code: Code::Ok });
+            return Ok(Answer { text, form: Form::Data, notes, code: Code::Ok });
         };
         distinct(&args.recording, file)?;
         check_replaceable(file, "an export of this form", begin)?;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::args::Common;
 use crate::error::Error;
 use crate::files::{alone, write};
-use crate::output::{Answer, Code};
+use crate::output::{Answer, Code, Form};
 use crate::stdio::is_standard;
 
 /// Program behind `cargo gpu-tuned`.
@@ -62,7 +62,7 @@ pub(crate) fn run(common: &Common, args: &GenerateArgs) -> Result<Answer, Error>
     alone(output, common.json)?;
     if is_standard(output) {
         let text = String::from_utf8(text).expect("BUG: names of commands are UTF-8");
-        return Ok(Answer { text, notes: Vec::new(), code: Code::Ok });
+        return Ok(Answer { text, form: Form::Data, notes: Vec::new(), code: Code::Ok });
     }
     write(output, |file| file.write_all(&text))?;
     Ok(written(common, vec![output.display().to_string()]))

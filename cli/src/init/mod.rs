@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::args::{Common, GpuNames};
 use crate::error::Error;
 use crate::files::{Change, colored, write_all};
-use crate::output::{Answer, Code, FAINT, styled};
+use crate::output::{Answer, Code, FAINT, Form, print, styled};
 use crate::project::Project;
 use here::GpuHere;
 use setup::Setup;
@@ -95,8 +95,8 @@ pub(crate) fn run(common: &Common, args: &InitArgs) -> Result<Answer, Error> {
     } else if args.yes {
         Outcome::Written
     } else if can_ask {
-        let printed = AutoStream::auto(io::stdout()).write_all(shown.as_bytes());
-        let asked = printed.and_then(|()| ask(&setup, &mut io::stdin().lock(), &mut AutoStream::auto(io::stderr())));
+        let printed = print(&shown, Form::Text);
+        let asked = printed.and_then(|_| ask(&setup, &mut io::stdin().lock(), &mut AutoStream::auto(io::stderr())));
         asked.map_err(Error::Print)?
     } else {
         Outcome::NotAsked

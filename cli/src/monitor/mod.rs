@@ -17,7 +17,7 @@ use gpu_tuned_observe::recording::Record;
 use crate::args::{Common, no_standard_stream, number, parse_time};
 use crate::error::Error;
 use crate::files::distinct;
-use crate::output::{Answer, Code};
+use crate::output::{Answer, Code, Form};
 use crate::process::Stop;
 use crate::recording::read;
 use crate::stdio::is_standard;
@@ -38,7 +38,9 @@ pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> 
         }
         None => watch(common, args, is_screen)?,
     };
-    let Some(timeline) = timeline else { return Ok(Answer { text: String::new(), notes, code: Code::Ok }) };
+    let Some(timeline) = timeline else {
+        return Ok(Answer { text: String::new(), form: Form::Text, notes, code: Code::Ok });
+    };
     let summary = timeline.summary();
     let mut text =
         if common.json { output::summary_line(&summary) } else { report::text(&summary, &timeline.start.trouble) };
@@ -46,7 +48,8 @@ pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> 
         // The table goes to standard output.
         notes.push(std::mem::take(&mut text));
     }
-    Ok(Answer { text, notes, code: Code::Ok })
+    let form = if common.json { Form::Data } else { Form::Text };
+    Ok(Answer { text, form, notes, code: Code::Ok })
 }
 
 /// Returns true if standard input and output are a terminal that can show a screen.

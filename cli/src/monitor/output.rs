@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::MonitorArgs;
 use crate::error::Error;
 use crate::files::{CSV_BEGIN, check_replaceable};
-use crate::output::{SCHEMA_VERSION, print};
+use crate::output::{Form, SCHEMA_VERSION, print};
 
 pub(super) enum Ended {
     Whole(Box<Timeline>),
@@ -48,7 +48,7 @@ impl Output {
         };
         let table = args.csv_file().map(|path| Table::create(path)).transpose()?;
         if kind == Kind::Csv {
-            print(&csv_header()).map_err(Error::Print)?;
+            print(&csv_header(), Form::Data).map_err(Error::Print)?;
         }
         Ok(Self { kind, table })
     }
@@ -58,12 +58,12 @@ impl Output {
         if let Some(table) = &mut self.table {
             table.write(record, timeline)?;
         }
-        let text = match self.kind {
-            Kind::Lines => line(record, timeline),
-            Kind::Json => Some(line_of(None, record)),
-            Kind::Csv => csv_line(record, uuid(record, timeline)),
+        let (text, form) = match self.kind {
+            Kind::Lines => (line(record, timeline), Form::Text),
+            Kind::Json => (Some(line_of(None, record)), Form::Data),
+            Kind::Csv => (csv_line(record, uuid(record, timeline)), Form::Data),
         };
-        text.map_or(Ok(true), |text| print(&text)).map_err(Error::Print)
+        text.map_or(Ok(true), |text| print(&text, form)).map_err(Error::Print)
     }
 }
 

@@ -15,7 +15,7 @@ use gpu_tuned_optimize::{Config, ConfigText, KeyOverride, Step, Task, Tuned, Tun
 use crate::args::{Common, TargetArgs};
 use crate::error::Error;
 use crate::files::alone;
-use crate::output::{Answer, Code};
+use crate::output::{Answer, Code, Form};
 use crate::program;
 use crate::project::Project;
 use crate::stdio::is_standard;
@@ -81,7 +81,7 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
         // The copy goes to standard output, the report to standard error.
         notes.push(report.text());
         let text = all.iter().filter_map(|one| one.copy.as_ref()).map(|copy| copy.after.as_str()).collect();
-        return Ok(Answer { text, notes, code });
+        return Ok(Answer { text, form: Form::Data, notes, code });
     }
     Ok(Answer::new(("optimize", common.json), &report.json(), || report.text(), notes, code))
 }

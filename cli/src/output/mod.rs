@@ -6,9 +6,11 @@ mod table;
 mod verbosity;
 mod wrap;
 
-use std::io::{self, Write as _};
+use std::borrow::Cow;
+use std::io::{self, IsTerminal as _, Write as _};
 
 use anstream::AutoStream;
+use gpu_tuned_core::printable::for_terminal;
 use serde::Serialize;
 
 pub(crate) use code::{Code, help, meanings};
@@ -21,9 +23,19 @@ pub(crate) use wrap::{wrapped, wrapped_at};
 
 pub(crate) struct Answer {
     pub text: String,
+    pub form: Form,
     /// Remarks for people, on standard error. A JSON document has them, too.
     pub notes: Vec<String>,
     pub code: Code,
+}
+
+/// What an answer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For people: nothing in it affects the terminal.
+    Text,
+    /// For programs: a pipe or a file gets every byte.
+    Data,
 }
 
 impl Answer {
@@ -35,14 +47,15 @@ impl Answer {
         notes: Vec<String>,
         code: Code,
     ) -> Self {
+        let form = if as_json { Form::Data } else { Form::Text };
         let text = if as_json { document(command, body, &notes) } else { text() };
-        Self { text, notes, code }
+        Self { text, form, notes, code }
     }
 
     /// Prints the answer. A closed pipe, as of `head`, is no error.
     pub(crate) fn print(&self) -> io::Result<Code> {
         self.notes.iter().for_each(|text| note(text));
-        print(&self.text).map(|_| self.code)
+        print(&self.text, self.form).map(|_| self.code)
     }
 }
 
@@ -56,8 +69,10 @@ pub(crate) fn add_new(texts: &mut Vec<String>, more: impl IntoIterator<Item = St
 }
 
 /// Prints and flushes a text. Returns false when the reader has closed the pipe.
-pub(crate) fn print(text: &str) -> io::Result<bool> {
-    let mut out = AutoStream::auto(io::stdout());
+pub(crate) fn print(text: &str, form: Form) -> io::Result<bool> {
+    let is_whole = form == Form::Data && !io::stdout().is_terminal();
+    let mut out = if is_whole { AutoStream::always_ansi(io::stdout()) } else { AutoStream::auto(io::stdout()) };
+    let text = if is_whole { Cow::Borrowed(text) } else { for_terminal(text) };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
@@ -67,7 +82,7 @@ pub(crate) fn print(text: &str) -> io::Result<bool> {
 
 /// Prints a line on standard error, which may be closed.
 pub(crate) fn say(text: &str) {
-    let _ = writeln!(AutoStream::auto(io::stderr().lock()), "{text}");
+    let _ = writeln!(AutoStream::auto(io::stderr().lock()), "{}", for_terminal(text));
 }
 
 /// A section of an explanation: a bold heading and its body.

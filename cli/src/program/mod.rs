@@ -1,11 +1,13 @@
 //! The user's program, run by cargo.
 
+mod forward;
+
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use clap::ColorChoice;
@@ -19,6 +21,7 @@ use crate::error::Error;
 use crate::output::{detail, note, verbosity};
 use crate::process::{Started, Stop, describe};
 use crate::project::Project;
+use forward::forward;
 
 pub(crate) struct Program {
     command: Command,
@@ -138,21 +141,6 @@ impl Program {
 /// Exit code of cargo where it cannot build, and of a program that panics.
 const CARGO_FAILED: i32 = 101;
 
-/// Sends reports, and copies other lines.
-fn forward<T: DeserializeOwned>(out: impl Read, mut to: impl Write, reports: &Sender<T>) -> io::Result<()> {
-    let mut lines = BufReader::new(out);
-    let mut line = Vec::new();
-    while lines.read_until(b'\n', &mut line)? > 0 {
-        // A closed standard error is ignored.
-        match serde_json::from_slice(&line) {
-            Ok(report) => drop(reports.send(report)),
-            Err(_) => drop(to.write_all(&line)),
-        }
-        line.clear();
-    }
-    Ok(())
-}
-
 /// Feature of the runtime that counts memory on the CPU.
 const COUNTING: &str = "counting-allocator";
 /// Variable that makes a program measure itself.
@@ -236,31 +224,4 @@ pub(crate) fn counting_feature(project: &Project, args: &ProgramArgs) -> Result<
         return Ok(None);
     }
     Ok(project.runtime_with_feature(COUNTING, args)?.map(|name| format!("{name}/{COUNTING}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::channel;
-
-    use serde::Deserialize;
-
-    use super::forward;
-
-    #[derive(Deserialize)]
-    struct Line {
-        workload: String,
-        #[serde(rename = "lock")]
-        _lock: String,
-    }
-
-    #[test]
-    fn reports_are_sent_and_other_lines_are_copied() {
-        let printed = b"epoch 1\n{\"workload\":\"lm\",\"lock\":\"gpu-tuned.lock\",\"measured\":{\"parameters\":1}}\n\
-            {\"workload\":\"lm\"}\nno newline \xff";
-        let mut passed = Vec::new();
-        let (sender, reports) = channel::<Line>();
-        forward(&printed[..], &mut passed, &sender).expect("memory can be read");
-        assert_eq!(reports.try_iter().map(|line| line.workload).collect::<Vec<_>>(), ["lm"]);
-        assert_eq!(passed, b"epoch 1\n{\"workload\":\"lm\"}\nno newline \xff");
-    }
 }

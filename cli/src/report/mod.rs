@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::args::{Common, GoalArgs, TargetArgs};
 use crate::error::Error;
 use crate::files::{alone, check_replaceable, distinct, once, write};
-use crate::output::{Answer, Code, add_new};
+use crate::output::{Answer, Code, Form, add_new};
 use crate::project::{Project, WorkloadArgs};
 use crate::recording::read;
 use crate::stdio::is_standard;
@@ -83,7 +83,7 @@ pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
     let title = package.unwrap_or_else(|| "training run".to_owned());
     let page = page::page(&title, &date(SystemTime::now()), &sections);
     if is_standard(&args.output) {
-        return Ok(Answer { text: page, notes, code });
+        return Ok(Answer { text: page, form: Form::Data, notes, code });
     }
     write(&args.output, |file| file.write_all(page.as_bytes()))?;
     let (file, recordings) = (args.output.display().to_string(), args.recordings.len());

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::Common;
 use crate::error::Error;
 use crate::files::{alone, check_replaceable, distinct, write};
-use crate::output::{Answer, Code};
+use crate::output::{Answer, Code, Form};
 use crate::recording::{Recorded, beside, read};
 use crate::stdio::{is_standard, quoted};
 
@@ -40,13 +40,13 @@ pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
     let trace = from_records(&records, steps);
     if trace.is_empty() {
         notes.push(nothing(&args.recording, &records));
-        return Ok(Answer { text: String::new(), notes, code: Code::No });
+        return Ok(Answer { text: String::new(), form: Form::Data, notes, code: Code::No });
     }
     let output = args.output.clone().unwrap_or_else(|| beside(&args.recording, "trace.json"));
     alone(&output, common.json)?;
     if is_standard(&output) {
         let text = serde_json::to_string(&trace).expect("BUG: a trace is always JSON");
-        return Ok(Answer { text: format!("{text}\n"), notes, code: Code::Ok });
+        return Ok(Answer { text: format!("{text}\n"), form: Form::Data, notes, code: Code::Ok });
     }
     distinct(&args.recording, &output)?;
     check_replaceable(&output, "a trace", BEGIN)?;

@@ -160,3 +160,28 @@ fn with_json_standard_output_has_that_or_nothing() {
         assert!(is_json || ran.stdout.is_empty() && code > 0, "{args:?}: {}", ran.stdout);
     }
 }
+
+/// Foreign text affects neither a terminal nor a CI system, and files and pipes get it whole.
+#[test]
+fn foreign_names_are_shown_and_not_obeyed() {
+    let project = project();
+    let name = "\\u001b]52;c;aGk=\\u0007\\n::warning file=a::b";
+    project.write(
+        "gpu-tuned.toml",
+        &format!("[workload.\"{name}\".mlp]\nwidths = [784, 10]\n[goal]\nglobal_batch = 64\n"),
+    );
+    let values = format!("{{\"kind\":\"value\",\"at\":1000.7,\"name\":\"{name}\",\"step\":1,\"value\":2.0}}\n");
+    project.write("named.jsonl", &(RECORDING.replace("digits", name) + &values));
+    for args in [&["plan", "h200"][..], &["check"], &["explain", "h200"], &["monitor", "--replay", "named.jsonl"]] {
+        let said = project.run(args);
+        let all = said.stdout.clone() + &said.stderr;
+        assert!(all.contains("]52;c;aGk="), "{args:?}: {all}");
+        let is_harmful = |it: char| it.is_control() && !"\n\t".contains(it);
+        assert_eq!(all.find(is_harmful), None, "{args:?}: {all:?}");
+        assert!(!all.lines().any(|line| line.trim_start().starts_with("::")), "{args:?}: {all}");
+    }
+    let exported = project.run(&["export", "named.jsonl", "--csv=values"]).ended(0);
+    project.run(&["export", "named.jsonl", "--csv=values", "-o", "values.csv"]).ended(0);
+    assert!(exported.contains('\u{1b}'), "{exported:?}");
+    assert_eq!(exported, project.read("values.csv"));
+}

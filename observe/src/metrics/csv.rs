@@ -42,7 +42,27 @@ fn number(figure: Option<f64>) -> String {
     figure.map(|figure| ((figure * 1e3).round() / 1e3).to_string()).unwrap_or_default()
 }
 
-/// Quotes text that needs quotes.
+/// Quotes text that needs quotes. An apostrophe keeps spreadsheets from taking it for a formula.
 pub(crate) fn quoted(text: &str) -> String {
+    let text = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { &format!("'{text}") } else { text };
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn cells_are_neither_formulas_nor_several_cells() {
+        for (text, cell) in [
+            ("loss", "loss"),
+            ("a,b", "\"a,b\""),
+            ("say \"a\"", "\"say \"\"a\"\"\""),
+            ("=HYPERLINK(\"http://a\",\"b\")", "\"'=HYPERLINK(\"\"http://a\"\",\"\"b\"\")\""),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("-1+1", "'-1+1"),
+        ] {
+            assert_eq!(quoted(text), cell);
+        }
+    }
 }

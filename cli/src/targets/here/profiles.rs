@@ -4,7 +4,7 @@ use gpu_tuned_core::matching::Match;
 use gpu_tuned_project::{DescribedGpu, describe};
 
 use super::super::catalogue::Catalogue;
-use crate::output::{Answer, Code};
+use crate::output::{Answer, Code, Form};
 
 const HEADING: &str = "\
 # Printed by `cargo gpu-tuned targets --here --toml`. Figures without a comment are reported by NVML and CUDA.
@@ -42,5 +42,5 @@ pub(in super::super) fn profiles(catalogue: &Catalogue, mut notes: Vec<String>) 
     }
     let text = described.iter().map(|profile| format!("\n{}", profile.text)).collect::<String>();
     let (text, code) = if described.is_empty() { (text, Code::No) } else { (HEADING.to_owned() + &text, Code::Ok) };
-    Answer { text, notes, code }
+    Answer { text, form: Form::Data, notes, code }
 }

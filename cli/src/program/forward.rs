@@ -1,0 +1,96 @@
+//! The output of a program: reports for the command, and the rest for people.
+
+use std::io::{self, BufRead as _, BufReader, Read, Write};
+use std::sync::mpsc::Sender;
+
+use serde::de::DeserializeOwned;
+
+/// Longest line that is kept to find a report in it, in bytes.
+const LONGEST: usize = 16 << 20;
+
+/// Sends reports, which are lines that begin with a brace. Copies everything else as it comes, so that progress is shown and
+/// memory is bounded. A closed destination is ignored.
+pub(super) fn forward<T: DeserializeOwned>(out: impl Read, mut to: impl Write, reports: &Sender<T>) -> io::Result<()> {
+    let mut out = BufReader::new(out);
+    let (mut line, mut is_copied) = (Vec::new(), false);
+    loop {
+        let part = match out.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            part => part?,
+        };
+        let end = part.iter().position(|byte| *byte == b'\n').map_or(part.len(), |at| at + 1);
+        let part = &part[..end];
+        let is_end = part.is_empty() || part.ends_with(b"\n");
+        is_copied |= line.is_empty() && !part.starts_with(b"{") || line.len() > LONGEST;
+        line.extend_from_slice(part);
+        let is_over = part.is_empty();
+        out.consume(end);
+        if is_copied || is_end {
+            match serde_json::from_slice(&line) {
+                Ok(report) if !is_copied => drop(reports.send(report)),
+                _ => drop(to.write_all(&line)),
+            }
+            line.clear();
+            is_copied &= !is_end;
+        }
+        if is_over {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::mpsc::channel;
+
+    use serde::Deserialize;
+
+    use super::{LONGEST, forward};
+
+    #[derive(Deserialize)]
+    struct Line {
+        workload: String,
+        #[serde(rename = "lock")]
+        _lock: String,
+    }
+
+    #[test]
+    fn reports_are_sent_and_other_lines_are_copied() {
+        let printed = b"epoch 1\n{\"workload\":\"lm\",\"lock\":\"gpu-tuned.lock\",\"measured\":{\"parameters\":1}}\n\
+            {\"workload\":\"lm\"}\nno newline \xff";
+        let mut passed = Vec::new();
+        let (sender, reports) = channel::<Line>();
+        forward(&printed[..], &mut passed, &sender).expect("memory can be read");
+        assert_eq!(reports.try_iter().map(|line| line.workload).collect::<Vec<_>>(), ["lm"]);
+        assert_eq!(passed, b"epoch 1\n{\"workload\":\"lm\"}\nno newline \xff");
+    }
+
+    /// Notes the length of each write.
+    struct Parts(Vec<usize>);
+
+    impl io::Write for Parts {
+        fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+            self.0.extend((!part.is_empty()).then_some(part.len()));
+            Ok(part.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn output_without_an_end_of_line_is_copied_as_it_comes() {
+        let copied = |begin: &str| {
+            let printed = [begin.as_bytes(), &vec![b'\r'; 3 * LONGEST]].concat();
+            let mut parts = Parts(Vec::new());
+            forward(&printed[..], &mut parts, &channel::<Line>().0).expect("memory can be read");
+            assert_eq!(parts.0.iter().sum::<usize>(), printed.len());
+            parts.0.into_iter().max()
+        };
+        assert!(copied("10%") <= Some(64 << 10));
+        // It might be a report.
+        assert!(copied("{") <= Some(LONGEST + (64 << 10)));
+    }
+}

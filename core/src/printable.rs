@@ -1,0 +1,103 @@
+//! Foreign text that is printed: names in files, keys of configs, names of devices.
+
+use std::borrow::Cow;
+
+/// Replaces control and bidirectional characters, one for one. The mark below a line must stay below its character, and
+/// content of a file must not affect the terminal.
+pub(crate) fn printable(character: char) -> char {
+    match character {
+        '\t' => ' ',
+        other if is_harmful(other) => char::REPLACEMENT_CHARACTER,
+        other => other,
+    }
+}
+
+fn is_harmful(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Beginnings of lines that are commands to a CI system: GitHub, Azure, `TeamCity`.
+const COMMANDS: [&str; 3] = ["::", "##[", "##teamcity["];
+
+/// Replaces what could affect a terminal or a CI system: all control characters but tabs, line breaks, and the sequences of
+/// colours and weights. Lines that CI systems take for commands get a replacement character in front.
+///
+/// Every text of the command for people goes through this function as a whole, whatever it is made of.
+pub fn for_terminal(text: &str) -> Cow<'_, str> {
+    let is_command = |line: &str| COMMANDS.iter().any(|begin| line.trim_start().starts_with(begin));
+    let is_harmless = |it: char| matches!(it, '\n' | '\t') || !is_harmful(it);
+    if text.chars().all(is_harmless) && !text.lines().any(is_command) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let mut rest = line;
+        let mut shown = String::with_capacity(line.len());
+        while let Some(character) = rest.chars().next() {
+            let length = style(rest).unwrap_or(character.len_utf8());
+            let (whole, behind) = rest.split_at(length);
+            match character {
+                '\n' | '\t' => shown.push(character),
+                '\r' if behind.starts_with('\n') => shown.push(character),
+                _ if length > character.len_utf8() => shown.push_str(whole),
+                other => shown.push(printable(other)),
+            }
+            rest = behind;
+        }
+        safe.extend(is_command(&shown).then_some('\u{fffd}'));
+        safe.push_str(&shown);
+    }
+    Cow::Owned(safe)
+}
+
+/// Length of the sequence for a colour or a weight that the text begins with: `ESC [ digits m`.
+fn style(text: &str) -> Option<usize> {
+    let parameters = text.strip_prefix("\u{1b}[")?;
+    let end = parameters.find(|letter: char| !letter.is_ascii_digit() && letter != ';')?;
+    parameters[end..].starts_with('m').then_some("\u{1b}[".len() + end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::for_terminal;
+
+    #[test]
+    fn styles_stay_and_other_sequences_go() {
+        for (text, shown) in [
+            ("plain ß\n", "plain ß\n"),
+            ("\u{1b}[1mbold\u{1b}[0m \u{1b}[38;5;9mred\u{1b}[m", "\u{1b}[1mbold\u{1b}[0m \u{1b}[38;5;9mred\u{1b}[m"),
+            // A clipboard, a cleared screen, a title, a bell, a carriage return, C1, and text from right to left.
+            ("\u{1b}]52;c;aGk=\u{7}", "\u{fffd}]52;c;aGk=\u{fffd}"),
+            ("\u{1b}[2J\u{1b}[?25l", "\u{fffd}[2J\u{fffd}[?25l"),
+            ("a\rb\u{8}\u{9b}31m\u{202e}c", "a\u{fffd}b\u{fffd}\u{fffd}31m\u{fffd}c"),
+            ("\u{1b}[1", "\u{fffd}[1"),
+            ("\ta\tb\r\nc\r", "\ta\tb\r\nc\u{fffd}"),
+        ] {
+            assert_eq!(for_terminal(text), shown, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn lines_are_no_commands_of_a_ci_system() {
+        let text =
+            "a\n::warning file=x::y\n  ##[error]z\n##teamcity[x]\n\u{1b}[0m::set-output\n\t::add-mask::b\nc::d\n";
+        for line in for_terminal(text).lines() {
+            assert!(!["::", "##"].iter().any(|begin| line.trim_start().starts_with(begin)), "{line:?}");
+        }
+        assert_eq!(for_terminal("core::plan\n  a::b\n"), "core::plan\n  a::b\n");
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_made_safe_is_safe(text in "(\u{1b}|\\[|[0-9;]|m|:|#|\n|\r|\u{9b}|\u{202e}| |x){0,40}") {
+            let safe = for_terminal(&text).into_owned();
+            let unstyled: Vec<_> = safe.split("\u{1b}[").collect();
+            prop_assert!(unstyled[1..].iter().all(|part| part.trim_start_matches(|it: char| it.is_ascii_digit() || it == ';').starts_with('m')));
+            let is_harmful = |it: char| !"\n\r\t\u{1b}".contains(it) && it.is_control();
+            prop_assert_eq!(safe.find(is_harmful), None);
+            prop_assert_eq!(for_terminal(&safe).into_owned(), safe);
+        }
+    }
+}
