@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gpu_tuned_attribute::sources::ConfigFileError;
 use gpu_tuned_core::plan::PlanError;
@@ -44,7 +45,7 @@ pub(crate) enum Error {
     TwiceStandardInput,
     /// Mistakes in files, each with its place and the text of its file.
     #[error("{}", mistakes.iter().map(|(mistake, _)| mistake.to_string()).collect::<Vec<_>>().join("\n"))]
-    Files { mistakes: Vec<(FileError, String)> },
+    Files { mistakes: Vec<(FileError, Arc<str>)> },
     #[error(
         "`{package}` has no workload\n  help: annotate its training config with `#[gpu_tuned(…)]`, describe a workload in \
          {file}: [workload.NAME]; {PLAN_HELP}",
@@ -211,13 +212,18 @@ pub(crate) enum Error {
 impl From<OptimizeError> for Error {
     fn from(error: OptimizeError) -> Self {
         match error {
-            OptimizeError::Mistakes(mistakes) => Self::Files { mistakes },
+            OptimizeError::Mistakes(mistakes) => {
+                Self::Files { mistakes: mistakes.into_iter().map(|(mistake, text)| (mistake, text.into())).collect() }
+            }
             OptimizeError::Read { path, source } => Self::Read { path, source },
             OptimizeError::Plan { workload, source } => Self::Plan { workload, source },
             other => Self::Config(other),
         }
     }
 }
+
+/// Number of mistakes that are printed.
+const SHOWN: usize = 20;
 
 /// Way to plan without a package or a workload.
 const PLAN_HELP: &str = "`cargo gpu-tuned plan h200 --model 'transformer(layers = 6, …)'` plans without a package";
@@ -293,7 +299,10 @@ impl Error {
     pub(crate) fn report(&self) -> String {
         // Messages contain names of files and output of programs.
         let Self::Files { mistakes } = self else { return format!("error: {}", without_controls(&self.to_string())) };
-        let all: String = mistakes.iter().map(|(mistake, text)| mistake.render(text)).collect();
+        let mut all: String = mistakes.iter().take(SHOWN).map(|(mistake, text)| mistake.render(text)).collect();
+        if let Some(more) = mistakes.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+            all += &format!("error: {more} more mistakes or others behind them: mend these first");
+        }
         all.trim_end().to_owned()
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gpu_tuned_observe::recording::{Record, parse};
 
@@ -28,7 +29,7 @@ pub(crate) fn read_any(path: &Path) -> Result<Recorded, Error> {
     let bytes = bytes.map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&bytes);
     let recording = parse(&input_name(path), &text);
-    let recording = recording.map_err(|mistake| Error::Files { mistakes: vec![(mistake, text.to_string())] })?;
+    let recording = recording.map_err(|mistake| Error::Files { mistakes: vec![(mistake, Arc::from(&*text))] })?;
     let is_cut_off = !text.ends_with('\n');
     let notes = recording.remarks(is_cut_off.then(|| text.lines().count()));
     let notes = notes.into_iter().map(|note| format!("{}: {note}", quoted(path))).collect();

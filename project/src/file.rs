@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use gpu_tuned_core::source::{FileError, Source, utf8};
 use thiserror::Error;
 
+/// Number of mistakes after which a file is read no further: each takes time and memory.
+pub(crate) const MOST_MISTAKES: usize = 100;
+
 /// A file that exists and cannot be used.
 #[derive(Debug, Error)]
 pub enum ReadError {
@@ -22,7 +25,7 @@ pub enum ReadError {
     Mistakes {
         /// The file's text.
         text: String,
-        /// All mistakes, in the file's order.
+        /// The first mistakes, in the file's order.
         mistakes: Vec<FileError>,
     },
 }

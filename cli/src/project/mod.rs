@@ -7,6 +7,7 @@ mod wanted;
 mod workloads;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cargo_metadata::{Package, TargetKind};
 use gpu_tuned_attribute::sources;
@@ -51,7 +52,7 @@ pub(crate) struct Project {
 }
 
 /// Mistakes in files, each with the text of its file.
-type Mistakes = Vec<(FileError, String)>;
+type Mistakes = Vec<(FileError, Arc<str>)>;
 
 impl Project {
     /// Finds the package and reads its files and annotated structs. Measurements with other releases than those of
@@ -152,7 +153,7 @@ impl Project {
     }
 
     /// Returns the mistakes in annotated structs of the program, each with the text of its file.
-    pub(crate) fn struct_mistakes(&self) -> impl Iterator<Item = &(FileError, String)> {
+    pub(crate) fn struct_mistakes(&self) -> impl Iterator<Item = &(FileError, Arc<str>)> {
         self.structs.broken.iter().filter(|it| !it.is_test).flat_map(|it| &it.mistakes)
     }
 
@@ -263,7 +264,8 @@ fn parsed<T>(
         }
         Err(ReadError::Io { path, cause }) => Err(Error::Read { path, source: cause }),
         Err(ReadError::Mistakes { text, mistakes: found }) => {
-            mistakes.extend(found.into_iter().map(|mistake| (mistake, text.clone())));
+            let text: Arc<str> = text.into();
+            mistakes.extend(found.into_iter().map(|mistake| (mistake, Arc::clone(&text))));
             Ok(None)
         }
     }

@@ -1,6 +1,7 @@
 //! The annotated structs of the package: the same input of a plan that the build has.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use cargo_metadata::{Package, Target, TargetKind};
 use gpu_tuned_attribute::sources::{self, Annotated, Sources};
@@ -30,7 +31,7 @@ pub(crate) struct BrokenStruct {
     pub path: String,
     pub is_test: bool,
     /// Each mistake with the text of its file.
-    pub mistakes: Vec<(FileError, String)>,
+    pub mistakes: Vec<(FileError, Arc<str>)>,
 }
 
 #[derive(Default)]
@@ -104,7 +105,8 @@ impl Structs {
         match found.plan_input(table, &name(&found.file, workspace)) {
             Ok(input) => self.read.push(Struct::new(found, input)),
             Err(mistakes) => {
-                let mistakes = mistakes.into_iter().map(|mistake| (mistake, found.text.to_string())).collect();
+                let text: Arc<str> = Arc::from(&*found.text);
+                let mistakes = mistakes.into_iter().map(|mistake| (mistake, Arc::clone(&text))).collect();
                 let Annotated { name, path, is_test, .. } = found;
                 self.broken.push(BrokenStruct { name, path, is_test, mistakes });
             }

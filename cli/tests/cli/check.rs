@@ -137,3 +137,14 @@ fn mistakes_in_files_are_findings_for_programs() {
     assert!(found.iter().all(|finding| finding["kind"] == "mistake"));
     assert!(found[3]["message"].as_str().is_some_and(|message| message.starts_with("gpu-tuned.lock:11:16: ")));
 }
+
+/// Each mistake quotes the file; a file of half a megabyte with a mistake on every second line took more than 6 GB.
+#[test]
+fn the_first_of_many_mistakes_are_shown() {
+    let project = Project::new("measured");
+    let text: String = (0..16_000).map(|number| format!("[workload.a{number}]\nunknown{number} = 1\n")).collect();
+    project.write("gpu-tuned.toml", &text);
+    let refused = project.run(&["check"]).refused(2);
+    assert_eq!(refused.matches("--> gpu-tuned.toml:").count(), 20, "{refused}");
+    assert!(refused.ends_with("more mistakes or others behind them: mend these first\n"), "{refused}");
+}

@@ -10,6 +10,8 @@ use serde::Deserialize;
 use toml::de::{DeString, DeValue, ValueDeserializer};
 use toml::{Spanned, Value};
 
+use crate::file::MOST_MISTAKES;
+
 /// A key with its value.
 pub(super) type Entry<'i> = (Spanned<DeString<'i>>, Spanned<DeValue<'i>>);
 
@@ -31,6 +33,9 @@ impl ParsedKeys {
         let mut parsed = Self::default();
         let mut mistakes = Vec::new();
         for (key, value) in entries {
+            if mistakes.len() >= MOST_MISTAKES {
+                break;
+            }
             match known.iter().find_map(|dims| dims::named(dims, key.get_ref())) {
                 Some(dim) => mistakes.extend(parsed.insert(dim, value, source)),
                 None => mistakes.push(unknown(&key, known, owner, source)),

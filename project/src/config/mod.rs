@@ -15,6 +15,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use crate::conflict;
+use crate::file::MOST_MISTAKES;
 
 pub use pairs::{PairsError, workload_from_words};
 
@@ -77,6 +78,9 @@ impl ConfigFile {
     fn read_profiles<'i>(&mut self, entries: Entries<'i>, source: Source<'i>) -> Result<(), Vec<FileError>> {
         let (tables, mut mistakes) = entries;
         for (id, table) in tables {
+            if mistakes.len() >= MOST_MISTAKES {
+                break;
+            }
             let outcome = match ProfileId::of_user(id.get_ref()) {
                 Err(error) => Err(vec![source.error(&id.span(), error.to_string())]),
                 Ok(_) => ProfileTable::parse_user(&id, table, source),
@@ -92,6 +96,9 @@ impl ConfigFile {
     fn read_workloads<'i>(&mut self, entries: Entries<'i>, source: Source<'i>) -> Result<(), Vec<FileError>> {
         let (tables, mut mistakes) = entries;
         for (name, table) in tables {
+            if mistakes.len() >= MOST_MISTAKES {
+                break;
+            }
             match parse_workload(&format!("workload.{}", name.get_ref()), name.span(), table, source) {
                 Ok(spec) => drop(self.workloads.insert(name.get_ref().to_string(), spec)),
                 Err(found) => mistakes.extend(found),

@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::{Table, as_table};
+use crate::file::MOST_MISTAKES;
 
 /// A file that is being read, and its mistakes so far.
 pub(super) struct Reader<'i> {
@@ -23,7 +24,10 @@ impl<'i> Reader<'i> {
     }
 
     pub(super) fn mistake(&self, place: &Range<usize>, message: impl Into<String>) {
-        self.mistakes.borrow_mut().push(self.source.error(place, message));
+        let mut mistakes = self.mistakes.borrow_mut();
+        if mistakes.len() < MOST_MISTAKES {
+            mistakes.push(self.source.error(place, message));
+        }
     }
 
     /// Returns the value, or records the mistakes.

@@ -78,7 +78,7 @@ impl Manifest {
 }
 
 fn in_file(mistake: FileError, text: &str) -> Error {
-    Error::Files { mistakes: vec![(mistake, text.to_owned())] }
+    Error::Files { mistakes: vec![(mistake, text.into())] }
 }
 
 /// Place of the last of these keys that has one.
