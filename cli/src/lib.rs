@@ -32,11 +32,14 @@ mod view;
 mod warm;
 
 use std::ffi::OsString;
+use std::panic::resume_unwind;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Instant;
 
 use anstream::ColorChoice;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use gpu_tuned_attribute::sources::STACK;
 
 use args::Common;
 use error::Error;
@@ -122,6 +125,12 @@ fn with_codes(command: clap::Command) -> clap::Command {
 
 /// Runs the command of this process, and returns its exit code.
 pub fn main() -> ExitCode {
+    // Sources are parsed by recursion.
+    let thread = thread::Builder::new().name("main".to_owned()).stack_size(STACK).spawn(on_large_stack);
+    thread.expect("the system gives a thread").join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+fn on_large_stack() -> ExitCode {
     let begin = Instant::now();
     let args: Vec<OsString> = without_own_name(std::env::args_os()).collect();
     let command = with_codes(Args::command()).color(requested_color(&args));

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use gpu_tuned_attribute::sources::parse_within_limit;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{AttrStyle, File, Item, ItemFn};
 
@@ -32,7 +33,7 @@ fn parsed(text: &str) -> Result<File, String> {
     if text.starts_with("#!") && !text.starts_with("#![") {
         return Err("it begins with a line for a shell".to_owned());
     }
-    syn::parse_file(text).map_err(|error| {
+    parse_within_limit(text).map_err(|error| {
         let start = error.span().start();
         format!("it could not be read ({error}, in line {})", start.line)
     })

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use gpu_tuned_attribute::sources::parse_within_limit;
 use proc_macro2::TokenTree;
 use quote::ToTokens as _;
 use syn::visit::{self, Visit};
@@ -250,7 +251,7 @@ pub(super) fn default(attribute: &Attribute) -> Option<Expr> {
     }
     // Older configs have defaults in quotes.
     match &value.value {
-        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => syn::parse_str(&text.value()).ok(),
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => parse_within_limit(&text.value()).ok(),
         other => Some(other.clone()),
     }
 }

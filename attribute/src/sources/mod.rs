@@ -6,6 +6,7 @@
 
 mod build_script;
 mod collect;
+mod depth;
 mod modules;
 mod recognize;
 
@@ -20,6 +21,7 @@ use thiserror::Error;
 use crate::{Mistakes, PlanInput, Table, parse, plan_input};
 pub use build_script::{ConfigFileError, config_file};
 pub use collect::needs_test;
+pub use depth::{STACK, parse_within_limit};
 pub use recognize::{Aliases, find_attribute};
 
 /// The root file of a target.
@@ -106,18 +108,25 @@ pub enum SourceError {
     },
 }
 
+/// Largest file that is read, in bytes.
+const LARGEST: u64 = 16 << 20;
+
 impl SourceFile {
     /// Reads and parses a file.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or is not Rust.
+    /// When the file cannot be read, is too large or nested too deeply, or is not Rust.
     pub fn read(path: &Path) -> Result<Self, SourceError> {
-        let text = std::fs::read_to_string(path).map_err(|cause| SourceError::Io { path: path.to_owned(), cause })?;
+        let failed = |cause| SourceError::Io { path: path.to_owned(), cause };
+        if std::fs::metadata(path).map_err(failed)?.len() > LARGEST {
+            return Err(failed(io::Error::other(format!("it has more than {} MiB", LARGEST >> 20))));
+        }
+        let text = std::fs::read_to_string(path).map_err(failed)?;
         let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
         // syn removes a shebang and counts places from there: a comment keeps the places right.
         let text = if text.starts_with("#!/") { text.replacen("#!", "//", 1) } else { text };
-        match syn::parse_file(&text) {
+        match parse_within_limit(&text) {
             Ok(syntax) => Ok(Self { path: path.to_owned(), text, syntax, is_conditional: false }),
             Err(error) => Err(SourceError::Syntax {
                 path: path.to_owned(),

@@ -149,3 +149,15 @@ fn what_init_printed_is_all_there_is_to_do() {
     assert!(!ran.stdout.contains("to edit by hand"), "{}", ran.stdout);
     assert!(ran.stdout.contains("cargo gpu-tuned measure -p plain --bin teach --features h200\n"), "{}", ran.stdout);
 }
+
+#[test]
+fn code_that_is_nested_too_deeply_is_skipped_with_its_line() {
+    let project = Project::new("measured");
+    project.write("src/deep.rs", &format!("\nfn f() {{ {}1{}; }}\n", "(".repeat(20_000), ")".repeat(20_000)));
+    project.write("src/main.rs", "mod deep;\nfn main() {}\n");
+    let said = project.run(&["init", "--dry-run"]);
+    let skipped =
+        "src/deep.rs:2: code is nested or chained more than 4096 times, and is not read; this file was skipped";
+    assert!(said.stderr.contains(skipped), "{}", said.stderr);
+    said.ended(0);
+}
