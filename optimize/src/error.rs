@@ -8,6 +8,8 @@ use gpu_tuned_core::source::FileError;
 use gpu_tuned_core::workload::ModelKind;
 use thiserror::Error;
 
+use crate::dialect::{Dialect, Role};
+
 /// Reasons why a training config cannot be planned or edited.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -24,12 +26,21 @@ pub enum OptimizeError {
     #[error("{}", mistakes_by_line(.0))]
     Mistakes(Vec<(FileError, String)>),
     #[error(
-        "the config has no batch size\n  help: name its key: --at batch_size=KEY; usual ones are batch_size, \
-         per_device_train_batch_size and micro_batch_size"
+        "the config has no batch size\n  help: name its key: --at batch_size=KEY; in {dialect} configs it is {usual} \
+         ({documentation})"
     )]
-    NoBatch,
-    #[error("`{key}` is no key of the config{hint}\n  help: keys in tables have dots: --at {setting}=train.batch_size")]
-    NoKey { setting: String, key: String, hint: String },
+    NoBatch { dialect: String, usual: String, documentation: String },
+    #[error(
+        "the file is no training config{}\n  help: looked for a batch size (batch_size, per_device_train_batch_size, \
+         train_micro_batch_size_per_gpu, …) beside other settings of training, such as learning_rate or epochs; if it is one, \
+         name the key: --at batch_size=KEY",
+        if found.is_empty() { String::new() } else { format!(": {found}") }
+    )]
+    NotTraining { found: String },
+    #[error("`{key}` is `auto`\n  help: give the samples of an optimizer step over all devices: --global-batch")]
+    OpenBatch { key: String },
+    #[error("`{key}` is no key of the config{hint}\n  help: keys in tables have dots: {option}train.batch_size")]
+    NoKey { option: String, key: String, hint: String },
     #[error("`{name}` is no setting{hint}\n  help: --at takes {names}")]
     NoSetting { name: String, hint: String, names: String },
     #[error(
@@ -45,19 +56,30 @@ pub enum OptimizeError {
     )]
     UnknownKind { name: String, hint: String },
     #[error(
-        "the config does not identify its kind of model{}\n  help: name it with --model KIND, and missing dimensions with \
+        "the config does not identify its kind of model{}\n  help: {}name it with --model KIND, and missing dimensions with \
          --dim NAME=VALUE; or --model-config FILE, or --workload NAME of the package",
-        alternatives(readings)
+        alternatives(readings),
+        model_file(file)
     )]
-    NoKind { readings: Vec<String> },
+    NoKind { readings: Vec<String>, file: Option<String> },
     #[error(
-        "the config lacks dimensions that a {kind} needs:\n    {}\n  help: add {options}; or describe the model otherwise: \
+        "the config lacks dimensions that a {kind} needs:\n    {}\n  help: {}add {options}; or describe the model otherwise: \
          --model KIND, --model-config FILE, --workload NAME",
-        missing.join("\n    ")
+        missing.join("\n    "), model_file(file)
     )]
-    MissingDims { kind: &'static str, missing: Vec<String>, options: String },
+    MissingDims { kind: &'static str, missing: Vec<String>, options: String, file: Option<String> },
+    #[error(
+        "{what} is not modelled, and the planner plans no smaller model in its place\n  help: measure the model in Burn and plan \
+         with --workload NAME, or give its costs: --model declared --dim …"
+    )]
+    NotModelled { what: String },
     #[error("{kind}: there is no dimension `{name}`{hint}\n  help: there is {names}")]
     UnknownDim { kind: &'static str, name: String, hint: String, names: String },
+    #[error(
+        "`{key}` is in a table with a YAML anchor, and other tables would change with it\n  help: write the key in the table of \
+         training, or leave it as it is: --leave {key}"
+    )]
+    Shared { key: String },
     #[error("{message}")]
     Dimension { message: String },
     #[error("the config cannot express {what}\n  help: --dry-run shows the plan and writes nothing")]
@@ -72,6 +94,23 @@ pub enum OptimizeError {
 
 fn mistakes_by_line(mistakes: &[(FileError, String)]) -> String {
     mistakes.iter().map(|(mistake, _)| mistake.to_string()).collect::<Vec<_>>().join("\n")
+}
+
+impl OptimizeError {
+    pub(crate) fn no_batch(dialect: &Dialect) -> Self {
+        let usual = [Role::Batch, Role::GlobalBatch].map(|role| dialect.usual(role));
+        Self::NoBatch {
+            dialect: dialect.name.clone(),
+            usual: usual.iter().find(|names| !names.is_empty()).cloned().unwrap_or_default(),
+            documentation: dialect.documentation.clone(),
+        }
+    }
+}
+
+fn model_file(file: &Option<String>) -> String {
+    file.as_ref().map_or_else(String::new, |named| {
+        format!("{named} names the model: give its config.json with --model-config; or ")
+    })
 }
 
 fn alternatives(readings: &[String]) -> String {

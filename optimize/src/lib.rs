@@ -2,8 +2,8 @@
 //! command lines.
 //!
 //! A [`ConfigText`] is read into [`ConfigEntry`]s, in which [`Config`] finds the training settings and [`Model`] the model's
-//! dimensions. A [`Tuner`] plans the training for a device and edits the text in place. The tables of names are in
-//! `dialect.toml` and `names.toml`. [`proposal`] looks for training configs in Rust sources.
+//! dimensions. A [`Tuner`] plans the training for a device and edits the text in place. The keys of each ecosystem are in
+//! `dialects/`, the names of dimensions in `names.toml`. [`proposal`] looks for training configs in Rust sources.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ mod tuner;
 
 pub use changes::{Change, State};
 pub use config::{Config, DataSet};
-pub use dialect::Role;
+pub use dialect::{Dialect, Framework, Role};
 pub use document::{ConfigText, Format};
 pub use entry::ConfigEntry;
 pub use error::OptimizeError;

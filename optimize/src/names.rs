@@ -1,5 +1,6 @@
 //! Names that training configs and Burn programs use for models, their dimensions and optimizers: `names.toml`.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use gpu_tuned_core::workload::Optimizer;
@@ -13,6 +14,13 @@ pub(crate) struct Names {
     mixture: Vec<Mixture>,
     burn: Vec<BurnConfig>,
     optimizers: Optimizers,
+    /// Keys of settings that only trainings have.
+    training: Words,
+    /// Keys of models that no kind describes.
+    pub(crate) unmodelled: Words,
+    pub(crate) unmodelled_above_one: Words,
+    /// Names of matrices by the planner's names.
+    matrices: BTreeMap<String, Words>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -49,6 +57,12 @@ pub(crate) struct ModelKeys {
 pub(crate) struct Layout {
     pub words: Words,
     pub dims: Vec<(String, toml::Value)>,
+    /// Keys of dimensions, in place of those of the kind.
+    #[serde(default)]
+    pub keys: Vec<(String, Words)>,
+    /// Keys that make it another model.
+    #[serde(default)]
+    pub unmodelled: Words,
 }
 
 /// Modules of Burn that together are no model of one kind.
@@ -115,6 +129,24 @@ impl Names {
         self.mixture.iter()
     }
 
+    /// Returns true for the key of a setting or dimension that only trainings have.
+    pub(crate) fn is_of_training(&self, key: &str) -> bool {
+        self.training.has(key) || self.kinds().any(|names| names.distinctive.has(key) || names.words.has(key))
+    }
+
+    /// The planner's names of a matrix with adapters: one, or several with spaces.
+    pub(crate) fn matrices(&self, name: &str) -> Option<&str> {
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let has = |names: &Words| names.has(name) || names.has(last);
+        self.matrices.iter().find(|(_, names)| has(names)).map(|(matrices, _)| matrices.as_str())
+    }
+
+    /// The family of models with a word in this name: that with the longest word.
+    pub(crate) fn layout(&self, name: &str) -> Option<(&Layout, &str)> {
+        let words = self.layout.iter().flat_map(|layout| layout.words.iter().map(move |word| (layout, word)));
+        words.filter(|(_, word)| contains_word(name, word)).max_by_key(|(_, word)| word.len())
+    }
+
     /// Names of the kind that workloads call so.
     pub(crate) fn kind(&self, name: &str) -> Option<&KindNames> {
         self.kind.iter().find(|kind| kind.name == name)
@@ -141,6 +173,17 @@ pub(crate) fn optimizer_in(text: &str) -> Option<Optimizer> {
     let text = text.to_ascii_lowercase();
     // `adamw` contains `adam`.
     Optimizer::ALL.into_iter().filter(|optimizer| text.contains(optimizer.name())).max_by_key(|it| it.name().len())
+}
+
+/// Returns true if a name contains a word; words of up to three letters only at the start of a part.
+pub(crate) fn contains_word(name: &str, word: &str) -> bool {
+    let (name, word) = (name.to_ascii_lowercase(), word.replace('_', ""));
+    let squashed: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    if word.len() > 3 {
+        return squashed.contains(&word);
+    }
+    squashed.starts_with(&word)
+        || name.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|part| part.starts_with(&word))
 }
 
 impl KindNames {
@@ -205,7 +248,8 @@ mod tests {
                 let description = ModelKind::description_of(word).unwrap_or_default();
                 for (dim, value) in &layout.dims {
                     let given = description.split_once(&format!("{dim} = ")).map(|(_, rest)| rest);
-                    let agrees = given.is_none_or(|given| given.starts_with(&value.to_string()));
+                    let agrees =
+                        given.is_none_or(|given| given.starts_with('…') || given.starts_with(&value.to_string()));
                     assert!(agrees, "{word}: {dim} = {value}, but {description}");
                 }
             }

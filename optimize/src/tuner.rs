@@ -1,11 +1,9 @@
 //! Tunes a config for one device after another.
 
-use std::path::Path;
-
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{ASSUMED_CORES, Filling, Plan, Remedy, filling};
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Bytes, Goal, Precision, Provenance};
+use gpu_tuned_core::{Bytes, Goal, Provenance};
 use serde::Serialize;
 
 use crate::changes::{Change, Changes, State};
@@ -104,9 +102,14 @@ impl Tuner<'_> {
             text: None,
         };
         let Outcome::Plan(plan) = &planned.after else { return Ok(tuned) };
-        let changes = Changes::new(task.config, self.file, self.entries, plan, task.add_keys);
-        self.verify(&changes.text, plan.settings.precision)?;
-        if changes.all.iter().any(|change| change.setting == "num_workers" && change.state != State::ByHand) {
+        let changes = Changes::new(task.config, self.file, self.entries, plan, (task.add_keys, !assumed));
+        if let Some(key) = changes.shared {
+            return Err(OptimizeError::Shared { key });
+        }
+        self.verify(&changes.text, plan)?;
+        let sets_workers =
+            |it: &Change| it.setting == "num_workers" && matches!(it.state, State::Changed | State::Added);
+        if changes.all.iter().any(sets_workers) {
             tuned.after = Expectation::new(&planned.after, task.workload, Some(plan.settings.num_workers));
         }
         tuned.speedup = tuned.after.ratio_to(&tuned.before).map(|(ratio, _)| ratio);
@@ -121,19 +124,23 @@ impl Tuner<'_> {
     }
 
     /// Reads the edited text back, and refuses one whose step or precision is not the plan's.
-    fn verify(&self, text: &str, planned: Precision) -> Result<(), OptimizeError> {
+    fn verify(&self, text: &str, plan: &Plan) -> Result<(), OptimizeError> {
         let (task, refuse) = (&self.task, |what: String| OptimizeError::Inexpressible { what });
-        let edited = ConfigText::new(Path::new(&self.file.name), self.file.format, text);
+        let edited = self.file.edited(text);
         let broken = |error: OptimizeError| {
             let first = error.to_string();
             refuse(format!("the plan: the edited text would be invalid ({})", first.lines().next().unwrap_or_default()))
         };
         let entries = edited.entries().map_err(broken)?;
         let config = Config::read(&entries, &edited, self.overrides).map_err(broken)?;
-        let samples = Step::new(&config, None, Some(task.step.ranks)).ok().map(|step| step.global);
-        if samples != Some(task.step.global) {
+        // An open batch was taken from the user's global batch.
+        let global =
+            Some(task.step.global).filter(|_| task.config.batch.is_none() && task.config.global_batch.is_none());
+        let step = Step::new(&config, global, Some(task.step.ranks)).ok();
+        if step.is_none_or(|step| [step.global, step.configured()] != [task.step.global; 2]) {
             return Err(refuse(format!("a step of {} samples in parts that fit", task.step.global)));
         }
+        let planned = plan.settings.precision;
         let is_asked = task.precision.is_some() && config.key(Role::Precision).is_some();
         if is_asked && config.precision != planned { Err(refuse(planned.name().to_owned())) } else { Ok(()) }
     }

@@ -34,11 +34,12 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     check_single_target(args, if targets.is_choice() { 1 } else { targets.all().len() })?;
     let entries = file.entries()?;
     let overrides = args.at.iter().map(|(setting, key)| KeyOverride::new(setting, key, &entries));
-    let overrides = overrides.collect::<Result<Vec<_>, _>>()?;
+    let left = args.leave.iter().map(|key| KeyOverride::leave(key, &entries));
+    let overrides = overrides.chain(left).collect::<Result<Vec<_>, _>>()?;
     let config = Config::read(&entries, &file, &overrides)?;
     let step = Step::new(&config, args.goal.global_batch, args.goal.world_size)?;
     let devices: Vec<_> = targets.all().iter().map(|target| target.facts_of(step.ranks)).collect();
-    let training = training::training(project.as_ref(), args, &entries, &file, config.optimizer, &devices)?;
+    let training = training::training(project.as_ref(), args, &entries, &file, &config, &devices)?;
     notes.extend(
         config
             .open_ranks()

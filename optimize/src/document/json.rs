@@ -4,7 +4,7 @@ use jsonc_parser::ast::{ObjectPropName, Value as Parsed};
 use jsonc_parser::common::{Range, Ranged as _};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
-use super::{Entry, FileError, Node, Source, Value, table};
+use super::{Entry, FileError, Node, Source, Value};
 
 pub(super) fn parse(source: Source<'_>) -> Result<Node, FileError> {
     let options = ParseOptions { allow_missing_commas: false, ..ParseOptions::default() };
@@ -41,7 +41,7 @@ fn node(parsed: &Parsed<'_>, source: Source<'_>) -> Result<Node, FileError> {
                 };
                 Ok(Entry { key, key_span: span(range), node: node(&property.value, source)? })
             };
-            table(object.properties.iter().map(entry).collect::<Result<_, _>>()?, source)?
+            Value::Table(object.properties.iter().map(entry).collect::<Result<_, _>>()?)
         }
     };
     Ok(Node { value, span: span(parsed.range()) })

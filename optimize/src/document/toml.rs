@@ -2,7 +2,7 @@
 
 use toml_edit::{Document, Item, Key, TableLike, Value as Parsed};
 
-use super::{Entry, FileError, Node, Source, Value, table};
+use super::{Entry, FileError, Node, Source, Value};
 
 pub(super) fn parse(source: Source<'_>) -> Result<Node, FileError> {
     let document = Document::parse(source.text)
@@ -32,7 +32,7 @@ fn entries(found: &dyn TableLike, source: Source<'_>) -> Result<Value, FileError
         let key_span = key_span(found.key(name).cloned());
         Ok(Entry { key: name.to_owned(), key_span, node: item(inner, source)? })
     };
-    table(found.iter().map(entry).collect::<Result<_, _>>()?, source)
+    Ok(Value::Table(found.iter().map(entry).collect::<Result<_, FileError>>()?))
 }
 
 fn value(found: &Parsed, source: Source<'_>) -> Result<Node, FileError> {

@@ -51,6 +51,16 @@ impl Dims {
         }
     }
 
+    /// Replaces the value of a dimension.
+    pub(super) fn set(&mut self, name: &'static str, value: DimValue, origin: Origin) {
+        self.remove(name);
+        self.add(name, value, origin);
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        self.0.retain(|(known, ..)| *known != name);
+    }
+
     /// Values of those dimensions that a table describes.
     pub(super) fn values(&self, table: &'static [Dim]) -> DimValues {
         self.0.iter().filter_map(|(name, value, _)| Some((named(table, name)?.name, value.clone()))).collect()

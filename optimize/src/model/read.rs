@@ -1,12 +1,15 @@
 //! Dimensions among the entries of a file.
 
-use gpu_tuned_core::dims::{Dim, DimKind, DimValue, named};
+use gpu_tuned_core::dims::{Dim, DimKind, DimValue, Schema as _, named};
 use gpu_tuned_core::source::{FileError, Source};
-use gpu_tuned_core::workload::ModelKind;
+use gpu_tuned_core::workload::{Matrix, ModelKind, Training};
 
 use super::dims::{Dims, Origin};
+use crate::config::Config;
+use crate::dialect::Role;
 use crate::document::Value;
 use crate::entry::ConfigEntry;
+use crate::matched::{MatchedKey, Meaning};
 use crate::names::{KindNames, Names, Words};
 
 /// Reads dimensions and records mistakes.
@@ -21,16 +24,140 @@ impl<'e> Reader<'e> {
         Self { entries, source, mistakes: Vec::new() }
     }
 
-    /// Adds every dimension of the kind that the file has and the user did not give.
-    pub(super) fn dims(&mut self, names: &KindNames, kind: &'static ModelKind, dims: &mut Dims) {
-        for (name, keys) in &names.dims {
+    /// Adds every dimension of these keys that the file has and the user did not give.
+    pub(super) fn dims(&mut self, keys: &[(String, Words)], kind: &'static ModelKind, dims: &mut Dims) {
+        for (name, keys) in keys {
             let Some(dim) = named(kind.dims, name).filter(|dim| !dims.has(dim.name)) else { continue };
+            let added = keys.iter().find_map(|key| key.split_once('+')?.1.parse::<u64>().ok()).unwrap_or(0);
             let Some(entry) = self.find(keys, name) else { continue };
             match value(dim, entry) {
+                Ok(Some(DimValue::Count(count))) => {
+                    dims.add(dim.name, DimValue::Count(count + added), Origin::Key(entry.shown.clone()));
+                }
                 Ok(Some(value)) => dims.add(dim.name, value, Origin::Key(entry.shown.clone())),
                 Ok(None) => {}
                 Err(message) => self.mistake(entry, message),
             }
+        }
+        // `feed_forward_proj: gated-gelu`
+        let gate = self.entries.iter().find(|entry| entry.name() == "feed_forward_proj");
+        if let (Some(entry), Some(dim)) = (gate, named(kind.dims, "gated")) {
+            let is_gated = matches!(&entry.value, Value::Text(text) if text.starts_with("gated"));
+            dims.add(dim.name, DimValue::Flag(is_gated), Origin::Key(entry.shown.clone()));
+        }
+    }
+
+    /// Bounds the length of sequences by the model's longest.
+    pub(super) fn cap_length(&mut self, names: &KindNames, kind: &'static ModelKind, dims: &mut Dims) {
+        let Some(keys) = names.keys_of("{max}") else { return };
+        let Some(entry) = self.find(keys, "{max}") else { return };
+        let Some(longest) = entry.value.count() else { return };
+        if let Some(rows) = named(kind.dims, "max_seq") {
+            dims.add(rows.name, DimValue::Count(longest), Origin::Key(entry.shown.clone()));
+        }
+        match dims.get("seq") {
+            Some(DimValue::Count(seq)) if *seq <= longest || dims.origin("seq") == Some(&Origin::Option) => {}
+            _ => dims.set("seq", DimValue::Count(longest), Origin::Key(entry.shown.clone())),
+        }
+    }
+
+    /// Adds the dimensions that the training's config gives: lengths, adapters, packed weights.
+    pub(super) fn training_dims(&mut self, config: &Config, kind: &'static ModelKind, dims: &mut Dims) {
+        let text = self.source.text;
+        let adapter = config.with_role(Role::Adapter).next();
+        let default = || config.dialect.rows(Role::Adapter).find_map(|row| row.default.as_deref());
+        let is_adapted = match adapter.map(|key| (key, key.meaning(text))) {
+            Some((_, Meaning::Known(word))) => word == "on",
+            Some((key, Meaning::Unknown)) if !key.is_left => return self.mistakes.push(key.unknown(self.source)),
+            _ => default().is_none_or(|default| default == "on"),
+        };
+        for key in config.with_role(Role::Dim).filter(|key| !key.is_left && key.row.dim != "lora_targets") {
+            let dim = named(kind.dims, &key.row.dim).or_else(|| named(Training::DIMS, &key.row.dim));
+            let Some(dim) = dim.filter(|dim| is_adapted || !dim.name.starts_with("lora")) else { continue };
+            let read = if key.row.words.is_empty() {
+                value(dim, &key.entry).map_err(|message| self.source.error(&key.entry.place(), message))
+            } else {
+                match key.meaning(text) {
+                    Meaning::Known(word) => Ok(dim.kind.read(&toml::Value::String(word.to_owned()))),
+                    Meaning::Open => Ok(None),
+                    Meaning::Unknown => Err(key.unknown(self.source)),
+                }
+            };
+            match read {
+                Ok(Some(value)) => {
+                    let shown = key.entry.shown.clone();
+                    match dims.get(dim.name).filter(|other| **other != value) {
+                        Some(_) if dims.origin(dim.name) == Some(&Origin::Option) => {}
+                        Some(_) => self.mistakes.push(self.source.error(
+                            &key.entry.key_span,
+                            format!(
+                                "`{shown}` and another key both look like the training's {0}; choose with --dim {0}=…",
+                                dim.name
+                            ),
+                        )),
+                        None => dims.add(dim.name, value, Origin::Key(shown)),
+                    }
+                }
+                Ok(None) => {}
+                Err(mistake) => self.mistakes.push(mistake),
+            }
+        }
+        for row in config.dialect.rows(Role::Dim).filter(|row| is_adapted || !row.dim.starts_with("lora")) {
+            let dim = named(kind.dims, &row.dim).or_else(|| named(Training::DIMS, &row.dim));
+            let value =
+                row.default.as_ref().and_then(|default| dim?.kind.read(&toml::Value::Integer(default.parse().ok()?)));
+            if let (Some(dim), Some(value)) = (dim, value) {
+                dims.add(dim.name, value, Origin::Assumed(format!("the default of {}", config.dialect.name)));
+            }
+        }
+    }
+
+    /// Adds the matrices that have adapters.
+    pub(super) fn add_targets(&mut self, config: Option<&Config>, dims: &mut Dims) {
+        let Some(config) = config.filter(|_| dims.has("lora_rank") && !dims.has("lora_targets")) else { return };
+        let keys = || config.with_role(Role::Dim).filter(|key| key.row.dim == "lora_targets");
+        let text = |value: &Value| value.bare().unwrap_or_default();
+        let words = |key: &MatchedKey| match (&key.entry.value, key.row.words.is_empty()) {
+            (_, false) => match key.meaning(self.source.text) {
+                Meaning::Known(words) => words.split(' ').map(str::to_owned).collect(),
+                _ => Vec::new(),
+            },
+            (Value::List(nodes), _) => nodes.iter().map(|node| text(&node.value)).collect(),
+            (value, _) => text(value).split([',', '|']).map(|word| word.trim().to_owned()).collect::<Vec<_>>(),
+        };
+        let mut all: Vec<String> = keys().flat_map(words).filter(|word| !word.is_empty()).collect();
+        let from = keys().map(|key| key.entry.shown.as_str()).collect::<Vec<_>>().join(", ");
+        let default = config.dialect.rows(Role::Dim).filter(|row| row.dim == "lora_targets");
+        let default = default.filter_map(|row| row.default.clone()).next();
+        let origin = if from.is_empty() {
+            Origin::Assumed(format!("the default of {}", config.dialect.name))
+        } else {
+            Origin::Key(from)
+        };
+        if all.is_empty() {
+            all.extend(default);
+        }
+        let is_gated = dims.get("gated") == Some(&DimValue::Flag(true));
+        let every = if is_gated { "query key value output gate up down" } else { "query key value output up down" };
+        let mut matrices: Vec<&str> = Vec::new();
+        for word in &all {
+            let found = match word.as_str() {
+                "all" | "all-linear" | "all_linear" => Some(every),
+                word => Names::get()
+                    .matrices(word)
+                    .or_else(|| Matrix::ALL.into_iter().map(Matrix::name).find(|name| *name == word)),
+            };
+            match found {
+                Some(found) => matrices.extend(found.split(' ').filter(|it| is_gated || *it != "gate")),
+                None => self.mistakes.push(self.source.error(&(0..0), format!(
+                    "`{word}`: no known matrix has this name; name the matrices with adapters: --dim 'lora_targets=[\"query\", …]'"
+                ))),
+            }
+        }
+        matrices.sort_unstable();
+        matrices.dedup();
+        if !matrices.is_empty() {
+            dims.add("lora_targets", DimValue::ChoiceList(matrices.into_iter().map(str::to_owned).collect()), origin);
         }
     }
 
@@ -41,7 +168,9 @@ impl<'e> Reader<'e> {
             let own = entry.name();
             // `sequence: { min: 7, max: 30 }`
             let name = if own == "max" { entry.tables().next().unwrap_or(own) } else { own };
-            let position = keys.position(name)?;
+            let position = keys
+                .position(name)
+                .or_else(|| keys.iter().position(|key| key.split_once('+').is_some_and(|(key, _)| key == name)))?;
             let is_value = !matches!(entry.value, Value::Table(_) | Value::Null) && !entry.value.is_reference();
             is_value.then_some((!entry.tables().any(is_section), position))
         };
