@@ -41,6 +41,7 @@ impl DataSet {
 
 /// The training settings of a config and their keys.
 pub struct Config {
+    file: ConfigText,
     /// The ecosystem of the file.
     pub dialect: &'static Dialect,
     pub(crate) keys: Vec<MatchedKey>,
@@ -79,6 +80,7 @@ impl Config {
         let batch = keys.count(Role::Batch, 1..=MAX_BATCH);
         let is_assigned = overrides.iter().any(|it| it.role == Some(Role::Samples));
         let config = Self {
+            file: file.clone(),
             dialect: keys.dialect,
             batch,
             accumulation: keys.count(Role::Accumulation, 1..=MAX_BATCH),
@@ -103,11 +105,21 @@ impl Config {
         let unmodelled = |key: &&MatchedKey| !key.is_left && matches!(key.meaning(source.text), Meaning::Unknown);
         mistakes.extend(keys.with_role(Role::Method).filter(unmodelled).map(|key| key.unknown(source)));
         keys.mistakes.extend(mistakes);
-        if keys.mistakes.is_empty() { Ok(Self { keys: keys.all, ..config }) } else { Err(file.mistakes(keys.mistakes)) }
+        match keys.mistakes.is_empty() {
+            true => Ok(Self { keys: keys.all, ..config }),
+            false if config.is_training => Err(file.mistakes(keys.mistakes)),
+            false => Err(OptimizeError::NotTraining { found: String::new() }),
+        }
     }
 
     pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &MatchedKey> {
         self.keys.iter().filter(move |key| key.role == role)
+    }
+
+    /// A mistake at the key of a role.
+    pub(crate) fn mistake(&self, role: Role, message: String) -> OptimizeError {
+        let place = self.matched(role).map_or(0..0, |key| key.entry.key_span.clone());
+        self.file.mistakes(vec![self.file.source().error(&place, message)])
     }
 
     /// First key of a role.

@@ -140,6 +140,12 @@ pub(crate) struct Key {
     pub mirror: bool,
 }
 
+impl Key {
+    pub(crate) fn lists(&self, word: &str) -> bool {
+        self.words.iter().flatten().any(|(_, known)| known == word)
+    }
+}
+
 /// The framework that trains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -191,7 +197,7 @@ macro_rules! dialects {
 pub(crate) static DIALECTS: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
     let all = dialects![
         "axolotl" "llama_factory" "torchtune" "litgpt" "ultralytics" "nemo" "composer" "accelerate" "hugging_face"
-        "deepspeed" "lightning" "openmmlab" "keras" "nanogpt" "burn" "plain"
+        "deepspeed" "lightning" "openmmlab" "espnet" "keras" "nanogpt" "burn" "plain"
     ];
     all.iter().map(|text| toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"))).collect()
 });

@@ -48,7 +48,9 @@ impl ConfigText {
     /// Mistakes of syntax, with their place.
     pub fn entries(&self) -> Result<Vec<ConfigEntry>, OptimizeError> {
         let (root, aliases) = self.format.parse(self.source()).map_err(|mistake| self.mistakes(vec![mistake]))?;
-        let mut walk = Walk { text: &self.text, aliases, all: Vec::new() };
+        let mut evaluations = Vec::new();
+        find_evaluations(&root, &mut evaluations);
+        let mut walk = Walk { text: &self.text, aliases, evaluations, all: Vec::new() };
         walk.node(&root, &[], "", false);
         Ok(walk.all)
     }
@@ -57,12 +59,35 @@ impl ConfigText {
 struct Walk<'t> {
     text: &'t str,
     aliases: Aliases,
+    /// Byte ranges of tables of evaluation.
+    evaluations: Vec<Range<usize>>,
     all: Vec<ConfigEntry>,
 }
 
+fn find_evaluations(node: &Node, all: &mut Vec<Range<usize>>) {
+    match &node.value {
+        Value::Table(entries) => {
+            for entry in entries {
+                if !entry.node.value.is_scalar() && is_of_evaluation(&normal(&entry.key)) {
+                    all.push(entry.node.span.clone());
+                }
+                find_evaluations(&entry.node, all);
+            }
+        }
+        Value::List(nodes) => nodes.iter().for_each(|node| find_evaluations(node, all)),
+        _ => {}
+    }
+}
+
 impl Walk<'_> {
+    /// Returns true if a table is merged into several others, or into one of evaluation.
+    fn is_shared(&self, start: usize) -> bool {
+        let is_evaluated = |alias: &Range<usize>| self.evaluations.iter().any(|span| span.contains(&alias.start));
+        self.aliases.get(&start).is_some_and(|all| all.len() > 1 || all.iter().any(is_evaluated))
+    }
+
     fn node(&mut self, node: &Node, path: &[String], shown: &str, is_shared: bool) {
-        let is_shared = is_shared || self.aliases.contains_key(&node.span.start);
+        let is_shared = is_shared || self.is_shared(node.span.start);
         match &node.value {
             Value::Table(entries) => {
                 let in_braces = self.text.get(node.span.start..).is_some_and(|table| table.starts_with('{'));

@@ -37,17 +37,10 @@ pub enum OptimizeError {
         if found.is_empty() { String::new() } else { format!(": {found}") }
     )]
     NotTraining { found: String },
-    #[error("`{key}` is `auto`\n  help: give the samples of an optimizer step over all devices: --global-batch")]
-    OpenBatch { key: String },
     #[error("`{key}` is no key of the config{hint}\n  help: keys in tables have dots: {option}train.batch_size")]
     NoKey { option: String, key: String, hint: String },
     #[error("`{name}` is no setting{hint}\n  help: --at takes {names}")]
     NoSetting { name: String, hint: String, names: String },
-    #[error(
-        "{batch} x {accumulation} x {ranks} rank(s) are {product} samples, but `{key}` is {configured}\n  help: correct the \
-         config, or choose with --global-batch or --world-size"
-    )]
-    GlobalBatch { batch: u64, accumulation: u64, ranks: u64, product: String, key: String, configured: u64 },
     #[error("a batch of {batch} x {accumulation} x {ranks} rank(s) is more than 2^30 samples, the most of a step")]
     TooLarge { batch: u64, accumulation: u64, ranks: u64 },
     #[error(

@@ -106,6 +106,8 @@ impl<'t> MatchedKeys<'t> {
 
     /// Adds a key unless its value says nothing; a value that cannot be read is a mistake.
     fn add(&mut self, mut key: MatchedKey, index: &Index<'_>, matches: &[(&Key, &ConfigEntry)]) {
+        // `selective` is neither on nor off.
+        key.is_left |= matches!(key.meaning(self.source.text), Meaning::Known("stays"));
         let (role, value) = (key.role, &key.entry.value);
         if let Some(target) = value.reference() {
             let target = index.find(&target).find(|other| other.value.is_scalar() && other.value.reference().is_none());
@@ -197,6 +199,11 @@ impl<'t> MatchedKeys<'t> {
     }
 }
 
+/// Returns true for the same word, and for one with the part between the stars of `*qlora*`.
+fn agrees(word: &str, known: &str) -> bool {
+    word == known || known.strip_prefix('*').is_some_and(|part| word.contains(part.trim_end_matches('*')))
+}
+
 impl MatchedKey {
     fn new(row: &'static Key, mut entry: ConfigEntry, is_left: bool) -> Self {
         // `update_freq: [16]`
@@ -207,7 +214,7 @@ impl MatchedKey {
         }
         let spelling = match (row.role, row.spelling, &entry.value) {
             // `mixed_precision: true`
-            (Role::Precision, Spelling::Words, Value::Flag(true)) => Spelling::AmpSwitch,
+            (Role::Precision, Spelling::Words, Value::Flag(true)) if !row.lists("true") => Spelling::AmpSwitch,
             (_, spelling, _) => spelling,
         };
         Self { role: row.role, spelling, entry, row, is_left }
@@ -232,7 +239,7 @@ impl MatchedKey {
             Value::List(_) | Value::Table(_) => return Meaning::Unknown,
         };
         let word = word.rsplit("torch.").next().unwrap_or(word).to_ascii_lowercase();
-        let known = |word: &str| self.row.words.iter().flatten().find(|(_, known)| known == word);
+        let known = |word: &str| self.row.words.iter().flatten().find(|(_, known)| agrees(word, known));
         let flag = || match &self.entry.value {
             Value::Flag(flag) => known(if *flag { "true" } else { "false" }).or_else(|| known("no").filter(|_| !*flag)),
             _ => None,

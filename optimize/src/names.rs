@@ -131,7 +131,7 @@ impl Names {
 
     /// Returns true for the key of a setting or dimension that only trainings have.
     pub(crate) fn is_of_training(&self, key: &str) -> bool {
-        self.training.has(key) || self.kinds().any(|names| names.distinctive.has(key) || names.words.has(key))
+        self.training.has(key)
     }
 
     /// The planner's names of a matrix with adapters: one, or several with spaces.

@@ -41,14 +41,20 @@ impl Step {
         };
         let (batch, steps) = (of_rank(Role::Batch, config.batch)?, of_rank(Role::Accumulation, config.accumulation)?);
         let global = config.global_batch.map(|global| whole_batches(config, global, batch, ranks));
-        let open = |role: Role| config.matched(role).filter(|key| key.is_open()).map(|key| key.entry.shown.clone());
+        // A key that leaves a factor of the step to the program.
+        let open = |role: Role| config.matched(role).is_some_and(MatchedKey::is_open);
+        let is_open = |role: Role| {
+            let key = config.key(role).unwrap_or_default();
+            let remedy = "give the samples of an optimizer step over all devices: --global-batch";
+            config.mistake(role, format!("`{key}` is left to the program: {remedy}"))
+        };
         let batch = match (batch, global.or(global_batch)) {
             (Some(batch), _) => batch,
             // The other keys divide the global batch.
             (None, Some(global)) => (global / ranks / steps.unwrap_or(1)).max(1),
             (None, None) => {
-                return Err(match open(Role::Batch) {
-                    Some(key) => OptimizeError::OpenBatch { key },
+                return Err(match [Role::GlobalBatch, Role::Batch].into_iter().find(|role| open(*role)) {
+                    Some(role) => is_open(role),
                     None if !config.is_training => OptimizeError::NotTraining { found: String::new() },
                     None => OptimizeError::no_batch(config.dialect),
                 });
@@ -57,10 +63,10 @@ impl Step {
         let implied = implied_accumulation(config, global.or(global_batch), batch, ranks);
         let steps = match (steps, implied) {
             (Some(steps), _) | (None, Some(steps)) => steps,
-            (None, None) => match open(Role::Accumulation) {
-                Some(key) if global.or(global_batch).is_none() => return Err(OptimizeError::OpenBatch { key }),
-                _ => 1,
-            },
+            (None, None) if open(Role::Accumulation) && global.or(global_batch).is_none() => {
+                return Err(is_open(Role::Accumulation));
+            }
+            (None, None) => 1,
         };
         if !config.is_training {
             return Err(OptimizeError::NotTraining { found: String::new() });
@@ -70,8 +76,14 @@ impl Step {
         let product = product.ok_or(OptimizeError::TooLarge { batch, accumulation: steps, ranks })?;
         let configured = global.filter(|configured| global_batch.is_none() && *configured != product);
         if let (Some(configured), Some(key)) = (configured, config.key(Role::GlobalBatch)) {
-            let (product, key) = (product.to_string(), key.to_owned());
-            return Err(OptimizeError::GlobalBatch { batch, accumulation: steps, ranks, product, key, configured });
+            let micro = config.key(Role::Batch).unwrap_or("the batch");
+            return Err(config.mistake(
+                Role::GlobalBatch,
+                format!(
+                    "`{micro}` {batch} x {steps} x {ranks} rank(s) are {product} samples, but `{key}` is {configured}: correct the \
+                     config, or choose with --global-batch or --world-size"
+                ),
+            ));
         }
         let global = global_batch.unwrap_or(product);
         if !global.is_multiple_of(ranks) {

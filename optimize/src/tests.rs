@@ -231,12 +231,15 @@ fn bad_values_name_line_and_column() {
             "config:3:5: `a.batch_size` and `b.batch_size` both look like the batch_size of training; choose one: --at \
              batch_size=a.batch_size",
         ),
-        ("learning_rate: 1", "the config has no batch size"),
+        ("learning_rate: 1\naccum_steps: 2", "the config has no batch size"),
         (
             "batch_size: 1000000\ngrad_accum: 1000000",
             "a batch of 1000000 x 1000000 x 1 rank(s) is more than 2^30 samples",
         ),
-        ("batch_size: 8\nglobal_batch: 12", "8 x 1 x 1 rank(s) are 8 samples, but `global_batch` is 12"),
+        (
+            "batch_size: 8\nglobal_batch: 12",
+            "config:3:1: `batch_size` 8 x 1 x 1 rank(s) are 8 samples, but `global_batch` is 12",
+        ),
     ] {
         let words = refused(Format::Yaml, &format!("{MODEL}{given}\n"), &[]);
         assert!(words.starts_with(message), "{given}: {words}");

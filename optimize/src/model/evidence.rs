@@ -36,7 +36,9 @@ pub(super) fn identify(entries: &[ConfigEntry]) -> Result<Evidence, Vec<Evidence
         found = distinct(sections());
     }
     if found.is_empty() {
-        found = distinct(by_keys());
+        let all: Vec<_> = by_keys().collect();
+        let most = all.iter().map(|(_, dims)| *dims).max();
+        found = distinct(all.into_iter().filter(|(_, dims)| Some(*dims) == most).map(|(evidence, _)| evidence));
     }
     if found.len() == 1 { Ok(found.remove(0)) } else { Err(found) }
 }
@@ -108,11 +110,11 @@ fn of_section(names: &'static KindNames, entries: &[ConfigEntry]) -> Option<Evid
     })
 }
 
-/// Evidence of a key that only models of the kind have, beside other dimensions.
-fn of_keys(names: &'static KindNames, entries: &[ConfigEntry]) -> Option<Evidence> {
+/// Evidence of a key that only models of the kind have, beside other dimensions; with their number.
+fn of_keys(names: &'static KindNames, entries: &[ConfigEntry]) -> Option<(Evidence, usize)> {
     let entry = entries.iter().find(|entry| names.distinctive.has(entry.name()))?;
-    let is_enough = dims_of(names, entries.iter()) >= MIN_DIMS;
-    is_enough.then(|| Evidence { names, by: format!("`{}`", entry.shown), layout: None })
+    let dims = dims_of(names, entries.iter());
+    (dims >= MIN_DIMS).then(|| (Evidence { names, by: format!("`{}`", entry.shown), layout: None }, dims))
 }
 
 /// Number of the kind's dimensions that entries have.

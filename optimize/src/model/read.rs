@@ -36,7 +36,7 @@ impl<'e> Reader<'e> {
                 }
                 Ok(Some(value)) => dims.add(dim.name, value, Origin::Key(entry.shown.clone())),
                 Ok(None) => {}
-                Err(message) => self.mistake(entry, message),
+                Err(message) => self.mistake(entry, format!("{message}; give it with --dim {name}=…")),
             }
         }
         // `feed_forward_proj: gated-gelu`

@@ -144,7 +144,8 @@ fn open_values_are_taken_from_options() {
     let words = refused_yaml("train_micro_batch_size_per_gpu: auto\ngradient_accumulation_steps: auto\n", &[]);
     assert_eq!(
         words,
-        "`train_micro_batch_size_per_gpu` is `auto`\n  help: give the samples of an optimizer step over all devices: --global-batch"
+        "config:2:1: `train_micro_batch_size_per_gpu` is left to the program: give the samples of an optimizer step over all devices: \
+         --global-batch"
     );
     let text = "train_micro_batch_size_per_gpu: auto\ngradient_accumulation_steps: auto\n";
     assert_eq!(
@@ -152,7 +153,7 @@ fn open_values_are_taken_from_options() {
         "train_micro_batch_size_per_gpu: 32\ngradient_accumulation_steps: 1\n"
     );
     let words = refused_yaml("batch_size: 8\ngradient_accumulation_steps: auto\nlr: 1\n", &[]);
-    assert!(words.starts_with("`gradient_accumulation_steps` is `auto`"), "{words}");
+    assert!(words.starts_with("config:3:1: `gradient_accumulation_steps` is left to the program"), "{words}");
     let composer = "device_train_microbatch_size: auto\nglobal_train_batch_size: 16\nprecision: amp_bf16\n";
     assert!(yaml(composer, "h200", &[]).starts_with("device_train_microbatch_size: 16\nglobal_train_batch_size: 16\n"));
     // The arguments fill in the section of DeepSpeed.
@@ -236,7 +237,7 @@ fn settings_that_share_a_value_keep_theirs() {
     let text = "batch_size: &bs 512 # of a step\nlr: 1\ngrad_accum: 1\nbuffer_size: *bs\nother: [*bs, 3]\n";
     let tuned = yaml(text, "gtx1080", &[]);
     assert_eq!(tuned, "batch_size: &bs 16 # of a step\nlr: 1\ngrad_accum: 32\nbuffer_size: 512\nother: [512, 3]\n");
-    let shared = "base: &base {batch_size: 512, lr: 1, grad_accum: 1}\na: {<<: *base}\n";
+    let shared = "base: &base {batch_size: 512, lr: 1, grad_accum: 1}\na: {<<: *base}\nb: {<<: *base}\n";
     let words =
         optimised(Format::Yaml, &format!("{MODEL}{shared}"), "gtx1080", &[]).expect_err("two tables").to_string();
     assert!(words.starts_with("`base.grad_accum` is in a table with a YAML anchor"), "{words}");

@@ -186,7 +186,7 @@ fn adapters_and_packed_weights_are_read() {
                 .to_owned(),
             Some(8),
             vec![Down, Gate, Output, Query, Up, Value],
-            WeightFormat::Full,
+            WeightFormat::Q4,
         ),
         (
             "per_device_train_batch_size: 1\nmax_seq_length: 512\nuse_peft: true\nlora_r: 8\nload_in_8bit: true\n".to_owned(),

@@ -40,7 +40,7 @@ fn read_text(file: ConfigText, model: Option<&str>, options: &Options) -> Result
     let entries = file.entries()?;
     let config = Config::read(&entries, &file, &[])?;
     let step = Step::new(&config, options.global_batch, options.world_size)?;
-    let request = ModelRequest { kind: None, dims: &options.dims, optimizer: config.optimizer };
+    let request = ModelRequest { kind: None, dims: &options.dims, optimizer: config.optimizer, config: Some(&config) };
     let model = match model {
         Some(model) => {
             ConfigText::read(&path("configs", model)).and_then(|other| Model::read(&other.entries()?, &other, &request))
