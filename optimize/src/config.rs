@@ -41,7 +41,7 @@ impl DataSet {
 
 /// The training settings of a config and their keys.
 pub struct Config {
-    file: ConfigText,
+    pub(crate) file: ConfigText,
     /// The ecosystem of the file.
     pub dialect: &'static Dialect,
     pub(crate) keys: Vec<MatchedKey>,
@@ -107,7 +107,9 @@ impl Config {
         keys.mistakes.extend(mistakes);
         match keys.mistakes.is_empty() {
             true => Ok(Self { keys: keys.all, ..config }),
-            false if config.is_training => Err(file.mistakes(keys.mistakes)),
+            false if config.is_training && (!config.dialect.is_plain() || keys.has_step) => {
+                Err(file.mistakes(keys.mistakes))
+            }
             false => Err(OptimizeError::NotTraining { found: String::new() }),
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! A [`ConfigText`] is read into [`ConfigEntry`]s, in which [`Config`] finds the training settings and [`Model`] the model's
 //! dimensions. A [`Tuner`] plans the training for a device and edits the text in place. The keys of each ecosystem are in
-//! `dialects/`, the names of dimensions in `names.toml`. [`proposal`] looks for training configs in Rust sources.
+//! `dialects/`, the names of dimensions in `names.toml`. [`proposal`] looks for training configs in Rust sources, and
+//! [`pytorch`] estimates the memory of PyTorch runs.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ pub mod diff;
 mod document;
 mod entry;
 mod error;
+mod framework;
 mod larger;
 pub mod line_endings;
 mod matched;
@@ -22,6 +24,7 @@ mod model;
 mod names;
 mod precision;
 pub mod proposal;
+pub mod pytorch;
 mod spelling;
 mod step;
 mod suggestions;
@@ -37,6 +40,7 @@ pub use dialect::{Dialect, Framework, Role};
 pub use document::{ConfigText, Format};
 pub use entry::ConfigEntry;
 pub use error::OptimizeError;
+pub use framework::PytorchMemory;
 pub use larger::{Larger, TooSmall};
 pub use matched::KeyOverride;
 pub use model::{Dimension, Model, ModelRequest, Origin};

@@ -25,6 +25,8 @@ pub(crate) struct MatchedKey {
 pub(crate) struct MatchedKeys<'t> {
     pub source: Source<'t>,
     pub dialect: &'static Dialect,
+    /// True if a key has a factor of the samples of a step, or the user assigns one.
+    pub has_step: bool,
     pub all: Vec<MatchedKey>,
     pub mistakes: Vec<FileError>,
 }
@@ -85,9 +87,10 @@ impl<'t> MatchedKeys<'t> {
     pub(crate) fn new(entries: &[ConfigEntry], file: &'t ConfigText, overrides: &[KeyOverride]) -> Self {
         let index = Index::new(entries);
         let dialect = Dialect::recognise(&index, &file.dialects);
-        let mut keys = Self { source: file.source(), dialect, all: Vec::new(), mistakes: Vec::new() };
-        let replaced: Vec<Role> = overrides.iter().filter_map(|it| it.role).collect();
         let matches = dialect.matches(&index);
+        let has_step = !overrides.is_empty() || matches.iter().any(|(row, _)| row.role.is_of_step());
+        let mut keys = Self { source: file.source(), dialect, has_step, all: Vec::new(), mistakes: Vec::new() };
+        let replaced: Vec<Role> = overrides.iter().filter_map(|it| it.role).collect();
         for (row, entry) in matches.iter().copied() {
             if overrides.iter().any(|it| it.role.is_some() && it.key == entry.shown) || replaced.contains(&row.role) {
                 continue;

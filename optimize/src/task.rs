@@ -36,8 +36,14 @@ struct AllowedEdits {
 
 const F32: PrecisionPolicy = PrecisionPolicy::Fixed(Precision::F32);
 
-/// Reason for fp32 in place of bf16.
-const NO_BF16: &str = "no bf16 tensor cores";
+/// Reason for fp32 in place of a format of 16 bits.
+fn no_tensor_cores(precision: Precision, facts: &DeviceFacts) -> Option<&'static str> {
+    match precision {
+        _ if precision.needs_bf16() => Some("no bf16 tensor cores").filter(|_| !facts.has_bf16),
+        Precision::MixedF16 => Some("no fp16 tensor cores").filter(|_| !facts.has_f16),
+        _ => None,
+    }
+}
 
 /// The training on one device, before and after.
 pub(crate) struct Planned {
@@ -79,8 +85,9 @@ impl Task<'_> {
         let free = self.outcome(facts, &goal)?;
         let (mut after, with_accumulation) = self.expressible(facts, &goal, free)?;
         let falls_back = goal.precision.is_none() && self.requested_precision() != F32;
-        if let (Outcome::Plan(plan), true) = (&mut after, falls_back) {
-            explain(plan, Setting::Precision, NO_BF16);
+        let reason = no_tensor_cores(self.config.precision, facts).filter(|_| falls_back);
+        if let (Outcome::Plan(plan), Some(reason)) = (&mut after, reason) {
+            explain(plan, Setting::Precision, reason);
         }
         Ok(Planned { before, after, with_accumulation, warnings, goal })
     }
@@ -106,8 +113,9 @@ impl Task<'_> {
         let configured = self.config.precision;
         let is_left =
             [Role::Precision, Role::AmpFormat, Role::Weights].into_iter().any(|role| self.config.leaves(role));
-        if self.precision.is_none() && !is_left && configured.needs_bf16() && !facts.has_bf16 {
-            warnings.push(format!("{NO_BF16}: f32 in place of {configured}, which changes how the run rounds"));
+        let reason = no_tensor_cores(configured, facts).filter(|_| self.precision.is_none() && !is_left);
+        if let Some(reason) = reason {
+            warnings.push(format!("{reason}: f32 in place of {configured}, which changes how the run rounds"));
             return F32;
         }
         self.requested_precision()

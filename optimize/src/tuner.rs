@@ -12,6 +12,7 @@ use crate::dialect::Role;
 use crate::document::ConfigText;
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
+use crate::framework::{MicroBatch, PytorchMemory};
 use crate::larger::{self, TooSmall};
 use crate::matched::KeyOverride;
 use crate::step::Step;
@@ -49,6 +50,9 @@ pub struct Tuned {
     pub speedup: Option<f64>,
     /// Utilization of the device by the plan.
     pub filling: Option<Filling>,
+    /// Memory in PyTorch, for configs of its ecosystems; all other figures are those of the model in Burn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pytorch: Option<PytorchMemory>,
     /// Larger models, where this one leaves the device idle.
     pub too_small: Option<TooSmall>,
     /// Changes of the run's results, and goals that are missed.
@@ -94,6 +98,7 @@ impl Tuner<'_> {
             after: Expectation::new(&planned.after, task.workload, task.config.workers),
             speedup: None,
             filling: None,
+            pytorch: None,
             too_small: None,
             warnings: planned.warnings,
             suggestions: Suggestions::default(),
@@ -101,6 +106,14 @@ impl Tuner<'_> {
             with_accumulation: planned.with_accumulation,
             text: None,
         };
+        let micro_batch = |plan: &Plan| MicroBatch {
+            samples: plan.settings.batch_size,
+            steps: plan.settings.gradient_accumulation,
+            precision: plan.settings.precision,
+            checkpointing: plan.settings.gradient_checkpointing,
+        };
+        let after = planned.after.plan().map(micro_batch);
+        tuned.pytorch = self.spec.and_then(|spec| PytorchMemory::new((task.config, task.step), spec, facts, after));
         let Outcome::Plan(plan) = &planned.after else { return Ok(tuned) };
         let changes = Changes::new(task.config, self.file, self.entries, plan, (task.add_keys, !assumed));
         if let Some(key) = changes.shared {

@@ -73,7 +73,7 @@ fn host(report: &Report<'_>, tuned: &Tuned) -> Option<String> {
     let workers = tuned.changes.iter().find(|change| change.setting == "num_workers")?;
     let (key, cores) = (&workers.key, tuned.host.cores);
     if tuned.host.assumed {
-        return Some(format!("`{key}` assumes a machine of {cores} CPU cores: this machine has no such GPU"));
+        return None;
     }
     let shared = if report.step.ranks > 1 { " for each rank" } else { "" };
     let why = "which has such a GPU; memory and speed are the profile's";

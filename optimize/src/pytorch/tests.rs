@@ -1,0 +1,237 @@
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::workload::{Mlp, ModelSpec, Training, Transformer, WorkloadSpec};
+use gpu_tuned_core::{Bytes, Precision};
+use serde::Deserialize;
+use toml::Table;
+
+use super::layout::Layout;
+use super::{Run, Sharding, State, Weights, peak};
+
+/// Published figures.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Published {
+    models: BTreeMap<String, ModelSpec>,
+    sources: Vec<Source>,
+    left_out: Vec<LeftOut>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LeftOut {
+    source: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Source {
+    name: String,
+    address: String,
+    date: String,
+    unit: Unit,
+    measure: Measure,
+    context_mib: Option<u64>,
+    unknown: Option<String>,
+    #[serde(default)]
+    training: Table,
+    #[serde(default)]
+    run: Table,
+    rows: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    model: String,
+    seq: u64,
+    #[serde(default)]
+    training: Table,
+    #[serde(default)]
+    run: Table,
+    peak: f64,
+    #[serde(default)]
+    in_book: bool,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+enum Unit {
+    #[serde(rename = "GB")]
+    Gigabytes,
+    #[serde(rename = "GiB")]
+    Gibibytes,
+    #[serde(rename = "MiB")]
+    Mebibytes,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Measure {
+    Allocated,
+    Reserved,
+    Device,
+}
+
+fn merged<T: serde::de::DeserializeOwned>(shared: &Table, own: &Table) -> T {
+    let mut all = shared.clone();
+    all.extend(own.clone());
+    all.try_into().expect("the settings of a row")
+}
+
+impl Source {
+    fn estimate(&self, row: &Row, models: &BTreeMap<String, ModelSpec>) -> f64 {
+        let mut model = models[&row.model].clone();
+        let ModelSpec::Transformer(transformer) = &mut model else { panic!("{}: no transformer", row.model) };
+        transformer.seq = row.seq;
+        let training: Training = merged(&self.training, &row.training);
+        let run: Run = merged(&self.run, &row.run);
+        let estimated = peak(&WorkloadSpec { model, training }, &run).expect("a transformer");
+        let mut device = DeviceFacts::nominal(&ProfileTable::builtin_profile("a100-sxm4-80gb").expect("a profile"));
+        device.context = self.context_mib.map_or(device.context, Bytes::from_mib);
+        let bytes = match self.measure {
+            Measure::Allocated => estimated.allocated,
+            Measure::Reserved => estimated.reserved,
+            Measure::Device => estimated.on_device(&device),
+        };
+        bytes.0 as f64 / self.unit.bytes()
+    }
+}
+
+impl Unit {
+    const fn bytes(self) -> f64 {
+        match self {
+            Self::Gigabytes => 1e9,
+            Self::Gibibytes => (1_u64 << 30) as f64,
+            Self::Mebibytes => (1_u64 << 20) as f64,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Gigabytes => "GB",
+            Self::Gibibytes => "GiB",
+            Self::Mebibytes => "MiB",
+        }
+    }
+}
+
+impl Row {
+    /// The row's settings in words, for the book.
+    fn method(&self, source: &Source) -> String {
+        let (training, run): (Training, Run) =
+            (merged(&source.training, &self.training), merged(&source.run, &self.run));
+        let adapters = training.lora_rank.map(|rank| match run.frozen {
+            Weights::Full | Weights::Half => format!("LoRA {rank}"),
+            Weights::Int8 => format!("LoRA {rank} on 8 bits"),
+            Weights::Nf4 | Weights::Nf4Double => format!("LoRA {rank} on NF4"),
+        });
+        let method = adapters.unwrap_or_else(|| match run.precision {
+            Precision::F32 => "fp32".to_owned(),
+            Precision::Bf16Params => "pure bf16".to_owned(),
+            Precision::MixedBf16 | Precision::MixedF16 => "mixed precision".to_owned(),
+        });
+        let parts = [
+            (run.checkpointing, "checkpointing"),
+            (run.state != State::Full, "8-bit state"),
+            (run.fused_loss, "chunked loss"),
+            (run.sharding == Sharding::Zero3, "ZeRO-3"),
+            (run.sharding == Sharding::Fsdp, "FSDP"),
+        ];
+        let parts = parts.into_iter().filter(|(is_given, _)| *is_given).map(|(_, part)| part.to_owned());
+        let devices = (run.devices > 1).then(|| format!("{} GPUs", run.devices));
+        let parts: Vec<String> = core::iter::once(method).chain(parts).chain(devices).collect();
+        format!("{} x {} | {}", run.micro_batch, self.seq, parts.join(", "))
+    }
+}
+
+/// Errors of all rows, and the table of the book.
+fn compared() -> (Vec<f64>, String) {
+    let published: Published = toml::from_str(include_str!("../../tests/published_memory.toml")).expect("the data");
+    assert!(published.left_out.iter().all(|one| !one.source.is_empty() && !one.reason.is_empty()));
+    let mut errors = Vec::new();
+    let mut book = String::new();
+    for source in &published.sources {
+        assert!(source.address.starts_with("https://") && !source.date.is_empty(), "{}", source.name);
+        println!("{} ({}) {}", source.name, source.date, source.unknown.as_deref().unwrap_or_default());
+        for row in &source.rows {
+            let (estimated, unit) = (source.estimate(row, &published.models), source.unit.name());
+            let error = estimated / row.peak - 1.0;
+            let line = format!("{} | {} | {} {unit} | {estimated:.1} {unit}", row.model, row.method(source), row.peak);
+            println!("{:+5.0}%  {line}", 100.0 * error);
+            if row.in_book {
+                let _ = writeln!(book, "| {line} | [{}]({}) |", source.name, source.address);
+            }
+            errors.push(error.abs());
+        }
+    }
+    errors.sort_by(f64::total_cmp);
+    (errors, book)
+}
+
+#[test]
+fn peaks_are_near_those_published_and_in_the_book() {
+    let (errors, table) = compared();
+    let (count, median, worst) = (errors.len(), errors[errors.len() / 2], errors[errors.len() - 1]);
+    let summary = format!(
+        "{count} published figures: error {:.0}% in the median, {:.0}% at worst",
+        100.0 * median,
+        100.0 * worst
+    );
+    println!("{summary}");
+    assert!(median <= 0.25 && worst <= 0.5, "{summary}");
+    let book = include_str!("../../../docs/optimize.md");
+    for line in table.lines().chain([summary.as_str()]) {
+        assert!(book.contains(line), "docs/optimize.md lacks a line: replace the table by\n{table}{summary}");
+    }
+}
+
+#[test]
+fn a_layer_keeps_what_its_published_formula_counts() {
+    // Korthikanti et al., 2022, equation 1: s b h (34 + 5 a s / h) bytes, with 16-bit values.
+    let model = Transformer { heads: Some(16), ..Transformer::new(1, 1024, 1, 2048) };
+    let spec = WorkloadSpec::from(model.clone());
+    let run = Run { micro_batch: 1, precision: Precision::Bf16Params, ..Run::default() };
+    let layout = Layout::new(&spec, &model, &run);
+    assert!((layout.layer() - 1024.0 * (34.0 + 5.0 * 16.0 * 2048.0 / 1024.0)).abs() < 1e-6);
+}
+
+#[test]
+fn states_are_those_of_the_paper_on_zero() {
+    // Rajbhandari et al., 2020, figure 1: 7.5 billion parameters on 64 GPUs, in GB.
+    let model = Transformer { vocab: 1, ..Transformer::new(1, 1024, 1, 16) };
+    let spec = WorkloadSpec::from(model.clone());
+    let values = spec.parameters() as f64;
+    for (sharding, gigabytes) in
+        [(Sharding::Zero1, 31.4), (Sharding::Zero2, 16.6), (Sharding::Zero3, 1.9), (Sharding::Fsdp, 1.9)]
+    {
+        let run = Run { precision: Precision::MixedF16, devices: 64, sharding, ..Run::default() };
+        let state = Layout::new(&spec, &model, &run).state();
+        let ours = (state.fixed + state.gradients) / values * 7.5;
+        assert!((ours - gigabytes).abs() < 0.06, "{sharding:?}: {ours:.2} GB against {gigabytes}");
+    }
+}
+
+#[test]
+fn gpt_2_at_the_settings_of_nanogpt_fits_24_gib() {
+    let model = Transformer { dropout: false, bias: false, ..Transformer::new(12, 768, 50304, 1024) };
+    let run = Run {
+        micro_batch: 12,
+        precision: Precision::MixedBf16,
+        flash_attention: true,
+        accumulates: true,
+        ..Run::default()
+    };
+    let needed = peak(&model.into(), &run).expect("a transformer").reserved;
+    assert!(needed > Bytes::from_mib(12 << 10) && needed < Bytes::from_mib(23 << 10), "{needed}");
+}
+
+#[test]
+fn other_models_have_no_estimate() {
+    let experts = Transformer { experts: Some(8), ..Transformer::new(12, 768, 50257, 1024) };
+    assert_eq!(peak(&experts.into(), &Run::default()), None);
+    assert_eq!(peak(&Mlp { widths: vec![784, 10] }.into(), &Run::default()), None);
+}
