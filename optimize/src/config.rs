@@ -5,7 +5,7 @@ use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::Optimizer;
 use serde::Serialize;
 
-use crate::dialect::{Dialect, Index, Key, Role, Spelling, other_file};
+use crate::dialect::{Dialect, Index, Role, Spelling, other_file};
 use crate::document::{ConfigText, Value};
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
@@ -85,8 +85,8 @@ impl Config {
             batch,
             accumulation: keys.count(Role::Accumulation, 1..=MAX_BATCH),
             global_batch: keys.count(Role::GlobalBatch, 1..=MAX_BATCH).or_else(|| {
-                let default = |row: &Key| row.default.as_ref()?.parse().ok();
-                keys.dialect.rows(Role::GlobalBatch).find_map(default)
+                let default = keys.dialect.default_of(Role::GlobalBatch, "");
+                default.and_then(|default| default.parse().ok())
             }),
             ranks: ranks(&mut keys),
             workers: keys.count(Role::Workers, 0..=4096),

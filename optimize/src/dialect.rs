@@ -2,13 +2,16 @@
 
 use core::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::LazyLock;
 
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::{Precision, Setting};
 use serde::Deserialize;
+use toml::Spanned;
 
 use crate::entry::ConfigEntry;
+use crate::error::OptimizeError;
 use crate::names::Words;
 
 /// Setting that a key configures.
@@ -261,22 +264,28 @@ impl<'e> Index<'e> {
 }
 
 impl Dialect {
-    /// The dialects of the user, `[[dialect]]` in `gpu-tuned.toml`. They stay in memory until the program ends.
+    /// The dialects of the user, `[[dialect]]` in a `gpu-tuned.toml`; none without the file. They stay in memory until the
+    /// program ends.
     ///
     /// # Errors
     ///
     /// Mistakes of the tables, with their place.
-    pub fn of_user(source: Source<'_>) -> Result<Vec<&'static Self>, FileError> {
+    pub fn read_user(path: &Path) -> Result<Vec<&'static Self>, OptimizeError> {
         #[derive(Deserialize)]
         struct File {
             #[serde(default)]
-            dialect: Vec<Dialect>,
+            dialect: Vec<Spanned<Dialect>>,
         }
-        let file: File = toml::from_str(source.text).map_err(|error| source.toml_error(&error))?;
-        if let Some((name, mistake)) = file.dialect.iter().find_map(|one| Some((&one.name, one.mistake()?))) {
-            return Err(source.error(&(0..0), format!("dialect `{name}`: {mistake}")));
+        let Ok(text) = std::fs::read_to_string(path) else { return Ok(Vec::new()) };
+        let name = path.display().to_string();
+        let source = Source { file: &name, text: &text };
+        let refuse = |mistake: FileError| OptimizeError::Mistakes(vec![(mistake, text.clone())]);
+        let file: File = toml::from_str(&text).map_err(|error| refuse(source.toml_error(&error)))?;
+        let mistake = |one: &Spanned<Self>| Some(source.error(&one.span(), one.get_ref().mistake()?));
+        if let Some(mistake) = file.dialect.iter().find_map(mistake) {
+            return Err(refuse(mistake));
         }
-        Ok(file.dialect.into_iter().map(|one| &*Box::leak(Box::new(one))).collect())
+        Ok(file.dialect.into_iter().map(|one| &*Box::leak(Box::new(one.into_inner()))).collect())
     }
 
     /// A word or name that no file can match.
@@ -320,6 +329,11 @@ impl Dialect {
     /// Keys of a role, in place of which none of another dialect counts.
     pub(crate) fn rows(&self, role: Role) -> impl Iterator<Item = &Key> {
         self.keys.iter().filter(move |key| key.role == role)
+    }
+
+    /// Meaning of a setting without its key.
+    pub(crate) fn default_of(&self, role: Role, dim: &str) -> Option<&str> {
+        self.rows(role).filter(|row| row.dim == dim).find_map(|row| row.default.as_deref())
     }
 
     /// The path that is added for a role.

@@ -107,7 +107,7 @@ impl Config {
                 _ => key.entry.value.bare(),
             }
         });
-        let default = || self.dialect.rows(Role::Feature).find(|row| row.dim == name)?.default.clone();
+        let default = || self.dialect.default_of(Role::Feature, name).map(str::to_owned);
         of_keys.or_else(default)
     }
 }

@@ -24,18 +24,21 @@ fn model(file: &ConfigText, kind: Option<&str>, optimizer: Option<Optimizer>) ->
 /// Tunes a text for one GPU. Options: `--add`, `--precision NAME`, `--world-size RANKS`, `--global-batch SAMPLES`, `--leave KEY`,
 /// `--at batch_size=KEY`, `--host` for known CPU cores.
 fn tuned(format: Format, text: &str, target: &str, options: &[&str]) -> Result<(Tuned, Step), OptimizeError> {
+    tuned_file(&file(format, text), target, options)
+}
+
+fn tuned_file(file: &ConfigText, target: &str, options: &[&str]) -> Result<(Tuned, Step), OptimizeError> {
     let option = |name: &str| options.iter().position(|option| *option == name).map(|at| options[at + 1]);
-    let file = file(format, text);
     let entries = file.entries()?;
     let left = option("--leave").map(|key| KeyOverride::leave(key, &entries)).transpose()?;
     let at =
         option("--at").and_then(|at| at.split_once('=')).map(|(setting, key)| KeyOverride::new(setting, key, &entries));
     let overrides: Vec<_> = left.into_iter().chain(at.transpose()?).collect();
-    let config = Config::read(&entries, &file, &overrides)?;
+    let config = Config::read(&entries, file, &overrides)?;
     let number = |name: &str| option(name).map(|number| number.parse().expect("a number"));
     let step = Step::new(&config, number("--global-batch"), number("--world-size"))?;
     let request = ModelRequest { optimizer: config.optimizer, config: Some(&config), ..ModelRequest::default() };
-    let model = Model::read(&entries, &file, &request)?;
+    let model = Model::read(&entries, file, &request)?;
     let workload = model.spec.workload();
     let task = Task {
         config: &config,
@@ -50,7 +53,7 @@ fn tuned(format: Format, text: &str, target: &str, options: &[&str]) -> Result<(
     let host_cores = options.contains(&"--host").then_some(8);
     let facts = DeviceFacts { host_cores, ..DeviceFacts::nominal(profile) };
     let goal = task.goal.clone();
-    let tuner = Tuner { file: &file, entries: &entries, overrides: &overrides, task, spec: Some(&model.spec) };
+    let tuner = Tuner { file, entries: &entries, overrides: &overrides, task, spec: Some(&model.spec) };
     Ok((tuner.tune(target, &facts, goal)?, step))
 }
 

@@ -13,7 +13,6 @@ use crate::document::ConfigText;
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
 use crate::framework::{MicroBatch, PytorchMemory};
-use crate::larger::{self, TooSmall};
 use crate::matched::KeyOverride;
 use crate::step::Step;
 use crate::suggestions::Suggestions;
@@ -53,8 +52,6 @@ pub struct Tuned {
     /// Memory in PyTorch, for configs of its ecosystems; all other figures are those of the model in Burn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pytorch: Option<PytorchMemory>,
-    /// Larger models, where this one leaves the device idle.
-    pub too_small: Option<TooSmall>,
     /// Changes of the run's results, and goals that are missed.
     pub warnings: Vec<String>,
     /// Faster alternatives that change the run's results.
@@ -99,7 +96,6 @@ impl Tuner<'_> {
             speedup: None,
             filling: None,
             pytorch: None,
-            too_small: None,
             warnings: planned.warnings,
             suggestions: Suggestions::default(),
             plan: None,
@@ -126,11 +122,8 @@ impl Tuner<'_> {
             tuned.after = Expectation::new(&planned.after, task.workload, Some(plan.settings.num_workers));
         }
         tuned.speedup = tuned.after.ratio_to(&tuned.before).map(|(ratio, _)| ratio);
-        let filling = filling(facts, task.workload, plan);
-        tuned.filling = Some(filling);
+        tuned.filling = Some(filling(facts, task.workload, plan));
         tuned.suggestions = Suggestions::new(plan, task, facts, &planned.goal)?;
-        let goal = Goal { precision: Some(plan.settings.precision.into()), ..planned.goal };
-        tuned.too_small = self.spec.and_then(|spec| larger::advise(facts, spec, &goal, filling.utilization));
         (tuned.changes, tuned.text) = (changes.all, Some(changes.text));
         tuned.plan = Some(plan.clone());
         Ok(tuned)

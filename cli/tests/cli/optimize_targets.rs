@@ -120,6 +120,6 @@ fn that_the_data_set_bounds_a_step_is_said() {
         "{all}"
     );
     let two = of(&["--target", "rtx4090,h200"]);
-    assert!(two.contains("  global batch that fills it    1,501 *  1,501 *\n"), "{two}");
+    assert!(two.contains("  global batch that fills it  1,501 *  1,501 *\n"), "{two}");
     assert!(two.contains("\n  * limited by the data set, which has 1,501 samples (`data.num_samples`)\n"), "{two}");
 }

@@ -100,8 +100,8 @@ impl Value {
     /// The path of normal names in a placeholder such as `${data.batch_size}` or `!ref <batch_size>`.
     pub(crate) fn reference(&self) -> Option<String> {
         let Self::Text(text) = self else { return None };
-        let is_reference = ["${", "{{", "<", "$("].iter().any(|start| text.starts_with(start));
-        let inner = || text.trim_start_matches(['$', '{', '<', '(']).trim_end_matches(['}', '>', ')']).trim();
+        let is_reference = ["${", "{{", "<", "$(", "@"].iter().any(|start| text.starts_with(start));
+        let inner = || text.trim_start_matches(['$', '{', '<', '(', '@']).trim_end_matches(['}', '>', ')']).trim();
         is_reference.then(|| inner().split('.').map(normal).collect::<Vec<_>>().join("."))
     }
 

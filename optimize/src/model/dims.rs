@@ -40,6 +40,10 @@ impl Dims {
         self.0.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| value)
     }
 
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut DimValue> {
+        self.0.iter_mut().find(|(known, ..)| *known == name).map(|(_, value, _)| value)
+    }
+
     pub(super) fn origin(&self, name: &str) -> Option<&Origin> {
         self.0.iter().find(|(known, ..)| *known == name).map(|(.., origin)| origin)
     }

@@ -55,7 +55,10 @@ impl Model {
         let names = evidence.as_ref().map(|evidence| evidence.names);
         let layout = evidence.as_ref().and_then(|evidence| evidence.layout);
         if let Some(config) = request.config {
-            reader.training_dims(config, kind, &mut dims);
+            let mistakes = Reader::training_dims(config, kind, &mut dims);
+            if !mistakes.is_empty() {
+                return Err(config.file.mistakes(mistakes));
+            }
         }
         if let (Some(names), Some(evidence)) = (names, &evidence) {
             if request.kind.is_none() {
@@ -69,9 +72,13 @@ impl Model {
         add_layout(kind, layout, &mut dims);
         add_cell(kind, request.kind, evidence.as_ref().map(|evidence| evidence.by.as_str()), &mut dims);
         add_assumptions(kind, &mut dims);
-        reader.add_targets(request.config, &mut dims);
         if !reader.mistakes.is_empty() {
             return Err(file.mistakes(reader.mistakes));
+        }
+        if dims.get("gated") != Some(&DimValue::Flag(true))
+            && let Some(DimValue::ChoiceList(matrices)) = dims.get_mut("lora_targets")
+        {
+            matrices.retain(|matrix| matrix != "gate");
         }
         let (values, training) = (dims.values(kind.dims), dims.values(Training::DIMS));
         let model_file = request.config.and_then(Config::model_file);

@@ -6,7 +6,7 @@ use gpu_tuned_core::workload::{Matrix, ModelKind, Training};
 
 use super::dims::{Dims, Origin};
 use crate::config::Config;
-use crate::dialect::Role;
+use crate::dialect::{Key, Role};
 use crate::document::Value;
 use crate::entry::ConfigEntry;
 use crate::matched::{MatchedKey, Meaning};
@@ -61,104 +61,50 @@ impl<'e> Reader<'e> {
         }
     }
 
-    /// Adds the dimensions that the training's config gives: lengths, adapters, packed weights.
-    pub(super) fn training_dims(&mut self, config: &Config, kind: &'static ModelKind, dims: &mut Dims) {
-        let text = self.source.text;
-        let adapter = config.with_role(Role::Adapter).next();
-        let default = || config.dialect.rows(Role::Adapter).find_map(|row| row.default.as_deref());
-        let is_adapted = match adapter.map(|key| (key, key.meaning(text))) {
+    /// Adds the dimensions that the training's config gives: lengths, adapters, packed weights. Returns its mistakes.
+    pub(super) fn training_dims(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> Vec<FileError> {
+        let (source, mut mistakes) = (config.file.source(), Vec::new());
+        let is_adapted = match config.with_role(Role::Adapter).next().map(|key| (key, key.meaning(source.text))) {
             Some((_, Meaning::Known(word))) => word == "on",
-            Some((key, Meaning::Unknown)) if !key.is_left => return self.mistakes.push(key.unknown(self.source)),
-            _ => default().is_none_or(|default| default == "on"),
+            Some((key, Meaning::Unknown)) if !key.is_left => return vec![key.unknown(source)],
+            _ => config.dialect.default_of(Role::Adapter, "").is_none_or(|default| default == "on"),
         };
-        for key in config.with_role(Role::Dim).filter(|key| !key.is_left && key.row.dim != "lora_targets") {
-            let dim = named(kind.dims, &key.row.dim).or_else(|| named(Training::DIMS, &key.row.dim));
-            let Some(dim) = dim.filter(|dim| is_adapted || !dim.name.starts_with("lora")) else { continue };
-            let read = if key.row.words.is_empty() {
-                value(dim, &key.entry).map_err(|message| self.source.error(&key.entry.place(), message))
-            } else {
-                match key.meaning(text) {
-                    Meaning::Known(word) => Ok(dim.kind.read(&toml::Value::String(word.to_owned()))),
-                    Meaning::Open => Ok(None),
-                    Meaning::Unknown => Err(key.unknown(self.source)),
+        let find = |row: &Key| {
+            let dim = named(kind.dims, &row.dim).or_else(|| named(Training::DIMS, &row.dim));
+            dim.filter(|dim| dim.name != "lora_targets" && (is_adapted || dim.name != "lora_rank"))
+        };
+        for key in config.with_role(Role::Dim).filter(|key| !key.is_left && !key.is_open()) {
+            let Some(dim) = find(key.row) else { continue };
+            let read = match key.meaning(source.text) {
+                _ if key.row.words.is_empty() => {
+                    value(dim, &key.entry).map_err(|message| source.error(&key.entry.place(), message))
                 }
+                Meaning::Known(word) => Ok(dim.kind.read(&toml::Value::String(word.to_owned()))),
+                Meaning::Open => Ok(None),
+                Meaning::Unknown => Err(key.unknown(source)),
             };
-            match read {
-                Ok(Some(value)) => {
-                    let shown = key.entry.shown.clone();
-                    match dims.get(dim.name).filter(|other| **other != value) {
-                        Some(_) if dims.origin(dim.name) == Some(&Origin::Option) => {}
-                        Some(_) => self.mistakes.push(self.source.error(
-                            &key.entry.key_span,
-                            format!(
-                                "`{shown}` and another key both look like the training's {0}; choose with --dim {0}=…",
-                                dim.name
-                            ),
-                        )),
-                        None => dims.add(dim.name, value, Origin::Key(shown)),
-                    }
+            let shown = &key.entry.shown;
+            match (read, dims.get(dim.name)) {
+                (Ok(Some(value)), Some(other)) if value != *other && dims.origin(dim.name) != Some(&Origin::Option) => {
+                    let message = format!(
+                        "`{shown}` and another key both look like the training's {0}; choose with --dim {0}=…",
+                        dim.name
+                    );
+                    mistakes.push(source.error(&key.entry.key_span, message));
                 }
-                Ok(None) => {}
-                Err(mistake) => self.mistakes.push(mistake),
+                (Ok(Some(value)), _) => dims.add(dim.name, value, Origin::Key(shown.clone())),
+                (Ok(None), _) => {}
+                (Err(mistake), _) => mistakes.push(mistake),
             }
         }
-        for row in config.dialect.rows(Role::Dim).filter(|row| is_adapted || !row.dim.starts_with("lora")) {
-            let dim = named(kind.dims, &row.dim).or_else(|| named(Training::DIMS, &row.dim));
-            let value =
-                row.default.as_ref().and_then(|default| dim?.kind.read(&toml::Value::Integer(default.parse().ok()?)));
-            if let (Some(dim), Some(value)) = (dim, value) {
+        for row in config.dialect.rows(Role::Dim) {
+            let number = || row.default.as_ref()?.parse().ok().map(toml::Value::Integer);
+            if let Some((dim, value)) = find(row).and_then(|dim| Some((dim, dim.kind.read(&number()?)?))) {
                 dims.add(dim.name, value, Origin::Assumed(format!("the default of {}", config.dialect.name)));
             }
         }
-    }
-
-    /// Adds the matrices that have adapters.
-    pub(super) fn add_targets(&mut self, config: Option<&Config>, dims: &mut Dims) {
-        let Some(config) = config.filter(|_| dims.has("lora_rank") && !dims.has("lora_targets")) else { return };
-        let keys = || config.with_role(Role::Dim).filter(|key| key.row.dim == "lora_targets");
-        let text = |value: &Value| value.bare().unwrap_or_default();
-        let words = |key: &MatchedKey| match (&key.entry.value, key.row.words.is_empty()) {
-            (_, false) => match key.meaning(self.source.text) {
-                Meaning::Known(words) => words.split(' ').map(str::to_owned).collect(),
-                _ => Vec::new(),
-            },
-            (Value::List(nodes), _) => nodes.iter().map(|node| text(&node.value)).collect(),
-            (value, _) => text(value).split([',', '|']).map(|word| word.trim().to_owned()).collect::<Vec<_>>(),
-        };
-        let mut all: Vec<String> = keys().flat_map(words).filter(|word| !word.is_empty()).collect();
-        let from = keys().map(|key| key.entry.shown.as_str()).collect::<Vec<_>>().join(", ");
-        let default = config.dialect.rows(Role::Dim).filter(|row| row.dim == "lora_targets");
-        let default = default.filter_map(|row| row.default.clone()).next();
-        let origin = if from.is_empty() {
-            Origin::Assumed(format!("the default of {}", config.dialect.name))
-        } else {
-            Origin::Key(from)
-        };
-        if all.is_empty() {
-            all.extend(default);
-        }
-        let is_gated = dims.get("gated") == Some(&DimValue::Flag(true));
-        let every = if is_gated { "query key value output gate up down" } else { "query key value output up down" };
-        let mut matrices: Vec<&str> = Vec::new();
-        for word in &all {
-            let found = match word.as_str() {
-                "all" | "all-linear" | "all_linear" => Some(every),
-                word => Names::get()
-                    .matrices(word)
-                    .or_else(|| Matrix::ALL.into_iter().map(Matrix::name).find(|name| *name == word)),
-            };
-            match found {
-                Some(found) => matrices.extend(found.split(' ').filter(|it| is_gated || *it != "gate")),
-                None => self.mistakes.push(self.source.error(&(0..0), format!(
-                    "`{word}`: no known matrix has this name; name the matrices with adapters: --dim 'lora_targets=[\"query\", …]'"
-                ))),
-            }
-        }
-        matrices.sort_unstable();
-        matrices.dedup();
-        if !matrices.is_empty() {
-            dims.add("lora_targets", DimValue::ChoiceList(matrices.into_iter().map(str::to_owned).collect()), origin);
-        }
+        mistakes.extend(targets(config, dims).err());
+        mistakes
     }
 
     /// The entry with one of the keys: in a section of the model first, then by the order of the keys.
@@ -207,6 +153,49 @@ impl<'e> Reader<'e> {
         let entry = self.entries.iter().find(|entry| entry.shown == key)?;
         Some(self.source.error(&entry.span, message))
     }
+}
+
+/// Adds the matrices that have adapters.
+fn targets(config: &Config, dims: &mut Dims) -> Result<(), FileError> {
+    const EVERY: &str = "query key value output gate up down";
+    let source = config.file.source();
+    let text = |value: &Value| value.bare().unwrap_or_default();
+    let words = |key: &MatchedKey| match (&key.entry.value, key.meaning(source.text)) {
+        (_, Meaning::Known(words)) => words.split(' ').map(str::to_owned).collect(),
+        _ if !key.row.words.is_empty() => Vec::new(),
+        (Value::List(nodes), _) => nodes.iter().map(|node| text(&node.value)).collect(),
+        (value, _) => text(value).split([',', '|']).map(|word| word.trim().to_owned()).collect::<Vec<_>>(),
+    };
+    let keys = config.with_role(Role::Dim).filter(|key| key.row.dim == "lora_targets");
+    let all: Vec<_> = keys.map(|key| (key, words(key))).filter(|(_, words)| !words.concat().is_empty()).collect();
+    let default = config.dialect.default_of(Role::Dim, "lora_targets");
+    if !dims.has("lora_rank") || dims.has("lora_targets") || all.is_empty() && default.is_none() {
+        return Ok(());
+    }
+    let mut matrices: Vec<&str> = default.filter(|_| all.is_empty()).map(|_| EVERY).into_iter().collect();
+    for (key, word) in all.iter().flat_map(|(key, words)| words.iter().map(move |word| (key, word))) {
+        matrices.push(match word.as_str() {
+            "all" | "all-linear" | "all_linear" => EVERY,
+            word => {
+                let own = || Matrix::ALL.into_iter().map(Matrix::name).find(|name| *name == word);
+                let remedy = "name the matrices with adapters: --dim 'lora_targets=[\"query\", \"value\"]'";
+                let message = || format!("`{}`: no matrix is known as `{word}`; {remedy}", key.entry.shown);
+                let found = Names::get().matrices(word).or_else(own);
+                found.ok_or_else(|| source.error(&key.entry.place(), message()))?
+            }
+        });
+    }
+    let mut matrices: Vec<_> = matrices.iter().flat_map(|words| words.split(' ')).map(str::to_owned).collect();
+    matrices.sort_unstable();
+    matrices.dedup();
+    let from = all.iter().map(|(key, _)| key.entry.shown.as_str()).collect::<Vec<_>>().join(", ");
+    let origin = if from.is_empty() {
+        Origin::Assumed(format!("the default of {}", config.dialect.name))
+    } else {
+        Origin::Key(from)
+    };
+    dims.add("lora_targets", DimValue::ChoiceList(matrices), origin);
+    Ok(())
 }
 
 /// Returns true if a table is named after models or a kind of them.

@@ -1,7 +1,7 @@
 //! Configs of usual ecosystems, each with a value that is easily read wrong.
 
 use super::{MODEL, optimised, refused, tuned};
-use crate::{Format, Step, Tuned};
+use crate::{Dialect, Format, Step, Tuned};
 
 /// A small transformer, as JSON entries.
 const DIMS: &str = "\"n_layer\": 2, \"n_head\": 4, \"n_embd\": 64, \"block_size\": 128, \"vocab_size\": 256";
@@ -294,4 +294,37 @@ fn the_file_of_the_model_is_named() {
         let words = refused(Format::Yaml, text, &[]);
         assert!(words.contains(" = org/model` names the model: give its config.json with --model-config"), "{words}");
     }
+}
+
+#[test]
+fn users_add_dialects() {
+    let folder = std::env::temp_dir().join(format!("gpu-tuned-dialects-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("gpu-tuned.toml");
+    let read = |text: &str| {
+        std::fs::write(&path, text).expect("a file");
+        Dialect::read_user(&path)
+    };
+    let table = "[[dialect]]\nname = \"ours\"\ndocumentation = \"https://example.org\"\nrecognised = [\"per_gpu\"]\n\
+                 [[dialect.key]]\nrole = \"batch\"\nnames = \"per_gpu\"\n\
+                 [[dialect.key]]\nrole = \"accumulation\"\nnames = \"splits\"\nadd = \"splits\"\n\
+                 [[dialect.key]]\nrole = \"precision\"\nspelling = \"words\"\nnames = \"format\"\n\
+                 words = [[[\"f32\", \"single\"], [\"mixed_bf16\", \"brain\"]]]\n";
+    let dialects = read(table).expect("a table");
+    let mut file = super::file(Format::Yaml, &format!("{MODEL}per_gpu: 512\nformat: brain\n"));
+    file.dialects = dialects;
+    let changed = super::tuned_file(&file, "gtx1080", &[]).expect("a plan").0.text.expect("it fits");
+    assert!(changed.ends_with("per_gpu: 16\nsplits: 32\nformat: single\n"), "{changed}");
+
+    for (text, message) in [
+        (table.replace("add =", "adds ="), "gpu-tuned.toml:11:1: unknown field `adds`"),
+        (table.replace("\"batch\"", "\"bach\""), "gpu-tuned.toml:6:8: unknown variant `bach`"),
+        (table.replace("\"f32\"", "\"fp32\""), "gpu-tuned.toml:1:1: `fp32` is no precision"),
+        (table.replace("\"splits\"\nadd", "\"Splits\"\nadd"), "gpu-tuned.toml:1:1: `Splits` has to be in lower case"),
+        (table.replace("\"per_gpu\"]", "]"), "gpu-tuned.toml:1:1: `recognised` is empty"),
+    ] {
+        let words = read(&text).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(words.contains(message), "{message}: {words}");
+    }
+    std::fs::remove_dir_all(&folder).expect("the folder is there");
 }
