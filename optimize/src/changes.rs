@@ -102,7 +102,7 @@ impl Changes {
     }
 }
 
-impl<'a> Editor<'a> {
+impl Editor<'_> {
     /// Sets batch, accumulation, workers, and batches prepared ahead.
     fn set_counts(&mut self) {
         let (config, settings, ranks) = (self.config, &self.plan.settings, self.plan.schedule.world_size);

@@ -63,7 +63,7 @@ pub struct Config {
     pub optimizer: Option<Optimizer>,
     pub(crate) data_set: Option<DataSet>,
     /// True if keys besides the batch identify a training config.
-    pub(crate) is_training: bool,
+    pub is_training: bool,
 }
 
 impl Config {

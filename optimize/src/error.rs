@@ -52,13 +52,13 @@ pub enum OptimizeError {
         "the config does not identify its kind of model{}\n  help: {}name it with --model KIND, and missing dimensions with \
          --dim NAME=VALUE; or --model-config FILE, or --workload NAME of the package",
         alternatives(readings),
-        model_file(file)
+        model_file(file.as_ref())
     )]
     NoKind { readings: Vec<String>, file: Option<String> },
     #[error(
         "the config lacks dimensions that a {kind} needs:\n    {}\n  help: {}add {options}; or describe the model otherwise: \
          --model KIND, --model-config FILE, --workload NAME",
-        missing.join("\n    "), model_file(file)
+        missing.join("\n    "), model_file(file.as_ref())
     )]
     MissingDims { kind: &'static str, missing: Vec<String>, options: String, file: Option<String> },
     #[error(
@@ -100,8 +100,8 @@ impl OptimizeError {
     }
 }
 
-fn model_file(file: &Option<String>) -> String {
-    file.as_ref().map_or_else(String::new, |named| {
+fn model_file(file: Option<&String>) -> String {
+    file.map_or_else(String::new, |named| {
         format!("{named} names the model: give its config.json with --model-config; or ")
     })
 }

@@ -40,7 +40,8 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     let overrides = args.at.iter().map(|(setting, key)| KeyOverride::new(setting, key, &entries));
     let left = args.leave.iter().map(|key| KeyOverride::leave(key, &entries));
     let overrides = overrides.chain(left).collect::<Result<Vec<_>, _>>()?;
-    let config = Config::read(&entries, &file, &overrides)?;
+    let mut config = Config::read(&entries, &file, &overrides)?;
+    config.is_training |= args.model.workload.is_some();
     let step = Step::new(&config, args.goal.global_batch, args.goal.world_size)?;
     let devices: Vec<_> = targets.all().iter().map(|target| target.facts_of(step.ranks)).collect();
     let training = training::training(project.as_ref(), args, &entries, &file, &config, &devices)?;

@@ -256,7 +256,7 @@ fn mistakes_of_a_config_are_told_with_their_line() {
     };
     insta::assert_snapshot!(
         "optimize_mistakes",
-        with("bad.json", "{\n  \"batch_size\": -4,\n  \"num_workers\": \"many\"\n}\n")
+        with("bad.json", "{\n  \"batch_size\": -4,\n  \"num_workers\": \"many\",\n  \"lr\": 1\n}\n")
     );
     insta::assert_snapshot!("optimize_broken", with("bad.yaml", "batch_size: 8\nmodel: {type: lstm\n"));
     let said = with("bad.ini", "batch_size = 8");

@@ -40,7 +40,6 @@ fn on_one_line(text: &str) -> Option<String> {
         match (quote, letter) {
             _ if is_comment => {}
             (Some(open), _) if letter == open && before != '\\' => quote = None,
-            (Some(_), _) => {}
             (None, '"' | '\'') if starts_token => quote = Some(letter),
             (None, '#') if before.is_whitespace() => is_comment = true,
             (None, '[' | '{') if starts_token || depth > 0 => depth += 1,

@@ -328,3 +328,36 @@ fn users_add_dialects() {
     }
     std::fs::remove_dir_all(&folder).expect("the folder is there");
 }
+
+/// Eight times the keys take about eight times as long: a quadratic reader would take 64 times.
+#[test]
+fn time_grows_with_the_size_of_the_file() {
+    for format in [Format::Yaml, Format::Json, Format::Toml] {
+        let text = |keys: usize| {
+            let lines = (0..keys).map(|index| match format {
+                Format::Yaml => format!("key_{index}: {{value: {index}, text: 'a # b'}} # kept\n"),
+                Format::Json => format!("\"key_{index}\": {{\"value\": {index}, \"text\": \"a\"}},\n"),
+                Format::Toml => format!("key_{index} = {{ value = {index}, text = 'a' }} # kept\n"),
+            });
+            let lines: String = lines.collect();
+            match format {
+                Format::Yaml => format!("{MODEL}batch_size: 8\nlr: 1\n{lines}"),
+                Format::Json => format!("{{{DIMS}, \"batch_size\": 8, \"lr\": 1,\n{lines} \"end\": 1}}"),
+                Format::Toml => format!(
+                    "n_layer = 2\nn_head = 4\nn_embd = 64\nblock_size = 128\nvocab_size = 256\nbatch_size = 8\nlr = 1\n{lines}"
+                ),
+            }
+        };
+        let seconds = |keys: usize| {
+            let text = text(keys);
+            let once = || {
+                let start = std::time::Instant::now();
+                tuned(format, &text, "h200", &[]).expect("a plan");
+                start.elapsed().as_secs_f64()
+            };
+            (0..3).map(|_| once()).fold(f64::INFINITY, f64::min)
+        };
+        let ratio = seconds(8_000) / seconds(1_000);
+        assert!(ratio < 24.0, "{format:?}: {ratio}");
+    }
+}

@@ -202,7 +202,7 @@ fn adapters_and_packed_weights_are_read() {
         ),
     ] {
         let training_of = |model: Model| model.spec.training;
-        let found = read(LLAMA, &training).map(training_of).unwrap_or_else(|error| panic!("{training}: {error}"));
+        let found = read(LLAMA, &training).map_or_else(|error| panic!("{training}: {error}"), training_of);
         assert_eq!((found.lora_rank, &found.lora_targets, found.frozen_weights), (rank, &targets, weights), "{training}");
     }
     // 7 billion parameters with adapters fit where all of them do not.
