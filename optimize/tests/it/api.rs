@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use gpu_tuned_core::Goal;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::{Transformer, WorkloadSpec};
+use gpu_tuned_core::{Goal, Precision};
 use gpu_tuned_optimize::{
     Change, Config, ConfigEntry, ConfigText, Model, ModelRequest, OptimizeError, Step, Task, Tuned, Tuner,
 };
@@ -19,6 +19,15 @@ pub(crate) struct Reading {
     config: Config,
     pub(crate) step: Step,
     pub(crate) model: Result<WorkloadSpec, OptimizeError>,
+}
+
+/// Options of an edit.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Asked {
+    /// `--add`
+    pub(crate) add_keys: bool,
+    /// `--precision`
+    pub(crate) precision: Option<Precision>,
 }
 
 /// A config edited for a GPU.
@@ -62,12 +71,12 @@ impl Reading {
     /// The precision that the config asks for: that of a small model's plan for a GPU with every precision.
     pub(crate) fn precision(&self) -> Result<String, String> {
         let small = WorkloadSpec::from(Transformer::new(2, 64, 256, 16));
-        let edited = self.tune("b200", &small, false)?;
+        let edited = self.tune("b200", &small, Asked::default())?;
         edited.precision.ok_or_else(|| edited.problem.unwrap_or_default())
     }
 
     /// Tunes the config for a GPU, on a host whose cores are unknown.
-    pub(crate) fn tune(&self, gpu: &str, spec: &WorkloadSpec, add_keys: bool) -> Result<Edited, String> {
+    pub(crate) fn tune(&self, gpu: &str, spec: &WorkloadSpec, asked: Asked) -> Result<Edited, String> {
         let workload = spec.workload();
         let task = Task {
             config: &self.config,
@@ -75,8 +84,8 @@ impl Reading {
             workload: &workload,
             name: "model",
             goal: Goal::default(),
-            precision: None,
-            add_keys,
+            precision: asked.precision.map(Into::into),
+            add_keys: asked.add_keys,
         };
         let facts = DeviceFacts::nominal(ProfileTable::builtin().get(gpu).expect("a shipped profile"));
         let goal = task.goal.clone();

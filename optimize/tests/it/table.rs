@@ -52,7 +52,7 @@ pub(crate) struct Options {
 
 /// Expectations of `want`; others are a mistake in the table.
 const WANTED: &str = "batch accumulation global ranks precision workers optimizer kind may_refuse seq lora_rank \
-                      packed_bits parameters trained gtx1080";
+                      packed_bits parameters trained gtx1080 bf16";
 
 impl Table {
     pub(crate) fn read() -> Self {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use gpu_tuned_core::Precision;
 use gpu_tuned_optimize::{State, diff};
 
-use crate::api::{self, Edited, Reading};
+use crate::api::{self, Asked, Edited, Reading};
 use crate::assert_all;
 use crate::table::{Expected, Table, path};
 
@@ -21,8 +22,8 @@ fn read(expected: &Expected) -> Result<Reading, String> {
     }
 }
 
-fn tune(reading: &Reading, gpu: &str, add_keys: bool) -> Result<Edited, String> {
-    reading.model.as_ref().map_err(ToString::to_string).and_then(|spec| reading.tune(gpu, spec, add_keys))
+fn tune(reading: &Reading, gpu: &str, asked: Asked) -> Result<Edited, String> {
+    reading.model.as_ref().map_err(ToString::to_string).and_then(|spec| reading.tune(gpu, spec, asked))
 }
 
 #[test]
@@ -43,13 +44,18 @@ fn edits_keep_the_step_the_comments_and_the_workers() {
                     ]);
                 }
             };
-            let edited = match tune(&reading, gpu, false) {
+            let edited = match tune(&reading, gpu, Asked::default()) {
                 Ok(edited) => edited,
                 Err(error) => {
                     check("is edited", "true", &error, false);
                     continue;
                 }
             };
+            let fits = edited.problem.as_ref().is_none_or(|problem| !problem.starts_with("does not fit"));
+            if let (Some(wanted), "gtx1080", true) = (expected.want("gtx1080"), gpu, fits) {
+                let found = precision_word(&edited);
+                check("precision", &wanted, &found, found == wanted);
+            }
             let Some(text) = &edited.after else { continue };
             let global = reading.step.global.to_string();
             let again = reading.again(text, expected.model.as_deref(), &expected.options);
@@ -65,14 +71,38 @@ fn edits_keep_the_step_the_comments_and_the_workers() {
             let added = edited.changes.iter().filter(|change| change.state == State::Added);
             let unread = added.map(|change| change.key.as_str()).find(|key| !reads(&table, expected, key));
             check("adds only its keys", "", unread.unwrap_or_default(), unread.is_none());
-            if let (Some(wanted), "gtx1080") = (expected.want("gtx1080"), gpu) {
-                let change = edited.changes.iter().find(|change| change.setting == "precision");
-                let found = change.map_or("no change of precision", |change| change.after.trim_matches(['"', '\'']));
-                check("precision", &wanted, found, found == wanted);
-            }
         }
     }
     assert_all("edits", checked, &failures);
+}
+
+#[test]
+fn bf16_is_requested_in_the_words_of_the_framework() {
+    let (mut checked, mut failures) = (0, Vec::new());
+    let table = Table::read();
+    let asked = Asked { add_keys: false, precision: Some(Precision::MixedBf16) };
+    for expected in &table.configs {
+        let Some(wanted) = expected.want("bf16") else { continue };
+        let reading = read(expected);
+        if reading.is_err() && expected.may_refuse_model() {
+            continue;
+        }
+        checked += 1;
+        let edited = reading.and_then(|reading| tune(&reading, GPUS[0], asked));
+        let found = edited.map_or_else(|error| error, |edited| precision_word(&edited));
+        if found != wanted {
+            failures.push([expected.file.clone(), "--precision mixed_bf16".to_owned(), wanted, found]);
+        }
+    }
+    assert_all("words for bf16", checked, &failures);
+}
+
+/// The word for the precision in the edited file: the one that changes, where several keys are of it.
+fn precision_word(edited: &Edited) -> String {
+    let mut all: Vec<_> = edited.changes.iter().filter(|change| change.setting == "precision").collect();
+    all.sort_by_key(|change| change.state != State::Changed);
+    let word = all.first().map(|change| change.after.trim_matches(['"', '\'']).to_owned());
+    word.or_else(|| edited.problem.clone()).unwrap_or_else(|| "no key of the precision".to_owned())
 }
 
 /// Comments of TOML and YAML; none in JSON.
@@ -92,7 +122,11 @@ fn only_keys_that_the_program_reads_are_added() {
     let (mut checked, mut failures) = (0, Vec::new());
     let table = Table::read();
     for expected in &table.configs {
-        let Ok(edited) = read(expected).and_then(|reading| tune(&reading, GPUS[0], true)) else { continue };
+        let Ok(edited) =
+            read(expected).and_then(|reading| tune(&reading, GPUS[0], Asked { add_keys: true, precision: None }))
+        else {
+            continue;
+        };
         checked += 1;
         for change in edited.changes.iter().filter(|change| change.state == State::Added) {
             if !reads(&table, expected, &change.key) {
@@ -112,7 +146,7 @@ fn an_edit_of_an_anchor_leaves_the_other_setting_as_it_is() {
     let reading = read(expected).expect("a config");
     // On a GPU where the batch has to change.
     for gpu in ["gtx1080", "h100-sxm5-80gb", "b200"] {
-        let Ok(Edited { after: Some(text), .. }) = tune(&reading, gpu, false) else { continue };
+        let Ok(Edited { after: Some(text), .. }) = tune(&reading, gpu, Asked::default()) else { continue };
         let stays = text.contains("&bs 32") || text.contains("buffer_size: 32");
         assert!(stays, "{gpu}:\n{text}");
     }
@@ -133,7 +167,7 @@ fn diffs_are_those_of_the_snapshots() {
             Ok(reading) => {
                 let gpus = if expected.want("gtx1080").is_some() { &GPUS[..] } else { &GPUS[..1] };
                 for gpu in gpus {
-                    text.push_str(&format!("{gpu}:{}", shown(&tune(&reading, gpu, false))));
+                    text.push_str(&format!("{gpu}:{}", shown(&tune(&reading, gpu, Asked::default()))));
                 }
             }
         }
