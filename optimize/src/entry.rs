@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use crate::dialect::normal;
 use crate::document::{Aliases, ConfigText, Node, Value};
 use crate::error::OptimizeError;
+use crate::key_names::normal;
 
 /// An entry of a config with its path and its byte ranges.
 #[derive(Clone, Debug)]

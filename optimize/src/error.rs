@@ -8,8 +8,6 @@ use gpu_tuned_core::source::FileError;
 use gpu_tuned_core::workload::ModelKind;
 use thiserror::Error;
 
-use crate::dialect::{Dialect, Role};
-
 /// Reasons why a training config cannot be planned or edited.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -87,17 +85,6 @@ pub enum OptimizeError {
 
 fn mistakes_by_line(mistakes: &[(FileError, String)]) -> String {
     mistakes.iter().map(|(mistake, _)| mistake.to_string()).collect::<Vec<_>>().join("\n")
-}
-
-impl OptimizeError {
-    pub(crate) fn no_batch(dialect: &Dialect) -> Self {
-        let usual = [Role::Batch, Role::GlobalBatch].map(|role| dialect.usual(role));
-        Self::NoBatch {
-            dialect: dialect.name.clone(),
-            usual: usual.iter().find(|names| !names.is_empty()).cloned().unwrap_or_default(),
-            documentation: dialect.documentation.clone(),
-        }
-    }
 }
 
 fn model_file(file: Option<&String>) -> String {

@@ -9,18 +9,23 @@
 #![forbid(unsafe_code)]
 
 pub mod build_script;
+mod change;
 mod changes;
 mod config;
+mod data_set;
 mod dialect;
 pub mod diff;
 mod document;
 mod entry;
 mod error;
 mod framework;
+mod index;
+mod key_names;
 pub mod line_endings;
 mod matched;
 mod model;
 mod names;
+mod overrides;
 mod precision;
 pub mod proposal;
 pub mod pytorch;
@@ -33,15 +38,16 @@ mod tests;
 pub mod toml_insert;
 mod tuner;
 
-pub use changes::{Change, State};
-pub use config::{Config, DataSet};
+pub use change::{Change, State};
+pub use config::Config;
+pub use data_set::DataSet;
 pub use dialect::{Dialect, Framework, Role};
 pub use document::{ConfigText, Format};
 pub use entry::ConfigEntry;
 pub use error::OptimizeError;
 pub use framework::PytorchMemory;
-pub use matched::KeyOverride;
 pub use model::{Dimension, Model, ModelRequest, Origin};
+pub use overrides::KeyOverride;
 pub use step::Step;
 pub use suggestions::{Gain, Suggestions};
 pub use task::Task;

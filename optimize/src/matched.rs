@@ -3,12 +3,12 @@
 use std::ops::RangeInclusive;
 
 use gpu_tuned_core::source::{FileError, Source};
-use gpu_tuned_core::suggest;
 
-use crate::dialect::{Dialect, Index, Key, Role, Spelling};
+use crate::dialect::{Dialect, Key, Role, Spelling};
 use crate::document::{ConfigText, Value};
 use crate::entry::ConfigEntry;
-use crate::error::OptimizeError;
+use crate::index::{Index, matches, recognise};
+use crate::overrides::KeyOverride;
 
 /// A key of the file that a dialect lists.
 #[derive(Clone, Debug)]
@@ -31,14 +31,6 @@ pub(crate) struct MatchedKeys<'t> {
     pub mistakes: Vec<FileError>,
 }
 
-/// A key that the user assigns to a setting, or leaves alone.
-#[derive(Clone, Debug)]
-pub struct KeyOverride {
-    /// The setting; `None` for a key that stays as it is.
-    pub(crate) role: Option<Role>,
-    pub(crate) key: String,
-}
-
 /// Meaning of a word.
 pub(crate) enum Meaning<'w> {
     Known(&'w str),
@@ -47,47 +39,12 @@ pub(crate) enum Meaning<'w> {
     Unknown,
 }
 
-impl KeyOverride {
-    /// Assigns a key of the file to a setting, as `--at SETTING=KEY` does.
-    ///
-    /// # Errors
-    ///
-    /// Where there is no such setting, or no such key with a single value.
-    pub fn new(setting: &str, key: &str, entries: &[ConfigEntry]) -> Result<Self, OptimizeError> {
-        let names = || Role::NAMED.iter().map(|(name, _)| *name);
-        let role = Role::NAMED.iter().find(|(name, _)| *name == setting).map(|(_, role)| *role);
-        let role = role.ok_or_else(|| OptimizeError::NoSetting {
-            name: setting.to_owned(),
-            hint: suggest(setting, names()),
-            names: names().collect::<Vec<_>>().join(", "),
-        })?;
-        let is_there = entries.iter().any(|entry| entry.shown == key && entry.value.is_scalar());
-        if is_there { Ok(Self { role: Some(role), key: key.to_owned() }) } else { Err(no_key(setting, key, entries)) }
-    }
-
-    /// Leaves a key of the file as it is, as `--leave KEY` does.
-    ///
-    /// # Errors
-    ///
-    /// Where there is no such key.
-    pub fn leave(key: &str, entries: &[ConfigEntry]) -> Result<Self, OptimizeError> {
-        let is_there = entries.iter().any(|entry| entry.shown == key);
-        if is_there { Ok(Self { role: None, key: key.to_owned() }) } else { Err(no_key("", key, entries)) }
-    }
-}
-
-fn no_key(setting: &str, key: &str, entries: &[ConfigEntry]) -> OptimizeError {
-    let hint = suggest(key, entries.iter().map(|entry| entry.shown.as_str()));
-    let option = if setting.is_empty() { "--leave ".to_owned() } else { format!("--at {setting}=") };
-    OptimizeError::NoKey { option, key: key.to_owned(), hint }
-}
-
 impl<'t> MatchedKeys<'t> {
     /// Finds the keys of settings. A key that the user assigns replaces all others of its setting.
     pub(crate) fn new(entries: &[ConfigEntry], file: &'t ConfigText, overrides: &[KeyOverride]) -> Self {
         let index = Index::new(entries);
-        let dialect = Dialect::recognise(&index, &file.dialects);
-        let matches = dialect.matches(&index);
+        let dialect = recognise(&index, &file.dialects);
+        let matches = matches(dialect, &index);
         let has_step = !overrides.is_empty() || matches.iter().any(|(row, _)| row.role.is_of_step());
         let mut keys = Self { source: file.source(), dialect, has_step, all: Vec::new(), mistakes: Vec::new() };
         let replaced: Vec<Role> = overrides.iter().filter_map(|it| it.role).collect();
@@ -258,9 +215,8 @@ impl MatchedKey {
     /// The word for a meaning in the vocabulary of the present value; `None` if there is none, or the meaning stays.
     pub(crate) fn word(&self, text: &str, wanted: &str) -> Option<&'static str> {
         let now = match self.meaning(text) {
-            Meaning::Known(now) if now == wanted => return None,
-            Meaning::Known(now) => now,
-            Meaning::Open | Meaning::Unknown => return None,
+            Meaning::Known(now) if now != wanted => now,
+            _ => return None,
         };
         let raw = self.entry.value.bare().unwrap_or_default().to_ascii_lowercase();
         let own = raw.rsplit("torch.").next().unwrap_or(&raw);

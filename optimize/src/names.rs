@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 use gpu_tuned_core::workload::Optimizer;
 use serde::Deserialize;
 
+use crate::key_names::contains_word;
+
 #[derive(Debug, Deserialize)]
 pub(crate) struct Names {
     kind: Vec<KindNames>,
@@ -173,17 +175,6 @@ pub(crate) fn optimizer_in(text: &str) -> Option<Optimizer> {
     let text = text.to_ascii_lowercase();
     // `adamw` contains `adam`.
     Optimizer::ALL.into_iter().filter(|optimizer| text.contains(optimizer.name())).max_by_key(|it| it.name().len())
-}
-
-/// Returns true if a name contains a word; words of up to three letters only at the start of a part.
-pub(crate) fn contains_word(name: &str, word: &str) -> bool {
-    let (name, word) = (name.to_ascii_lowercase(), word.replace('_', ""));
-    let squashed: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-    if word.len() > 3 {
-        return squashed.contains(&word);
-    }
-    squashed.starts_with(&word)
-        || name.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|part| part.starts_with(&word))
 }
 
 impl KindNames {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::config::{Config, MAX_BATCH};
-use crate::dialect::{Role, Spelling};
+use crate::dialect::{Dialect, Role, Spelling};
 use crate::error::OptimizeError;
 use crate::matched::MatchedKey;
 
@@ -56,7 +56,7 @@ impl Step {
                 return Err(match [Role::GlobalBatch, Role::Batch].into_iter().find(|role| open(*role)) {
                     Some(role) => is_open(role),
                     None if !config.is_training => OptimizeError::NotTraining { found: String::new() },
-                    None => OptimizeError::no_batch(config.dialect),
+                    None => no_batch(config.dialect),
                 });
             }
         };
@@ -100,6 +100,15 @@ impl Step {
     /// Samples of a step in the config as it is.
     pub const fn configured(&self) -> u64 {
         self.batch * self.accumulation * self.ranks
+    }
+}
+
+fn no_batch(dialect: &Dialect) -> OptimizeError {
+    let usual = [Role::Batch, Role::GlobalBatch].map(|role| dialect.usual(role));
+    OptimizeError::NoBatch {
+        dialect: dialect.name.clone(),
+        usual: usual.into_iter().find(|names| !names.is_empty()).unwrap_or_default(),
+        documentation: dialect.documentation.clone(),
     }
 }
 

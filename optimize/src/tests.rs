@@ -1,6 +1,7 @@
 //! Configs of usual programs, planned for GPUs without a file on the disk.
 
 mod cases;
+mod files;
 mod guides;
 mod models;
 
@@ -263,43 +264,4 @@ fn model_names_imply_layouts_unless_a_key_differs() {
     let gpt2 =
         "architectures: [GPT2LMHeadModel]\nn_layer: 12\nn_embd: 768\nn_head: 12\nn_ctx: 1024\nvocab_size: 50257\n";
     assert_eq!(parameters(gpt2), 124_439_808);
-}
-
-#[test]
-fn kinds_are_identified_by_evidence_or_requested() {
-    let kind = |text: &str, requested: Option<&str>| {
-        let file = file(Format::Yaml, &format!("batch_size: 8\n{text}\n"));
-        model(&file, requested, None).map(|model| model.spec.model.kind().name)
-    };
-    for (model, expected) in [
-        ("model: lstm\nhidden_size: 64\nnum_layers: 2\nseq_len: 30", "recurrent"),
-        ("hidden_size: 64\nnum_layers: 2\nseq_len: 30\nnum_heads: 4\nvocab_size: 99", "transformer"),
-        ("input_size: 8\nhidden_size: 64\nnum_layers: 2\nwindow: 30", "recurrent"),
-        ("arch: UNet\npatch_size: [64, 64]\nfeatures: [8, 16]", "unet"),
-        ("net: {class_path: a.b.ResNet18, channels: 32, blocks: 4}\nimage_size: 64", "convnet"),
-        ("hidden_sizes: [64, 64]\ninput_dim: 8\noutput_dim: 2", "mlp"),
-    ] {
-        assert_eq!(kind(model, None).unwrap_or_else(|error| panic!("{model}: {error}")), expected);
-    }
-    let words = |model: &str| kind(model, None).expect_err(model).to_string();
-    let open = "hidden_size: 64\nnum_layers: 2\nseq_len: 30\nvocab_size: 99";
-    let ambiguous = words(open);
-    assert!(
-        ambiguous.contains("it could be transformer (num_layers, hidden_size, vocab_size), or recurrent (hidden_size, num_layers, vocab_size)"),
-        "{ambiguous}"
-    );
-    assert_eq!(kind(open, Some("gru")).expect("a kind"), "recurrent");
-    let missing = words("n_head: 4\nn_layer: 2");
-    assert!(
-        missing.contains("d_model: width of the residual stream (looked for d_model")
-            && missing.contains("--dim vocab=…"),
-        "{missing}"
-    );
-    let volume = words("model: unet\npatch_size: [64, 64, 64]\nfeatures: [8, 16]");
-    assert!(
-        volume.starts_with("config:3:13: `patch_size`: models over volumes cannot be described by dimensions"),
-        "{volume}"
-    );
-    let odd = words("model: unet\npatch_size: 100\nfeatures: [8, 16, 32, 64]");
-    assert!(odd.starts_with("config:4:11: widths: 4 levels halve the image 3 times, and 100 only 2 times"), "{odd}");
 }

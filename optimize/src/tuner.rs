@@ -6,14 +6,15 @@ use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_core::{Bytes, Goal, Provenance};
 use serde::Serialize;
 
-use crate::changes::{Change, Changes, State};
+use crate::change::{Change, State};
+use crate::changes::Changes;
 use crate::config::Config;
 use crate::dialect::Role;
 use crate::document::ConfigText;
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
 use crate::framework::{MicroBatch, PytorchMemory};
-use crate::matched::KeyOverride;
+use crate::overrides::KeyOverride;
 use crate::step::Step;
 use crate::suggestions::Suggestions;
 use crate::task::{Outcome, Task};

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::source::{FileError, Source};
 
-use crate::dialect::{Dialect, normal};
+use crate::dialect::Dialect;
 use crate::error::OptimizeError;
+use crate::key_names::normal;
 pub(crate) use edit::{Edit, Insertion, apply};
 
 /// Syntax of a config file.

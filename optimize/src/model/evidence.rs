@@ -1,10 +1,10 @@
 //! Identifies the kind of model by the names in a config.
 
-use crate::dialect::normal;
 use crate::document::Value;
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
-use crate::names::{KindNames, Layout, Names, contains_word};
+use crate::key_names::{contains_word, normal};
+use crate::names::{KindNames, Layout, Names};
 
 /// Least dimensions that identify a kind of model without its name.
 const MIN_DIMS: usize = 2;

@@ -3,6 +3,7 @@
 mod dims;
 mod evidence;
 mod read;
+mod training;
 
 use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named};
 use gpu_tuned_core::suggest_key;
@@ -12,7 +13,8 @@ use crate::config::Config;
 use crate::document::ConfigText;
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
-use crate::names::{KindNames, Layout, Names, contains_word};
+use crate::key_names::contains_word;
+use crate::names::{KindNames, Layout, Names};
 use dims::Dims;
 pub use dims::{Dimension, Origin};
 use evidence::Evidence;
@@ -55,7 +57,7 @@ impl Model {
         let names = evidence.as_ref().map(|evidence| evidence.names);
         let layout = evidence.as_ref().and_then(|evidence| evidence.layout);
         if let Some(config) = request.config {
-            let mistakes = Reader::training_dims(config, kind, &mut dims);
+            let mistakes = training::add_training(config, kind, &mut dims);
             if !mistakes.is_empty() {
                 return Err(config.file.mistakes(mistakes));
             }
