@@ -2,55 +2,22 @@
 
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::{Precision, Provenance, Setting};
-use serde::Serialize;
 
+use crate::change::{Change, State};
 use crate::config::Config;
-use crate::dialect::{Family, Role, Spelling};
-use crate::document::{ConfigText, Edit, Format, Insertion, apply};
+use crate::dialect::{Role, Spelling};
+use crate::document::{ConfigText, Edit, Insertion, Value, apply};
 use crate::entry::ConfigEntry;
 use crate::matched::MatchedKey;
-use crate::precision;
+use crate::precision::{self, is_of_precision};
 use crate::spelling::{like, spelled};
 use crate::step;
-
-/// A setting in the file and in the plan.
-#[derive(Clone, Debug, Serialize)]
-pub struct Change {
-    /// Name of the setting.
-    pub setting: &'static str,
-    /// Path of the key; for a key that the file lacks, its proposed name.
-    pub key: String,
-    /// Value in the file.
-    pub before: Option<String>,
-    /// Planned value in the spelling of the file.
-    pub after: String,
-    /// Reason for the value.
-    pub why: String,
-    /// Provenance of the reason.
-    pub provenance: Provenance,
-    /// Effect on the file.
-    pub state: State,
-}
-
-/// Effect of a plan on a setting in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// The value stays.
-    Same,
-    /// The value changes.
-    Changed,
-    /// A key is added.
-    Added,
-    /// The file lacks the key, and its program may not read one.
-    ByHand,
-    /// The file lacks the key; other keys imply the value.
-    Implied,
-}
 
 pub(crate) struct Changes {
     pub all: Vec<Change>,
     pub text: String,
+    /// A key that changes, of a table with aliases.
+    pub shared: Option<String>,
 }
 
 type Reason = (String, Provenance);
@@ -58,12 +25,17 @@ type Reason = (String, Provenance);
 struct Editor<'a> {
     config: &'a Config,
     file: &'a ConfigText,
+    entries: &'a [ConfigEntry],
     plan: &'a Plan,
     /// True if the program reads every key that is added.
     add_keys: bool,
+    /// True if the machine that trains is known.
+    knows_host: bool,
     all: Vec<Change>,
     edits: Vec<Edit>,
-    added: Vec<(String, String)>,
+    /// Entries beside which keys are added, with the keys and their values.
+    added: Vec<(&'a ConfigEntry, Vec<(String, String)>)>,
+    shared: Option<String>,
 }
 
 impl Changes {
@@ -73,18 +45,15 @@ impl Changes {
         file: &ConfigText,
         entries: &[ConfigEntry],
         plan: &Plan,
-        add_keys: bool,
+        (add_keys, knows_host): (bool, bool),
     ) -> Self {
-        let mut editor = Editor { config, file, plan, add_keys, all: Vec::new(), edits: Vec::new(), added: Vec::new() };
+        let (all, edits, added) = (Vec::new(), Vec::new(), Vec::new());
+        let mut editor = Editor { config, file, entries, plan, add_keys, knows_host, all, edits, added, shared: None };
         editor.set_counts();
         editor.set_precision();
         editor.set_others();
-        let Editor { mut all, mut edits, added, .. } = editor;
-        if let Some(neighbour) = neighbour(config, entries).filter(|_| !added.is_empty()) {
-            let tables = neighbour.shown.strip_suffix(neighbour.key.as_str()).unwrap_or_default();
-            for change in all.iter_mut().filter(|change| change.state == State::Added) {
-                change.key.insert_str(0, tables);
-            }
+        let Editor { all, mut edits, added, shared, .. } = editor;
+        for (neighbour, added) in added {
             let insertion = Insertion {
                 beside_key: neighbour.key_span.clone(),
                 beside_value: neighbour.span.clone(),
@@ -94,41 +63,47 @@ impl Changes {
             edits.extend(insertion.edits(file.format, &file.text));
         }
         edits.retain(|edit| file.text.get(edit.span.clone()) != Some(&edit.text));
-        Self { all, text: apply(&file.text, edits) }
+        Self { all, text: apply(&file.text, edits), shared }
     }
 }
 
 impl Editor<'_> {
     /// Sets batch, accumulation, workers, and batches prepared ahead.
     fn set_counts(&mut self) {
-        let (config, settings) = (self.config, &self.plan.settings);
-        self.set_count(Role::GlobalBatch, None, self.plan.schedule.global_batch);
-        self.set_count(Role::Batch, Some(Setting::BatchSize), settings.batch_size);
-        self.set_count(Role::Accumulation, Some(Setting::GradientAccumulation), settings.gradient_accumulation);
+        let (config, settings, ranks) = (self.config, &self.plan.settings, self.plan.schedule.world_size);
+        let times = |role: Role| if step::is_over_ranks(config, role) { ranks } else { 1 };
+        // A nominal batch also scales other settings.
+        if config.matched(Role::GlobalBatch).is_some_and(|key| key.spelling != Spelling::Nominal) {
+            self.set_count(Role::GlobalBatch, None, self.plan.schedule.global_batch);
+        }
+        self.set_count(Role::Batch, Some(Setting::BatchSize), settings.batch_size * times(Role::Batch));
+        let steps = settings.gradient_accumulation;
+        self.set_count(Role::Accumulation, Some(Setting::GradientAccumulation), steps * times(Role::Accumulation));
         self.set_count(Role::Workers, Some(Setting::NumWorkers), settings.num_workers);
         if let Some(key) = config.matched(Role::Prefetch) {
-            let has_workers = config.key(Role::Workers).is_some() || self.adds(Role::Workers);
-            let workers = if has_workers { settings.num_workers } else { config.workers.unwrap_or(1) };
+            let workers =
+                if config.can_set(Role::Workers, self.add_keys) { Some(settings.num_workers) } else { config.workers };
             let depth = match key.spelling {
-                Spelling::CountPerWorker => settings.prefetch_depth.div_ceil(workers.max(1)),
+                Spelling::CountPerWorker => settings.prefetch_depth.div_ceil(workers.unwrap_or(1).max(1)),
                 _ => settings.prefetch_depth,
             };
             self.set_count(Role::Prefetch, Some(Setting::PrefetchDepth), depth);
         }
     }
 
-    /// Returns true if a key that the file lacks is added.
-    fn adds(&self, role: Role) -> bool {
-        self.add_keys || self.config.family.key(role).is_some()
-    }
-
     fn set_count(&mut self, role: Role, setting: Option<Setting>, planned: u64) {
-        if let Some(key) = self.config.matched(role) {
-            return self.replace(key, &planned.to_string(), setting);
+        let config = self.config;
+        if config.key(role).is_some() {
+            for key in config.with_role(role).filter(|key| !key.row.mirror || !key.is_open()) {
+                self.replace(key, &planned.to_string(), setting);
+            }
+            return;
         }
         let Some(setting) = setting else { return };
         let ranks = self.plan.schedule.world_size;
-        let implied = || step::implied_accumulation(self.config, self.config.batch?, ranks);
+        let batch =
+            config.batch.map(|batch| if step::is_over_ranks(config, Role::Batch) { batch / ranks } else { batch });
+        let implied = || step::implied_accumulation(config, config.global_batch, batch?, ranks);
         if let Some(before) = implied().filter(|_| role == Role::Accumulation) {
             let (why, provenance) = self.reason(Some(setting));
             self.all.push(Change {
@@ -145,7 +120,7 @@ impl Editor<'_> {
         // A key that says what holds without it is not added.
         let is_needed = match setting {
             Setting::GradientAccumulation => planned > 1,
-            Setting::NumWorkers => self.config.family != Family::Lightning,
+            Setting::NumWorkers => self.knows_host && (config.dialect.is_plain() || self.adds(role)),
             _ => false,
         };
         if is_needed {
@@ -164,8 +139,21 @@ impl Editor<'_> {
         let (entry, text) = (&key.entry, self.file.text.as_str());
         let raw = entry.raw(text);
         let is_same = entry.value.bare().is_some_and(|bare| bare == word);
-        let after = if is_same { raw.to_owned() } else { spelled(&entry.value, raw, word, self.file.format) };
-        let (why, provenance) = self.reason(setting);
+        let is_of_host = matches!(setting, Some(Setting::NumWorkers | Setting::PrefetchDepth)) && !self.knows_host;
+        let stays = key.is_left || is_of_host;
+        let after = match (is_same || stays, key.is_open()) {
+            (true, _) => raw.to_owned(),
+            // `auto` in quotes becomes a number without.
+            (false, true) => spelled(&Value::Null, "", word, self.file.format),
+            (false, false) => spelled(&entry.value, raw, word, self.file.format),
+        };
+        let (why, provenance) = match (key.is_left, is_of_host) {
+            (true, _) => ("left as it is".to_owned(), Provenance::Declared),
+            (_, true) => {
+                ("left as it is: the CPU cores are unknown; plan on that machine".to_owned(), Provenance::Declared)
+            }
+            _ => self.reason(setting),
+        };
         self.all.push(Change {
             setting: setting.map_or("global_batch", Setting::name),
             key: entry.shown.clone(),
@@ -175,6 +163,14 @@ impl Editor<'_> {
             provenance,
             state: if after == raw { State::Same } else { State::Changed },
         });
+        if stays || is_same {
+            return;
+        }
+        if entry.is_shared {
+            self.shared = Some(entry.shown.clone());
+        }
+        // Other settings that refer to the value keep the old one.
+        self.edits.extend(entry.aliases.iter().map(|alias| Edit { span: alias.clone(), text: raw.to_owned() }));
         self.edits.push(if entry.span.is_empty() {
             // `batch_size:` without a value.
             let end = entry.key_span.end;
@@ -185,89 +181,103 @@ impl Editor<'_> {
         });
     }
 
+    /// Returns true if a key that the file lacks is added.
+    fn adds(&self, role: Role) -> bool {
+        self.config.key(role).is_none() && self.config.can_set(role, self.add_keys)
+    }
+
     /// Adds a key for a setting where the program reads it; else leaves that to the user.
     fn add(&mut self, role: Role, setting: Setting, after: String) {
-        let name = self.config.family.key(role).unwrap_or(setting.name());
-        let (key, is_read) = (self.like_siblings(name), self.adds(role));
-        self.add_key(key, setting, after, is_read);
-    }
-
-    fn add_key(&mut self, key: String, setting: Setting, after: String, is_read: bool) {
-        let (why, provenance) = self.reason(Some(setting));
-        let state = if is_read { State::Added } else { State::ByHand };
-        if is_read {
-            self.added.push((key.clone(), after.clone()));
+        let dialect = self.config.dialect;
+        let path = dialect.addition(role).unwrap_or(setting.name());
+        // A dialect without such a key has no key to add by hand.
+        if dialect.addition(role).is_some() || dialect.is_plain() {
+            self.add_key(path, setting, after, self.adds(role));
         }
-        self.all.push(Change { setting: setting.name(), key, before: None, after, why, provenance, state });
     }
 
-    /// A name in the style of the batch's key.
-    fn like_siblings(&self, name: &str) -> String {
-        let sibling = self.config.matched(Role::Batch).map(|key| key.entry.key.as_str());
-        sibling.map_or_else(|| name.to_owned(), |sibling| like(name, sibling))
+    /// Adds a key at the end of a path: in the last table of the path, or beside the batch.
+    fn add_key(&mut self, path: &str, setting: Setting, after: String, is_read: bool) {
+        let (why, provenance) = self.reason(Some(setting));
+        let batch = self.config.matched(Role::Batch).or(self.config.matched(Role::GlobalBatch));
+        let beside = |entry: &&ConfigEntry| batch.is_some_and(|batch| batch.entry.shown == entry.shown);
+        let is_short = |entry: &&ConfigEntry| entry.value.is_scalar() && !entry.span.is_empty();
+        let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
+        let in_table = |entry: &&ConfigEntry| entry.tables().next() == Some(table) && is_short(entry);
+        let neighbour = match table {
+            "" => self.entries.iter().find(beside),
+            _ => self.entries.iter().find(in_table),
+        };
+        let neighbour = neighbour.filter(|_| is_read);
+        let sibling = neighbour.or_else(|| self.entries.iter().find(beside)).map(|entry| entry.key.as_str());
+        let name = sibling.map_or_else(|| name.to_owned(), |sibling| like(name, sibling));
+        let tables = neighbour.and_then(|entry| entry.shown.strip_suffix(entry.key.as_str())).unwrap_or_default();
+        let key = format!("{tables}{name}");
+        if let Some(neighbour) = neighbour {
+            let new = (name, after.clone());
+            match self.added.iter_mut().find(|(entry, _)| core::ptr::eq(*entry, neighbour)) {
+                Some((_, added)) => added.push(new),
+                None => self.added.push((neighbour, vec![new])),
+            }
+        }
+        let state = if neighbour.is_some() { State::Added } else { State::ByHand };
+        self.all.push(Change { setting: setting.name(), key, before: None, after, why, provenance, state });
     }
 
     fn set_precision(&mut self) {
         let (config, wanted) = (self.config, self.plan.settings.precision);
-        if config.matched(Role::Precision).is_none() {
+        let all = || config.keys.iter().filter(|key| is_of_precision(key.role));
+        if all().next().is_none() {
             if wanted != Precision::F32 {
                 self.add_precision(wanted);
             }
             return;
         }
-        let has_switch = config.with_role(Role::Precision).any(precision::is_switch);
-        for key in config.with_role(Role::Precision) {
-            // The format of automatic mixed precision has no effect while that is off.
-            let is_idle = !precision::is_switch(key) && precision::is_amp(key) && has_switch;
-            let stays = wanted == config.precision || is_idle && wanted == Precision::F32;
-            let word = if stays { None } else { precision::word(key, &self.file.text, wanted) };
+        let has_weights = config.key(Role::Weights).is_some();
+        for key in all().filter(|key| !key.row.mirror || !key.is_open()) {
+            let stays = wanted == config.precision || key.is_left;
+            let word = if stays { None } else { precision::word(key, &self.file.text, wanted, has_weights) };
             let present = || key.entry.value.bare().unwrap_or_else(|| key.entry.raw(&self.file.text).to_owned());
             self.replace(key, &word.unwrap_or_else(present), Some(Setting::Precision));
         }
     }
 
+    /// Adds a flag or word of the dialect for a precision; to a hand-written config, the planner's.
     fn add_precision(&mut self, wanted: Precision) {
-        let switch = match (self.config.family, wanted) {
-            (Family::HuggingFace, Precision::MixedBf16) => Some("bf16"),
-            (Family::HuggingFace, Precision::MixedF16) => Some("fp16"),
+        let dialect = self.config.dialect;
+        let own = dialect.rows(Role::Precision).find_map(|row| match (&row.add, row.spelling) {
+            (Some(add), Spelling::FlagFor(precision)) if precision == wanted => Some((add.as_str(), "true")),
+            (Some(add), Spelling::Words) => {
+                let word = row.words.iter().flatten().find(|(meaning, _)| meaning == wanted.name());
+                word.map(|(_, word)| (add.as_str(), word.as_str()))
+            }
             _ => None,
-        };
-        if let Some(switch) = switch {
-            return self.add_key(switch.to_owned(), Setting::Precision, "true".to_owned(), true);
+        });
+        if let Some((path, word)) = own {
+            let after = spelled(&Value::Null, "", word, self.file.format);
+            self.add_key(path, Setting::Precision, after, self.add_keys || !dialect.adds_on_request);
         }
-        let name = wanted.name();
-        let after = if self.file.format == Format::Yaml { name.to_owned() } else { format!("\"{name}\"") };
-        self.add_key(self.like_siblings("precision"), Setting::Precision, after, self.add_keys);
     }
 
     /// Sets TF32, activation checkpointing and the batch of evaluation.
     fn set_others(&mut self) {
         let (config, settings) = (self.config, &self.plan.settings);
         let (tf32, checkpointing) = (settings.allow_tf32, settings.gradient_checkpointing);
-        if let Some(key) = config.matched(Role::Tf32) {
-            let word = match key.spelling {
-                Spelling::HighOrHighest if config.tf32 == Some(tf32) => key.entry.value.bare().unwrap_or_default(),
-                Spelling::HighOrHighest => (if tf32 { "high" } else { "highest" }).to_owned(),
-                _ => tf32.to_string(),
-            };
-            self.replace(key, &word, Some(Setting::AllowTf32));
-        }
-        if let Some(key) = config.matched(Role::Checkpointing) {
-            self.replace(key, &checkpointing.to_string(), Some(Setting::GradientCheckpointing));
-        } else if checkpointing {
+        self.set_flag(Role::Tf32, Setting::AllowTf32, tf32, config.tf32);
+        self.set_flag(Role::Checkpointing, Setting::GradientCheckpointing, checkpointing, config.checkpointing);
+        if checkpointing && config.key(Role::Checkpointing).is_none() {
             self.add(Role::Checkpointing, Setting::GradientCheckpointing, "true".to_owned());
         }
         for key in config.with_role(Role::EvalBatch) {
             self.replace(key, &settings.eval_batch_size.to_string(), Some(Setting::EvalBatchSize));
         }
     }
-}
 
-/// The entry beside which keys are added: on one line, in the table of the trainer or of the batch.
-fn neighbour<'e>(config: &Config, entries: &'e [ConfigEntry]) -> Option<&'e ConfigEntry> {
-    let batch = config.key(Role::Batch)?;
-    let is_short = |entry: &&ConfigEntry| entry.value.is_scalar() && !entry.span.is_empty();
-    let in_trainer = || entries.iter().filter(|entry| entry.tables().next() == Some("trainer")).find(is_short);
-    let is_lightning = config.family == Family::Lightning && config.key(Role::Accumulation).is_none();
-    in_trainer().filter(|_| is_lightning).or_else(|| entries.iter().find(|entry| entry.shown == batch))
+    fn set_flag(&mut self, role: Role, setting: Setting, planned: bool, now: Option<bool>) {
+        for key in self.config.with_role(role) {
+            let own = || key.entry.value.bare().filter(|_| now == Some(planned));
+            let word = own().or_else(|| Some(key.word(&self.file.text, &planned.to_string())?.to_owned()));
+            self.replace(key, &word.unwrap_or_else(|| planned.to_string()), Some(setting));
+        }
+    }
 }

@@ -3,46 +3,27 @@
 use gpu_tuned_core::Precision;
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::Optimizer;
-use serde::Serialize;
 
-use crate::dialect::{Family, Role, Spelling};
+use crate::data_set::{DataSet, data_set};
+use crate::dialect::{Dialect, Role, Spelling};
 use crate::document::{ConfigText, Value};
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
-use crate::matched::{KeyOverride, MatchedKey, MatchedKeys};
-use crate::names::optimizer_in;
+use crate::index::{Index, other_file};
+use crate::matched::{MatchedKey, MatchedKeys, Meaning};
+use crate::names::{Names, optimizer_in};
+use crate::overrides::KeyOverride;
 use crate::precision;
 
 /// Largest batch, in samples.
 pub(crate) const MAX_BATCH: u64 = 1 << 30;
 
-/// Largest data set, in samples.
-const MAX_SAMPLES: u64 = 1 << 40;
-
-/// The training set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DataSet {
-    /// Samples of the set.
-    pub samples: u64,
-    /// Key of that number.
-    pub key: String,
-    /// True if the user assigned that key.
-    #[serde(skip)]
-    is_assigned: bool,
-}
-
-impl DataSet {
-    /// Returns true if steps of this size can come from the set. A smaller number counts something else, unless the user
-    /// assigned its key.
-    pub(crate) const fn can_feed(&self, step: u64) -> bool {
-        self.is_assigned || self.samples >= step
-    }
-}
-
 /// The training settings of a config and their keys.
 pub struct Config {
+    pub(crate) file: ConfigText,
+    /// The ecosystem of the file.
+    pub dialect: &'static Dialect,
     pub(crate) keys: Vec<MatchedKey>,
-    pub(crate) family: Family,
     pub(crate) batch: Option<u64>,
     pub(crate) accumulation: Option<u64>,
     /// Samples of an optimizer step over all devices.
@@ -60,6 +41,8 @@ pub struct Config {
     /// The optimizer, where a key names one.
     pub optimizer: Option<Optimizer>,
     pub(crate) data_set: Option<DataSet>,
+    /// True if keys besides the batch identify a training config.
+    pub is_training: bool,
 }
 
 impl Config {
@@ -67,40 +50,62 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// All mistakes in the values, with their places.
+    /// All mistakes in the values, with their places; a file of another kind.
     pub fn read(entries: &[ConfigEntry], file: &ConfigText, overrides: &[KeyOverride]) -> Result<Self, OptimizeError> {
+        if let Some(kind) = other_file(&Index::new(entries)).filter(|_| overrides.is_empty()) {
+            return Err(OptimizeError::NotTraining { found: format!("it looks like {kind}") });
+        }
         let mut keys = MatchedKeys::new(entries, file, overrides);
         let batch = keys.count(Role::Batch, 1..=MAX_BATCH);
-        let is_assigned = overrides.iter().any(|it| it.role == Role::Samples);
+        let is_assigned = overrides.iter().any(|it| it.role == Some(Role::Samples));
         let config = Self {
-            family: family(entries, &keys),
+            file: file.clone(),
+            dialect: keys.dialect,
             batch,
             accumulation: keys.count(Role::Accumulation, 1..=MAX_BATCH),
-            global_batch: keys.count(Role::GlobalBatch, 1..=MAX_BATCH),
+            global_batch: keys.count(Role::GlobalBatch, 1..=MAX_BATCH).or_else(|| {
+                let default = keys.dialect.default_of(Role::GlobalBatch, "");
+                default.and_then(|default| default.parse().ok())
+            }),
             ranks: ranks(&mut keys),
             workers: keys.count(Role::Workers, 0..=4096),
             prefetch: keys.count(Role::Prefetch, 0..=1 << 16),
             precision: precision::read(&mut keys),
-            tf32: tf32(&mut keys),
+            tf32: keys.flag(Role::Tf32),
             checkpointing: keys.flag(Role::Checkpointing),
-            optimizer: optimizer(entries, &keys),
+            optimizer: optimizer(entries, &mut keys),
             data_set: data_set(&mut keys, batch.unwrap_or(1), is_assigned),
+            is_training: !overrides.is_empty() || is_training(entries, &keys),
             keys: Vec::new(),
         };
         let source = keys.source;
         let of_evaluations = keys.with_role(Role::EvalBatch);
-        let mistakes: Vec<_> = of_evaluations.filter_map(|key| key.count(1..=MAX_BATCH, source).err()).collect();
+        let mut mistakes: Vec<_> = of_evaluations.filter_map(|key| key.count(1..=MAX_BATCH, source).err()).collect();
+        let unmodelled = |key: &&MatchedKey| !key.is_left && matches!(key.meaning(source.text), Meaning::Unknown);
+        mistakes.extend(keys.with_role(Role::Method).filter(unmodelled).map(|key| key.unknown(source)));
         keys.mistakes.extend(mistakes);
-        if keys.mistakes.is_empty() { Ok(Self { keys: keys.all, ..config }) } else { Err(file.mistakes(keys.mistakes)) }
+        match keys.mistakes.is_empty() {
+            true => Ok(Self { keys: keys.all, ..config }),
+            false if config.is_training && (!config.dialect.is_plain() || keys.has_step) => {
+                Err(file.mistakes(keys.mistakes))
+            }
+            false => Err(OptimizeError::NotTraining { found: String::new() }),
+        }
     }
 
     pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &MatchedKey> {
         self.keys.iter().filter(move |key| key.role == role)
     }
 
+    /// A mistake at the key of a role.
+    pub(crate) fn mistake(&self, role: Role, message: String) -> OptimizeError {
+        let place = self.matched(role).map_or(0..0, |key| key.entry.key_span.clone());
+        self.file.mistakes(vec![self.file.source().error(&place, message)])
+    }
+
     /// First key of a role.
     pub(crate) fn matched(&self, role: Role) -> Option<&MatchedKey> {
-        self.with_role(role).next()
+        self.with_role(role).min_by_key(|key| key.row.mirror)
     }
 
     /// Names of the keys of a role.
@@ -110,7 +115,37 @@ impl Config {
 
     /// Name of the first key of a role.
     pub fn key(&self, role: Role) -> Option<&str> {
-        self.keys(role).next()
+        self.matched(role).map(|key| key.entry.shown.as_str())
+    }
+
+    /// Names of the keys that stay as they are.
+    pub fn left(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().filter(|key| key.is_left).map(|key| key.entry.shown.as_str())
+    }
+
+    /// Returns true if the user leaves a key of a role alone.
+    pub(crate) fn leaves(&self, role: Role) -> bool {
+        self.with_role(role).any(|key| key.is_left)
+    }
+
+    /// Returns true if the samples of a micro-batch have to stay.
+    pub(crate) fn leaves_step(&self) -> bool {
+        [Role::Batch, Role::GlobalBatch, Role::Accumulation].into_iter().any(|role| self.leaves(role))
+    }
+
+    /// Returns true if the file can express a setting: with a key, or one that programs of the dialect read.
+    pub(crate) fn can_set(&self, role: Role, add_keys: bool) -> bool {
+        let is_added = || self.dialect.addition(role).is_some() && (add_keys || !self.dialect.adds_on_request);
+        if self.key(role).is_some() { !self.leaves(role) } else { is_added() }
+    }
+
+    /// The key and value that name the model's file.
+    pub fn model_file(&self) -> Option<String> {
+        let named = |key: &MatchedKey| match &key.entry.value {
+            Value::Text(text) => Some(format!("`{} = {text}`", key.entry.shown)),
+            _ => None,
+        };
+        self.with_role(Role::ModelFile).find_map(named)
     }
 
     /// Key of the number of devices, where its value leaves that number open.
@@ -126,19 +161,12 @@ impl Config {
     }
 }
 
-/// The family whose programs read the file.
-fn family(entries: &[ConfigEntry], keys: &MatchedKeys<'_>) -> Family {
-    let has = |family: Family| keys.all.iter().any(|key| key.family == family);
-    let is_trainers = |entry: &ConfigEntry| {
-        entry.tables().next() == Some("trainer") && ["max_epochs", "max_steps", "accelerator"].contains(&entry.name())
-    };
-    if has(Family::HuggingFace) {
-        Family::HuggingFace
-    } else if has(Family::Lightning) || entries.iter().any(is_trainers) {
-        Family::Lightning
-    } else {
-        Family::Any
-    }
+/// Returns true if the file has more of a training than a batch size: a file of another program can have that.
+fn is_training(entries: &[ConfigEntry], keys: &MatchedKeys<'_>) -> bool {
+    let is_evidence = |role: Role| !matches!(role, Role::Workers | Role::Ranks | Role::RanksOfNode | Role::Nodes);
+    let settings = keys.all.iter().filter(|key| is_evidence(key.role)).count() > 1;
+    let names = || entries.iter().map(ConfigEntry::name);
+    !keys.dialect.is_plain() || settings || names().any(|name| Names::get().is_of_training(name))
 }
 
 /// All devices, by one key; or the devices of a machine times the machines.
@@ -160,95 +188,35 @@ fn devices(key: &MatchedKey, source: Source<'_>) -> Result<Option<u64>, FileErro
         Value::Text(text) if text.contains(',') => {
             Ok(Some(text.split(',').filter(|one| !one.trim().is_empty()).count().max(1) as u64))
         }
+        Value::Number(_) if key.spelling == Spelling::Devices => Ok(Some(1)),
         Value::Text(_) | Value::Flag(_) => Ok(None),
         Value::Number(digits) if digits == "-1" || digits == "0" => Ok(None),
         _ => key.count(1..=1 << 20, source),
     }
 }
 
-fn tf32(keys: &mut MatchedKeys<'_>) -> Option<bool> {
-    let key = keys.only(Role::Tf32)?;
-    let read = match (&key.spelling, &key.entry.value) {
-        (Spelling::HighOrHighest, Value::Text(text)) => Ok(Some(text != "highest")),
-        _ => key.flag(keys.source),
-    };
-    keys.keep(read)
-}
-
-/// The training set: the smallest of several numbers, as some of them include evaluation. Numbers below the batch size count
-/// something else.
-fn data_set(keys: &mut MatchedKeys<'_>, batch: u64, is_assigned: bool) -> Option<DataSet> {
+fn optimizer(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<Optimizer> {
     let source = keys.source;
-    let all: Vec<_> = keys.with_role(Role::Samples).cloned().collect();
-    let read = all.into_iter().filter_map(|key| {
-        let samples = keys.keep(key.count(2..=MAX_SAMPLES, source))?;
-        Some(DataSet { samples, key: key.entry.shown, is_assigned })
-    });
-    read.filter(|set| set.can_feed(batch)).min_by_key(|set| set.samples)
-}
-
-fn optimizer(entries: &[ConfigEntry], keys: &MatchedKeys<'_>) -> Option<Optimizer> {
-    let named = keys.with_role(Role::Optimizer).find_map(|key| match &key.entry.value {
-        Value::Text(text) => optimizer_in(text),
+    let read = |key: &MatchedKey| {
+        match &key.entry.value {
+        _ if key.is_left || key.is_open() => None,
+        // The name of another file.
+        Value::Text(text) if text.contains(['/', ':']) || text.is_empty() => None,
+        Value::Text(text) => Some(optimizer_in(text).ok_or_else(|| {
+            let (shown, all) = (&key.entry.shown, Optimizer::ALL.map(Optimizer::name).join(", "));
+            let message = format!(
+                "`{shown}`: `{text}` is not modelled; name the closest of {all} with --dim optimizer=NAME, and --leave {shown}"
+            );
+            source.error(&key.entry.place(), message)
+        })),
         _ => None,
-    });
+    }
+    };
+    let named = keys.with_role(Role::Optimizer).find_map(read)?;
+    let named = keys.keep(named.map(Some))?;
     let has_momentum = entries.iter().any(|entry| {
         let Value::Number(digits) = &entry.value else { return false };
         entry.name() == "momentum" && digits.parse().unwrap_or(0.0) > 0.0
     });
-    named.map(|optimizer| if optimizer == Optimizer::Sgd && has_momentum { Optimizer::Momentum } else { optimizer })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::Config;
-    use crate::document::{ConfigText, Format};
-    use crate::matched::KeyOverride;
-
-    /// Samples of the training set with their key, or the first mistake.
-    fn samples(text: &str, assigned: Option<&str>) -> Result<Option<(u64, String)>, String> {
-        let file = ConfigText::new(Path::new("config"), Format::Yaml, text);
-        let entries = file.entries().expect("valid YAML");
-        let overrides =
-            assigned.map(|key| KeyOverride::new("train_samples", key, &entries).expect("a key of the file"));
-        let overrides: Vec<_> = overrides.into_iter().collect();
-        let config = Config::read(&entries, &file, &overrides).map_err(|error| error.to_string())?;
-        Ok(config.data_set.map(|set| (set.samples, set.key)))
-    }
-    #[test]
-    fn keys_of_the_training_set_are_recognised() {
-        for (text, samples_and_key) in [
-            ("num_samples: 1500", Some((1500, "num_samples"))),
-            ("data: {numTrainSamples: 60_000}", Some((60_000, "data.numTrainSamples"))),
-            ("train:\n  train_size: 45000", Some((45_000, "train.train_size"))),
-            ("dataset: {size: 1797}", Some((1797, "dataset.size"))),
-            ("dataset_size: 50000\nn_train: 45000", Some((45_000, "n_train"))),
-            // Shares, flags, and open values.
-            ("train_size: 0.8", None),
-            ("train_size: 1.0", None),
-            ("train_size: 1", None),
-            ("num_samples: -1", None),
-            ("max_train_samples: null", None),
-            ("num_samples: ${data.samples}", None),
-            // Other sets, and parts.
-            ("model: {size: 1797}", None),
-            ("val: {num_samples: 1500}", None),
-            ("batch_size: 64\nn_samples: 16", None),
-            ("batch_size: 64\nn_samples: 16\ndataset_size: 900", Some((900, "dataset_size"))),
-            ("parts: [{num_samples: 1500}, {num_samples: 9}]", None),
-        ] {
-            let expected = samples_and_key.map(|(samples, key)| (samples, key.to_owned()));
-            assert_eq!(samples(text, None), Ok(expected), "{text}");
-        }
-    }
-
-    #[test]
-    fn an_assigned_key_replaces_all_others() {
-        let text = "windows: 900\nnum_samples: 10\nshare: 0.8";
-        assert_eq!(samples(text, Some("windows")), Ok(Some((900, "windows".to_owned()))));
-        let refused = samples(text, Some("share")).expect_err("a share is no number of samples");
-        assert_eq!(refused, "config:3:8: `share`: expected a whole number from 2 to 2^40, found 0.8");
-    }
+    Some(if named == Optimizer::Sgd && has_momentum { Optimizer::Momentum } else { named })
 }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use crate::dialect::normal;
-use crate::document::{ConfigText, Node, Value};
+use crate::document::{Aliases, ConfigText, Node, Value};
 use crate::error::OptimizeError;
+use crate::key_names::normal;
 
 /// An entry of a config with its path and its byte ranges.
 #[derive(Clone, Debug)]
@@ -20,11 +20,25 @@ pub struct ConfigEntry {
     pub(crate) span: Range<usize>,
     /// Whether the table of the entry is in braces.
     pub(crate) in_braces: bool,
+    /// Byte ranges of aliases of the value.
+    pub(crate) aliases: Vec<Range<usize>>,
+    /// True if the table of the entry has aliases, so that a change has effects elsewhere.
+    pub(crate) is_shared: bool,
 }
 
 /// Tables whose settings are not those of training.
-const NOT_OF_TRAINING: &str = "eval evaluate evaluation val valid validate validation test testing dev inference predict \
-                               prediction generation export";
+const NOT_OF_TRAINING: &str = "evaluate evaluator evaluators evaluation validate testing dev inference infer predict \
+                               prediction generation generation_config export task_specific_params";
+
+/// First words of the names of such tables.
+const NOT_OF_TRAINING_FIRST: &str = "eval val valid validation test";
+
+/// Returns true if a table has settings of evaluation: `val_dataloader`.
+fn is_of_evaluation(table: &str) -> bool {
+    let first = table.split('_').next().unwrap_or(table);
+    NOT_OF_TRAINING.split_whitespace().any(|name| name == table)
+        || NOT_OF_TRAINING_FIRST.split(' ').any(|name| name == first)
+}
 
 impl ConfigText {
     /// The entries of the file: every table before its content, without tables of evaluation.
@@ -33,42 +47,78 @@ impl ConfigText {
     ///
     /// Mistakes of syntax, with their place.
     pub fn entries(&self) -> Result<Vec<ConfigEntry>, OptimizeError> {
-        let root = self.format.parse(self.source()).map_err(|mistake| self.mistakes(vec![mistake]))?;
-        let mut all = Vec::new();
-        walk(&root, &[], "", &self.text, &mut all);
-        Ok(all)
+        let (root, aliases) = self.format.parse(self.source()).map_err(|mistake| self.mistakes(vec![mistake]))?;
+        let mut evaluations = Vec::new();
+        find_evaluations(&root, &mut evaluations);
+        let mut walk = Walk { text: &self.text, aliases, evaluations, all: Vec::new() };
+        walk.node(&root, &[], "", false);
+        Ok(walk.all)
     }
 }
 
-fn walk(node: &Node, path: &[String], shown: &str, text: &str, all: &mut Vec<ConfigEntry>) {
+struct Walk<'t> {
+    text: &'t str,
+    aliases: Aliases,
+    /// Byte ranges of tables of evaluation.
+    evaluations: Vec<Range<usize>>,
+    all: Vec<ConfigEntry>,
+}
+
+fn find_evaluations(node: &Node, all: &mut Vec<Range<usize>>) {
     match &node.value {
         Value::Table(entries) => {
-            let in_braces = text.get(node.span.start..).is_some_and(|table| table.starts_with('{'));
             for entry in entries {
-                let name = normal(&entry.key);
-                if !entry.node.value.is_scalar() && NOT_OF_TRAINING.split(' ').any(|table| table == name) {
-                    continue;
+                if !entry.node.value.is_scalar() && is_of_evaluation(&normal(&entry.key)) {
+                    all.push(entry.node.span.clone());
                 }
-                let path = [path, &[name]].concat();
-                let shown = if shown.is_empty() { entry.key.clone() } else { format!("{shown}.{}", entry.key) };
-                all.push(ConfigEntry {
-                    path: path.clone(),
-                    shown: shown.clone(),
-                    key: entry.key.clone(),
-                    key_span: entry.key_span.clone(),
-                    value: entry.node.value.clone(),
-                    span: entry.node.span.clone(),
-                    in_braces,
-                });
-                walk(&entry.node, &path, &shown, text, all);
+                find_evaluations(&entry.node, all);
             }
         }
-        Value::List(nodes) => {
-            for (index, inner) in nodes.iter().enumerate() {
-                walk(inner, path, &format!("{shown}[{index}]"), text, all);
-            }
-        }
+        Value::List(nodes) => nodes.iter().for_each(|node| find_evaluations(node, all)),
         _ => {}
+    }
+}
+
+impl Walk<'_> {
+    /// Returns true if a table is merged into several others, or into one of evaluation.
+    fn is_shared(&self, start: usize) -> bool {
+        let is_evaluated = |alias: &Range<usize>| self.evaluations.iter().any(|span| span.contains(&alias.start));
+        self.aliases.get(&start).is_some_and(|all| all.len() > 1 || all.iter().any(is_evaluated))
+    }
+
+    fn node(&mut self, node: &Node, path: &[String], shown: &str, is_shared: bool) {
+        let is_shared = is_shared || self.is_shared(node.span.start);
+        match &node.value {
+            Value::Table(entries) => {
+                let in_braces = self.text.get(node.span.start..).is_some_and(|table| table.starts_with('{'));
+                for entry in entries {
+                    let name = normal(&entry.key);
+                    if !entry.node.value.is_scalar() && is_of_evaluation(&name) {
+                        continue;
+                    }
+                    let path = [path, &[name]].concat();
+                    let shown = if shown.is_empty() { entry.key.clone() } else { format!("{shown}.{}", entry.key) };
+                    self.all.push(ConfigEntry {
+                        path: path.clone(),
+                        shown: shown.clone(),
+                        key: entry.key.clone(),
+                        key_span: entry.key_span.clone(),
+                        value: entry.node.value.clone(),
+                        span: entry.node.span.clone(),
+                        in_braces,
+                        aliases: self.aliases.get(&entry.node.span.start).cloned().unwrap_or_default(),
+                        is_shared,
+                    });
+                    self.node(&entry.node, &path, &shown, is_shared);
+                }
+            }
+            Value::List(nodes) => {
+                for (index, inner) in nodes.iter().enumerate() {
+                    self.node(inner, path, &format!("{shown}[{index}]"), is_shared);
+                }
+            }
+            _ => {}
+        }
     }
 }
 

@@ -24,19 +24,21 @@ pub enum OptimizeError {
     #[error("{}", mistakes_by_line(.0))]
     Mistakes(Vec<(FileError, String)>),
     #[error(
-        "the config has no batch size\n  help: name its key: --at batch_size=KEY; usual ones are batch_size, \
-         per_device_train_batch_size and micro_batch_size"
+        "the config has no batch size\n  help: name its key: --at batch_size=KEY; in {dialect} configs it is {usual} \
+         ({documentation})"
     )]
-    NoBatch,
-    #[error("`{key}` is no key of the config{hint}\n  help: keys in tables have dots: --at {setting}=train.batch_size")]
-    NoKey { setting: String, key: String, hint: String },
+    NoBatch { dialect: String, usual: String, documentation: String },
+    #[error(
+        "the file is no training config{}\n  help: looked for a batch size (batch_size, per_device_train_batch_size, \
+         train_micro_batch_size_per_gpu, …) beside other settings of training, such as learning_rate or epochs; if it is one, \
+         name the key: --at batch_size=KEY",
+        if found.is_empty() { String::new() } else { format!(": {found}") }
+    )]
+    NotTraining { found: String },
+    #[error("`{key}` is no key of the config{hint}\n  help: keys in tables have dots: {option}train.batch_size")]
+    NoKey { option: String, key: String, hint: String },
     #[error("`{name}` is no setting{hint}\n  help: --at takes {names}")]
     NoSetting { name: String, hint: String, names: String },
-    #[error(
-        "{batch} x {accumulation} x {ranks} rank(s) are {product} samples, but `{key}` is {configured}\n  help: correct the \
-         config, or choose with --global-batch or --world-size"
-    )]
-    GlobalBatch { batch: u64, accumulation: u64, ranks: u64, product: String, key: String, configured: u64 },
     #[error("a batch of {batch} x {accumulation} x {ranks} rank(s) is more than 2^30 samples, the most of a step")]
     TooLarge { batch: u64, accumulation: u64, ranks: u64 },
     #[error(
@@ -45,19 +47,30 @@ pub enum OptimizeError {
     )]
     UnknownKind { name: String, hint: String },
     #[error(
-        "the config does not identify its kind of model{}\n  help: name it with --model KIND, and missing dimensions with \
+        "the config does not identify its kind of model{}\n  help: {}name it with --model KIND, and missing dimensions with \
          --dim NAME=VALUE; or --model-config FILE, or --workload NAME of the package",
-        alternatives(readings)
+        alternatives(readings),
+        model_file(file.as_ref())
     )]
-    NoKind { readings: Vec<String> },
+    NoKind { readings: Vec<String>, file: Option<String> },
     #[error(
-        "the config lacks dimensions that a {kind} needs:\n    {}\n  help: add {options}; or describe the model otherwise: \
+        "the config lacks dimensions that a {kind} needs:\n    {}\n  help: {}add {options}; or describe the model otherwise: \
          --model KIND, --model-config FILE, --workload NAME",
-        missing.join("\n    ")
+        missing.join("\n    "), model_file(file.as_ref())
     )]
-    MissingDims { kind: &'static str, missing: Vec<String>, options: String },
+    MissingDims { kind: &'static str, missing: Vec<String>, options: String, file: Option<String> },
+    #[error(
+        "{what} is not modelled, and the planner plans no smaller model in its place\n  help: measure the model in Burn and plan \
+         with --workload NAME, or give its costs: --model declared --dim …"
+    )]
+    NotModelled { what: String },
     #[error("{kind}: there is no dimension `{name}`{hint}\n  help: there is {names}")]
     UnknownDim { kind: &'static str, name: String, hint: String, names: String },
+    #[error(
+        "`{key}` is in a table with a YAML anchor, and other tables would change with it\n  help: write the key in the table of \
+         training, or leave it as it is: --leave {key}"
+    )]
+    Shared { key: String },
     #[error("{message}")]
     Dimension { message: String },
     #[error("the config cannot express {what}\n  help: --dry-run shows the plan and writes nothing")]
@@ -72,6 +85,12 @@ pub enum OptimizeError {
 
 fn mistakes_by_line(mistakes: &[(FileError, String)]) -> String {
     mistakes.iter().map(|(mistake, _)| mistake.to_string()).collect::<Vec<_>>().join("\n")
+}
+
+fn model_file(file: Option<&String>) -> String {
+    file.map_or_else(String::new, |named| {
+        format!("{named} names the model: give its config.json with --model-config; or ")
+    })
 }
 
 fn alternatives(readings: &[String]) -> String {

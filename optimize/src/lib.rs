@@ -1,21 +1,26 @@
 //! Tunes training configs for GPUs: `cargo gpu-tuned optimize` without its command line.
 //!
 //! A [`ConfigText`] is read into [`ConfigEntry`]s, in which [`Config`] finds the training settings and [`Model`] the model's
-//! dimensions. A [`Tuner`] plans the training for a device and edits the text in place. The tables of names are in
-//! `dialect.toml` and `names.toml`. [`pytorch`] estimates the memory of PyTorch runs.
+//! dimensions. A [`Tuner`] plans the training for a device and edits the text in place. The keys of each ecosystem are in
+//! `dialects/`, the names of dimensions in `names.toml`. [`pytorch`] estimates the memory of PyTorch runs.
 
 #![forbid(unsafe_code)]
 
+mod change;
 mod changes;
 mod config;
+mod data_set;
 mod dialect;
 mod document;
 mod entry;
 mod error;
-mod larger;
+mod framework;
+mod index;
+mod key_names;
 mod matched;
 mod model;
 mod names;
+mod overrides;
 mod precision;
 pub mod pytorch;
 mod spelling;
@@ -26,16 +31,17 @@ mod task;
 mod tests;
 mod tuner;
 
-pub use changes::{Change, State};
-pub use config::{Config, DataSet};
-pub use dialect::{Role, role};
+pub use change::{Change, State};
+pub use config::Config;
+pub use data_set::DataSet;
+pub use dialect::{Dialect, Framework, Role, role};
 pub use document::{ConfigText, Format};
 pub use entry::ConfigEntry;
 pub use error::OptimizeError;
-pub use larger::{Larger, TooSmall};
-pub use matched::KeyOverride;
+pub use framework::PytorchMemory;
 pub use model::{Dimension, Model, ModelRequest, Origin};
 pub use names::aliases;
+pub use overrides::KeyOverride;
 pub use step::Step;
 pub use suggestions::{Gain, Suggestions};
 pub use task::Task;

@@ -3,81 +3,113 @@
 use std::ops::RangeInclusive;
 
 use gpu_tuned_core::source::{FileError, Source};
-use gpu_tuned_core::{Precision, suggest};
 
-use crate::dialect::{DIALECTS, Family, Key, Role, Spelling, known};
+use crate::dialect::{Dialect, Key, Role, Spelling};
 use crate::document::{ConfigText, Value};
 use crate::entry::ConfigEntry;
-use crate::error::OptimizeError;
+use crate::index::{Index, matches, recognise};
+use crate::overrides::KeyOverride;
 
-/// A key of the file that the dialect tables list.
+/// A key of the file that a dialect lists.
 #[derive(Clone, Debug)]
 pub(crate) struct MatchedKey {
     pub role: Role,
     pub spelling: Spelling,
     pub entry: ConfigEntry,
-    pub family: Family,
+    pub row: &'static Key,
+    /// True if the value stays as it is.
+    pub is_left: bool,
 }
 
-/// The keys of a file that the dialect tables list, and the mistakes in their values.
+/// The keys of a file that its dialect lists, and the mistakes in their values.
 pub(crate) struct MatchedKeys<'t> {
     pub source: Source<'t>,
+    pub dialect: &'static Dialect,
+    /// True if a key has a factor of the samples of a step, or the user assigns one.
+    pub has_step: bool,
     pub all: Vec<MatchedKey>,
     pub mistakes: Vec<FileError>,
 }
 
-/// A key that the user assigns to a setting.
-#[derive(Clone, Debug)]
-pub struct KeyOverride {
-    pub(crate) role: Role,
-    pub(crate) key: String,
-}
-
-impl KeyOverride {
-    /// Assigns a key of the file to a setting, as `--at SETTING=KEY` does.
-    ///
-    /// # Errors
-    ///
-    /// Where there is no such setting, or no such key with a single value.
-    pub fn new(setting: &str, key: &str, entries: &[ConfigEntry]) -> Result<Self, OptimizeError> {
-        let names = || Role::NAMED.iter().map(|(name, _)| *name);
-        let role = Role::NAMED.iter().find(|(name, _)| *name == setting).map(|(_, role)| *role);
-        let role = role.ok_or_else(|| OptimizeError::NoSetting {
-            name: setting.to_owned(),
-            hint: suggest(setting, names()),
-            names: names().collect::<Vec<_>>().join(", "),
-        })?;
-        if entries.iter().any(|entry| entry.shown == key && entry.value.is_scalar()) {
-            return Ok(Self { role, key: key.to_owned() });
-        }
-        let hint = suggest(key, entries.iter().map(|entry| entry.shown.as_str()));
-        Err(OptimizeError::NoKey { setting: setting.to_owned(), key: key.to_owned(), hint })
-    }
+/// Meaning of a word.
+pub(crate) enum Meaning<'w> {
+    Known(&'w str),
+    /// No word, or one without a meaning: the config leaves the setting open.
+    Open,
+    Unknown,
 }
 
 impl<'t> MatchedKeys<'t> {
     /// Finds the keys of settings. A key that the user assigns replaces all others of its setting.
     pub(crate) fn new(entries: &[ConfigEntry], file: &'t ConfigText, overrides: &[KeyOverride]) -> Self {
-        let mut all: Vec<MatchedKey> = entries
-            .iter()
-            .filter_map(|entry| {
-                let assigned = overrides.iter().find(|it| it.key == entry.shown);
-                let key = match assigned {
-                    Some(assigned) => DIALECTS.keys.iter().find(|key| key.role == assigned.role),
-                    None => known(&entry.path),
-                }?;
-                let own = known(&entry.path).filter(|own| own.role == key.role).unwrap_or(key);
-                let is_replaced = assigned.is_none() && overrides.iter().any(|it| it.role == key.role);
-                (!is_replaced && is_usable(entry, own, assigned.is_some())).then(|| MatchedKey::new(own, entry.clone()))
-            })
-            .collect();
-        // DeepSpeed's `train_batch_size` is the global batch beside a micro-batch.
-        if all.iter().filter(|found| found.role == Role::Batch).count() > 1
-            && let Some(found) = all.iter_mut().find(|found| found.entry.name() == "train_batch_size")
-        {
-            found.role = Role::GlobalBatch;
+        let index = Index::new(entries);
+        let dialect = recognise(&index, &file.dialects);
+        let matches = matches(dialect, &index);
+        let has_step = !overrides.is_empty() || matches.iter().any(|(row, _)| row.role.is_of_step());
+        let mut keys = Self { source: file.source(), dialect, has_step, all: Vec::new(), mistakes: Vec::new() };
+        let replaced: Vec<Role> = overrides.iter().filter_map(|it| it.role).collect();
+        for (row, entry) in matches.iter().copied() {
+            if overrides.iter().any(|it| it.role.is_some() && it.key == entry.shown) || replaced.contains(&row.role) {
+                continue;
+            }
+            let is_left = overrides.iter().any(|it| it.role.is_none() && it.key == entry.shown);
+            keys.add(MatchedKey::new(row, entry.clone(), is_left), &index, &matches);
         }
-        Self { source: file.source(), all, mistakes: Vec::new() }
+        for (assigned, role) in overrides.iter().filter_map(|it| Some((it, it.role?))) {
+            let own = matches.iter().find(|(row, entry)| row.role == role && entry.shown == assigned.key);
+            let row = own.map(|(row, _)| *row).or_else(|| dialect.rows(role).chain(Dialect::plain().rows(role)).next());
+            let entry = entries.iter().find(|entry| entry.shown == assigned.key);
+            keys.all.extend(row.zip(entry).map(|(row, entry)| MatchedKey::new(row, entry.clone(), false)));
+        }
+        keys
+    }
+
+    /// Adds a key unless its value says nothing; a value that cannot be read is a mistake.
+    fn add(&mut self, mut key: MatchedKey, index: &Index<'_>, matches: &[(&Key, &ConfigEntry)]) {
+        // `selective` is neither on nor off.
+        key.is_left |= matches!(key.meaning(self.source.text), Meaning::Known("stays"));
+        let (role, value) = (key.role, &key.entry.value);
+        if let Some(target) = value.reference() {
+            let target = index.find(&target).find(|other| other.value.is_scalar() && other.value.reference().is_none());
+            let is_same = target
+                .is_some_and(|it| matches.iter().any(|(row, entry)| row.role == role && core::ptr::eq(*entry, it)));
+            if is_same || matches!(role, Role::NoCounterpart | Role::Optimizer | Role::Samples) {
+                return;
+            }
+            match target {
+                Some(target) if !role.is_of_step() => key.entry.value = target.value.clone(),
+                _ if key.is_left => {}
+                _ => {
+                    let (shown, raw) = (&key.entry.shown, key.entry.raw(self.source.text));
+                    let remedy = match (target, role.name()) {
+                        (Some(target), Some(name)) => {
+                            format!("name the key with the number: --at {name}={}", target.shown)
+                        }
+                        _ => "put a value in its place".to_owned(),
+                    };
+                    let message =
+                        format!("`{shown}` refers to `{raw}`: {remedy}, or leave it as it is: --leave {shown}");
+                    return self.mistakes.push(self.source.error(&key.entry.place(), message));
+                }
+            }
+            key.is_left = true;
+            self.all.push(key);
+            return;
+        }
+        let is_usable = match role {
+            Role::Ranks | Role::RanksOfNode | Role::Nodes => !matches!(value, Value::Table(_)),
+            // The size of a whole data set is neither a share, such as 0.8, nor one of the parts in a list.
+            Role::Samples => value.count().is_some_and(|count| count > 1) && !key.entry.shown.contains('['),
+            // `accumulate_grad_batches: {0: 8}`, but not a table with the name of another setting.
+            Role::Accumulation | Role::Batch => {
+                role == Role::Accumulation || matches!(value, Value::List(_)) || value.is_scalar()
+            }
+            Role::Dim | Role::Precision if matches!(key.spelling, Spelling::Any | Spelling::Present(_)) => true,
+            _ => value.is_scalar(),
+        };
+        if is_usable {
+            self.all.push(key);
+        }
     }
 
     pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &MatchedKey> {
@@ -86,14 +118,22 @@ impl<'t> MatchedKeys<'t> {
 
     /// The only key of a role; several are a mistake.
     pub(crate) fn only(&mut self, role: Role) -> Option<MatchedKey> {
-        let mut found = self.with_role(role).cloned();
-        let (first, second) = (found.next()?, found.next());
-        drop(found);
-        if let (Some(second), Some(name)) = (second, role.name()) {
-            let (one, other) = (&first.entry.shown, &second.entry.shown);
-            let message =
-                format!("`{one}` and `{other}` both look like the {name} of training; choose one: --at {name}={one}");
-            self.mistakes.push(self.source.error(&second.entry.key_span, message));
+        let found = self.with_role(role).filter(|key| !key.row.mirror || !key.is_open());
+        let mut found: Vec<MatchedKey> = found.cloned().collect();
+        found.sort_by_key(|key| key.row.mirror);
+        let first = found.first()?.clone();
+        let (one, text) = (first.entry.shown.clone(), first.entry.raw(self.source.text));
+        for other in &found[1..] {
+            let (name, shown) = (role.name().unwrap_or("value"), &other.entry.shown);
+            let message = match other.row.mirror {
+                true if other.entry.value == first.entry.value => continue,
+                true => format!("`{shown}` is not `{one}`, which is {text}: both have to be equal"),
+                false => format!(
+                    "`{one}` and `{shown}` both look like the {name} of training; choose one: --at {name}={one}"
+                ),
+            };
+            self.mistakes.push(self.source.error(&other.entry.key_span, message));
+            break;
         }
         Some(first)
     }
@@ -119,43 +159,102 @@ impl<'t> MatchedKeys<'t> {
     }
 }
 
-/// Returns true if the value can be one of the key: other tables use names of settings, too.
-fn is_usable(entry: &ConfigEntry, key: &Key, is_assigned: bool) -> bool {
-    if entry.value.is_reference() {
-        return false;
-    }
-    match key.role {
-        Role::Ranks | Role::RanksOfNode | Role::Nodes => !matches!(entry.value, Value::Table(_)),
-        // The size of a whole data set is neither a share, such as 0.8, nor one of the parts in a list.
-        Role::Samples if !is_assigned => {
-            entry.value.count().is_some_and(|count| count > 1) && !entry.shown.contains('[')
-        }
-        _ => entry.value.is_scalar(),
-    }
+/// Returns true for the same word, and for one with the part between the stars of `*qlora*`.
+fn agrees(word: &str, known: &str) -> bool {
+    word == known || known.strip_prefix('*').is_some_and(|part| word.contains(part.trim_end_matches('*')))
 }
 
 impl MatchedKey {
-    fn new(key: &Key, entry: ConfigEntry) -> Self {
-        let spelling = match (key.spelling, &entry.value) {
+    fn new(row: &'static Key, mut entry: ConfigEntry, is_left: bool) -> Self {
+        // `update_freq: [16]`
+        if let (true, Value::List(nodes)) = (row.role.is_of_step(), &entry.value)
+            && let [one] = nodes.as_slice()
+        {
+            (entry.span, entry.value) = (one.span.clone(), one.value.clone());
+        }
+        let spelling = match (row.role, row.spelling, &entry.value) {
             // `mixed_precision: true`
-            (Spelling::Precision, Value::Flag(true)) => Spelling::FlagFor(Precision::MixedF16),
-            (spelling, _) => spelling,
+            (Role::Precision, Spelling::Words, Value::Flag(true)) if !row.lists("true") => Spelling::AmpSwitch,
+            (_, spelling, _) => spelling,
         };
-        Self { role: key.role, spelling, entry, family: key.family }
+        Self { role: row.role, spelling, entry, row, is_left }
+    }
+
+    /// Returns true if the config leaves the value open.
+    pub(crate) fn is_open(&self) -> bool {
+        match &self.entry.value {
+            Value::Null => true,
+            Value::Text(text) => text == "auto",
+            _ => false,
+        }
+    }
+
+    /// Meaning of the value among the words of the dialect.
+    pub(crate) fn meaning(&self, text: &str) -> Meaning<'static> {
+        let word = match &self.entry.value {
+            Value::Null => return Meaning::Open,
+            Value::Text(word) | Value::Number(word) => word.as_str(),
+            // `no` is a flag in YAML.
+            Value::Flag(_) => self.entry.raw(text),
+            Value::List(_) | Value::Table(_) => return Meaning::Unknown,
+        };
+        let word = word.rsplit("torch.").next().unwrap_or(word).to_ascii_lowercase();
+        let known = |word: &str| self.row.words.iter().flatten().find(|(_, known)| agrees(word, known));
+        let flag = || match &self.entry.value {
+            Value::Flag(flag) => known(if *flag { "true" } else { "false" }).or_else(|| known("no").filter(|_| !*flag)),
+            _ => None,
+        };
+        match known(&word).or_else(flag) {
+            Some((meaning, _)) if meaning.is_empty() => Meaning::Open,
+            Some((meaning, _)) => Meaning::Known(meaning),
+            None if word == "auto" || word == "none" => Meaning::Open,
+            None => Meaning::Unknown,
+        }
+    }
+
+    /// The word for a meaning in the vocabulary of the present value; `None` if there is none, or the meaning stays.
+    pub(crate) fn word(&self, text: &str, wanted: &str) -> Option<&'static str> {
+        let now = match self.meaning(text) {
+            Meaning::Known(now) if now != wanted => now,
+            _ => return None,
+        };
+        let raw = self.entry.value.bare().unwrap_or_default().to_ascii_lowercase();
+        let own = raw.rsplit("torch.").next().unwrap_or(&raw);
+        let lists = |word: &str| self.row.words.iter().find(|all| all.iter().any(|(is, it)| is == now && it == word));
+        let vocabulary = lists(own).or_else(|| lists("no")).or_else(|| lists("false"))?;
+        vocabulary.iter().find(|(meaning, _)| meaning == wanted).map(|(_, word)| word.as_str())
+    }
+
+    /// A mistake that names the words which the planner reads.
+    pub(crate) fn unknown(&self, source: Source<'_>) -> FileError {
+        let mut words: Vec<&str> = Vec::new();
+        for (_, word) in self.row.words.iter().flatten().filter(|(meaning, _)| !meaning.is_empty()) {
+            if !words.contains(&word.as_str()) {
+                words.push(word);
+            }
+        }
+        if words.len() > 8 {
+            words.splice(8.., ["…"]);
+        }
+        let (shown, value) =
+            (&self.entry.shown, self.entry.value.bare().unwrap_or_else(|| self.entry.value.kind().to_owned()));
+        let message = format!(
+            "`{shown}`: `{value}` is not modelled: expected {}; or leave the key as it is: --leave {shown}",
+            words.join(", ")
+        );
+        source.error(&self.entry.place(), message)
     }
 
     /// The count; `None` where the file leaves it open.
     pub(crate) fn count(&self, range: RangeInclusive<u64>, source: Source<'_>) -> Result<Option<u64>, FileError> {
         let value = &self.entry.value;
-        let is_open = match value {
-            Value::Null => true,
-            Value::Text(text) => text == "auto",
-            _ => false,
-        };
-        if is_open {
+        if self.is_open() {
             return Ok(None);
         }
         let count = value.count().filter(|count| range.contains(count));
+        if count.is_none() && self.is_left {
+            return Ok(None);
+        }
         count.map(Some).ok_or_else(|| {
             let found = match value {
                 Value::Number(digits) => digits.as_str(),
@@ -165,27 +264,35 @@ impl MatchedKey {
             let is_large_power = max.is_power_of_two() && max > 1 << 16;
             let max = if is_large_power { format!("2^{}", max.ilog2()) } else { max.to_string() };
             let name = &self.entry.shown;
-            let message = format!("`{name}`: expected a whole number from {min} to {max}, found {found}");
+            let remedy = if value.is_scalar() {
+                String::new()
+            } else {
+                format!(": put a number in its place, or --leave {name}")
+            };
+            let message = format!("`{name}`: expected a whole number from {min} to {max}, found {found}{remedy}");
             source.error(&self.entry.place(), message)
         })
     }
 
-    /// The flag; numbers 0 and 1 are flags, too. `None` where the file leaves it open.
+    /// The flag; numbers 0 and 1 are flags, too, and the words of the dialect. `None` where the file leaves it open.
     pub(crate) fn flag(&self, source: Source<'_>) -> Result<Option<bool>, FileError> {
         let value = &self.entry.value;
+        let word = match self.meaning(source.text) {
+            Meaning::Known(word) => word.to_owned(),
+            Meaning::Open if self.is_open() => return Ok(None),
+            _ => value.bare().unwrap_or_default().to_ascii_lowercase(),
+        };
+        match word.as_str() {
+            "true" | "yes" | "on" | "1" => return Ok(Some(true)),
+            "false" | "no" | "off" | "0" => return Ok(Some(false)),
+            _ if self.is_left => return Ok(None),
+            _ if !self.row.words.is_empty() => return Err(self.unknown(source)),
+            _ => {}
+        }
         let found = match value {
-            Value::Null => return Ok(None),
-            Value::Flag(flag) => return Ok(Some(*flag)),
-            Value::Number(digits) if digits == "0" || digits == "1" => return Ok(Some(digits == "1")),
-            // In axolotl, `bf16: auto` is on where the GPU has bf16. In DeepSpeed's tables `auto` is filled in elsewhere.
-            Value::Text(text) if text == "auto" => return Ok((self.entry.name() == "bf16").then_some(true)),
-            Value::Text(text) => match text.to_ascii_lowercase().as_str() {
-                "true" | "yes" | "on" => return Ok(Some(true)),
-                "false" | "no" | "off" => return Ok(Some(false)),
-                _ => format!("`{text}`"),
-            },
+            Value::Text(text) => format!("`{text}`"),
             Value::Number(digits) => digits.clone(),
-            Value::List(_) | Value::Table(_) => value.kind().to_owned(),
+            other => other.kind().to_owned(),
         };
         let message = format!("`{}`: expected true or false, found {found}", self.entry.shown);
         Err(source.error(&self.entry.place(), message))

@@ -1,15 +1,25 @@
 //! Names that training configs use for models, their dimensions and optimizers: `names.toml`.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use gpu_tuned_core::workload::Optimizer;
 use serde::Deserialize;
+
+use crate::key_names::contains_word;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Names {
     kind: Vec<KindNames>,
     pub(crate) keys: ModelKeys,
     pub(crate) layout: Vec<Layout>,
+    /// Keys of settings that only trainings have.
+    training: Words,
+    /// Keys of models that no kind describes.
+    pub(crate) unmodelled: Words,
+    pub(crate) unmodelled_above_one: Words,
+    /// Names of matrices by the planner's names.
+    matrices: BTreeMap<String, Words>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -45,6 +55,12 @@ pub(crate) struct ModelKeys {
 pub(crate) struct Layout {
     pub words: Words,
     pub dims: Vec<(String, toml::Value)>,
+    /// Keys of dimensions, in place of those of the kind.
+    #[serde(default)]
+    pub keys: Vec<(String, Words)>,
+    /// Keys that make it another model.
+    #[serde(default)]
+    pub unmodelled: Words,
 }
 
 impl From<String> for Words {
@@ -77,6 +93,24 @@ impl Names {
     /// Names of all kinds.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &KindNames> {
         self.kind.iter()
+    }
+
+    /// Returns true for the key of a setting or dimension that only trainings have.
+    pub(crate) fn is_of_training(&self, key: &str) -> bool {
+        self.training.has(key)
+    }
+
+    /// The planner's names of a matrix with adapters: one, or several with spaces.
+    pub(crate) fn matrices(&self, name: &str) -> Option<&str> {
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let has = |names: &Words| names.has(name) || names.has(last);
+        self.matrices.iter().find(|(_, names)| has(names)).map(|(matrices, _)| matrices.as_str())
+    }
+
+    /// The family of models with a word in this name: that with the longest word.
+    pub(crate) fn layout(&self, name: &str) -> Option<(&Layout, &str)> {
+        let words = self.layout.iter().flat_map(|layout| layout.words.iter().map(move |word| (layout, word)));
+        words.filter(|(_, word)| contains_word(name, word)).max_by_key(|(_, word)| word.len())
     }
 
     /// Names of the kind that workloads call so.
@@ -150,7 +184,8 @@ mod tests {
                 let description = ModelKind::description_of(word).unwrap_or_default();
                 for (dim, value) in &layout.dims {
                     let given = description.split_once(&format!("{dim} = ")).map(|(_, rest)| rest);
-                    let agrees = given.is_none_or(|given| given.starts_with(&value.to_string()));
+                    let agrees =
+                        given.is_none_or(|given| given.starts_with('…') || given.starts_with(&value.to_string()));
                     assert!(agrees, "{word}: {dim} = {value}, but {description}");
                 }
             }

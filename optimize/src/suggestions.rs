@@ -5,7 +5,7 @@ use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::{Goal, Pins, Precision, Provenance};
 use serde::Serialize;
 
-use crate::config::DataSet;
+use crate::data_set::DataSet;
 use crate::error::OptimizeError;
 use crate::task::Task;
 

@@ -36,8 +36,14 @@ struct AllowedEdits {
 
 const F32: PrecisionPolicy = PrecisionPolicy::Fixed(Precision::F32);
 
-/// Reason for fp32 in place of bf16.
-const NO_BF16: &str = "no bf16 tensor cores";
+/// Reason for fp32 in place of a format of 16 bits.
+fn no_tensor_cores(precision: Precision, facts: &DeviceFacts) -> Option<&'static str> {
+    match precision {
+        _ if precision.needs_bf16() => Some("no bf16 tensor cores").filter(|_| !facts.has_bf16),
+        Precision::MixedF16 => Some("no fp16 tensor cores").filter(|_| !facts.has_f16),
+        _ => None,
+    }
+}
 
 /// The training on one device, before and after.
 pub(crate) struct Planned {
@@ -74,12 +80,14 @@ impl Task<'_> {
         let before = self.before(facts, &goal)?;
         let mut warnings = Vec::new();
         let precision = Some(self.precision_on(facts, &mut warnings)).filter(|policy| *policy != F32);
-        let goal = self.pin(Goal { global_batch: Some(self.step.global), precision, ..goal }, &mut warnings);
+        let goal = Goal { global_batch: Some(self.step.global), precision, ..goal };
+        let goal = self.pin(goal, facts.host_cores.is_some(), &mut warnings);
         let free = self.outcome(facts, &goal)?;
         let (mut after, with_accumulation) = self.expressible(facts, &goal, free)?;
         let falls_back = goal.precision.is_none() && self.requested_precision() != F32;
-        if let (Outcome::Plan(plan), true) = (&mut after, falls_back) {
-            explain(plan, Setting::Precision, NO_BF16);
+        let reason = no_tensor_cores(self.config.precision, facts).filter(|_| falls_back);
+        if let (Outcome::Plan(plan), Some(reason)) = (&mut after, reason) {
+            explain(plan, Setting::Precision, reason);
         }
         Ok(Planned { before, after, with_accumulation, warnings, goal })
     }
@@ -103,28 +111,39 @@ impl Task<'_> {
     /// The requested precision, or fp32 where the device lacks the config's.
     fn precision_on(&self, facts: &DeviceFacts, warnings: &mut Vec<String>) -> PrecisionPolicy {
         let configured = self.config.precision;
-        if self.precision.is_none() && configured.needs_bf16() && !facts.has_bf16 {
-            warnings.push(format!("{NO_BF16}: f32 in place of {configured}, which changes how the run rounds"));
+        let is_left =
+            [Role::Precision, Role::AmpFormat, Role::Weights].into_iter().any(|role| self.config.leaves(role));
+        let reason = no_tensor_cores(configured, facts).filter(|_| self.precision.is_none() && !is_left);
+        if let Some(reason) = reason {
+            warnings.push(format!("{reason}: f32 in place of {configured}, which changes how the run rounds"));
             return F32;
         }
         self.requested_precision()
     }
 
     fn allowed(&self) -> AllowedEdits {
-        let can =
-            |role: Role| self.add_keys || self.config.key(role).is_some() || self.config.family.key(role).is_some();
-        let is_implied = step::implied_accumulation(self.config, self.step.batch, self.step.ranks).is_some();
+        let can = |role: Role| self.config.can_set(role, self.add_keys);
+        let global = self.config.global_batch;
+        let is_implied = step::implied_accumulation(self.config, global, self.step.batch, self.step.ranks).is_some();
         AllowedEdits { accumulation: is_implied || can(Role::Accumulation), checkpointing: can(Role::Checkpointing) }
     }
 
-    /// The goal with pins for settings that the file cannot express.
-    fn pin(&self, mut goal: Goal, warnings: &mut Vec<String>) -> Goal {
+    /// The goal with pins for settings that the file cannot express, or that the user leaves alone.
+    fn pin(&self, mut goal: Goal, knows_host: bool, warnings: &mut Vec<String>) -> Goal {
+        let config = self.config;
         if !self.allowed().checkpointing {
-            goal.pins.gradient_checkpointing = Some(false);
+            goal.pins.gradient_checkpointing = Some(config.checkpointing.unwrap_or(false));
+        }
+        if config.leaves_step() {
+            let steps = self.step.global / self.step.ranks / self.step.batch;
+            (goal.pins.batch_size, goal.pins.gradient_accumulation) = (Some(self.step.batch), Some(steps));
+        }
+        if !knows_host || config.leaves(Role::Workers) {
+            goal.pins.num_workers = config.workers;
         }
         // TF32 changes rounding: a config that turns it off keeps it off.
-        if self.config.tf32 == Some(false) {
-            goal.pins.allow_tf32 = Some(false);
+        if config.tf32 == Some(false) || config.leaves(Role::Tf32) {
+            goal.pins.allow_tf32 = config.tf32;
         }
         if self.workload.batch_statistics {
             let fits = self.step.samples_per_rank().is_multiple_of(self.step.batch);

@@ -1,6 +1,9 @@
 //! Configs of usual programs, planned for GPUs without a file on the disk.
 
+mod cases;
+mod files;
 mod guides;
+mod models;
 
 use std::path::Path;
 
@@ -9,7 +12,7 @@ use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::Optimizer;
 
-use crate::{Config, ConfigText, Format, Model, ModelRequest, OptimizeError, Step, Task, Tuned, Tuner};
+use crate::{Config, ConfigText, Format, KeyOverride, Model, ModelRequest, OptimizeError, Step, Task, Tuned, Tuner};
 
 fn file(format: Format, text: &str) -> ConfigText {
     ConfigText::new(Path::new("config"), format, text)
@@ -19,15 +22,24 @@ fn model(file: &ConfigText, kind: Option<&str>, optimizer: Option<Optimizer>) ->
     Model::read(&file.entries()?, file, &ModelRequest { kind, optimizer, ..ModelRequest::default() })
 }
 
-/// Tunes a text for one GPU. Options: `--add`, `--precision NAME`, `--world-size RANKS`.
+/// Tunes a text for one GPU. Options: `--add`, `--precision NAME`, `--world-size RANKS`, `--global-batch SAMPLES`, `--leave KEY`,
+/// `--at batch_size=KEY`, `--host` for known CPU cores.
 fn tuned(format: Format, text: &str, target: &str, options: &[&str]) -> Result<(Tuned, Step), OptimizeError> {
+    tuned_file(&file(format, text), target, options)
+}
+
+fn tuned_file(file: &ConfigText, target: &str, options: &[&str]) -> Result<(Tuned, Step), OptimizeError> {
     let option = |name: &str| options.iter().position(|option| *option == name).map(|at| options[at + 1]);
-    let file = file(format, text);
     let entries = file.entries()?;
-    let config = Config::read(&entries, &file, &[])?;
-    let ranks = option("--world-size").map(|ranks| ranks.parse().expect("a number"));
-    let step = Step::new(&config, None, ranks)?;
-    let model = model(&file, None, config.optimizer)?;
+    let left = option("--leave").map(|key| KeyOverride::leave(key, &entries)).transpose()?;
+    let at =
+        option("--at").and_then(|at| at.split_once('=')).map(|(setting, key)| KeyOverride::new(setting, key, &entries));
+    let overrides: Vec<_> = left.into_iter().chain(at.transpose()?).collect();
+    let config = Config::read(&entries, file, &overrides)?;
+    let number = |name: &str| option(name).map(|number| number.parse().expect("a number"));
+    let step = Step::new(&config, number("--global-batch"), number("--world-size"))?;
+    let request = ModelRequest { optimizer: config.optimizer, config: Some(&config), ..ModelRequest::default() };
+    let model = Model::read(&entries, file, &request)?;
     let workload = model.spec.workload();
     let task = Task {
         config: &config,
@@ -38,9 +50,11 @@ fn tuned(format: Format, text: &str, target: &str, options: &[&str]) -> Result<(
         precision: option("--precision").map(|name| name.parse().expect("a precision")),
         add_keys: options.contains(&"--add"),
     };
-    let facts = DeviceFacts::nominal(ProfileTable::builtin().get(target).expect("a shipped profile"));
+    let profile = ProfileTable::builtin().get(target).expect("a shipped profile");
+    let host_cores = options.contains(&"--host").then_some(8);
+    let facts = DeviceFacts { host_cores, ..DeviceFacts::nominal(profile) };
     let goal = task.goal.clone();
-    let tuner = Tuner { file: &file, entries: &entries, overrides: &[], task, spec: Some(&model.spec) };
+    let tuner = Tuner { file, entries: &entries, overrides: &overrides, task, spec: Some(&model.spec) };
     Ok((tuner.tune(target, &facts, goal)?, step))
 }
 
@@ -63,7 +77,7 @@ fn a_batch_that_does_not_fit_is_cut_and_the_rest_of_the_file_stays() {
     let text = format!(
         "# kept\n{MODEL}train:\n  batch_size: 512   # all at once\n  grad_accum: 1\n  'num_workers': 0\n  bf16: no\nlast: [1,  2] # kept\n"
     );
-    let changed = optimised(Format::Yaml, &text, "gtx1080", &[]).expect("a plan").expect("it fits");
+    let changed = optimised(Format::Yaml, &text, "gtx1080", &["--host"]).expect("a plan").expect("it fits");
     insta::assert_snapshot!(changed.replace(MODEL, ""), @r"
     # kept
     train:
@@ -128,7 +142,7 @@ fn a_precision_that_the_keys_cannot_express_is_refused() {
 fn prefetch_is_per_worker_in_pytorch_keys() {
     for (key, becomes) in [("prefetch_factor", "1"), ("prefetch_depth", "2")] {
         let text = format!("{MODEL}batch_size: 8\nnum_workers: 8\n{key}: 5\n");
-        let changed = optimised(Format::Yaml, &text, "h200", &[]).expect("a plan").expect("it fits");
+        let changed = optimised(Format::Yaml, &text, "h200", &["--host"]).expect("a plan").expect("it fits");
         assert!(changed.ends_with(&format!("num_workers: 4\n{key}: {becomes}\n")), "{changed}");
     }
 }
@@ -141,7 +155,7 @@ fn accumulation_needs_a_key_that_the_program_reads() {
     let added = optimised(Format::Yaml, &text, "gtx1080", &["--add"]).expect("a plan").expect("it fits");
     assert!(added.contains("\ngradient_accumulation: "), "{added}");
     let text = text.replace("batch_size", "per_device_train_batch_size");
-    let added = optimised(Format::Yaml, &text, "gtx1080", &[]).expect("a plan").expect("it fits");
+    let added = optimised(Format::Yaml, &text, "gtx1080", &["--host"]).expect("a plan").expect("it fits");
     assert!(
         added.contains("\ngradient_accumulation_steps: ") && added.contains("\ndataloader_num_workers: 4\n"),
         "{added}"
@@ -150,7 +164,7 @@ fn accumulation_needs_a_key_that_the_program_reads() {
         "{{\"model\": {}, \"batchSize\": 512}}",
         "{\"type\": \"mlp\", \"input_size\": 9, \"hidden_sizes\": [9]}"
     );
-    let added = optimised(Format::Json, &camel, "gtx1080", &["--add"]).expect("a plan").expect("it fits");
+    let added = optimised(Format::Json, &camel, "gtx1080", &["--add", "--host"]).expect("a plan").expect("it fits");
     assert!(added.ends_with("\"batchSize\": 512, \"numWorkers\": 4}"), "{added}");
 }
 
@@ -165,7 +179,7 @@ fn global_batch_and_micro_batch_imply_the_accumulation() {
     assert!(batch < 256 && 512 % batch == 0 && changed.contains("global_train_batch_size: 512\n"), "{changed}");
     // The devices share the global batch, which no key divides.
     let text = format!("{MODEL}SOLVER: {{IMS_PER_BATCH: 16}}\nnum_gpus: 2\nnum_workers: 9\n");
-    let changed = optimised(Format::Yaml, &text, "h200", &[]).expect("a plan").expect("it fits");
+    let changed = optimised(Format::Yaml, &text, "h200", &["--host"]).expect("a plan").expect("it fits");
     assert_eq!(changed, text.replace("workers: 9", "workers: 4"));
 }
 
@@ -211,7 +225,7 @@ fn bad_values_name_line_and_column() {
             "config:3:14: `num_workers`: expected a whole number from 0 to 4096, found 5000",
         ),
         ("batch_size: 8\nbf16: 2", "config:3:7: `bf16`: expected true or false, found 2"),
-        ("batch_size: 8\nprecision: fp8", "config:3:12: `precision` names no known precision"),
+        ("batch_size: 8\nprecision: fp8", "config:3:12: `precision`: `fp8` is not modelled: expected f32, "),
         (
             "batch_size: 8\nbf16: true\nfp16: true",
             "config:4:1: `bf16` asks for mixed_bf16 and `fp16` for mixed_f16: keep one",
@@ -221,12 +235,15 @@ fn bad_values_name_line_and_column() {
             "config:3:5: `a.batch_size` and `b.batch_size` both look like the batch_size of training; choose one: --at \
              batch_size=a.batch_size",
         ),
-        ("learning_rate: 1", "the config has no batch size"),
+        ("learning_rate: 1\naccum_steps: 2", "the config has no batch size"),
         (
             "batch_size: 1000000\ngrad_accum: 1000000",
             "a batch of 1000000 x 1000000 x 1 rank(s) is more than 2^30 samples",
         ),
-        ("batch_size: 8\nglobal_batch: 12", "8 x 1 x 1 rank(s) are 8 samples, but `global_batch` is 12"),
+        (
+            "batch_size: 8\nglobal_batch: 12",
+            "config:3:1: `batch_size` 8 x 1 x 1 rank(s) are 8 samples, but `global_batch` is 12",
+        ),
     ] {
         let words = refused(Format::Yaml, &format!("{MODEL}{given}\n"), &[]);
         assert!(words.starts_with(message), "{given}: {words}");
@@ -247,43 +264,4 @@ fn model_names_imply_layouts_unless_a_key_differs() {
     let gpt2 =
         "architectures: [GPT2LMHeadModel]\nn_layer: 12\nn_embd: 768\nn_head: 12\nn_ctx: 1024\nvocab_size: 50257\n";
     assert_eq!(parameters(gpt2), 124_439_808);
-}
-
-#[test]
-fn kinds_are_identified_by_evidence_or_requested() {
-    let kind = |text: &str, requested: Option<&str>| {
-        let file = file(Format::Yaml, &format!("batch_size: 8\n{text}\n"));
-        model(&file, requested, None).map(|model| model.spec.model.kind().name)
-    };
-    for (model, expected) in [
-        ("model: lstm\nhidden_size: 64\nnum_layers: 2\nseq_len: 30", "recurrent"),
-        ("hidden_size: 64\nnum_layers: 2\nseq_len: 30\nnum_heads: 4\nvocab_size: 99", "transformer"),
-        ("input_size: 8\nhidden_size: 64\nnum_layers: 2\nwindow: 30", "recurrent"),
-        ("arch: UNet\npatch_size: [64, 64]\nfeatures: [8, 16]", "unet"),
-        ("net: {class_path: a.b.ResNet18, channels: 32, blocks: 4}\nimage_size: 64", "convnet"),
-        ("hidden_sizes: [64, 64]\ninput_dim: 8\noutput_dim: 2", "mlp"),
-    ] {
-        assert_eq!(kind(model, None).unwrap_or_else(|error| panic!("{model}: {error}")), expected);
-    }
-    let words = |model: &str| kind(model, None).expect_err(model).to_string();
-    let open = "hidden_size: 64\nnum_layers: 2\nseq_len: 30\nvocab_size: 99";
-    let ambiguous = words(open);
-    assert!(
-        ambiguous.contains("it could be transformer (num_layers, hidden_size, vocab_size), or recurrent (hidden_size, num_layers, vocab_size)"),
-        "{ambiguous}"
-    );
-    assert_eq!(kind(open, Some("gru")).expect("a kind"), "recurrent");
-    let missing = words("n_head: 4\nn_layer: 2");
-    assert!(
-        missing.contains("d_model: width of the residual stream (looked for d_model")
-            && missing.contains("--dim vocab=…"),
-        "{missing}"
-    );
-    let volume = words("model: unet\npatch_size: [64, 64, 64]\nfeatures: [8, 16]");
-    assert!(
-        volume.starts_with("config:3:13: `patch_size`: models over volumes cannot be described by dimensions"),
-        "{volume}"
-    );
-    let odd = words("model: unet\npatch_size: 100\nfeatures: [8, 16, 32, 64]");
-    assert!(odd.starts_with("config:4:11: widths: 4 levels halve the image 3 times, and 100 only 2 times"), "{odd}");
 }

@@ -1,21 +1,20 @@
 //! Tunes a config for one device after another.
 
-use std::path::Path;
-
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{ASSUMED_CORES, Filling, Plan, Remedy, filling};
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Bytes, Goal, Precision, Provenance};
+use gpu_tuned_core::{Bytes, Goal, Provenance};
 use serde::Serialize;
 
-use crate::changes::{Change, Changes, State};
+use crate::change::{Change, State};
+use crate::changes::Changes;
 use crate::config::Config;
 use crate::dialect::Role;
 use crate::document::ConfigText;
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
-use crate::larger::{self, TooSmall};
-use crate::matched::KeyOverride;
+use crate::framework::{MicroBatch, PytorchMemory};
+use crate::overrides::KeyOverride;
 use crate::step::Step;
 use crate::suggestions::Suggestions;
 use crate::task::{Outcome, Task};
@@ -51,8 +50,9 @@ pub struct Tuned {
     pub speedup: Option<f64>,
     /// Utilization of the device by the plan.
     pub filling: Option<Filling>,
-    /// Larger models, where this one leaves the device idle.
-    pub too_small: Option<TooSmall>,
+    /// Memory in PyTorch, for configs of its ecosystems; all other figures are those of the model in Burn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pytorch: Option<PytorchMemory>,
     /// Changes of the run's results, and goals that are missed.
     pub warnings: Vec<String>,
     /// Faster alternatives that change the run's results.
@@ -96,44 +96,58 @@ impl Tuner<'_> {
             after: Expectation::new(&planned.after, task.workload, task.config.workers),
             speedup: None,
             filling: None,
-            too_small: None,
+            pytorch: None,
             warnings: planned.warnings,
             suggestions: Suggestions::default(),
             plan: None,
             with_accumulation: planned.with_accumulation,
             text: None,
         };
+        let micro_batch = |plan: &Plan| MicroBatch {
+            samples: plan.settings.batch_size,
+            steps: plan.settings.gradient_accumulation,
+            precision: plan.settings.precision,
+            checkpointing: plan.settings.gradient_checkpointing,
+        };
+        let after = planned.after.plan().map(micro_batch);
+        tuned.pytorch = self.spec.and_then(|spec| PytorchMemory::new((task.config, task.step), spec, facts, after));
         let Outcome::Plan(plan) = &planned.after else { return Ok(tuned) };
-        let changes = Changes::new(task.config, self.file, self.entries, plan, task.add_keys);
-        self.verify(&changes.text, plan.settings.precision)?;
-        if changes.all.iter().any(|change| change.setting == "num_workers" && change.state != State::ByHand) {
+        let changes = Changes::new(task.config, self.file, self.entries, plan, (task.add_keys, !assumed));
+        if let Some(key) = changes.shared {
+            return Err(OptimizeError::Shared { key });
+        }
+        self.verify(&changes.text, plan)?;
+        let sets_workers =
+            |it: &Change| it.setting == "num_workers" && matches!(it.state, State::Changed | State::Added);
+        if changes.all.iter().any(sets_workers) {
             tuned.after = Expectation::new(&planned.after, task.workload, Some(plan.settings.num_workers));
         }
         tuned.speedup = tuned.after.ratio_to(&tuned.before).map(|(ratio, _)| ratio);
-        let filling = filling(facts, task.workload, plan);
-        tuned.filling = Some(filling);
+        tuned.filling = Some(filling(facts, task.workload, plan));
         tuned.suggestions = Suggestions::new(plan, task, facts, &planned.goal)?;
-        let goal = Goal { precision: Some(plan.settings.precision.into()), ..planned.goal };
-        tuned.too_small = self.spec.and_then(|spec| larger::advise(facts, spec, &goal, filling.utilization));
         (tuned.changes, tuned.text) = (changes.all, Some(changes.text));
         tuned.plan = Some(plan.clone());
         Ok(tuned)
     }
 
     /// Reads the edited text back, and refuses one whose step or precision is not the plan's.
-    fn verify(&self, text: &str, planned: Precision) -> Result<(), OptimizeError> {
+    fn verify(&self, text: &str, plan: &Plan) -> Result<(), OptimizeError> {
         let (task, refuse) = (&self.task, |what: String| OptimizeError::Inexpressible { what });
-        let edited = ConfigText::new(Path::new(&self.file.name), self.file.format, text);
+        let edited = self.file.edited(text);
         let broken = |error: OptimizeError| {
             let first = error.to_string();
             refuse(format!("the plan: the edited text would be invalid ({})", first.lines().next().unwrap_or_default()))
         };
         let entries = edited.entries().map_err(broken)?;
         let config = Config::read(&entries, &edited, self.overrides).map_err(broken)?;
-        let samples = Step::new(&config, None, Some(task.step.ranks)).ok().map(|step| step.global);
-        if samples != Some(task.step.global) {
+        // An open batch was taken from the user's global batch.
+        let global =
+            Some(task.step.global).filter(|_| task.config.batch.is_none() && task.config.global_batch.is_none());
+        let step = Step::new(&config, global, Some(task.step.ranks)).ok();
+        if step.is_none_or(|step| [step.global, step.configured()] != [task.step.global; 2]) {
             return Err(refuse(format!("a step of {} samples in parts that fit", task.step.global)));
         }
+        let planned = plan.settings.precision;
         let is_asked = task.precision.is_some() && config.key(Role::Precision).is_some();
         if is_asked && config.precision != planned { Err(refuse(planned.name().to_owned())) } else { Ok(()) }
     }

@@ -24,6 +24,9 @@ pub(crate) struct OptimizeArgs {
     /// names the key of the data set's size
     #[arg(long = "at", value_name = "SETTING=KEY", value_parser = pair)]
     pub at: Vec<(String, String)>,
+    /// Leave a key as it is, such as one with a value that is not modelled; may be repeated
+    #[arg(long, value_name = "KEY")]
+    pub leave: Vec<String>,
     /// Add keys that the file lacks, for a program that reads them
     #[arg(long)]
     pub add: bool,

@@ -10,7 +10,8 @@ pub(crate) use args::OptimizeArgs;
 use gpu_tuned::Fit;
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_optimize::{Config, ConfigText, KeyOverride, Step, Task, Tuned, Tuner};
+use gpu_tuned_optimize::{Config, ConfigText, Dialect, KeyOverride, Step, Task, Tuned, Tuner};
+use gpu_tuned_project::config::ConfigFile;
 
 use crate::args::{Common, TargetArgs};
 use crate::error::Error;
@@ -24,9 +25,12 @@ use report::{OnTarget, Report};
 
 pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error> {
     args.write.output.iter().try_for_each(|output| alone(output, common.json))?;
-    let file = ConfigText::read(&args.config)?;
+    let mut file = ConfigText::read(&args.config)?;
     check_program_options(args)?;
     let project = project(common, args)?;
+    let beside = || args.config.with_file_name(ConfigFile::NAME);
+    let tables = project.as_ref().map_or_else(beside, |project| project.root.join(&project.config_file));
+    file.dialects = Dialect::read_user(&tables)?;
     let profiles = project.as_ref().map_or_else(|| ProfileTable::builtin().clone(), Project::profiles);
     let targets = targets(project.as_ref(), &profiles, args)?;
     let mut notes = targets.notes();
@@ -34,11 +38,13 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     check_single_target(args, if targets.is_choice() { 1 } else { targets.all().len() })?;
     let entries = file.entries()?;
     let overrides = args.at.iter().map(|(setting, key)| KeyOverride::new(setting, key, &entries));
-    let overrides = overrides.collect::<Result<Vec<_>, _>>()?;
-    let config = Config::read(&entries, &file, &overrides)?;
+    let left = args.leave.iter().map(|key| KeyOverride::leave(key, &entries));
+    let overrides = overrides.chain(left).collect::<Result<Vec<_>, _>>()?;
+    let mut config = Config::read(&entries, &file, &overrides)?;
+    config.is_training |= args.model.workload.is_some();
     let step = Step::new(&config, args.goal.global_batch, args.goal.world_size)?;
     let devices: Vec<_> = targets.all().iter().map(|target| target.facts_of(step.ranks)).collect();
-    let training = training::training(project.as_ref(), args, &entries, &file, config.optimizer, &devices)?;
+    let training = training::training(project.as_ref(), args, &entries, &file, &config, &devices)?;
     notes.extend(
         config
             .open_ranks()

@@ -1,9 +1,9 @@
 //! The model that a config trains.
 
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::workload::{Optimizer, Workload, WorkloadSpec};
+use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_core::{Goal, Provenance};
-use gpu_tuned_optimize::{ConfigEntry, ConfigText, Dimension, Model, ModelRequest};
+use gpu_tuned_optimize::{Config, ConfigEntry, ConfigText, Dimension, Model, ModelRequest};
 
 use super::args::OptimizeArgs;
 use crate::error::Error;
@@ -27,8 +27,8 @@ pub(super) fn training(
     project: Option<&Project>,
     args: &OptimizeArgs,
     entries: &[ConfigEntry],
-    config: &ConfigText,
-    optimizer: Option<Optimizer>,
+    text: &ConfigText,
+    config: &Config,
     devices: &[DeviceFacts],
 ) -> Result<Training, Error> {
     let asked = &args.model;
@@ -50,13 +50,14 @@ pub(super) fn training(
             optimizer_known: true,
         });
     }
-    let request = ModelRequest { kind: asked.model.as_deref(), dims: &asked.dims, optimizer };
+    let optimizer = config.optimizer;
+    let request = ModelRequest { kind: asked.model.as_deref(), dims: &asked.dims, optimizer, config: Some(config) };
     let model = match &asked.model_config {
         Some(path) => {
             let file = ConfigText::read(path)?;
             Model::read(&file.entries()?, &file, &request)
         }
-        None => Model::read(entries, config, &request),
+        None => Model::read(entries, text, &request),
     }?;
     let kind = model.spec.model.kind().name;
     let mut workload = model.spec.workload();

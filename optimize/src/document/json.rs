@@ -4,14 +4,14 @@ use jsonc_parser::ast::{ObjectPropName, Value as Parsed};
 use jsonc_parser::common::{Range, Ranged as _};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
-use super::{Entry, FileError, Node, Source, Value, table};
+use super::{Entry, FileError, Node, Source, Value};
 
 pub(super) fn parse(source: Source<'_>) -> Result<Node, FileError> {
     let options = ParseOptions { allow_missing_commas: false, ..ParseOptions::default() };
     let parsed = parse_to_ast(source.text, &CollectOptions::default(), &options)
         .map_err(|error| source.error(&span(error.range()), lowercase_first(&error.kind().to_string())))?;
     let root = parsed.value.ok_or_else(|| source.error(&(0..0), "the file is empty"))?;
-    node(&root, source)
+    Ok(node(&root))
 }
 
 /// A message with a small first letter.
@@ -24,25 +24,23 @@ fn span(range: Range) -> core::ops::Range<usize> {
     range.start..range.end
 }
 
-fn node(parsed: &Parsed<'_>, source: Source<'_>) -> Result<Node, FileError> {
+fn node(parsed: &Parsed<'_>) -> Node {
     let value = match parsed {
         Parsed::NullKeyword(_) => Value::Null,
         Parsed::BooleanLit(flag) => Value::Flag(flag.value),
         Parsed::NumberLit(number) => Value::Number(number.value.to_owned()),
         Parsed::StringLit(text) => Value::Text(text.value.to_string()),
-        Parsed::Array(list) => {
-            Value::List(list.elements.iter().map(|element| node(element, source)).collect::<Result<_, _>>()?)
-        }
+        Parsed::Array(list) => Value::List(list.elements.iter().map(node).collect()),
         Parsed::Object(object) => {
             let entry = |property: &jsonc_parser::ast::ObjectProp<'_>| {
                 let (key, range) = match &property.name {
                     ObjectPropName::String(name) => (name.value.to_string(), name.range),
                     ObjectPropName::Word(name) => (name.value.to_owned(), name.range),
                 };
-                Ok(Entry { key, key_span: span(range), node: node(&property.value, source)? })
+                Entry { key, key_span: span(range), node: node(&property.value) }
             };
-            table(object.properties.iter().map(entry).collect::<Result<_, _>>()?, source)?
+            Value::Table(object.properties.iter().map(entry).collect())
         }
     };
-    Ok(Node { value, span: span(parsed.range()) })
+    Node { value, span: span(parsed.range()) }
 }

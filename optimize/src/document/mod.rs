@@ -5,12 +5,15 @@ mod json;
 mod toml;
 mod yaml;
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::source::{FileError, Source};
 
+use crate::dialect::Dialect;
 use crate::error::OptimizeError;
+use crate::key_names::normal;
 pub(crate) use edit::{Edit, Insertion, apply};
 
 /// Syntax of a config file.
@@ -36,19 +39,22 @@ impl Format {
         }
     }
 
-    /// Parses a text into a tree whose root is a table.
-    pub(crate) fn parse(self, source: Source<'_>) -> Result<Node, FileError> {
-        let root = match self {
-            Self::Json => json::parse(source),
-            Self::Toml => toml::parse(source),
-            Self::Yaml => yaml::parse(source),
-        }?;
+    /// Parses a text into a tree whose root is a table, and the aliases of its values.
+    pub(crate) fn parse(self, source: Source<'_>) -> Result<(Node, Aliases), FileError> {
+        let (root, aliases) = match self {
+            Self::Json => (json::parse(source)?, Aliases::new()),
+            Self::Toml => (toml::parse(source)?, Aliases::new()),
+            Self::Yaml => yaml::parse(source)?,
+        };
         match root.value {
-            Value::Table(_) => Ok(root),
+            Value::Table(_) => Ok((root, aliases)),
             _ => Err(source.error(&root.span, "a config is a table of keys and values")),
         }
     }
 }
+
+/// Byte ranges of aliases by the start of their value.
+pub(crate) type Aliases = HashMap<usize, Vec<Range<usize>>>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
@@ -92,9 +98,17 @@ impl Value {
         !matches!(self, Self::Table(_) | Self::List(_))
     }
 
-    /// Returns true if the value is a placeholder such as `${data.batch_size}`.
+    /// The path of normal names in a placeholder such as `${data.batch_size}` or `!ref <batch_size>`.
+    pub(crate) fn reference(&self) -> Option<String> {
+        let Self::Text(text) = self else { return None };
+        let is_reference = ["${", "{{", "<", "$(", "@"].iter().any(|start| text.starts_with(start));
+        let inner = || text.trim_start_matches(['$', '{', '<', '(', '@']).trim_end_matches(['}', '>', ')']).trim();
+        is_reference.then(|| inner().split('.').map(normal).collect::<Vec<_>>().join("."))
+    }
+
+    /// Returns true if the value is a placeholder.
     pub(crate) fn is_reference(&self) -> bool {
-        matches!(self, Self::Text(text) if text.starts_with("${") || text.starts_with("{{"))
+        self.reference().is_some()
     }
 
     /// The value as a whole number that is not negative.
@@ -118,18 +132,6 @@ impl Value {
 /// Deepest nesting of tables and lists.
 const MAX_DEPTH: usize = 100;
 
-/// A table of these entries; a key that is there twice is an error.
-fn table(entries: Vec<Entry>, source: Source<'_>) -> Result<Value, FileError> {
-    for (index, entry) in entries.iter().enumerate() {
-        // YAML allows tables as keys, which have no name.
-        let is_name = !entry.key.is_empty();
-        if is_name && entries[..index].iter().any(|other| other.key == entry.key) {
-            return Err(source.error(&entry.key_span, format!("`{}` is given twice", entry.key)));
-        }
-    }
-    Ok(Value::Table(entries))
-}
-
 #[cfg(test)]
 mod tests;
 
@@ -147,6 +149,8 @@ pub struct ConfigText {
     pub text: String,
     /// Syntax of the text.
     pub format: Format,
+    /// The user's dialects, which are tried before the shipped ones.
+    pub dialects: Vec<&'static Dialect>,
     mark: &'static str,
 }
 
@@ -166,7 +170,19 @@ impl ConfigText {
     /// A text that is in a file at this path.
     pub fn new(path: &Path, format: Format, text: &str) -> Self {
         let (mark, text) = text.strip_prefix(BYTE_ORDER_MARK).map_or(("", text), |text| (BYTE_ORDER_MARK, text));
-        Self { path: path.to_owned(), name: path.display().to_string(), text: text.to_owned(), format, mark }
+        Self {
+            path: path.to_owned(),
+            name: path.display().to_string(),
+            text: text.to_owned(),
+            format,
+            dialects: Vec::new(),
+            mark,
+        }
+    }
+
+    /// Another text of the same file.
+    pub(crate) fn edited(&self, text: &str) -> Self {
+        Self { text: text.to_owned(), ..self.clone() }
     }
 
     /// A text as the file stores it, with the byte-order mark.

@@ -5,7 +5,7 @@ use super::{Edit, Format, Insertion, Node, Value, apply};
 const FORMATS: [Format; 3] = [Format::Json, Format::Toml, Format::Yaml];
 
 fn parse(format: Format, text: &str) -> Result<Node, String> {
-    format.parse(Source { file: "config", text }).map_err(|error| error.to_string())
+    format.parse(Source { file: "config", text }).map(|(root, _)| root).map_err(|error| error.to_string())
 }
 
 fn entry<'n>(node: &'n Node, path: &[&str]) -> &'n super::Entry {
@@ -45,7 +45,6 @@ fn mistakes_name_line_and_column() {
     for (format, text, message) in [
         (Format::Json, "{\n  \"a\": 1,\n  \"b\": }\n", "config:3:8: unexpected close brace"),
         (Format::Json, "{\"a\": 1 \"b\": 2}", "config:1:8: expected comma"),
-        (Format::Json, "{\"a\": 1, \"a\": 2}", "config:1:10: `a` is given twice"),
         (Format::Json, "[1, 2]", "config:1:1: a config is a table of keys and values"),
         (Format::Json, "", "config:1:1: the file is empty"),
         (Format::Toml, "a = 1\nb = [1,\n", "config:2:8: unclosed array"),
@@ -123,6 +122,34 @@ fn added_keys_follow_the_spelling_of_their_neighbour() {
         for (key, count) in [("a", 1), ("b", 2), ("c", 3)] {
             assert_eq!(entry(&root, &[table, &[key]].concat()).node.value.count(), Some(count), "{text}");
         }
+    }
+}
+
+#[test]
+fn brackets_that_are_not_indented_are_read_as_python_reads_them() {
+    for (text, first) in [
+        ("c: [\n  \"a\"\n]\nbatch: 8\n", "c: ["),
+        ("c: {\n  \"k\": \"ä # }\" # a comment with ] in it\n}\nbatch: 8\n", "c: {"),
+        ("c: [1, # ]\r\n'it''s'\r\n]\r\nbatch: 8\r\n", "c: ["),
+    ] {
+        let root = parse(Format::Yaml, text).expect(text);
+        let batch = entry(&root, &["batch"]);
+        assert_eq!((batch.node.value.count(), &text[batch.node.span.clone()]), (Some(8), "8"));
+        assert!(text.starts_with(first) && !matches!(entry(&root, &["c"]).node.value, Value::Null));
+    }
+    parse(Format::Yaml, "a: [1\nb: 2\n").expect_err("an open bracket");
+}
+
+#[test]
+fn ranges_of_quoted_texts_end_with_the_quote() {
+    for (text, raw) in [
+        ("dtype: \"bf16\" # kept", "\"bf16\""),
+        ("dtype: 'it''s'   # kept", "'it''s'"),
+        ("dtype: \"a \\\" b\"", "\"a \\\" b\""),
+        ("dtype: &x 'ä' # kept", "'ä'"),
+    ] {
+        let root = parse(Format::Yaml, text).expect(text);
+        assert_eq!(&text[entry(&root, &["dtype"]).node.span.clone()], raw);
     }
 }
 

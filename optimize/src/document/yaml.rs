@@ -1,15 +1,23 @@
 //! YAML: one document. Aliases of numbers, texts and flags are resolved; other aliases are null.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-use super::{Entry, FileError, MAX_DEPTH, Node, Source, Value, table};
+use super::{Aliases, Entry, FileError, MAX_DEPTH, Node, Source, Value};
 
-pub(super) fn parse(source: Source<'_>) -> Result<Node, FileError> {
+pub(super) fn parse(source: Source<'_>) -> Result<(Node, Aliases), FileError> {
+    parse_text(source, source.text).or_else(|error| match on_one_line(source.text) {
+        Some(joined) => parse_text(source, &joined).map_err(|_| error),
+        None => Err(error),
+    })
+}
+
+/// Parses a text whose characters are at the offsets of the source.
+fn parse_text(source: Source<'_>, text: &str) -> Result<(Node, Aliases), FileError> {
     let mut tree = Tree::new(source);
-    for event in Parser::new_from_str(source.text) {
+    for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
             let at = tree.byte(error.marker().index());
             source.error(&(at..at), error.info())
@@ -17,7 +25,47 @@ pub(super) fn parse(source: Source<'_>) -> Result<Node, FileError> {
         let span = tree.bytes(span);
         tree.take(event, span)?;
     }
-    tree.root.ok_or_else(|| source.error(&(0..0), "the file is empty"))
+    let root = tree.root.ok_or_else(|| source.error(&(0..0), "the file is empty"))?;
+    Ok((root, tree.aliases))
+}
+
+/// The text with spaces in place of line breaks and comments in brackets: the parser refuses brackets that are not indented, and
+/// Python's readers do not. `None` if brackets do not match.
+fn on_one_line(text: &str) -> Option<String> {
+    let mut joined = String::with_capacity(text.len());
+    let (mut depth, mut quote, mut before, mut is_comment) = (0_usize, None, '\n', false);
+    for letter in text.chars() {
+        is_comment &= letter != '\n';
+        let starts_token = before.is_whitespace() || "[{,:".contains(before);
+        match (quote, letter) {
+            _ if is_comment => {}
+            (Some(open), _) if letter == open && before != '\\' => quote = None,
+            (None, '"' | '\'') if starts_token => quote = Some(letter),
+            (None, '#') if before.is_whitespace() => is_comment = true,
+            (None, '[' | '{') if starts_token || depth > 0 => depth += 1,
+            (None, ']' | '}') if depth > 0 => depth -= 1,
+            _ => {}
+        }
+        let is_blank = depth > 0 && quote.is_none() && (is_comment || matches!(letter, '\n' | '\r'));
+        joined.push(if is_blank { ' ' } else { letter });
+        before = letter;
+    }
+    (depth == 0).then_some(joined)
+}
+
+/// End of a quoted text that starts at an offset.
+fn quoted_end(text: &str, start: usize, quote: char) -> Option<usize> {
+    let mut letters = text.get(start..)?.char_indices().skip(1).peekable();
+    while let Some((at, letter)) = letters.next() {
+        let next = letters.peek().map(|(_, next)| *next);
+        match letter {
+            '\\' if quote == '"' => drop(letters.next()),
+            _ if letter != quote => {}
+            '\'' if next == Some('\'') => drop(letters.next()),
+            _ => return Some(start + at + letter.len_utf8()),
+        }
+    }
+    None
 }
 
 /// The tree while events are read.
@@ -26,8 +74,9 @@ struct Tree<'t> {
     /// Byte offset of each character, and of the end.
     starts: Vec<usize>,
     open: Vec<Open>,
-    /// Anchored scalars.
-    anchored: HashMap<usize, Value>,
+    /// Starts of anchored values, with the value of scalars.
+    anchored: HashMap<usize, (usize, Value)>,
+    aliases: Aliases,
     root: Option<Node>,
 }
 
@@ -47,7 +96,7 @@ enum Content {
 impl<'t> Tree<'t> {
     fn new(source: Source<'t>) -> Self {
         let starts = source.text.char_indices().map(|(byte, _)| byte).chain([source.text.len()]).collect();
-        Self { source, starts, open: Vec::new(), anchored: HashMap::new(), root: None }
+        Self { source, starts, open: Vec::new(), anchored: HashMap::new(), aliases: Aliases::new(), root: None }
     }
 
     fn byte(&self, character: usize) -> usize {
@@ -68,20 +117,27 @@ impl<'t> Tree<'t> {
     fn take(&mut self, event: Event<'_>, span: Range<usize>) -> Result<(), FileError> {
         match event {
             Event::Scalar(text, style, anchor, _) => {
+                // The parser's range of a quoted text includes a comment behind it.
+                let quote = match style {
+                    ScalarStyle::DoubleQuoted => Some('"'),
+                    ScalarStyle::SingleQuoted => Some('\''),
+                    _ => None,
+                };
+                let end = quote.and_then(|quote| quoted_end(self.source.text, span.start, quote));
+                let span = span.start..end.unwrap_or(span.end);
                 let value = if style == ScalarStyle::Plain { plain(&text) } else { Value::Text(text.into_owned()) };
-                if anchor > 0 {
-                    self.anchored.insert(anchor, value.clone());
-                }
+                self.anchored.insert(anchor, (span.start, value.clone()));
                 self.put(Node { value, span });
                 Ok(())
             }
             Event::Alias(anchor) => {
-                let value = self.anchored.get(&anchor).cloned().unwrap_or(Value::Null);
+                let (start, value) = self.anchored.get(&anchor).cloned().unwrap_or((usize::MAX, Value::Null));
+                self.aliases.entry(start).or_default().push(span.clone());
                 self.put(Node { value, span });
                 Ok(())
             }
-            Event::SequenceStart(..) => self.open(span.start, Content::List(Vec::new())),
-            Event::MappingStart(..) => self.open(span.start, Content::Table(Vec::new())),
+            Event::SequenceStart(anchor, _) => self.open(span.start, anchor, Content::List(Vec::new())),
+            Event::MappingStart(anchor, _) => self.open(span.start, anchor, Content::Table(Vec::new())),
             Event::SequenceEnd | Event::MappingEnd => self.close(span.end),
             Event::DocumentStart(_) if self.root.is_some() => {
                 Err(self.source.error(&span, "a config is one document, and here begins another"))
@@ -90,7 +146,8 @@ impl<'t> Tree<'t> {
         }
     }
 
-    fn open(&mut self, start: usize, content: Content) -> Result<(), FileError> {
+    fn open(&mut self, start: usize, anchor: usize, content: Content) -> Result<(), FileError> {
+        self.anchored.insert(anchor, (start, Value::Null));
         if self.open.len() >= MAX_DEPTH {
             return Err(self.source.error(&(start..start), format!("more than {MAX_DEPTH} tables in each other")));
         }
@@ -102,7 +159,15 @@ impl<'t> Tree<'t> {
         let Some(Open { start, content, .. }) = self.open.pop() else { return Ok(()) };
         let value = match content {
             Content::List(nodes) => Value::List(nodes),
-            Content::Table(entries) => table(entries, self.source)?,
+            Content::Table(entries) => {
+                let mut names = HashSet::new();
+                // YAML allows tables as keys, which have no name.
+                let mut named = entries.iter().filter(|entry| !entry.key.is_empty());
+                if let Some(twice) = named.find(|entry| !names.insert(&entry.key)) {
+                    return Err(self.source.error(&twice.key_span, format!("`{}` is given twice", twice.key)));
+                }
+                Value::Table(entries)
+            }
         };
         self.put(Node { value, span: start..end.max(start) });
         Ok(())

@@ -40,6 +40,10 @@ impl Dims {
         self.0.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| value)
     }
 
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut DimValue> {
+        self.0.iter_mut().find(|(known, ..)| *known == name).map(|(_, value, _)| value)
+    }
+
     pub(super) fn origin(&self, name: &str) -> Option<&Origin> {
         self.0.iter().find(|(known, ..)| *known == name).map(|(.., origin)| origin)
     }
@@ -49,6 +53,16 @@ impl Dims {
         if !self.has(name) {
             self.0.push((name, value, origin));
         }
+    }
+
+    /// Replaces the value of a dimension.
+    pub(super) fn set(&mut self, name: &'static str, value: DimValue, origin: Origin) {
+        self.remove(name);
+        self.add(name, value, origin);
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        self.0.retain(|(known, ..)| *known != name);
     }
 
     /// Values of those dimensions that a table describes.

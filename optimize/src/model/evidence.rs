@@ -1,9 +1,13 @@
 //! Identifies the kind of model by the names in a config.
 
-use crate::dialect::normal;
 use crate::document::Value;
 use crate::entry::ConfigEntry;
-use crate::names::{KindNames, Names};
+use crate::error::OptimizeError;
+use crate::key_names::{contains_word, normal};
+use crate::names::{KindNames, Layout, Names};
+
+/// Least dimensions that identify a kind of model without its name.
+const MIN_DIMS: usize = 2;
 
 /// A kind of model with the reason for it.
 #[derive(Clone, Debug)]
@@ -11,57 +15,115 @@ pub(super) struct Evidence {
     pub names: &'static KindNames,
     /// The option or key that identifies the kind.
     pub by: String,
-    /// Word of the kind in the model's name.
-    pub word: Option<&'static str>,
+    /// The model's family.
+    pub layout: Option<(&'static Layout, &'static str)>,
 }
 
 /// The only kind that the file can mean, or all candidates.
 pub(super) fn identify(entries: &[ConfigEntry]) -> Result<Evidence, Vec<Evidence>> {
-    let mut named: Vec<Evidence> = Vec::new();
-    for entry in entries {
-        for (text, by) in model_names(entry) {
-            for names in Names::get().kinds() {
-                let word = names.words.iter().find(|word| contains(&text, word));
-                if let Some(word) = word.filter(|_| named.iter().all(|one| one.names.name != names.name)) {
-                    named.push(Evidence { names, by: by.clone(), word: Some(word) });
-                }
-            }
-        }
+    let named = entries.iter().flat_map(names_of_models).filter_map(|(text, by)| {
+        let kinds = Names::get().kinds().filter_map(|names| {
+            let words = names.words.iter().filter(|word| contains_word(&text, word));
+            Some((names, words.map(str::len).max()?))
+        });
+        let (names, _) = kinds.max_by_key(|(_, length)| *length)?;
+        Some(Evidence { names, by, layout: Names::get().layout(&text) })
+    });
+    let sections = || Names::get().kinds().filter_map(|names| of_section(names, entries));
+    let by_keys = || Names::get().kinds().filter_map(|names| of_keys(names, entries));
+    let mut found = distinct(named);
+    if found.is_empty() {
+        found = distinct(sections());
     }
-    if named.is_empty() {
-        let by_key = |names: &'static KindNames| {
-            let entry = entries.iter().find(|entry| names.distinctive.has(entry.name()))?;
-            Some(Evidence { names, by: format!("`{}`", entry.shown), word: None })
-        };
-        named = Names::get().kinds().filter_map(by_key).collect();
+    if found.is_empty() {
+        let all: Vec<_> = by_keys().collect();
+        let most = all.iter().map(|(_, dims)| *dims).max();
+        found = distinct(all.into_iter().filter(|(_, dims)| Some(*dims) == most).map(|(evidence, _)| evidence));
     }
-    if named.len() == 1 { Ok(named.remove(0)) } else { Err(named) }
+    if found.len() == 1 { Ok(found.remove(0)) } else { Err(found) }
 }
 
-/// Texts of an entry that can name a model, each with the entry for messages.
-fn model_names(entry: &ConfigEntry) -> Vec<(String, String)> {
+/// The first evidence of each kind.
+fn distinct(all: impl Iterator<Item = Evidence>) -> Vec<Evidence> {
+    let mut distinct: Vec<Evidence> = Vec::new();
+    for one in all {
+        if distinct.iter().all(|other| other.names.name != one.names.name) {
+            distinct.push(one);
+        }
+    }
+    distinct
+}
+
+/// Refuses a model of a family or with keys that no kind describes: in their place would be a smaller one.
+pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Result<(), OptimizeError> {
+    let names = Names::get();
+    let own = evidence.layout.map(|(layout, _)| &layout.unmodelled);
+    let is_given = |entry: &&ConfigEntry, least: u64| match &entry.value {
+        Value::Null | Value::Flag(false) => false,
+        Value::List(nodes) => !nodes.is_empty(),
+        value => value.count().is_none_or(|count| count > least),
+    };
+    let unmodelled = entries.iter().find(|entry| {
+        let key = entry.name();
+        (names.unmodelled.has(key) || own.is_some_and(|own| own.has(key))) && is_given(entry, 0)
+            || names.unmodelled_above_one.has(key) && is_given(entry, 1)
+    });
+    let what = |entry: &ConfigEntry| match entry.value.bare() {
+        Some(value) => format!("`{} = {value}`", entry.shown),
+        None => format!("`{}`", entry.shown),
+    };
+    if let Some(entry) = unmodelled {
+        return Err(OptimizeError::NotModelled { what: what(entry) });
+    }
+    let of = |name: &str| entries.iter().find(|entry| entry.path.len() == 1 && entry.name() == name);
+    let is_published = ["architectures", "transformers_version"].into_iter().any(|name| of(name).is_some());
+    let Some(model_type) = of("model_type").filter(|_| is_published) else { return Ok(()) };
+    let family = model_type.value.bare().unwrap_or_default().to_lowercase().replace('-', "_");
+    let is_known = names.layout.iter().any(|layout| layout.words.has(&family));
+    if is_known { Ok(()) } else { Err(OptimizeError::NotModelled { what: what(model_type) }) }
+}
+
+/// Texts of an entry that name a model, each with the entry for messages.
+fn names_of_models(entry: &ConfigEntry) -> Vec<(String, String)> {
     let keys = &Names::get().keys;
-    let mut texts = vec![(entry.name().to_owned(), format!("`{}`", entry.shown))];
     let is_within = entry.tables().any(|table| keys.sections.has(table));
     let names_a_model = keys.naming.has(entry.name()) || is_within && keys.naming_within.has(entry.name());
     let first = match &entry.value {
         Value::List(nodes) => nodes.first().map(|node| &node.value),
         other => Some(other),
     };
-    if let (true, Some(Value::Text(text))) = (names_a_model, first) {
-        // The class of a path such as `torchvision.models.resnet18`.
-        let class = text.rsplit(['.', '/']).next().unwrap_or(text);
-        texts.push((normal(class), format!("`{} = {text}`", entry.shown)));
-    }
-    texts
+    let (true, Some(Value::Text(text))) = (names_a_model, first) else { return Vec::new() };
+    // The class of a path such as `torchvision.models.resnet18`.
+    let class = text.rsplit(['.', '/']).next().unwrap_or(text);
+    vec![(normal(class), format!("`{} = {text}`", entry.shown))]
 }
 
-/// Returns true if a name contains a word; words of up to three letters only at the start of a part.
-fn contains(name: &str, word: &str) -> bool {
-    let squashed: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-    if word.len() > 3 {
-        return squashed.contains(word);
+/// Evidence of a table that is named after the kind, with dimensions of the kind in it.
+fn of_section(names: &'static KindNames, entries: &[ConfigEntry]) -> Option<Evidence> {
+    let tables = entries.iter().filter(|entry| matches!(entry.value, Value::Table(_)));
+    let mut named = tables.filter(|entry| names.words.iter().any(|word| contains_word(entry.name(), word)));
+    named.find_map(|table| {
+        let inner =
+            entries.iter().filter(|entry| entry.path.len() > table.path.len() && entry.path.starts_with(&table.path));
+        let layout = Names::get().layout(table.name());
+        (dims_of(names, inner) >= MIN_DIMS).then(|| Evidence { names, by: format!("`{}`", table.shown), layout })
+    })
+}
+
+/// Evidence of a key that only models of the kind have, beside other dimensions; with their number.
+fn of_keys(names: &'static KindNames, entries: &[ConfigEntry]) -> Option<(Evidence, usize)> {
+    let entry = entries.iter().find(|entry| names.distinctive.has(entry.name()))?;
+    let dims = dims_of(names, entries.iter());
+    (dims >= MIN_DIMS).then(|| (Evidence { names, by: format!("`{}`", entry.shown), layout: None }, dims))
+}
+
+/// Number of the kind's dimensions that entries have.
+fn dims_of<'e>(names: &KindNames, entries: impl Iterator<Item = &'e ConfigEntry>) -> usize {
+    let mut found: Vec<usize> = Vec::new();
+    for entry in entries {
+        found.extend(names.dims.iter().position(|(_, keys)| keys.has(entry.name())));
     }
-    squashed.starts_with(word)
-        || name.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|part| part.starts_with(word))
+    found.sort_unstable();
+    found.dedup();
+    found.len()
 }

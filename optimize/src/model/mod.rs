@@ -3,15 +3,18 @@
 mod dims;
 mod evidence;
 mod read;
+mod training;
 
 use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named};
 use gpu_tuned_core::suggest_key;
 use gpu_tuned_core::workload::{ModelKind, ModelSpec, Optimizer, Training, WorkloadSpec};
 
+use crate::config::Config;
 use crate::document::ConfigText;
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
-use crate::names::{KindNames, Names};
+use crate::key_names::contains_word;
+use crate::names::{KindNames, Layout, Names};
 use dims::Dims;
 pub use dims::{Dimension, Origin};
 use evidence::Evidence;
@@ -28,7 +31,7 @@ pub struct Model {
 }
 
 /// The user's description of a model, in place of the config's.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct ModelRequest<'a> {
     /// Kind of model, as `--model` names it.
     pub kind: Option<&'a str>,
@@ -36,6 +39,8 @@ pub struct ModelRequest<'a> {
     pub dims: &'a [(String, String)],
     /// The optimizer, where the config names one.
     pub optimizer: Option<Optimizer>,
+    /// The config of the training, with the length of sequences, adapters and packed weights.
+    pub config: Option<&'a Config>,
 }
 
 impl Model {
@@ -43,25 +48,43 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// An unknown kind, missing dimensions, and values that a model cannot have.
+    /// An unknown kind, missing dimensions, values that a model cannot have, and models that no kind describes.
     pub fn read(entries: &[ConfigEntry], file: &ConfigText, request: &ModelRequest<'_>) -> Result<Self, OptimizeError> {
         let (kind, evidence, because) = kind(entries, request)?;
         let mut reader = Reader::new(entries, file.source());
         let mut dims = requested(kind, request.dims)?;
-        let names = evidence.as_ref().map(|evidence| evidence.names).filter(|names| names.name == kind.name);
-        if let Some(names) = names {
-            reader.dims(names, kind, &mut dims);
+        let evidence = evidence.filter(|evidence| evidence.names.name == kind.name);
+        let names = evidence.as_ref().map(|evidence| evidence.names);
+        let layout = evidence.as_ref().and_then(|evidence| evidence.layout);
+        if let Some(config) = request.config {
+            let mistakes = training::add_training(config, kind, &mut dims);
+            if !mistakes.is_empty() {
+                return Err(config.file.mistakes(mistakes));
+            }
+        }
+        if let (Some(names), Some(evidence)) = (names, &evidence) {
+            if request.kind.is_none() {
+                evidence::check_modelled(entries, evidence)?;
+            }
+            reader.dims(layout.map(|(layout, _)| layout.keys.as_slice()).unwrap_or_default(), kind, &mut dims);
+            reader.dims(&names.dims, kind, &mut dims);
+            reader.cap_length(names, kind, &mut dims);
             read::compose(names, &mut reader, &mut dims);
         }
-        let word = evidence.as_ref().and_then(|evidence| evidence.word);
-        add_layout(kind, word, &mut dims);
-        add_cell(kind, request.kind, word, &mut dims);
+        add_layout(kind, layout, &mut dims);
+        add_cell(kind, request.kind, evidence.as_ref().map(|evidence| evidence.by.as_str()), &mut dims);
         add_assumptions(kind, &mut dims);
         if !reader.mistakes.is_empty() {
             return Err(file.mistakes(reader.mistakes));
         }
+        if dims.get("gated") != Some(&DimValue::Flag(true))
+            && let Some(DimValue::ChoiceList(matrices)) = dims.get_mut("lora_targets")
+        {
+            matrices.retain(|matrix| matrix != "gate");
+        }
         let (values, training) = (dims.values(kind.dims), dims.values(Training::DIMS));
-        require_all(kind, names, &values)?;
+        let model_file = request.config.and_then(Config::model_file);
+        require_all(kind, names, &values, model_file)?;
         let mut spec =
             WorkloadSpec { model: ModelSpec::from_values(kind, &values), training: Training::from_values(&training) };
         if let (Some(optimizer), false) = (request.optimizer, training.contains_key("optimizer")) {
@@ -83,25 +106,30 @@ fn kind(
     entries: &[ConfigEntry],
     request: &ModelRequest<'_>,
 ) -> Result<(&'static ModelKind, Option<Evidence>, String), OptimizeError> {
+    let identified = evidence::identify(entries);
     if let Some(requested) = request.kind {
         let (kind, _) = ModelKind::requested(requested).ok_or_else(|| OptimizeError::UnknownKind {
             name: requested.to_owned(),
             hint: ModelKind::suggest(requested),
         })?;
-        let names = Names::get().kind(kind.name);
-        let evidence = names.map(|names| Evidence { names, by: "--model".to_owned(), word: None });
+        let own = identified.ok().filter(|evidence| evidence.names.name == kind.name);
+        let layout = own.and_then(|evidence| evidence.layout);
+        let evidence = Names::get().kind(kind.name).map(|names| Evidence { names, by: "--model".to_owned(), layout });
         return Ok((kind, evidence, "by --model".to_owned()));
     }
-    match evidence::identify(entries) {
+    let file = request.config.and_then(Config::model_file);
+    match identified {
         Ok(evidence) => {
             let kind = ModelKind::named(&evidence.names.name).expect("BUG: the names are of kinds that exist");
             let because = format!("by {}", evidence.by);
             Ok((kind, Some(evidence), because))
         }
-        Err(candidates) if candidates.is_empty() => Err(OptimizeError::NoKind { readings: read::readings(entries) }),
+        Err(candidates) if candidates.is_empty() => {
+            Err(OptimizeError::NoKind { readings: read::readings(entries), file })
+        }
         Err(candidates) => {
             let readings = candidates.iter().map(|one| format!("{} ({})", one.names.name, one.by)).collect();
-            Err(OptimizeError::NoKind { readings })
+            Err(OptimizeError::NoKind { readings, file })
         }
     }
 }
@@ -129,20 +157,25 @@ fn requested(kind: &'static ModelKind, given: &[(String, String)]) -> Result<Dim
     Ok(dims)
 }
 
-/// Adds the dimensions that models with this word in their name have.
-fn add_layout(kind: &'static ModelKind, word: Option<&'static str>, dims: &mut Dims) {
-    let Some(word) = word else { return };
-    let Some(layout) = Names::get().layout.iter().find(|layout| layout.words.has(word)) else { return };
-    for (name, value) in &layout.dims {
+/// Adds the dimensions that every model of the family has.
+fn add_layout(kind: &'static ModelKind, layout: Option<(&'static Layout, &'static str)>, dims: &mut Dims) {
+    for (name, value) in layout.iter().flat_map(|(layout, _)| &layout.dims) {
+        let word = layout.map_or("", |(_, word)| word);
         if let Some((dim, value)) = named(kind.dims, name).and_then(|dim| Some((dim.name, dim.kind.read(value)?))) {
             dims.add(dim, value, Origin::Assumed(format!("as in {word} models")));
         }
     }
+    // Positions of another kind have no table, and a table of the sequence's length is the default.
+    let is_of_length = dims.get("max_seq") == dims.get("seq");
+    if is_of_length || dims.get("positions").is_some_and(|kind| *kind != DimValue::Choice("learned".to_owned())) {
+        dims.remove("max_seq");
+    }
 }
 
 /// Adds the cell of a recurrent network that is named so.
-fn add_cell(kind: &'static ModelKind, requested: Option<&str>, word: Option<&str>, dims: &mut Dims) {
-    if kind.name == "recurrent" && requested.or(word) == Some("gru") {
+fn add_cell(kind: &'static ModelKind, requested: Option<&str>, by: Option<&str>, dims: &mut Dims) {
+    let named = by.is_some_and(|by| contains_word(by, "gru"));
+    if kind.name == "recurrent" && (requested == Some("gru") || requested.is_none() && named) {
         let origin = if requested.is_some() { Origin::Option } else { Origin::Assumed("its name".to_owned()) };
         dims.add("cell", DimValue::Choice("gru".to_owned()), origin);
     }
@@ -174,6 +207,7 @@ fn require_all(
     kind: &'static ModelKind,
     names: Option<&'static KindNames>,
     values: &DimValues,
+    file: Option<String>,
 ) -> Result<(), OptimizeError> {
     let keys = |dim: &str| {
         let part = match (kind.name, dim) {
@@ -193,5 +227,6 @@ fn require_all(
         kind: kind.name,
         options: missing.iter().map(|dim| format!("--dim {}=…", dim.name)).collect::<Vec<_>>().join(" "),
         missing: missing.iter().map(|dim| format!("{}: {}{}", dim.name, dim.meaning, keys(dim.name))).collect(),
+        file,
     })
 }

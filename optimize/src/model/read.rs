@@ -21,16 +21,40 @@ impl<'e> Reader<'e> {
         Self { entries, source, mistakes: Vec::new() }
     }
 
-    /// Adds every dimension of the kind that the file has and the user did not give.
-    pub(super) fn dims(&mut self, names: &KindNames, kind: &'static ModelKind, dims: &mut Dims) {
-        for (name, keys) in &names.dims {
+    /// Adds every dimension of these keys that the file has and the user did not give.
+    pub(super) fn dims(&mut self, keys: &[(String, Words)], kind: &'static ModelKind, dims: &mut Dims) {
+        for (name, keys) in keys {
             let Some(dim) = named(kind.dims, name).filter(|dim| !dims.has(dim.name)) else { continue };
+            let added = keys.iter().find_map(|key| key.split_once('+')?.1.parse::<u64>().ok()).unwrap_or(0);
             let Some(entry) = self.find(keys, name) else { continue };
             match value(dim, entry) {
+                Ok(Some(DimValue::Count(count))) => {
+                    dims.add(dim.name, DimValue::Count(count + added), Origin::Key(entry.shown.clone()));
+                }
                 Ok(Some(value)) => dims.add(dim.name, value, Origin::Key(entry.shown.clone())),
                 Ok(None) => {}
-                Err(message) => self.mistake(entry, message),
+                Err(message) => self.mistake(entry, format!("{message}; give it with --dim {name}=…")),
             }
+        }
+        // `feed_forward_proj: gated-gelu`
+        let gate = self.entries.iter().find(|entry| entry.name() == "feed_forward_proj");
+        if let (Some(entry), Some(dim)) = (gate, named(kind.dims, "gated")) {
+            let is_gated = matches!(&entry.value, Value::Text(text) if text.starts_with("gated"));
+            dims.add(dim.name, DimValue::Flag(is_gated), Origin::Key(entry.shown.clone()));
+        }
+    }
+
+    /// Bounds the length of sequences by the model's longest.
+    pub(super) fn cap_length(&mut self, names: &KindNames, kind: &'static ModelKind, dims: &mut Dims) {
+        let Some(keys) = names.keys_of("{max}") else { return };
+        let Some(entry) = self.find(keys, "{max}") else { return };
+        let Some(longest) = entry.value.count() else { return };
+        if let Some(rows) = named(kind.dims, "max_seq") {
+            dims.add(rows.name, DimValue::Count(longest), Origin::Key(entry.shown.clone()));
+        }
+        match dims.get("seq") {
+            Some(DimValue::Count(seq)) if *seq <= longest || dims.origin("seq") == Some(&Origin::Option) => {}
+            _ => dims.set("seq", DimValue::Count(longest), Origin::Key(entry.shown.clone())),
         }
     }
 
@@ -41,7 +65,9 @@ impl<'e> Reader<'e> {
             let own = entry.name();
             // `sequence: { min: 7, max: 30 }`
             let name = if own == "max" { entry.tables().next().unwrap_or(own) } else { own };
-            let position = keys.position(name)?;
+            let position = keys
+                .position(name)
+                .or_else(|| keys.iter().position(|key| key.split_once('+').is_some_and(|(key, _)| key == name)))?;
             let is_value = !matches!(entry.value, Value::Table(_) | Value::Null) && !entry.value.is_reference();
             is_value.then_some((!entry.tables().any(is_section), position))
         };
@@ -86,7 +112,7 @@ fn is_section(table: &str) -> bool {
 }
 
 /// The value of a dimension; `None` where the file leaves it open.
-fn value(dim: &Dim, entry: &ConfigEntry) -> Result<Option<DimValue>, String> {
+pub(super) fn value(dim: &Dim, entry: &ConfigEntry) -> Result<Option<DimValue>, String> {
     let (name, value) = (&entry.shown, &entry.value);
     let read = match (&dim.kind, value) {
         // The largest of several lengths costs most; each of several features counts.

@@ -33,7 +33,7 @@ pub struct ConfigFile {
     pub goal: Goal,
 }
 
-const SECTIONS: [&str; 3] = ["profile", "workload", "goal"];
+const SECTIONS: [&str; 4] = ["profile", "workload", "goal", "dialect"];
 
 pub(crate) type Table<'i> = Spanned<DeTable<'i>>;
 
@@ -61,10 +61,12 @@ impl ConfigFile {
                 "profile" => file.read_profiles(entries(value, &section, source), source),
                 "workload" => file.read_workloads(entries(value, &section, source), source),
                 "goal" => file.read_goal(value, source),
+                // Read by `cargo gpu-tuned optimize`.
+                "dialect" => Ok(()),
                 other => Err(vec![source.error(
                     &section.span(),
                     format!(
-                        "unknown section `{other}`, expected profile, workload or goal{}",
+                        "unknown section `{other}`, expected profile, workload, goal or dialect{}",
                         suggest(other, SECTIONS)
                     ),
                 )]),

@@ -96,8 +96,13 @@ impl Report<'_> {
         let devices = if step.ranks == 1 { "1 device".to_owned() } else { format!("{} devices", step.ranks) };
         let now = step.configured();
         let kept = if now == step.global { "kept".to_owned() } else { format!("{} requested", grouped(step.global)) };
+        let dialect = self.config.dialect;
+        let ecosystem = match dialect.is_plain() {
+            true => String::new(),
+            false => format!("  read as a config of {}: {}\n", dialect.name, dialect.documentation),
+        };
         format!(
-            "{}\n  {} parameters, {}{optimizer}\n  batch {} x {} x {devices} = {} samples a step, {kept}\n",
+            "{}\n{ecosystem}  {} parameters, {}{optimizer}\n  batch {} x {} x {devices} = {} samples a step, {kept}\n",
             wrapped(&format!("{}: {}", styled(BOLD, &file.name), training.because), 2),
             grouped(training.workload.parameters.trained()),
             training.workload.optimizer,
@@ -116,7 +121,12 @@ impl Report<'_> {
                 Origin::Option => (PLAIN, "--dim".to_owned()),
                 Origin::Assumed(why) => (MARKED, format!("assumed: {why}")),
             };
-            table.row(style, [dim.name.clone(), dim.value.clone()], styled(FAINT, from));
+            // A long list is beside its key.
+            let (value, from) = match dim.value.len() {
+                0..40 => (dim.value.clone(), from),
+                _ => (String::new(), format!("{} ({from})", dim.value)),
+            };
+            table.row(style, [dim.name.clone(), value], styled(FAINT, from));
         }
         table.print()
     }
@@ -128,15 +138,6 @@ fn ratio(ratio: f64) -> String {
 
 fn speed(expected: &Expectation) -> String {
     or_dash(expected.samples_per_s.map(|speed| with_interval(speed, expected.samples_per_s_interval)))
-}
-
-/// A share in percent; small ones with a decimal.
-fn percent(share: f64) -> String {
-    match share {
-        share if share < 0.0005 => "under 0.1%".to_owned(),
-        share if share < 0.1 => format!("{:.1}%", share * 100.0),
-        share => format!("{:.0}%", share * 100.0),
-    }
 }
 
 fn single_table(tuned: &Tuned) -> String {
@@ -167,7 +168,7 @@ fn reason(change: &gpu_tuned_optimize::Change) -> String {
 /// Memory and throughput before and after.
 fn expected(tuned: &Tuned) -> String {
     let (before, after) = (&tuned.before, &tuned.after);
-    let columns = ["expected", ">before", ">after"];
+    let columns = ["expected in Burn", ">before", ">after"];
     let mut table = Table::new(2, columns);
     let label = |it: Option<Provenance>| it.map_or_else(String::new, |it| styled(FAINT, format!("({it})")));
     let available = after.available_bytes.or(before.available_bytes);
@@ -175,6 +176,10 @@ fn expected(tuned: &Tuned) -> String {
     let provenance = label(after.memory_provenance.max(before.memory_provenance));
     let cells = ["memory".to_owned(), or_dash(before.memory_bytes), or_dash(after.memory_bytes)];
     table.row(PLAIN, cells, format!("{available}{provenance}"));
+    if let Some(pytorch) = tuned.pytorch {
+        let cells = ["memory in PyTorch".to_owned(), pytorch.before_bytes.to_string(), or_dash(pytorch.after_bytes)];
+        table.row(PLAIN, cells, styled(FAINT, "(estimate)"));
+    }
     let speedup = after.ratio_to(before);
     let times = speedup.map_or_else(String::new, |(times, _)| format!("{} ", ratio(times)));
     let provenance = label(speedup.map(|(_, provenance)| provenance).or(after.samples_per_s_provenance));

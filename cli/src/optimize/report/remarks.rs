@@ -4,7 +4,7 @@ use gpu_tuned_core::grouped;
 use gpu_tuned_optimize::{Role, State, Tuned};
 
 use super::super::copies::FileOutcome;
-use super::{Report, percent};
+use super::Report;
 use crate::output::wrapped;
 
 /// The notes on all targets, and the outcome of the files.
@@ -52,7 +52,6 @@ fn on_target(report: &Report<'_>, tuned: &Tuned, is_single: bool) -> Vec<String>
         notes.extend(tuned.suggestions.advice.clone());
         notes.extend(bounded_batch(tuned));
         notes.extend(mixed(tuned));
-        notes.extend(too_small(report, tuned));
     }
     notes
 }
@@ -73,7 +72,7 @@ fn host(report: &Report<'_>, tuned: &Tuned) -> Option<String> {
     let workers = tuned.changes.iter().find(|change| change.setting == "num_workers")?;
     let (key, cores) = (&workers.key, tuned.host.cores);
     if tuned.host.assumed {
-        return Some(format!("`{key}` assumes a machine of {cores} CPU cores: this machine has no such GPU"));
+        return None;
     }
     let shared = if report.step.ranks > 1 { " for each rank" } else { "" };
     let why = "which has such a GPU; memory and speed are the profile's";
@@ -104,30 +103,6 @@ fn mixed(tuned: &Tuned) -> Option<String> {
     Some(format!(
         "mixed_bf16 would run about {:.2}x as many samples per second ({}), and changes rounding: --precision mixed_bf16",
         gain.samples_per_s_ratio, gain.provenance
-    ))
-}
-
-/// Larger models that would fill the device.
-fn too_small(report: &Report<'_>, tuned: &Tuned) -> Option<String> {
-    let (small, filling) = (tuned.too_small.as_ref()?, tuned.filling?);
-    let peak = filling.of_peak.map_or_else(String::new, |of| format!(", at {} of the f32 peak", percent(of)));
-    let larger = small.larger.iter().map(|larger| {
-        let (change, busy) = (&larger.change, percent(larger.utilization));
-        let (flops, speed) = (larger.flops_ratio, larger.samples_per_s_ratio);
-        format!("{change} {busy}, {flops:.1}x the arithmetic of a sample at {speed:.2}x the samples/s")
-    });
-    let larger: Vec<_> = larger.collect();
-    let remedy = if larger.is_empty() {
-        "No model twice as wide, deep or long would change that much at this batch".to_owned()
-    } else {
-        format!("Larger models: {}", larger.join("; "))
-    };
-    Some(format!(
-        "the model is too small to fill the device at {} samples a step: it computes {} of the time{peak} ({}). {remedy}. The \
-         model is kept",
-        report.step.samples_per_rank(),
-        percent(small.utilization),
-        filling.provenance
     ))
 }
 

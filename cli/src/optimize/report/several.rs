@@ -3,7 +3,7 @@
 use gpu_tuned_core::grouped;
 use gpu_tuned_optimize::{Change, Gain, State, Tuned};
 
-use super::{OnTarget, percent, ratio, speed};
+use super::{OnTarget, ratio, speed};
 use crate::output::{BAD, BOLD, FAINT, PLAIN, Table, or_dash, styled, wrapped};
 
 pub(super) fn table(targets: &[OnTarget]) -> String {
@@ -19,7 +19,11 @@ pub(super) fn table(targets: &[OnTarget]) -> String {
         let now = all.iter().find_map(|tuned| change(tuned, key)?.before.clone());
         row(PLAIN, key, or_dash(now), each(&|tuned| or_dash(change(tuned, key).map(marked))));
     }
-    row(PLAIN, "needed", String::new(), each(&|tuned| or_dash(tuned.after.memory_bytes)));
+    row(PLAIN, "needed in Burn", String::new(), each(&|tuned| or_dash(tuned.after.memory_bytes)));
+    if all.iter().any(|tuned| tuned.pytorch.is_some()) {
+        let bytes = |tuned: &Tuned| or_dash(tuned.pytorch.and_then(|pytorch| pytorch.after_bytes));
+        row(PLAIN, "needed in PyTorch", String::new(), each(&bytes));
+    }
     row(PLAIN, "available", String::new(), each(&|tuned| or_dash(tuned.after.available_bytes)));
     row(PLAIN, "samples/s now", String::new(), each(&|tuned| speed(&tuned.before)));
     row(PLAIN, "samples/s", String::new(), each(&|tuned| speed(&tuned.after)));
@@ -67,7 +71,7 @@ fn marked(change: &Change) -> String {
     if change.state == State::ByHand { format!("{} *", change.after) } else { change.after.clone() }
 }
 
-/// Faster alternatives, utilization, and larger models, for each target.
+/// Faster alternatives for each target.
 fn suggestions(all: &[&Tuned]) -> String {
     let (mut table, mut rows) = (columns(all.len()), 0);
     let mut row = |style, name: &str, cell: &dyn Fn(&Tuned) -> Option<String>| {
@@ -82,23 +86,11 @@ fn suggestions(all: &[&Tuned]) -> String {
     let times = |gain: Gain| format!("{:.2}x", gain.samples_per_s_ratio);
     row(PLAIN, "  samples/s with it", &|tuned| tuned.suggestions.larger_batch.map(times));
     row(PLAIN, "samples/s in mixed_bf16", &|tuned| tuned.suggestions.mixed_bf16.map(times));
-    let small: Vec<_> = all.iter().filter_map(|tuned| tuned.too_small.as_ref()).collect();
-    if !small.is_empty() {
-        row(PLAIN, "time spent computing", &|tuned| Some(percent(tuned.filling?.utilization)));
-    }
-    for name in distinct(small.iter().flat_map(|small| &small.larger).map(|larger| larger.change.as_str())) {
-        row(PLAIN, &format!("  {name}"), &|tuned| {
-            let larger = tuned.too_small.as_ref()?.larger.iter().find(|larger| larger.change == name)?;
-            Some(percent(larger.utilization))
-        });
-    }
     if rows == 1 {
         return String::new();
     }
-    let idle = "a device that does not compute waits for launches: the model is too small to fill it; ";
-    let idle = if small.is_empty() { "" } else { idle };
-    let remark = format!("{idle}these change the results of the run, so that nothing is changed");
-    format!("\n{}{}  {}\n", table.print(), bound(all), styled(FAINT, wrapped(&remark, 2)))
+    let remark = "these change the results of the run, so that nothing is changed";
+    format!("\n{}{}  {}\n", table.print(), bound(all), styled(FAINT, wrapped(remark, 2)))
 }
 
 /// The step that fills a target, with a mark where the data set is smaller.

@@ -45,8 +45,10 @@ fn readme_is_short() {
 }
 
 #[test]
-fn the_page_of_optimize_shows_its_config() {
-    let page = pages().into_iter().find(|(page, _)| page == "optimize.md").unwrap().1;
-    let file = std::fs::read_to_string(folder().join("optimize.in/train.yaml")).unwrap();
-    assert_eq!(block(&page, "# train.yaml"), file);
+fn pages_show_the_configs_that_their_commands_read() {
+    for (name, config) in [("optimize", "train.yaml"), ("guides", "patches.yaml"), ("guides", "gpt.yaml")] {
+        let page = pages().into_iter().find(|(page, _)| *page == format!("{name}.md")).unwrap().1;
+        let file = std::fs::read_to_string(folder().join(format!("{name}.in")).join(config)).unwrap();
+        assert_eq!(block(&page, &format!("# {config}")), file);
+    }
 }

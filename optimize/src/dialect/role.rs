@@ -1,0 +1,141 @@
+//! The setting of a key, and the spelling of its value.
+
+use gpu_tuned_core::{Precision, Setting};
+use serde::Deserialize;
+
+use crate::names::Words;
+
+/// Setting that a key configures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Samples of a micro-batch on one device.
+    Batch,
+    /// Samples of an optimizer step over all devices.
+    GlobalBatch,
+    /// Micro-batches of an optimizer step.
+    Accumulation,
+    /// Devices that train together.
+    Ranks,
+    /// Devices of each node, where `Nodes` is another factor.
+    RanksOfNode,
+    /// Machines that train together.
+    Nodes,
+    /// Threads that prepare batches.
+    Workers,
+    /// Batches that are prepared ahead.
+    Prefetch,
+    /// Precision of training.
+    Precision,
+    /// Format of 16 bits under automatic mixed precision.
+    AmpFormat,
+    /// Format of the weights.
+    Weights,
+    /// TF32 in products of fp32.
+    Tf32,
+    /// Activation checkpointing.
+    Checkpointing,
+    /// Samples of a batch of evaluation.
+    EvalBatch,
+    /// Samples of the training set.
+    Samples,
+    /// The optimizer's name.
+    Optimizer,
+    /// A switch for LoRA adapters.
+    Adapter,
+    /// A dimension of the model or its training.
+    Dim,
+    /// The file or name of the model.
+    ModelFile,
+    /// A method of which the planner models some values.
+    Method,
+    /// A feature that changes the memory of PyTorch.
+    Feature,
+    /// A switch without a counterpart in Burn.
+    NoCounterpart,
+}
+
+impl Role {
+    /// Roles that a user can assign to a key, by their names on the command line.
+    pub(crate) const NAMED: [(&'static str, Self); 10] = [
+        (Setting::BatchSize.name(), Self::Batch),
+        ("global_batch", Self::GlobalBatch),
+        (Setting::GradientAccumulation.name(), Self::Accumulation),
+        (Setting::NumWorkers.name(), Self::Workers),
+        (Setting::PrefetchDepth.name(), Self::Prefetch),
+        (Setting::Precision.name(), Self::Precision),
+        (Setting::AllowTf32.name(), Self::Tf32),
+        (Setting::GradientCheckpointing.name(), Self::Checkpointing),
+        (Setting::EvalBatchSize.name(), Self::EvalBatch),
+        ("train_samples", Self::Samples),
+    ];
+
+    /// Name of the role on the command line.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        Self::NAMED.iter().find(|(_, role)| *role == self).map(|(name, _)| *name)
+    }
+
+    /// Returns true for a factor of the samples of an optimizer step.
+    pub(crate) const fn is_of_step(self) -> bool {
+        matches!(self, Self::Batch | Self::GlobalBatch | Self::Accumulation)
+    }
+}
+
+/// Spelling of a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Spelling {
+    #[default]
+    Count,
+    /// A count for each loader worker.
+    CountPerWorker,
+    /// A count that the devices share.
+    CountOverRanks,
+    /// Samples of a step, to which whole batches are rounded.
+    Nominal,
+    Flag,
+    /// A flag for one precision.
+    FlagFor(Precision),
+    /// A flag for mixed precision of any format, fp16 by default.
+    AmpSwitch,
+    /// A key that is there if a precision is on.
+    Present(Precision),
+    /// A word of a vocabulary.
+    Words,
+    /// The index of a device, or several with commas.
+    Devices,
+    /// Any value.
+    Any,
+}
+
+/// Words of an ecosystem, each with its meaning. The first word of a meaning is written.
+pub(crate) type Vocabulary = Vec<(String, String)>;
+
+/// Keys of a setting with one spelling.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Key {
+    pub role: Role,
+    #[serde(default)]
+    pub spelling: Spelling,
+    /// Ends of paths, in lower case with underscores; with a dot in front, the whole path.
+    pub names: Words,
+    #[serde(default)]
+    pub words: Vec<Vocabulary>,
+    /// The dimension or feature.
+    #[serde(default)]
+    pub dim: String,
+    /// The path that is added where the file has none of the names.
+    pub add: Option<String>,
+    /// Meaning without the key.
+    pub default: Option<String>,
+    /// True if other keys of the file set the same value.
+    #[serde(default)]
+    pub mirror: bool,
+}
+
+impl Key {
+    pub(crate) fn lists(&self, word: &str) -> bool {
+        self.words.iter().flatten().any(|(_, known)| known == word)
+    }
+}

@@ -1,0 +1,233 @@
+//! Configs of usual ecosystems, each with a value that is easily read wrong.
+
+use super::{MODEL, optimised, refused, tuned};
+use crate::{Format, Step, Tuned};
+
+/// A small transformer, as JSON entries.
+pub(super) const DIMS: &str = "\"n_layer\": 2, \"n_head\": 4, \"n_embd\": 64, \"block_size\": 128, \"vocab_size\": 256";
+
+pub(super) fn json(text: &str, target: &str, options: &[&str]) -> (Tuned, Step, String) {
+    let text = text.replace("DIMS", DIMS);
+    let (tuned, step) = tuned(Format::Json, &text, target, options).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let text = tuned.text.clone().expect("it fits");
+    (tuned, step, text)
+}
+
+/// The text behind the model's dimensions, tuned.
+pub(super) fn yaml(text: &str, target: &str, options: &[&str]) -> String {
+    let whole = format!("{MODEL}{text}");
+    let tuned = optimised(Format::Yaml, &whole, target, options).unwrap_or_else(|error| panic!("{text}: {error}"));
+    tuned.expect("it fits").strip_prefix(MODEL).expect("the model stays").to_owned()
+}
+
+fn refused_yaml(text: &str, options: &[&str]) -> String {
+    refused(Format::Yaml, &format!("{MODEL}{text}"), options)
+}
+
+#[test]
+fn the_batch_of_deepspeed_is_that_of_a_step() {
+    for text in [
+        "{\"train_batch_size\": 64, \"gradient_accumulation_steps\": 8, DIMS}",
+        "{\"train_batch_size\": 64, \"gradient_accumulation_steps\": 8, \"fp16\": {\"enabled\": false}, DIMS}",
+        "{\"train_batch_size\": 64, \"gradient_accumulation_steps\": 8, \"zero_optimization\": {\"stage\": 2}, DIMS}",
+    ] {
+        let (_, step, text) = json(text, "h200", &[]);
+        assert_eq!((step.batch, step.accumulation, step.global), (8, 8, 64));
+        assert!(text.contains("\"train_batch_size\": 64, ") && !text.contains("steps\": 8"), "{text}");
+    }
+    let (_, step, _) = json(
+        "{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 8, DIMS}",
+        "h200",
+        &["--world-size", "2"],
+    );
+    assert_eq!((step.batch, step.ranks, step.global), (4, 2, 64));
+    // Scripts of diffusers count a batch on each device.
+    let diffusers = "{\"train_batch_size\": 4, \"gradient_accumulation_steps\": 8, \"mixed_precision\": \"no\", DIMS}";
+    assert_eq!(json(diffusers, "h200", &[]).1.global, 32);
+}
+
+#[test]
+fn only_keys_of_the_ecosystem_are_added() {
+    let large = DIMS.replace("128", "1024");
+    let text = format!("{{\"train_micro_batch_size_per_gpu\": 512, \"steps_per_print\": 10, {large}}}");
+    let (_, step, text) = json(&text, "gtx1080", &["--add"]);
+    assert_eq!(step.global, 512);
+    assert!(
+        text.contains("\"gradient_accumulation_steps\": ") && !text.contains("\"gradient_accumulation\""),
+        "{text}"
+    );
+    assert!(!text.contains("workers"), "{text}");
+}
+
+#[test]
+fn precision_is_written_in_the_words_of_the_ecosystem() {
+    for (given, target, becomes) in [
+        ("trainer: {max_epochs: 3, precision: bf16-mixed}\nbatch_size: 8\n", "gtx1080", "precision: 32-true"),
+        (
+            "compute_environment: X\ndistributed_type: 'NO'\nmixed_precision: bf16\nbatch_size: 8\n",
+            "gtx1080",
+            "mixed_precision: 'no'",
+        ),
+        (
+            "model: {_component_: x.llama}\ntokenizer: {_component_: x.tok}\nbatch_size: 8\ndtype: bf16\n",
+            "gtx1080",
+            "dtype: fp32",
+        ),
+        ("batch_size: 8\nlr: 1\nprecision: fp32\n", "h200", "precision: fp32"),
+        ("per_device_train_batch_size: 8\nbf16: true\nfp16: false\n", "gtx1080", "bf16: false\nfp16: false"),
+        // Weights in bf16 are the pure format.
+        (
+            "per_device_train_batch_size: 8\nbf16: false\ntorch_dtype: bfloat16\n",
+            "gtx1080",
+            "bf16: false\ntorch_dtype: float32",
+        ),
+        ("batch_size: 8\nlr: 1\nprecision: amp_bf16\n", "gtx1080", "precision: fp32"),
+    ] {
+        let text = yaml(given, target, &[]);
+        assert!(text.contains(becomes), "{given} became {text}");
+    }
+    let asked = yaml("per_device_train_batch_size: 8\n", "h200", &["--precision", "mixed_bf16"]);
+    assert_eq!(asked, "per_device_train_batch_size: 8\nbf16: true\n");
+    let asked = yaml("trainer:\n  max_epochs: 3\nbatch_size: 8\n", "h200", &["--precision", "mixed_bf16"]);
+    assert!(asked.contains("  precision: bf16-mixed\n"), "{asked}");
+}
+
+#[test]
+fn keys_of_the_step_are_read_or_refused() {
+    for (text, samples) in [
+        ("batch_size: 4\nupdate_freq: [16]\n", 64),
+        ("batch_size: 4\ngrad_accumulation_factor: 8\n", 32),
+        ("batch_size: 4\naccum_grad: 8\n", 32),
+        ("batch_size: 4\ngradient_accumulate_every: 8\n", 32),
+        ("batch_size: 4\nlr: 1\nnum_gpu: 8\n", 32),
+        ("batch_size: 4\nlr: 1\ndistributed_world_size: 8\n", 32),
+        ("batch_size: 4\ntarget_batch_size: 32\n", 32),
+        // YOLO: whole batches of about 64 images.
+        ("batch: 16\nimgsz: 640\n", 64),
+        ("batch: 16\nimgsz: 640\nnbs: 32\n", 32),
+        ("batch: 24\nimgsz: 640\n", 72),
+        ("batch: 128\nimgsz: 640\n", 128),
+        // NeMo: accumulation is implied.
+        ("micro_batch_size: 4\nglobal_batch_size: 8\ntrainer: {devices: 1, accumulate_grad_batches: 1}\n", 8),
+        ("train: {global_batch_size: 32, micro_batch_size: 4}\ndevices: 2\n", 32),
+        // nanoGPT's processes share the accumulation.
+        ("batch_size: 4\nblock_size: 64\ngradient_accumulation_steps: 8\neval_iters: 1\n", 32),
+        ("batch_size: 4\nmixed_precision: 'no'\ngradient_accumulation_steps: 8\n", 32),
+        ("local_batch_size: 4\nlr: 1\n", 4),
+        ("micro_bsz: 4\naccumulate_grad_batches: 2\n", 8),
+    ] {
+        let whole = format!("{MODEL}{text}");
+        let (tuned, step) = tuned(Format::Yaml, &whole, "h200", &[]).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!((step.global, step.configured()), (samples, samples), "{text}");
+        assert!(tuned.text.is_some(), "{text}");
+    }
+    let nanogpt = format!("{MODEL}batch_size: 4\nblock_size: 64\ngradient_accumulation_steps: 8\neval_iters: 1\n");
+    let (_, step) = tuned(Format::Yaml, &nanogpt, "h200", &["--world-size", "4"]).expect("a plan");
+    assert_eq!((step.accumulation, step.global), (2, 32));
+    let schedule = "trainer:\n  accumulate_grad_batches: {0: 8, 4: 4}\ndata: {batch_size: 4}\n";
+    let words = refused_yaml(schedule, &[]);
+    assert!(
+        words.starts_with(
+            "config:3:28: `trainer.accumulate_grad_batches`: expected a whole number from 1 to 2^30, found a table"
+        ),
+        "{words}"
+    );
+    assert!(words.contains("--leave trainer.accumulate_grad_batches"), "{words}");
+    // A schedule that stays keeps the micro-batch.
+    assert_eq!(yaml(schedule, "h200", &["--leave", "trainer.accumulate_grad_batches"]), schedule);
+    let words = refused_yaml("batch_size: 0.7\nimgsz: 640\n", &[]);
+    assert!(words.contains("expected a whole number from 1 to 2^30, found 0.7"), "{words}");
+}
+
+#[test]
+fn open_values_are_taken_from_options() {
+    let words = refused_yaml("train_micro_batch_size_per_gpu: auto\ngradient_accumulation_steps: auto\n", &[]);
+    assert_eq!(
+        words,
+        "config:2:1: `train_micro_batch_size_per_gpu` is left to the program: give the samples of an optimizer step over all devices: \
+         --global-batch"
+    );
+    let text = "train_micro_batch_size_per_gpu: auto\ngradient_accumulation_steps: auto\n";
+    assert_eq!(
+        yaml(text, "h200", &["--global-batch", "32"]),
+        "train_micro_batch_size_per_gpu: 32\ngradient_accumulation_steps: 1\n"
+    );
+    let words = refused_yaml("batch_size: 8\ngradient_accumulation_steps: auto\nlr: 1\n", &[]);
+    assert!(words.starts_with("config:3:1: `gradient_accumulation_steps` is left to the program"), "{words}");
+    let composer = "device_train_microbatch_size: auto\nglobal_train_batch_size: 16\nprecision: amp_bf16\n";
+    assert!(yaml(composer, "h200", &[]).starts_with("device_train_microbatch_size: 16\nglobal_train_batch_size: 16\n"));
+    // The arguments fill in the section of DeepSpeed.
+    let both = "per_device_train_batch_size: 8\ngradient_accumulation_steps: 2\ndeepspeed: {train_micro_batch_size_per_gpu: auto, \
+                gradient_accumulation_steps: auto, bf16: {enabled: auto}}\nbf16: true\n";
+    let text = yaml(both, "h200", &[]);
+    assert!(text.contains("deepspeed: {train_micro_batch_size_per_gpu: auto, gradient_accumulation_steps: auto, bf16: {enabled: auto}}"), "{text}");
+    let words = refused_yaml(&both.replace("gpu: auto", "gpu: 4"), &[]);
+    assert!(
+        words.contains("`deepspeed.train_micro_batch_size_per_gpu` is not `per_device_train_batch_size`, which is 8"),
+        "{words}"
+    );
+    let equal = yaml(&both.replace("gpu: auto", "gpu: 8"), "h200", &[]);
+    assert!(equal.starts_with("per_device_train_batch_size: 16\n") && equal.contains("gpu: 16,"), "{equal}");
+}
+
+#[test]
+fn references_follow_their_key_and_tables_of_evaluation_are_no_rivals() {
+    for text in [
+        "batch_size: 8\nlr: 1\ntrain_dataloader: {batch_size: !ref <batch_size>}\n",
+        "batch_size: 8\nlr: 1\ndata: {batch_size: '${batch_size}'}\n",
+        "train: {batch_size: 8, lr: 1}\neval_loader: {batch_size: 9}\n",
+        "train: {batch_size: 8, lr: 1}\nval_dataloader: {batch_size: 9}\n",
+        "train: {batch_size: 8, lr: 1}\nvalidation_ds: {batch_size: 9}\n",
+        "train: {batch_size: 8, lr: 1}\nevaluators:\n- {batch_size: 9}\n",
+        "train: {batch_size: 8, lr: 1}\ntask_specific_params: {summary: {max_length: 9, batch_size: 9}}\n",
+    ] {
+        assert_eq!(yaml(text, "h200", &[]), text);
+    }
+    let words = refused_yaml("hp: {bsz: 8}\nlr: 1\ndata:\n  batch_size: ${hp.bsz}\n", &[]);
+    assert_eq!(
+        words,
+        "config:5:15: `data.batch_size` refers to `${hp.bsz}`: name the key with the number: --at batch_size=hp.bsz, or leave it as \
+         it is: --leave data.batch_size"
+    );
+    let named = yaml("hp: {bsz: 8}\nlr: 1\ndata:\n  batch_size: ${hp.bsz}\n", "h200", &["--at", "batch_size=hp.bsz"]);
+    assert!(named.starts_with("hp: {bsz: 8}\n"), "{named}");
+    let words = refused_yaml("batch_size: ${oc.env:BATCH}\nlr: 1\n", &[]);
+    assert!(words.contains("`batch_size` refers to `${oc.env:BATCH}`: put a value in its place"), "{words}");
+}
+
+#[test]
+fn workers_stay_where_the_host_is_unknown() {
+    let text = "batch_size: 8\nlr: 1\nnum_workers: 9\nprefetch_factor: 3\n";
+    assert_eq!(yaml(text, "h200", &[]), text);
+    assert!(yaml(text, "h200", &["--host"]).contains("num_workers: 4\nprefetch_factor: 1\n"));
+}
+
+#[test]
+fn words_that_are_not_modelled_are_refused_or_left() {
+    for (key, text) in [
+        ("gradient_checkpointing", "batch_size: 8\nlr: 1\ngradient_checkpointing: selective\n"),
+        ("precision", "batch_size: 8\nlr: 1\nprecision: PURE\n"),
+        ("optimizer", "batch_size: 8\nlr: 1\noptimizer: lion\n"),
+        ("rl", "base_model: x\nmicro_batch_size: 8\nsequence_len: 64\nrl: dpo\n"),
+        ("trainer.precision", "trainer: {max_epochs: 1, precision: 64-true}\nbatch_size: 8\n"),
+    ] {
+        let words = refused_yaml(text, &[]);
+        assert!(words.contains(&format!("`{key}`: `")) && words.contains(&format!("--leave {key}")), "{text}: {words}");
+        assert!(words.contains("config:"), "{words}");
+        assert_eq!(yaml(text, "h200", &["--leave", key]), text);
+    }
+    for (given, becomes) in [
+        (
+            "base_model: x\nmicro_batch_size: 8\nsequence_len: 64\ngradient_checkpointing: unsloth\n",
+            "gradient_checkpointing: false",
+        ),
+        ("batch_size: 8\nlr: 1\nenable_activation_checkpointing: true\n", "enable_activation_checkpointing: false"),
+        ("TRAIN: {BATCH_SIZE: 8, LR: 1, USE_CHECKPOINT: true}\n", "USE_CHECKPOINT: false"),
+        ("batch_size: 8\nlr: 1\nprecision: bf16_mixed\n", "precision: bf16_mixed"),
+        ("batch_size: 8\nlr: 1\nfp16_run: true\n", "fp16_run: true"),
+        ("batch_size: 8\nlr: 1\nAMP_ENABLE: true\n", "AMP_ENABLE: true"),
+    ] {
+        let text = yaml(given, "h200", &[]);
+        assert!(text.contains(becomes), "{given} became {text}");
+    }
+}

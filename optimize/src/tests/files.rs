@@ -1,0 +1,135 @@
+//! Edits of files, files of other programs, dialects of users, and time.
+
+use super::cases::{DIMS, json, yaml};
+use super::{MODEL, optimised, refused, tuned};
+use crate::{Dialect, Format};
+
+#[test]
+fn settings_that_share_a_value_keep_theirs() {
+    let text = "batch_size: &bs 512 # of a step\nlr: 1\ngrad_accum: 1\nbuffer_size: *bs\nother: [*bs, 3]\n";
+    let tuned = yaml(text, "gtx1080", &[]);
+    assert_eq!(tuned, "batch_size: &bs 16 # of a step\nlr: 1\ngrad_accum: 32\nbuffer_size: 512\nother: [512, 3]\n");
+    let shared = "base: &base {batch_size: 512, lr: 1, grad_accum: 1}\na: {<<: *base}\nb: {<<: *base}\n";
+    let words =
+        optimised(Format::Yaml, &format!("{MODEL}{shared}"), "gtx1080", &[]).expect_err("two tables").to_string();
+    assert!(words.starts_with("`base.grad_accum` is in a table with a YAML anchor"), "{words}");
+    let quoted = yaml("batch_size: 8\nlr: 1\ndtype: \"bfloat16\" # keep me\n", "gtx1080", &[]);
+    assert_eq!(quoted, "batch_size: 8\nlr: 1\ndtype: \"float32\" # keep me\n");
+}
+
+#[test]
+fn unrelated_keys_in_json_may_be_there_twice() {
+    let (_, step, text) = json("{\"a\": 1, \"a\": 2, \"batch_size\": 8, \"lr\": 1, DIMS}", "h200", &[]);
+    assert!(step.global == 8 && text.starts_with("{\"a\": 1, \"a\": 2, \"batch_size\": 8"), "{text}");
+    let twice = format!("{{\"batch_size\": 8, \"batch_size\": 9, {DIMS}}}");
+    assert!(refused(Format::Json, &twice, &[]).contains("both look like the batch_size"));
+}
+
+#[test]
+fn files_of_other_programs_are_refused() {
+    for (format, text) in [
+        (Format::Yaml, "services: {web: {image: x, deploy: {replicas: 2}}}\nvolumes: {}\n"),
+        (Format::Yaml, "apiVersion: batch/v1\nkind: Job\nspec: {template: {spec: {containers: [{name: x}]}}}\n"),
+        (Format::Yaml, "on: push\njobs: {test: {strategy: {matrix: {batch_size: [1, 2]}}}}\n"),
+        (Format::Json, "{\"name\": \"x\", \"version\": \"1\", \"dependencies\": {}, \"batch_size\": 8}"),
+        (Format::Json, "{\"compilerOptions\": {\"strict\": true}}"),
+        (Format::Toml, "[package]\nname = \"x\"\n[dependencies]\n"),
+        (Format::Yaml, "kafka: {batch_size: 100, workers: 4, gpus: 2}\n"),
+        (Format::Yaml, "title: x\nvalues: [1, 2]\n"),
+    ] {
+        let words = refused(format, text, &[]);
+        assert!(words.starts_with("the file is no training config"), "{text}: {words}");
+        assert!(words.contains("looked for a batch size"), "{words}");
+    }
+}
+
+#[test]
+fn an_incidental_key_does_not_decide_the_kind_of_model() {
+    for key in
+        ["mlp_ratio: 4", "use_rnn_loss: true", "cnn_stem: true", "mlp_class_name: GptNeoxMLP", "rnn: {dropout: 0.1}"]
+    {
+        let text =
+            format!("batch_size: 8\nlr: 1\nn_layer: 2\nn_head: 4\nn_embd: 64\nblock_size: 64\nvocab_size: 99\n{key}\n");
+        let (tuned, _) = tuned(Format::Yaml, &text, "h200", &[]).unwrap_or_else(|error| panic!("{key}: {error}"));
+        assert!(tuned.plan.is_some());
+        let words = refused(Format::Yaml, &format!("batch_size: 8\nlr: 1\n{key}\n"), &[]);
+        assert!(words.starts_with("the config does not identify its kind of model"), "{key}: {words}");
+    }
+}
+
+#[test]
+fn the_file_of_the_model_is_named() {
+    for text in [
+        "per_device_train_batch_size: 8\nmodel_name_or_path: org/model\n",
+        "base_model: org/model\nmicro_batch_size: 8\nsequence_len: 64\n",
+    ] {
+        let words = refused(Format::Yaml, text, &[]);
+        assert!(words.contains(" = org/model` names the model: give its config.json with --model-config"), "{words}");
+    }
+}
+
+#[test]
+fn users_add_dialects() {
+    let folder = std::env::temp_dir().join(format!("gpu-tuned-dialects-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("gpu-tuned.toml");
+    let read = |text: &str| {
+        std::fs::write(&path, text).expect("a file");
+        Dialect::read_user(&path)
+    };
+    let table = "[[dialect]]\nname = \"ours\"\ndocumentation = \"https://example.org\"\nrecognised = [\"per_gpu\"]\n\
+                 [[dialect.key]]\nrole = \"batch\"\nnames = \"per_gpu\"\n\
+                 [[dialect.key]]\nrole = \"accumulation\"\nnames = \"splits\"\nadd = \"splits\"\n\
+                 [[dialect.key]]\nrole = \"precision\"\nspelling = \"words\"\nnames = \"format\"\n\
+                 words = [[[\"f32\", \"single\"], [\"mixed_bf16\", \"brain\"]]]\n";
+    let dialects = read(table).expect("a table");
+    let mut file = super::file(Format::Yaml, &format!("{MODEL}per_gpu: 512\nformat: brain\n"));
+    file.dialects = dialects;
+    let changed = super::tuned_file(&file, "gtx1080", &[]).expect("a plan").0.text.expect("it fits");
+    assert!(changed.ends_with("per_gpu: 16\nsplits: 32\nformat: single\n"), "{changed}");
+
+    for (text, message) in [
+        (table.replace("add =", "adds ="), "gpu-tuned.toml:11:1: unknown field `adds`"),
+        (table.replace("\"batch\"", "\"bach\""), "gpu-tuned.toml:6:8: unknown variant `bach`"),
+        (table.replace("\"f32\"", "\"fp32\""), "gpu-tuned.toml:1:1: `fp32` is no precision"),
+        (table.replace("\"splits\"\nadd", "\"Splits\"\nadd"), "gpu-tuned.toml:1:1: `Splits` has to be in lower case"),
+        (table.replace("\"per_gpu\"]", "]"), "gpu-tuned.toml:1:1: `recognised` is empty"),
+    ] {
+        let words = read(&text).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(words.contains(message), "{message}: {words}");
+    }
+    std::fs::remove_dir_all(&folder).expect("the folder is there");
+}
+
+/// Eight times the keys take about eight times as long: a quadratic reader would take 64 times.
+#[test]
+fn time_grows_with_the_size_of_the_file() {
+    for format in [Format::Yaml, Format::Json, Format::Toml] {
+        let text = |keys: usize| {
+            let lines = (0..keys).map(|index| match format {
+                Format::Yaml => format!("key_{index}: {{value: {index}, text: 'a # b'}} # kept\n"),
+                Format::Json => format!("\"key_{index}\": {{\"value\": {index}, \"text\": \"a\"}},\n"),
+                Format::Toml => format!("key_{index} = {{ value = {index}, text = 'a' }} # kept\n"),
+            });
+            let lines: String = lines.collect();
+            match format {
+                Format::Yaml => format!("{MODEL}batch_size: 8\nlr: 1\n{lines}"),
+                Format::Json => format!("{{{DIMS}, \"batch_size\": 8, \"lr\": 1,\n{lines} \"end\": 1}}"),
+                Format::Toml => format!(
+                    "n_layer = 2\nn_head = 4\nn_embd = 64\nblock_size = 128\nvocab_size = 256\nbatch_size = 8\nlr = 1\n{lines}"
+                ),
+            }
+        };
+        let seconds = |keys: usize| {
+            let text = text(keys);
+            let once = || {
+                let start = std::time::Instant::now();
+                tuned(format, &text, "h200", &[]).expect("a plan");
+                start.elapsed().as_secs_f64()
+            };
+            (0..2).map(|_| once()).fold(f64::INFINITY, f64::min)
+        };
+        let ratio = seconds(2_000) / seconds(250);
+        assert!(ratio < 24.0, "{format:?}: {ratio}");
+    }
+}

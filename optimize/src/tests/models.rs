@@ -1,0 +1,264 @@
+//! Models by the keys of Hugging Face, compared with published numbers of parameters; lengths, adapters and packed weights.
+
+use gpu_tuned_core::workload::{Matrix, Recurrent, WeightFormat};
+
+use super::{file, model};
+use crate::{Config, Format, Model, ModelRequest, OptimizeError};
+
+/// The model of a published config, with the training of another.
+fn read(model: &str, training: &str) -> Result<Model, OptimizeError> {
+    let (training, model) = (file(Format::Yaml, training), file(Format::Json, model));
+    let config = Config::read(&training.entries()?, &training, &[])?;
+    Model::read(&model.entries()?, &model, &ModelRequest { config: Some(&config), ..ModelRequest::default() })
+}
+
+fn refused(model: &str, training: &str) -> String {
+    match read(model, training) {
+        Ok(model) => panic!("not refused: {:?}", model.spec),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn seq(model: &Model) -> &str {
+    model.dims.iter().find(|dim| dim.name == "seq").map_or("", |dim| dim.value.as_str())
+}
+
+const LLAMA: &str = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192,
+    "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": true,
+    "max_position_embeddings": 131072, "torch_dtype": "bfloat16", "attention_bias": false, "head_dim": 64,
+    "task_specific_params": {"summarization": {"max_length": 20, "num_layers": 2}}}"#;
+
+#[test]
+fn parameters_are_as_published() {
+    for (name, config, published) in [
+        ("Llama-3.2-1B", LLAMA, 1_235_814_400),
+        (
+            "Mixtral-8x7B-v0.1",
+            r#"{"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
+            "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8,
+            "num_experts_per_tok": 2, "vocab_size": 32000, "tie_word_embeddings": false, "max_position_embeddings": 32768}"#,
+            46_702_792_704,
+        ),
+        (
+            "pythia-160m",
+            r#"{"architectures": ["GPTNeoXForCausalLM"], "model_type": "gpt_neox", "hidden_size": 768, "intermediate_size": 3072,
+            "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50304, "tie_word_embeddings": false,
+            "max_position_embeddings": 2048, "use_parallel_residual": true, "rotary_pct": 0.25, "attention_bias": true}"#,
+            162_322_944,
+        ),
+        (
+            "t5-small",
+            r#"{"architectures": ["T5ForConditionalGeneration"], "model_type": "t5", "d_model": 512, "d_kv": 64, "d_ff": 2048,
+            "num_layers": 6, "num_heads": 8, "vocab_size": 32128, "n_positions": 512, "is_encoder_decoder": true,
+            "task_specific_params": {"summarization": {"max_length": 200, "min_length": 30}}}"#,
+            60_506_624,
+        ),
+        (
+            "flan-t5-small",
+            r#"{"architectures": ["T5ForConditionalGeneration"], "model_type": "t5", "d_model": 512, "d_kv": 64, "d_ff": 1024,
+            "num_layers": 8, "num_decoder_layers": 8, "num_heads": 6, "vocab_size": 32128, "n_positions": 512,
+            "is_encoder_decoder": true, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false}"#,
+            76_961_152,
+        ),
+        (
+            "Qwen3-4B",
+            r#"{"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 2560, "intermediate_size": 9728,
+            "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+            "tie_word_embeddings": true, "max_position_embeddings": 40960, "attention_bias": false}"#,
+            4_022_468_096,
+        ),
+        (
+            "Qwen3-30B-A3B",
+            r#"{"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
+            "moe_intermediate_size": 768, "num_attention_heads": 32, "num_hidden_layers": 48, "num_key_value_heads": 4,
+            "head_dim": 128, "vocab_size": 151936, "num_experts": 128, "num_experts_per_tok": 8, "decoder_sparse_step": 1,
+            "mlp_only_layers": [], "tie_word_embeddings": false, "max_position_embeddings": 40960}"#,
+            30_532_122_624,
+        ),
+        (
+            "Qwen2-0.5B",
+            r#"{"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864,
+            "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2, "vocab_size": 151936,
+            "tie_word_embeddings": true, "max_position_embeddings": 131072}"#,
+            494_032_768,
+        ),
+        (
+            "gemma-2-2b",
+            r#"{"architectures": ["Gemma2ForCausalLM"], "model_type": "gemma2", "hidden_size": 2304, "intermediate_size": 9216,
+            "num_attention_heads": 8, "num_hidden_layers": 26, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 256000,
+            "max_position_embeddings": 8192}"#,
+            2_614_341_888,
+        ),
+        (
+            "opt-125m",
+            r#"{"architectures": ["OPTForCausalLM"], "model_type": "opt", "hidden_size": 768, "ffn_dim": 3072,
+            "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50272, "max_position_embeddings": 2048}"#,
+            125_239_296,
+        ),
+        (
+            "bart-base",
+            r#"{"architectures": ["BartModel"], "model_type": "bart", "d_model": 768, "encoder_layers": 6, "decoder_layers": 6,
+            "encoder_attention_heads": 12, "encoder_ffn_dim": 3072, "vocab_size": 50265, "max_position_embeddings": 1024,
+            "num_hidden_layers": 6, "is_encoder_decoder": true}"#,
+            139_420_416,
+        ),
+    ] {
+        // A shorter training leaves the table of positions as it is.
+        for training in ["batch_size: 8\nlr: 1\n", "per_device_train_batch_size: 8\nmax_seq_length: 64\n"] {
+            let model = read(config, training).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(model.spec.parameters(), published, "{name}");
+        }
+    }
+}
+
+#[test]
+fn models_that_no_kind_describes_are_refused() {
+    for (key, more) in [
+        ("`model_type = mamba`", r#""model_type": "mamba""#),
+        ("`n_shared_experts = 1`", r#""model_type": "llama", "n_shared_experts": 1"#),
+        ("`kv_lora_rank = 512`", r#""model_type": "qwen3", "kv_lora_rank": 512"#),
+        ("`attention_bias = true`", r#""model_type": "llama", "attention_bias": true"#),
+        ("`vision_config`", r#""model_type": "llama", "vision_config": {"hidden_size": 9}"#),
+        ("`decoder_sparse_step = 2`", r#""model_type": "qwen3_moe", "decoder_sparse_step": 2"#),
+    ] {
+        let config = format!(
+            "{{\"transformers_version\": \"4\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \
+             \"vocab_size\": 99, \"max_position_embeddings\": 64, {more}}}"
+        );
+        let words = refused(&config, "batch_size: 8\nlr: 1\n");
+        assert!(words.starts_with(&format!("{key} is not modelled")), "{key}: {words}");
+    }
+}
+
+#[test]
+fn sequences_have_the_length_of_the_training_up_to_the_models() {
+    for (training, expected) in [
+        ("per_device_train_batch_size: 1\nmax_seq_length: 2048\n", "2048"),
+        ("base_model: x\nmicro_batch_size: 1\nsequence_len: 4096\n", "4096"),
+        ("model_name_or_path: x\nfinetuning_type: full\ncutoff_len: 1024\nper_device_train_batch_size: 1\n", "1024"),
+        ("per_device_train_batch_size: 1\nmax_seq_length: 262144\n", "131072"),
+        ("per_device_train_batch_size: 1\n", "131072"),
+        ("batch_size: 1\nlr: 1\nmax_length: 512\ntask_specific_params: {a: {max_length: 9}}\n", "512"),
+    ] {
+        let model = read(LLAMA, training).unwrap_or_else(|error| panic!("{training}: {error}"));
+        assert_eq!(seq(&model), expected, "{training}");
+    }
+    let words = refused(LLAMA, "batch_size: 1\nlr: 1\nmax_seq_length: 512\na: {seq_len: 256}\n");
+    assert!(words.contains("`a.seq_len` and another key both look like the training's seq"), "{words}");
+}
+
+#[test]
+fn adapters_and_packed_weights_are_read() {
+    use Matrix::{Down, Gate, Key, Output, Query, Up, Value};
+    let every = vec![Down, Gate, Key, Output, Query, Up, Value];
+    let axolotl = "base_model: x\nmicro_batch_size: 1\nsequence_len: 512\n";
+    for (training, rank, targets, weights) in [
+        (format!("{axolotl}adapter: lora\nlora_r: 16\nlora_target_linear: true\n"), Some(16), every.clone(), WeightFormat::Full),
+        (
+            format!("{axolotl}adapter: qlora\nlora_r: 32\nload_in_4bit: true\nload_in_8bit: false\nlora_target_modules: [q_proj, v_proj]\n"),
+            Some(32),
+            vec![Query, Value],
+            WeightFormat::Q4,
+        ),
+        (format!("{axolotl}lora_r: 16\nadapter:\n"), None, vec![], WeightFormat::Full),
+        (
+            "model_name_or_path: x\nstage: sft\nfinetuning_type: lora\nlora_target: all\nquantization_bit: 4\nper_device_train_batch_size: 1\ncutoff_len: 512\n"
+                .to_owned(),
+            Some(8),
+            every.clone(),
+            WeightFormat::Q4,
+        ),
+        (
+            "model_name_or_path: x\nstage: sft\nfinetuning_type: full\nper_device_train_batch_size: 1\ncutoff_len: 512\n".to_owned(),
+            None,
+            vec![],
+            WeightFormat::Full,
+        ),
+        (
+            "train: {global_batch_size: 8, micro_batch_size: 1, max_seq_length: 512}\nlora_r: 8\nlora_query: true\nlora_key: false\nlora_value: true\nlora_mlp: false\nquantize: bnb.nf4\n"
+                .to_owned(),
+            Some(8),
+            vec![Query, Value],
+            WeightFormat::Q4,
+        ),
+        (
+            "model: {_component_: torchtune.models.llama3_2.qlora, lora_rank: 8, lora_attn_modules: [q_proj, v_proj, output_proj], apply_lora_to_mlp: true}\ntokenizer: {_component_: x, max_seq_len: 512}\nbatch_size: 2\n"
+                .to_owned(),
+            Some(8),
+            vec![Down, Gate, Output, Query, Up, Value],
+            WeightFormat::Q4,
+        ),
+        (
+            "per_device_train_batch_size: 1\nmax_seq_length: 512\nuse_peft: true\nlora_r: 8\nload_in_8bit: true\n".to_owned(),
+            Some(8),
+            vec![],
+            WeightFormat::Q8,
+        ),
+        (
+            "per_device_train_batch_size: 1\nmax_seq_length: 512\nuse_peft: false\nlora_r: 8\n".to_owned(),
+            None,
+            vec![],
+            WeightFormat::Full,
+        ),
+    ] {
+        let training_of = |model: Model| model.spec.training;
+        let found = read(LLAMA, &training).map_or_else(|error| panic!("{training}: {error}"), training_of);
+        assert_eq!((found.lora_rank, &found.lora_targets, found.frozen_weights), (rank, &targets, weights), "{training}");
+    }
+    // 7 billion parameters with adapters fit where all of them do not.
+    let trained = |training: &str| read(LLAMA, training).expect("a model").spec.workload().parameters.trained();
+    let lora = trained(&format!("{axolotl}adapter: lora\nlora_r: 16\nlora_target_linear: true\n"));
+    assert_eq!(lora, 11_272_192, "the adapters of rank 16 of Llama 3.2 1B");
+    let words = refused(LLAMA, "model_name_or_path: x\nfinetuning_type: freeze\nper_device_train_batch_size: 1\n");
+    assert!(words.contains("`finetuning_type`: `freeze` is not modelled"), "{words}");
+    let words = refused(LLAMA, &format!("{axolotl}load_in_4bit: true\n"));
+    assert!(words.contains("frozen_weights needs frozen parameters"), "{words}");
+}
+
+#[test]
+fn hand_written_lstm_configs_are_read_from_one_file() {
+    let text = "{\"batch_size\": 32, \"hidden_size\": 64, \"num_layers\": 2, \"sequence_length\": {\"min\": 7, \"max\": 30}, \
+                \"input_size\": 8, \"use_mixed_precision\": false, \"compile_model\": true}";
+    let model = read(text, "batch_size: 32\nlr: 1\n").expect("a model");
+    let expected = Recurrent { inputs: 8, hidden: 64, layers: 2, seq: 30, outputs: 1, ..Recurrent::default() };
+    assert_eq!(model.spec.model, expected.into());
+}
+
+#[test]
+fn kinds_are_identified_by_evidence_or_requested() {
+    let kind = |text: &str, requested: Option<&str>| {
+        let file = file(Format::Yaml, &format!("batch_size: 8\n{text}\n"));
+        model(&file, requested, None).map(|model| model.spec.model.kind().name)
+    };
+    for (model, expected) in [
+        ("model: lstm\nhidden_size: 64\nnum_layers: 2\nseq_len: 30", "recurrent"),
+        ("hidden_size: 64\nnum_layers: 2\nseq_len: 30\nnum_heads: 4\nvocab_size: 99", "transformer"),
+        ("input_size: 8\nhidden_size: 64\nnum_layers: 2\nwindow: 30", "recurrent"),
+        ("arch: UNet\npatch_size: [64, 64]\nfeatures: [8, 16]", "unet"),
+        ("net: {class_path: a.b.ResNet18, channels: 32, blocks: 4}\nimage_size: 64", "convnet"),
+        ("hidden_sizes: [64, 64]\ninput_dim: 8\noutput_dim: 2", "mlp"),
+    ] {
+        assert_eq!(kind(model, None).unwrap_or_else(|error| panic!("{model}: {error}")), expected);
+    }
+    let words = |model: &str| kind(model, None).expect_err(model).to_string();
+    let open = "hidden_size: 64\nnum_layers: 2\nseq_len: 30\nvocab_size: 99";
+    let ambiguous = words(open);
+    assert!(
+        ambiguous.contains("it could be transformer (num_layers, hidden_size, vocab_size), or recurrent (hidden_size, num_layers, vocab_size)"),
+        "{ambiguous}"
+    );
+    assert_eq!(kind(open, Some("gru")).expect("a kind"), "recurrent");
+    let missing = words("n_head: 4\nn_layer: 2");
+    assert!(
+        missing.contains("d_model: width of the residual stream (looked for d_model")
+            && missing.contains("--dim vocab=…"),
+        "{missing}"
+    );
+    let volume = words("model: unet\npatch_size: [64, 64, 64]\nfeatures: [8, 16]");
+    assert!(
+        volume.starts_with("config:3:13: `patch_size`: models over volumes cannot be described by dimensions"),
+        "{volume}"
+    );
+    let odd = words("model: unet\npatch_size: 100\nfeatures: [8, 16, 32, 64]");
+    assert!(odd.starts_with("config:4:11: widths: 4 levels halve the image 3 times, and 100 only 2 times"), "{odd}");
+}

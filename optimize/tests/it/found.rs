@@ -1,0 +1,121 @@
+//! Values that are read from each config.
+
+use gpu_tuned_core::workload::WorkloadSpec;
+
+use crate::api::{self, Reading};
+use crate::assert_all;
+use crate::table::{Expected, Table, path};
+
+const NONE: &str = "none";
+
+#[test]
+fn configs_have_the_values_that_the_frameworks_document() {
+    let (mut checked, mut failures) = (0, Vec::new());
+    let table = Table::read();
+    for expected in &table.configs {
+        let mut check = |name: &str, wanted: String, found: String, is_right: bool| {
+            checked += 1;
+            if !is_right {
+                failures.push([expected.file.clone(), name.to_owned(), wanted, found]);
+            }
+        };
+        let reading = match api::read(&path("configs", &expected.file), expected.model.as_deref(), &expected.options) {
+            Ok(reading) => reading,
+            Err(error) => {
+                check("is read", "true".to_owned(), error.to_string(), false);
+                continue;
+            }
+        };
+        for name in ["batch", "accumulation", "global", "ranks", "precision", "workers", "optimizer"] {
+            let Some(wanted) = expected.want(name) else { continue };
+            let found = setting(&reading, name);
+            let is_right = found == wanted;
+            check(name, wanted, found, is_right);
+        }
+        let Some(kind) = expected.want("kind") else { continue };
+        match &reading.model {
+            Err(error) => {
+                let error = error.to_string();
+                let is_right = expected.may_refuse_model() && (error.contains("--model") || error.contains("--dim"));
+                check("kind", kind, error, is_right);
+            }
+            Ok(spec) => {
+                let found = spec.model.kind().name.to_owned();
+                let is_right = found == kind;
+                check("kind", kind, found, is_right);
+                for (name, wanted, found) in model_values(expected, spec) {
+                    let is_right = agrees(name, &wanted, &found);
+                    check(name, wanted, found, is_right);
+                }
+            }
+        }
+    }
+    assert_all("values", checked, &failures);
+}
+
+#[test]
+fn a_config_without_dimensions_names_the_model_that_has_them() {
+    let (mut checked, mut failures) = (0, Vec::new());
+    let table = Table::read();
+    for expected in table.configs.iter().filter(|it| ["huggingface", "axolotl", "llamafactory"].contains(&it.dialect()))
+    {
+        checked += 1;
+        let text = std::fs::read_to_string(path("configs", &expected.file)).expect("a file");
+        let line = text.lines().find(|line| line.contains("model_name_or_path") || line.contains("base_model:"));
+        let (_, name) = line.and_then(|line| line.split_once(':')).expect("a model's name");
+        let name = name.trim_matches([' ', ',', '"', '\'']);
+        let refused = match api::read(&path("configs", &expected.file), None, &expected.options) {
+            Ok(Reading { model: Ok(_), .. }) => "read without dimensions".to_owned(),
+            Ok(Reading { model: Err(error), .. }) | Err(error) => error.to_string(),
+        };
+        if !(refused.contains("--model-config") && refused.contains(name)) {
+            failures.push([expected.file.clone(), "names the model".to_owned(), name.to_owned(), refused]);
+        }
+    }
+    assert_all("names of models", checked, &failures);
+}
+
+fn setting(reading: &Reading, name: &str) -> String {
+    let step = reading.step;
+    match name {
+        "batch" => step.batch.to_string(),
+        "accumulation" => step.accumulation.to_string(),
+        "global" => step.global.to_string(),
+        "ranks" => step.ranks.to_string(),
+        "precision" => reading.precision().unwrap_or_else(|problem| problem),
+        "workers" => reading.workers().map_or_else(|| NONE.to_owned(), |workers| workers.to_string()),
+        _ => reading.optimizer().unwrap_or_else(|| NONE.to_owned()),
+    }
+}
+
+/// The expected values of the model and its training, with those that were read.
+fn model_values(expected: &Expected, spec: &WorkloadSpec) -> Vec<(&'static str, String, String)> {
+    let table = toml::Table::try_from(spec).expect("a table");
+    let dims = table["model"].as_table().and_then(|kinds| kinds.values().next()?.as_table());
+    let training = table.get("training").and_then(toml::Value::as_table);
+    let value = |table: Option<&toml::Table>, name: &str| {
+        let value = table.and_then(|table| table.get(name)).map(ToString::to_string);
+        value.unwrap_or_else(|| NONE.to_owned()).trim_matches('"').to_owned()
+    };
+    let packed = match value(training, "frozen_weights").as_str() {
+        "q4" => "4".to_owned(),
+        "q8" => "8".to_owned(),
+        _ => NONE.to_owned(),
+    };
+    let all = [
+        ("seq", value(dims, "seq")),
+        ("lora_rank", value(training, "lora_rank")),
+        ("packed_bits", packed),
+        ("parameters", spec.parameters().to_string()),
+        ("trained", spec.workload().trained_parameters().0.to_string()),
+    ];
+    all.into_iter().filter_map(|(name, found)| Some((name, expected.want(name)?, found))).collect()
+}
+
+/// Equal; or within 1% for parameters, because biases and the classifier differ between implementations.
+fn agrees(name: &str, wanted: &str, found: &str) -> bool {
+    match (name, wanted.parse::<f64>(), found.parse::<f64>()) {
+        ("parameters" | "trained", Ok(wanted), Ok(found)) => (found / wanted - 1.0).abs() < 0.01,
+        _ => wanted == found,
+    }
+}

@@ -1,0 +1,19 @@
+//! Training configs of many frameworks, read and tuned: `tests/configs.toml` has the expected values.
+
+mod api;
+mod found;
+mod refusals;
+mod table;
+mod tuned;
+
+/// Fails with all rows, each a file, an expectation, the expected value and the one that was found.
+fn assert_all(what: &str, checked: usize, failures: &[[String; 4]]) {
+    let mut text = String::new();
+    let folder = format!("{}/tests/", env!("CARGO_MANIFEST_DIR"));
+    for [file, expectation, expected, found] in failures {
+        let found = found.replace(&folder, "");
+        let found: String = found.lines().map(str::trim).collect::<Vec<_>>().join(" ").chars().take(150).collect();
+        text.push_str(&format!("{file:36} {expectation:24} {expected:26} {found}\n"));
+    }
+    assert!(failures.is_empty(), "{what}: {} of {checked} expectations fail\n{text}", failures.len());
+}
