@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gpu_tuned_attribute::sources::ConfigFileError;
 use gpu_tuned_core::plan::PlanError;
-use gpu_tuned_core::source::{FileError, without_controls};
+use gpu_tuned_core::source::FileError;
 use gpu_tuned_observe::monitor::MonitorError;
 use gpu_tuned_optimize::OptimizeError;
 use gpu_tuned_project::config::PairsError;
@@ -26,10 +26,7 @@ pub(crate) enum Error {
     NoManifest,
     #[error("there is no package `{name}` in the workspace{hint}\n  help: name one of them: {}", names.join(", "))]
     NoPackage { name: String, hint: String, names: Vec<String> },
-    #[error(
-        "the workspace has several packages\n  help: name one with -p: {}",
-        names.join(", ")
-    )]
+    #[error("the workspace has several packages\n  help: name one with -p: {}", names.join(", "))]
     SeveralPackages { names: Vec<String> },
     #[error("`{package}` has no program to run: it is a library\n  help: name a package with a binary: -p NAME")]
     NoProgram { package: String },
@@ -212,9 +209,7 @@ pub(crate) enum Error {
 impl From<OptimizeError> for Error {
     fn from(error: OptimizeError) -> Self {
         match error {
-            OptimizeError::Mistakes(mistakes) => {
-                Self::Files { mistakes: mistakes.into_iter().map(|(mistake, text)| (mistake, text.into())).collect() }
-            }
+            OptimizeError::Mistakes(mistakes) => Self::Files { mistakes },
             OptimizeError::Read { path, source } => Self::Read { path, source },
             OptimizeError::Plan { workload, source } => Self::Plan { workload, source },
             other => Self::Config(other),
@@ -238,8 +233,8 @@ impl From<MonitorError> for Error {
 }
 
 /// Ways to record a run.
-const RECORD_HELP: &str = "GPU_TUNED_RECORD=FILE records the steps of a program, `cargo gpu-tuned monitor --record FILE` the \
-                           GPUs";
+const RECORD_HELP: &str =
+    "GPU_TUNED_RECORD=FILE records a program's steps, `cargo gpu-tuned monitor --record FILE` the GPUs";
 /// Ways to have a program measured.
 const MEASURE_HELP: &str = "train with `session.trainer(model, optimizer)?` of `gpu-tuned`, or call \
                             `session.measure_if_asked(\"NAME\", &subject)?` in `main`, before the model is made";
@@ -280,10 +275,7 @@ impl Error {
     }
 
     pub(crate) const fn signal(&self) -> Option<i32> {
-        match self {
-            Self::Stopped { signal, .. } => Some(*signal),
-            _ => None,
-        }
+        if let Self::Stopped { signal, .. } = self { Some(*signal) } else { None }
     }
 
     /// Adds the state of the program's files to the error of a program that failed or was stopped.
@@ -297,11 +289,10 @@ impl Error {
 
     /// The error as printed: mistakes in files with their lines, as rustc prints them; else `error:` with the message.
     pub(crate) fn report(&self) -> String {
-        // Messages contain names of files and output of programs.
-        let Self::Files { mistakes } = self else { return format!("error: {}", without_controls(&self.to_string())) };
+        let Self::Files { mistakes } = self else { return format!("error: {self}") };
         let mut all: String = mistakes.iter().take(SHOWN).map(|(mistake, text)| mistake.render(text)).collect();
-        if let Some(more) = mistakes.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-            all += &format!("error: {more} more mistakes or others behind them: mend these first");
+        if mistakes.len() > SHOWN {
+            all += &format!("error: {} more mistakes, or more behind them: mend these first", mistakes.len() - SHOWN);
         }
         all.trim_end().to_owned()
     }

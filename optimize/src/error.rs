@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::source::FileError;
@@ -22,7 +23,7 @@ pub enum OptimizeError {
     Read { path: PathBuf, source: io::Error },
     /// Mistakes in a file, each with the text of the file.
     #[error("{}", mistakes_by_line(.0))]
-    Mistakes(Vec<(FileError, String)>),
+    Mistakes(Vec<(FileError, Arc<str>)>),
     #[error(
         "the config has no batch size\n  help: name its key: --at batch_size=KEY; in {dialect} configs it is {usual} \
          ({documentation})"
@@ -83,7 +84,7 @@ pub enum OptimizeError {
     Plan { workload: String, source: PlanError },
 }
 
-fn mistakes_by_line(mistakes: &[(FileError, String)]) -> String {
+fn mistakes_by_line(mistakes: &[(FileError, Arc<str>)]) -> String {
     mistakes.iter().map(|(mistake, _)| mistake.to_string()).collect::<Vec<_>>().join("\n")
 }
 

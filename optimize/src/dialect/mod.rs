@@ -98,7 +98,7 @@ impl Dialect {
         let Ok(text) = std::fs::read_to_string(path) else { return Ok(Vec::new()) };
         let name = path.display().to_string();
         let source = Source { file: &name, text: &text };
-        let refuse = |mistake: FileError| OptimizeError::Mistakes(vec![(mistake, text.clone())]);
+        let refuse = |mistake: FileError| OptimizeError::Mistakes(vec![(mistake, text.as_str().into())]);
         let file: File = toml::from_str(&text).map_err(|error| refuse(source.toml_error(&error)))?;
         let mistake = |one: &Spanned<Self>| Some(source.error(&one.span(), one.get_ref().mistake()?));
         if let Some(mistake) = file.dialect.iter().find_map(mistake) {

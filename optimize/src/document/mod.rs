@@ -8,6 +8,7 @@ mod yaml;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gpu_tuned_core::source::{FileError, Source};
 
@@ -196,6 +197,7 @@ impl ConfigText {
 
     /// Mistakes together with this text.
     pub(crate) fn mistakes(&self, mistakes: Vec<FileError>) -> OptimizeError {
-        OptimizeError::Mistakes(mistakes.into_iter().map(|mistake| (mistake, self.text.clone())).collect())
+        let text: Arc<str> = self.text.as_str().into();
+        OptimizeError::Mistakes(mistakes.into_iter().map(|mistake| (mistake, Arc::clone(&text))).collect())
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use gpu_tuned_core::Precision;
-use gpu_tuned_optimize::{State, diff};
+use gpu_tuned_optimize::State;
+use similar::TextDiff;
 
 use crate::api::{self, Asked, Edited, Reading};
 use crate::assert_all;
@@ -184,7 +185,7 @@ fn shown(edited: &Result<Edited, String>) -> String {
         Err(error) => format!(" refused: {}\n", without_folder(error)),
         Ok(Edited { after: None, problem, .. }) => format!(" {}\n", problem.as_deref().unwrap_or("no plan")),
         Ok(Edited { before, after: Some(after), .. }) => {
-            let lines = diff::unified(before, after, "a", "b");
+            let lines = TextDiff::from_lines(before, after).unified_diff().header("a", "b").to_string();
             let is_change =
                 |line: &&str| line.starts_with(['+', '-']) && !line.starts_with("+++") && !line.starts_with("---");
             let lines: Vec<_> = lines.lines().filter(is_change).collect();
