@@ -163,8 +163,12 @@ impl Config {
 
 /// Returns true if the file has more of a training than a batch size: a file of another program can have that.
 fn is_training(entries: &[ConfigEntry], keys: &MatchedKeys<'_>) -> bool {
-    let is_evidence = |role: Role| !matches!(role, Role::Workers | Role::Ranks | Role::RanksOfNode | Role::Nodes);
-    let settings = keys.all.iter().filter(|key| is_evidence(key.role)).count() > 1;
+    let is_evidence = |key: &&MatchedKey| match key.role {
+        Role::Workers | Role::Prefetch | Role::Ranks | Role::RanksOfNode | Role::Nodes => false,
+        // `precision: 2` counts digits.
+        _ => key.row.words.is_empty() || !matches!(key.meaning(keys.source.text), Meaning::Unknown),
+    };
+    let settings = keys.all.iter().filter(is_evidence).count() > 1;
     let names = || entries.iter().map(ConfigEntry::name);
     !keys.dialect.is_plain() || settings || names().any(|name| Names::get().is_of_training(name))
 }

@@ -19,6 +19,10 @@ pub(crate) fn normal(key: &str) -> String {
 
 /// Returns true if a name contains a word; words of up to three letters only at the start of a part.
 pub(crate) fn contains_word(name: &str, word: &str) -> bool {
+    let has_start = |pair: &[u8]| pair.eq_ignore_ascii_case(&word.as_bytes()[..2]);
+    if !name.as_bytes().windows(2).any(has_start) {
+        return false;
+    }
     let (name, word) = (name.to_ascii_lowercase(), word.replace('_', ""));
     let squashed: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     if word.len() > 3 {

@@ -228,8 +228,8 @@ impl MatchedKey {
     /// A mistake that names the words which the planner reads.
     pub(crate) fn unknown(&self, source: Source<'_>) -> FileError {
         let mut words: Vec<&str> = Vec::new();
-        for (_, word) in self.row.words.iter().flatten().filter(|(meaning, _)| !meaning.is_empty()) {
-            if !words.contains(&word.as_str()) {
+        for (_, word) in self.row.words.iter().flatten() {
+            if !words.contains(&word.as_str()) && !word.starts_with('*') {
                 words.push(word);
             }
         }
@@ -239,8 +239,8 @@ impl MatchedKey {
         let (shown, value) =
             (&self.entry.shown, self.entry.value.bare().unwrap_or_else(|| self.entry.value.kind().to_owned()));
         let message = format!(
-            "`{shown}`: `{value}` is not modelled: expected {}; or leave the key as it is: --leave {shown}",
-            words.join(", ")
+            "`{shown}`: `{value}` is not modelled{}; to leave the key as it is: --leave {shown}",
+            if words.is_empty() { String::new() } else { format!(": expected {}", words.join(", ")) }
         );
         source.error(&self.entry.place(), message)
     }
@@ -294,7 +294,8 @@ impl MatchedKey {
             Value::Number(digits) => digits.clone(),
             other => other.kind().to_owned(),
         };
-        let message = format!("`{}`: expected true or false, found {found}", self.entry.shown);
+        let name = &self.entry.shown;
+        let message = format!("`{name}`: expected true or false, found {found}; to leave the key: --leave {name}");
         Err(source.error(&self.entry.place(), message))
     }
 }

@@ -258,7 +258,7 @@ fn model_names_imply_layouts_unless_a_key_differs() {
     };
     // As published: Llama 3.2 1B, GPT-2.
     let llama = "model_type: llama\nnum_hidden_layers: 16\nhidden_size: 2048\nnum_attention_heads: 32\n\
-                 num_key_value_heads: 8\nintermediate_size: 8192\nvocab_size: 128256\nmax_position_embeddings: 131072\n\
+                 num_key_value_heads: 8\nintermediate_size: 8192\nvocab_size: 128256\nmax_position_embeddings: 8192\n\
                  tie_word_embeddings: true\n";
     assert_eq!(parameters(llama), 1_235_814_400);
     let gpt2 =

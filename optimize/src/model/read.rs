@@ -9,6 +9,9 @@ use crate::document::Value;
 use crate::entry::ConfigEntry;
 use crate::names::{KindNames, Names, Words};
 
+/// Largest length of sequences that is assumed where only the model's is known.
+const MAX_ASSUMED_SEQ: u64 = 8192;
+
 /// Reads dimensions and records mistakes.
 pub(super) struct Reader<'e> {
     entries: &'e [ConfigEntry],
@@ -53,6 +56,8 @@ impl<'e> Reader<'e> {
             dims.add(rows.name, DimValue::Count(longest), Origin::Key(entry.shown.clone()));
         }
         match dims.get("seq") {
+            // Models of long texts are rarely trained on texts that long.
+            None if longest > MAX_ASSUMED_SEQ => {}
             Some(DimValue::Count(seq)) if *seq <= longest || dims.origin("seq") == Some(&Origin::Option) => {}
             _ => dims.set("seq", DimValue::Count(longest), Origin::Key(entry.shown.clone())),
         }
@@ -61,13 +66,12 @@ impl<'e> Reader<'e> {
     /// The entry with one of the keys: in a section of the model first, then by the order of the keys.
     fn find(&mut self, keys: &Words, dim: &str) -> Option<&'e ConfigEntry> {
         let all = self.entries;
+        let names: Vec<_> = keys.iter().map(|key| key.split('+').next().unwrap_or(key)).collect();
         let rank = |entry: &ConfigEntry| {
             let own = entry.name();
             // `sequence: { min: 7, max: 30 }`
             let name = if own == "max" { entry.tables().next().unwrap_or(own) } else { own };
-            let position = keys
-                .position(name)
-                .or_else(|| keys.iter().position(|key| key.split_once('+').is_some_and(|(key, _)| key == name)))?;
+            let position = names.iter().position(|known| *known == name)?;
             let is_value = !matches!(entry.value, Value::Table(_) | Value::Null) && !entry.value.is_reference();
             is_value.then_some((!entry.tables().any(is_section), position))
         };

@@ -104,7 +104,8 @@ fn parameters_are_as_published() {
         ),
     ] {
         // A shorter training leaves the table of positions as it is.
-        for training in ["batch_size: 8\nlr: 1\n", "per_device_train_batch_size: 8\nmax_seq_length: 64\n"] {
+        for training in ["batch_size: 8\nlr: 1\nseq_len: 128\n", "per_device_train_batch_size: 8\nmax_seq_length: 64\n"]
+        {
             let model = read(config, training).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(model.spec.parameters(), published, "{name}");
         }
@@ -137,12 +138,13 @@ fn sequences_have_the_length_of_the_training_up_to_the_models() {
         ("base_model: x\nmicro_batch_size: 1\nsequence_len: 4096\n", "4096"),
         ("model_name_or_path: x\nfinetuning_type: full\ncutoff_len: 1024\nper_device_train_batch_size: 1\n", "1024"),
         ("per_device_train_batch_size: 1\nmax_seq_length: 262144\n", "131072"),
-        ("per_device_train_batch_size: 1\n", "131072"),
         ("batch_size: 1\nlr: 1\nmax_length: 512\ntask_specific_params: {a: {max_length: 9}}\n", "512"),
     ] {
         let model = read(LLAMA, training).unwrap_or_else(|error| panic!("{training}: {error}"));
         assert_eq!(seq(&model), expected, "{training}");
     }
+    let words = refused(LLAMA, "per_device_train_batch_size: 1\n");
+    assert!(words.contains("lacks dimensions") && words.contains("--dim seq=…"), "{words}");
     let words = refused(LLAMA, "batch_size: 1\nlr: 1\nmax_seq_length: 512\na: {seq_len: 256}\n");
     assert!(words.contains("`a.seq_len` and another key both look like the training's seq"), "{words}");
 }
