@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
+#[cfg(unix)]
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,15 +22,29 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// A folder in which no file can be created.
+    /// A folder in which no file can be created, or a link to a file that is not there.
     pub fn new(path: &Path) -> io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let destination = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let destination = match fs::canonicalize(path) {
+            Ok(destination) => destination,
+            Err(_) if path.is_symlink() => {
+                return Err(io::Error::new(ErrorKind::NotFound, "it is a link to a file that is not there"));
+            }
+            Err(_) => path.to_owned(),
+        };
+        let replaced = fs::metadata(&destination).ok().map(|there| there.permissions());
+        let mut options = File::options();
+        options.write(true).create_new(true);
+        // Whoever may not read the file may not read its draft at any time.
+        #[cfg(unix)]
+        if let Some(replaced) = &replaced {
+            options.mode(replaced.mode() & 0o777);
+        }
         let (file, path) = loop {
             let mut name = prefix(&destination);
             name.push(format!("{}-{}{SUFFIX}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
             let path = folder(&destination).join(name);
-            match File::options().write(true).create_new(true).open(&path) {
+            match options.open(&path) {
                 Ok(file) => break (file, path),
                 // Left behind by a process with this number.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -36,9 +52,9 @@ impl Draft {
             }
         };
         let draft = Self { file, path, destination };
-        if let Ok(replaced) = fs::metadata(&draft.destination) {
+        if let Some(replaced) = replaced {
             // Some file systems have no permissions.
-            drop(draft.file.set_permissions(replaced.permissions()));
+            drop(draft.file.set_permissions(replaced));
         }
         Ok(draft)
     }
@@ -163,6 +179,27 @@ mod tests {
         assert_eq!(names(&folder), ["file"]);
         replace(&path, "after").expect("written");
         assert_eq!(fs::read_to_string(&path).expect("a file"), "after");
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_draft_is_as_private_as_its_file_and_a_link_to_nothing_stays() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let folder = folder("private");
+        let path = folder.join("file");
+        fs::write(&path, "secret").expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a mode");
+        let draft = Draft::new(&path).expect("a draft");
+        assert_eq!(fs::metadata(&draft.path).expect("a file").permissions().mode() & 0o777, 0o600);
+        drop(draft);
+        let link = folder.join("link");
+        symlink(folder.join("nowhere"), &link).expect("a link");
+        let refused = replace(&link, "text").expect_err("a link to nothing").to_string();
+        assert_eq!(refused, "it is a link to a file that is not there");
+        assert!(link.is_symlink() && !folder.join("nowhere").exists());
+        assert_eq!(names(&folder), ["file", "link"]);
         fs::remove_dir_all(folder).expect("removed");
     }
 

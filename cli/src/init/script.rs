@@ -24,8 +24,14 @@ pub(super) fn of(project: &Project, manifest: &Manifest, krate: &str) -> Result<
         let text = format!("//! Resolves the GPU that the enabled features name.\n\nfn main() {{\n    {call}\n}}\n");
         return Ok(Ok(Some(Change { path, name, before: None, after: manifest.style().apply(&text) })));
     };
-    let before = fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
     let name = display_name(&path, &project.workspace);
+    let folders = [path.canonicalize(), project.workspace.canonicalize()];
+    if let [Ok(script), Ok(workspace)] = folders
+        && !script.starts_with(workspace)
+    {
+        return Ok(Err(format!("add `{call}` to `main` of {name}: it is outside of the workspace")));
+    }
+    let before = fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
     Ok(match with_call(&name, &before, &call) {
         Ok(after) => Ok(after.map(|after| Change { path, name, before: Some(before), after })),
         Err(why) => Err(format!("add `{call}` to `main` of {name}: {why}")),

@@ -47,8 +47,11 @@ pub(crate) fn run(common: &Common, args: &MeasureArgs) -> Result<Answer, Error> 
     // Mistakes in files are found before anything is built.
     let project = Project::read(common)?;
     let begin = Instant::now();
-    let measured = program::measure(&project, common, &args.program, project.features_of(&args.targets)?, args.budget)?;
+    let mut measured =
+        program::measure(&project, common, &args.program, project.features_of(&args.targets)?, args.budget)?;
     let after = project.read_lock()?;
+    // A line of the program is no measurement.
+    measured.retain(|name| after.workload.contains_key(name));
     let changed = changes::between(&project.lock, &after);
     let seconds = begin.elapsed().as_secs_f64();
     if measured.is_empty() && changed.is_empty() {

@@ -161,3 +161,21 @@ fn code_that_is_nested_too_deeply_is_skipped_with_its_line() {
     assert!(said.stderr.contains(skipped), "{}", said.stderr);
     said.ended(0);
 }
+
+#[cfg(unix)]
+#[test]
+fn files_outside_of_the_workspace_are_left_alone() {
+    let project = Project::new("bare");
+    let outside = project.path("../elsewhere.rs");
+    fs::write(&outside, "fn main() {}\n").expect("a file");
+    project.replace("Cargo.toml", "[package]\n", "[package]\nbuild = \"../elsewhere.rs\"\n");
+    let said = project.run(&["init", "h200", "--yes", "--force"]);
+    assert!(said.stdout.contains("it is outside of the workspace"), "{}", said.stdout);
+    assert_eq!(fs::read_to_string(&outside).expect("a file"), "fn main() {}\n");
+
+    let project = Project::new("bare");
+    std::os::unix::fs::symlink("nowhere/build.rs", project.path("build.rs")).expect("a link");
+    let refused = project.run(&["init", "h200", "--yes", "--force"]).refused(2);
+    assert!(refused.contains("it is a link to a file that is not there"), "{refused}");
+    assert!(project.path("build.rs").is_symlink());
+}

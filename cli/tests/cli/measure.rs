@@ -11,6 +11,13 @@ fn project() -> Project {
     Project::new("measuring").beside("runtime").beside("measured")
 }
 
+/// The program with measurements.
+fn measured() -> Project {
+    let project = project();
+    fs::copy(project.path("../measured/gpu-tuned.lock"), project.path(LOCK)).expect("a lock");
+    project
+}
+
 #[test]
 fn what_the_program_measured_is_told() {
     let project = project();
@@ -66,7 +73,7 @@ fn each_precision_that_the_planner_compares_is_measured_in_a_process_of_its_own(
 
 #[test]
 fn a_gpu_is_a_feature_of_the_build_and_cargo_gets_its_options() {
-    let project = project();
+    let project = measured();
     for words in [&["H200"][..], &["--target", "h200"]] {
         let ran = project.run(&[&["measure", "-v"], words, &["--", "same"]].concat());
         assert!(ran.stderr.contains("\"--features\" \"h200,tuned/counting-allocator\""), "{}", ran.stderr);
@@ -104,7 +111,7 @@ fn the_budget_is_passed_to_every_process() {
 
 #[test]
 fn a_precision_that_fails_leaves_the_measured_one() {
-    let ran = project().run(&["measure", "--", "auto", "fails"]);
+    let ran = measured().run(&["measure", "--", "auto", "fails"]);
     assert!(ran.stderr.contains("mixed_bf16 was not measured (exit status 7): builds keep"), "{}", ran.stderr);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
 }
@@ -138,6 +145,8 @@ fn a_program_that_fails_or_never_measures_is_told_apart_from_both() {
                 in `main`, before the model is made";
     assert!(never.contains(told), "{never}");
     assert!(!project.path(LOCK).exists());
+    // A line of the program is no measurement: the lock lacks it.
+    assert!(project.run(&["measure", "--", "same"]).refused(3).contains(told));
 
     project.write("src/main.rs", "fn main() { broken }");
     let broken = project.run(&["measure"]).refused(2);
