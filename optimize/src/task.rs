@@ -79,6 +79,10 @@ impl Task<'_> {
         let goal = Goal { world_size: self.step.ranks, ..goal };
         let before = self.before(facts, &goal)?;
         let mut warnings = Vec::new();
+        if let Some(key) = self.config.open_precision().filter(|_| self.precision.is_none()) {
+            warnings
+                .push(format!("`{key}` leaves the precision to the program: planned in f32; give it with --precision"));
+        }
         let precision = Some(self.precision_on(facts, &mut warnings)).filter(|policy| *policy != F32);
         let goal = Goal { global_batch: Some(self.step.global), precision, ..goal };
         let goal = self.pin(goal, facts.host_cores.is_some(), &mut warnings);

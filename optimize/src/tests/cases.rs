@@ -171,6 +171,14 @@ fn open_values_are_taken_from_options() {
 }
 
 #[test]
+fn an_open_precision_is_named() {
+    let text = "train_micro_batch_size_per_gpu: 8\nbf16: {enabled: auto}\nfp16: {enabled: auto}\n";
+    let (tuned, _) = tuned(Format::Yaml, &format!("{MODEL}{text}"), "h200", &[]).expect("a plan");
+    let warning = "`bf16.enabled` leaves the precision to the program: planned in f32; give it with --precision";
+    assert_eq!(tuned.warnings, [warning]);
+}
+
+#[test]
 fn references_follow_their_key_and_tables_of_evaluation_are_no_rivals() {
     for text in [
         "batch_size: 8\nlr: 1\ntrain_dataloader: {batch_size: !ref <batch_size>}\n",
