@@ -129,7 +129,10 @@ impl Task<'_> {
         let can = |role: Role| self.config.can_set(role, self.add_keys);
         let global = self.config.global_batch;
         let is_implied = step::implied_accumulation(self.config, global, self.step.batch, self.step.ranks).is_some();
-        AllowedEdits { accumulation: is_implied || can(Role::Accumulation), checkpointing: can(Role::Checkpointing) }
+        // An optimizer step in the backward pass.
+        let is_whole = self.config.feature("whole_step").as_deref() == Some("true");
+        let accumulation = !is_whole && (is_implied || can(Role::Accumulation));
+        AllowedEdits { accumulation, checkpointing: can(Role::Checkpointing) }
     }
 
     /// The goal with pins for settings that the file cannot express, or that the user leaves alone.

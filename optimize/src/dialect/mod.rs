@@ -60,7 +60,7 @@ macro_rules! dialects {
 pub(crate) static DIALECTS: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
     let all = dialects![
         "axolotl" "llama_factory" "torchtune" "litgpt" "ultralytics" "nemo" "composer" "accelerate" "hugging_face"
-        "deepspeed" "lightning" "openmmlab" "espnet" "keras" "nanogpt" "burn" "plain"
+        "deepspeed" "lightning" "openmmlab" "espnet" "keras" "nanogpt" "burn" "micro_batch" "plain"
     ];
     all.iter().map(|text| toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"))).collect()
 });
