@@ -105,6 +105,7 @@ impl<'t> MatchedKeys<'t> {
             Role::Accumulation | Role::Batch => {
                 role == Role::Accumulation || matches!(value, Value::List(_)) || value.is_scalar()
             }
+            Role::Method => !matches!(value, Value::List(nodes) if nodes.is_empty()),
             Role::Dim | Role::Precision if matches!(key.spelling, Spelling::Any | Spelling::Present(_)) => true,
             _ => value.is_scalar(),
         };

@@ -173,6 +173,15 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_lists_every_ecosystem() {
+        let page = include_str!("../../../docs/optimize.md");
+        let all = DIALECTS.iter().filter(|dialect| !dialect.adds_on_request || dialect.name == "Burn");
+        for dialect in all {
+            assert!(page.contains(&dialect.name), "{}", dialect.name);
+        }
+    }
+
+    #[test]
     fn dotted_names_match_the_end_of_a_path() {
         let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(known(&path(&["deepspeed", "fp16", "enabled"])).map(|key| key.role), Some(Role::Precision));

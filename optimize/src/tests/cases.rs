@@ -230,6 +230,10 @@ fn words_that_are_not_modelled_are_refused_or_left() {
         ("optimizer", "batch_size: 8\nlr: 1\noptimizer: lion\n"),
         ("max_prompt_length", "per_device_train_batch_size: 8\nmax_prompt_length: 64\n"),
         ("tensor_model_parallel_size", "batch_size: 8\nlr: 1\ntensor_model_parallel_size: 2\n"),
+        (
+            "lora_modules_to_save",
+            "base_model: x\nmicro_batch_size: 8\nsequence_len: 64\nlora_modules_to_save: [lm_head]\n",
+        ),
         ("batch_type", "batch_size: 8\nlr: 1\nbatch_type: tokens\n"),
         ("rl", "base_model: x\nmicro_batch_size: 8\nsequence_len: 64\nrl: dpo\n"),
         ("trainer.precision", "trainer: {max_epochs: 1, precision: 64-true}\nbatch_size: 8\n"),
