@@ -148,6 +148,13 @@ impl Config {
         self.with_role(Role::ModelFile).find_map(named)
     }
 
+    /// Key that leaves the precision to the program, where no other key gives it.
+    pub(crate) fn open_precision(&self) -> Option<&str> {
+        let is_auto = |key: &&MatchedKey| key.entry.value == Value::Text("auto".to_owned()) && !key.row.mirror;
+        let open = self.with_role(Role::Precision).find(is_auto).filter(|_| self.precision == Precision::F32);
+        open.map(|key| key.entry.shown.as_str())
+    }
+
     /// Key of the number of devices, where its value leaves that number open.
     pub fn open_ranks(&self) -> Option<&str> {
         self.key(Role::RanksOfNode).or(self.key(Role::Ranks)).filter(|_| self.ranks.is_none())

@@ -78,6 +78,7 @@ fn run(config: &Config, step: Step, spec: &WorkloadSpec, part: MicroBatch) -> Ru
         Some("1") => Sharding::Zero1,
         Some("2") => Sharding::Zero2,
         Some("3") => Sharding::Zero3,
+        Some("fsdp") => Sharding::Fsdp,
         _ => Sharding::None,
     };
     let has = |feature: &str| config.feature(feature).as_deref() == Some("true");
@@ -100,11 +101,11 @@ fn run(config: &Config, step: Step, spec: &WorkloadSpec, part: MicroBatch) -> Ru
 
 impl Config {
     /// The value of a feature: its key's, else the default of the dialect.
-    fn feature(&self, name: &str) -> Option<String> {
+    pub(crate) fn feature(&self, name: &str) -> Option<String> {
         let of_keys = self.with_role(Role::Feature).filter(|key| key.row.dim == name).find_map(|key| {
             match key.meaning(&self.file.text) {
                 Meaning::Known(word) => Some(word.to_owned()),
-                _ => key.entry.value.bare(),
+                _ => key.entry.value.bare().filter(|_| key.row.words.is_empty()),
             }
         });
         let default = || self.dialect.default_of(Role::Feature, name).map(str::to_owned);

@@ -1,5 +1,6 @@
 //! The settings of a config and their keys.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use gpu_tuned_core::source::{FileError, Source};
@@ -104,6 +105,7 @@ impl<'t> MatchedKeys<'t> {
             Role::Accumulation | Role::Batch => {
                 role == Role::Accumulation || matches!(value, Value::List(_)) || value.is_scalar()
             }
+            Role::Method => !matches!(value, Value::List(nodes) if nodes.is_empty()),
             Role::Dim | Role::Precision if matches!(key.spelling, Spelling::Any | Spelling::Present(_)) => true,
             _ => value.is_scalar(),
         };
@@ -227,12 +229,9 @@ impl MatchedKey {
 
     /// A mistake that names the words which the planner reads.
     pub(crate) fn unknown(&self, source: Source<'_>) -> FileError {
-        let mut words: Vec<&str> = Vec::new();
-        for (_, word) in self.row.words.iter().flatten() {
-            if !words.contains(&word.as_str()) && !word.starts_with('*') {
-                words.push(word);
-            }
-        }
+        let mut words: Vec<&str> = self.row.words.iter().flatten().map(|(_, word)| word.as_str()).collect();
+        let mut seen = HashSet::new();
+        words.retain(|word| seen.insert(*word) && !word.starts_with('*'));
         if words.len() > 8 {
             words.splice(8.., ["…"]);
         }

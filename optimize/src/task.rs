@@ -79,6 +79,10 @@ impl Task<'_> {
         let goal = Goal { world_size: self.step.ranks, ..goal };
         let before = self.before(facts, &goal)?;
         let mut warnings = Vec::new();
+        if let Some(key) = self.config.open_precision().filter(|_| self.precision.is_none()) {
+            warnings
+                .push(format!("`{key}` leaves the precision to the program: planned in f32; give it with --precision"));
+        }
         let precision = Some(self.precision_on(facts, &mut warnings)).filter(|policy| *policy != F32);
         let goal = Goal { global_batch: Some(self.step.global), precision, ..goal };
         let goal = self.pin(goal, facts.host_cores.is_some(), &mut warnings);
@@ -125,7 +129,10 @@ impl Task<'_> {
         let can = |role: Role| self.config.can_set(role, self.add_keys);
         let global = self.config.global_batch;
         let is_implied = step::implied_accumulation(self.config, global, self.step.batch, self.step.ranks).is_some();
-        AllowedEdits { accumulation: is_implied || can(Role::Accumulation), checkpointing: can(Role::Checkpointing) }
+        // An optimizer step in the backward pass.
+        let is_whole = self.config.feature("whole_step").as_deref() == Some("true");
+        let accumulation = !is_whole && (is_implied || can(Role::Accumulation));
+        AllowedEdits { accumulation, checkpointing: can(Role::Checkpointing) }
     }
 
     /// The goal with pins for settings that the file cannot express, or that the user leaves alone.

@@ -170,6 +170,29 @@ fn what_is_as_it_was_is_not_said_to_be_written() {
 }
 
 #[test]
+fn memory_in_pytorch_is_beside_that_in_burn() {
+    let project = project("bare");
+    let gpt2 = "batch_size: 12\nblock_size: 1024\nn_layer: 12\nn_head: 12\nn_embd: 768\nvocab_size: 50257\neval_iters: 200\n\
+                gradient_accumulation_steps: 40\ndtype: bfloat16\n";
+    project.write("train.yaml", gpt2);
+    let text = optimize(&project, &["train.yaml", "--target", "rtx4090", "--dry-run"]).ended(0);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        text.contains("read as a config of nanoGPT: https://") && text.contains("expected in Burn before after"),
+        "{text}"
+    );
+    assert!(
+        text.contains("note: in PyTorch the config as it is needs 16.3 GiB by an estimate, which would fit"),
+        "{text}"
+    );
+    let left = ["train.yaml", "--target", "rtx4090", "--dry-run", "--json", "--leave", "batch_size"];
+    let answer = optimize(&project, &left).json(1);
+    assert_eq!(answer["targets"][0]["pytorch"]["after_bytes"], Value::Null, "{answer:#}");
+    let said = optimize(&project, &["train.yaml", "--target", "rtx4090", "--leave", "batchsize"]).refused(2);
+    assert!(said.starts_with("error: `batchsize` is no key of the config; did you mean `batch_size`?"), "{said}");
+}
+
+#[test]
 fn marks_and_line_endings_stay() {
     let project = project("bare");
     let text = "\u{feff}{\r\n  \"per_device_train_batch_size\": 8,\r\n  \"mlp\": {\"input_dim\": 9, \"hidden_sizes\": [9], \"output_dim\": 2}\r\n}\r\n";

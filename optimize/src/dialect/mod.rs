@@ -60,7 +60,7 @@ macro_rules! dialects {
 pub(crate) static DIALECTS: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
     let all = dialects![
         "axolotl" "llama_factory" "torchtune" "litgpt" "ultralytics" "nemo" "composer" "accelerate" "hugging_face"
-        "deepspeed" "lightning" "openmmlab" "espnet" "keras" "nanogpt" "burn" "plain"
+        "deepspeed" "lightning" "openmmlab" "espnet" "keras" "nanogpt" "burn" "micro_batch" "plain"
     ];
     all.iter().map(|text| toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"))).collect()
 });
@@ -174,6 +174,15 @@ mod tests {
             for (index, name) in names.iter().enumerate() {
                 assert!(!names[..index].contains(name), "{}: {name} is there twice", dialect.name);
             }
+        }
+    }
+
+    #[test]
+    fn the_documentation_lists_every_ecosystem() {
+        let page = include_str!("../../../docs/optimize.md");
+        let all = DIALECTS.iter().filter(|dialect| !dialect.adds_on_request || dialect.name == "Burn");
+        for dialect in all {
+            assert!(page.contains(&dialect.name), "{}", dialect.name);
         }
     }
 

@@ -60,6 +60,17 @@ fn only_keys_of_the_ecosystem_are_added() {
 }
 
 #[test]
+fn a_step_in_the_backward_pass_is_not_split() {
+    let text = format!(
+        "{MODEL}model: {{_component_: x.llama}}\ntokenizer: {{_component_: x.tok}}\nbatch_size: 512\n\
+         gradient_accumulation_steps: 1\noptimizer_in_bwd: false\n"
+    );
+    let steps = |text: &str| tuned(Format::Yaml, text, "gtx1080", &[]).expect("an answer").0.text;
+    assert!(steps(&text).is_some_and(|text| text.contains("gradient_accumulation_steps: 32\n")));
+    assert_eq!(steps(&text.replace("bwd: false", "bwd: true")), None);
+}
+
+#[test]
 fn precision_is_written_in_the_words_of_the_ecosystem() {
     for (given, target, becomes) in [
         ("trainer: {max_epochs: 3, precision: bf16-mixed}\nbatch_size: 8\n", "gtx1080", "precision: 32-true"),
@@ -115,6 +126,7 @@ fn keys_of_the_step_are_read_or_refused() {
         ("batch_size: 4\nmixed_precision: 'no'\ngradient_accumulation_steps: 8\n", 32),
         ("local_batch_size: 4\nlr: 1\n", 4),
         ("micro_bsz: 4\naccumulate_grad_batches: 2\n", 8),
+        ("batch_size: 128\nmicro_batch_size: 4\nlr: 1\n", 128),
     ] {
         let whole = format!("{MODEL}{text}");
         let (tuned, step) = tuned(Format::Yaml, &whole, "h200", &[]).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -171,6 +183,14 @@ fn open_values_are_taken_from_options() {
 }
 
 #[test]
+fn an_open_precision_is_named() {
+    let text = "train_micro_batch_size_per_gpu: 8\nbf16: {enabled: auto}\nfp16: {enabled: auto}\n";
+    let (tuned, _) = tuned(Format::Yaml, &format!("{MODEL}{text}"), "h200", &[]).expect("a plan");
+    let warning = "`bf16.enabled` leaves the precision to the program: planned in f32; give it with --precision";
+    assert_eq!(tuned.warnings, [warning]);
+}
+
+#[test]
 fn references_follow_their_key_and_tables_of_evaluation_are_no_rivals() {
     for text in [
         "batch_size: 8\nlr: 1\ntrain_dataloader: {batch_size: !ref <batch_size>}\n",
@@ -210,6 +230,10 @@ fn words_that_are_not_modelled_are_refused_or_left() {
         ("optimizer", "batch_size: 8\nlr: 1\noptimizer: lion\n"),
         ("max_prompt_length", "per_device_train_batch_size: 8\nmax_prompt_length: 64\n"),
         ("tensor_model_parallel_size", "batch_size: 8\nlr: 1\ntensor_model_parallel_size: 2\n"),
+        (
+            "lora_modules_to_save",
+            "base_model: x\nmicro_batch_size: 8\nsequence_len: 64\nlora_modules_to_save: [lm_head]\n",
+        ),
         ("batch_type", "batch_size: 8\nlr: 1\nbatch_type: tokens\n"),
         ("rl", "base_model: x\nmicro_batch_size: 8\nsequence_len: 64\nrl: dpo\n"),
         ("trainer.precision", "trainer: {max_epochs: 1, precision: 64-true}\nbatch_size: 8\n"),
@@ -233,4 +257,25 @@ fn words_that_are_not_modelled_are_refused_or_left() {
         let text = yaml(given, "h200", &[]);
         assert!(text.contains(becomes), "{given} became {text}");
     }
+}
+
+#[test]
+fn memory_in_pytorch_follows_the_features_of_the_run() {
+    let bytes = |text: &str, options: &[&str]| {
+        let whole = format!("{MODEL}per_device_train_batch_size: 8\nbf16: true\n{text}");
+        let (tuned, _) = tuned(Format::Yaml, &whole, "h200", options).expect("a plan");
+        tuned.pytorch.expect("an estimate").before_bytes.0
+    };
+    let as_is = bytes("", &[]);
+    let less = ["gradient_checkpointing: true\n", "optim: adamw_bnb_8bit\n", "use_liger_kernel: true\n"];
+    for text in less {
+        assert!(bytes(text, &[]) < as_is, "{text}");
+    }
+    assert!(bytes("attn_implementation: eager\n", &[]) > as_is);
+    let ranks = &["--world-size", "4"];
+    let [alone, path, inline] =
+        ["", "deepspeed: ds_z3.json\n", "deepspeed: {zero_optimization: {stage: 3}}\n"].map(|text| bytes(text, ranks));
+    assert!(path < alone && path == inline, "{alone} {path} {inline}");
+    let plain = format!("{MODEL}batch_size: 8\nlr: 1\n");
+    assert!(tuned(Format::Yaml, &plain, "h200", &[]).expect("a plan").0.pytorch.is_none());
 }

@@ -1,7 +1,10 @@
 //! Edits of files, files of other programs, dialects of users, and time.
 
+use proptest::prelude::*;
+
 use super::cases::{DIMS, json, yaml};
 use super::{MODEL, optimised, refused, tuned};
+use crate::dialect::DIALECTS;
 use crate::{Dialect, Format};
 
 #[test]
@@ -131,5 +134,38 @@ fn time_grows_with_the_size_of_the_file() {
         };
         let ratio = seconds(2_000) / seconds(250);
         assert!(ratio < 24.0, "{format:?}: {ratio}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    /// Configs of keys of all dialects with any values are planned with the same step, or refused.
+    #[test]
+    fn any_keys_with_any_values_keep_the_step_or_are_refused(
+        keys in prop::collection::vec((0_usize..400, 0_usize..24), 1..8),
+        ranks in 1_u64..4,
+        options in prop::sample::subsequence(vec!["--add", "--host"], 0..=2),
+    ) {
+        const VALUES: &str = "1 2 3 8 64 true false auto null no bf16 fp16 16-mixed '32-true' -1 0.5 [4] [1,2] {0:8} ${a.b} \
+                              <batch_size> adamw lion x/y";
+        let names: Vec<&str> =
+            DIALECTS.iter().flat_map(|dialect| &dialect.keys).flat_map(|key| key.names.iter()).collect();
+        let values: Vec<&str> = VALUES.split_whitespace().collect();
+        let mut text = MODEL.to_owned();
+        for (index, (key, value)) in keys.iter().enumerate() {
+            let path: Vec<&str> = names[key % names.len()].split('.').filter(|name| !name.is_empty()).collect();
+            let inner = path.iter().rev().fold(values[*value].to_owned(), |inner, name| format!("{{'{name}': {inner}}}"));
+            text += &format!("t{index}: {inner}\n'{}': {}\n", path.concat() + &index.to_string(), values[*value]);
+        }
+        text += "batch_size: 64\nlr: 1\ngrad_accum: 2\n";
+        let ranks = ranks.to_string();
+        let options: Vec<&str> = [vec!["--world-size", ranks.as_str()], options].concat();
+        if let Ok((once, step)) = tuned(Format::Yaml, &text, "rtx4090", &options)
+            && let Some(changed) = once.text
+        {
+            let (_, again) = tuned(Format::Yaml, &changed, "rtx4090", &options).expect("the edited text is a config");
+            prop_assert_eq!((again.global, again.ranks), (step.global, step.ranks), "{}", text);
+        }
     }
 }

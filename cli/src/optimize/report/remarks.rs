@@ -47,6 +47,7 @@ fn on_target(report: &Report<'_>, tuned: &Tuned, is_single: bool) -> Vec<String>
         notes.push(format!("`{key}` is off and stays off: TF32 would round the factors of f32 products to ten bits"));
     }
     notes.extend(accumulation(tuned));
+    notes.extend(fits_in_pytorch(tuned));
     // For several targets, a table has these.
     if is_single {
         notes.extend(tuned.suggestions.advice.clone());
@@ -65,6 +66,13 @@ fn accumulation(tuned: &Tuned) -> Option<String> {
     let ratio = split.samples_per_s / plan.samples_per_s;
     (ratio >= 1.02)
         .then(|| format!("a step in {steps} micro-batches of {batch} would run {ratio:.2}x as fast: {remedy}"))
+}
+
+/// The config as it is, where it fits in PyTorch only.
+fn fits_in_pytorch(tuned: &Tuned) -> Option<String> {
+    let (needed, available) = (tuned.pytorch?.before_bytes, tuned.before.available_bytes?);
+    let is_only_there = !tuned.before.fits && needed <= available;
+    is_only_there.then(|| format!("in PyTorch the config as it is needs {needed} by an estimate, which would fit"))
 }
 
 /// The machine whose CPU cores count for the workers.
