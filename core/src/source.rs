@@ -51,7 +51,7 @@ fn excerpt(line: &str, at: usize) -> (String, usize) {
 }
 
 /// Replaces characters that could affect a terminal; keeps line breaks.
-pub fn without_controls(text: &str) -> String {
+fn without_controls(text: &str) -> String {
     text.chars().map(|it| if it == '\n' { it } else { printable(it) }).collect()
 }
 

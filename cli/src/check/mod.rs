@@ -5,7 +5,6 @@ mod freshness;
 
 use gpu_tuned_core::plan;
 use gpu_tuned_core::plan::PlanError;
-use gpu_tuned_core::source::without_controls;
 use serde::Serialize;
 
 use crate::args::{Common, GpuNames};
@@ -42,7 +41,7 @@ pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
         // With --json, mistakes are findings, too.
         Err(Error::Files { mistakes }) if common.json => mistakes.iter().map(|(mistake, _)| mistake.into()).collect(),
         Err(error @ Error::Read { .. }) if common.json => {
-            vec![Finding::new(Level::Mistake, without_controls(&error.to_string()))]
+            vec![Finding::new(Level::Mistake, error.to_string())]
         }
         Err(error) => return Err(error),
     };

@@ -9,7 +9,6 @@ use std::io::{self, BufRead, IsTerminal as _, Write};
 use std::path::PathBuf;
 
 use anstream::AutoStream;
-use gpu_tuned_core::source::without_controls;
 use gpu_tuned_propose::{Edit, Proposal};
 use serde::Serialize;
 
@@ -173,7 +172,7 @@ fn remaining(setup: &Setup) -> String {
     let steps = setup.steps.iter().map(|step| format!("    {step}\n"));
     let now = setup.now.iter().map(|step| format!("\n{}\n    {step}\n", styled(FAINT, "now, before any edit:")));
     let whose = setup.gpus.first().map_or_else(String::new, |gpu| format!(", for this machine's {}", gpu.name));
-    let then = std::iter::once(format!("\n{}\n", styled(FAINT, format!("then{}:", without_controls(&whose)))));
+    let then = std::iter::once(format!("\n{}\n", styled(FAINT, format!("then{whose}:"))));
     let parts = (!setup.parts.is_empty()).then(|| format!("\nfound: {}\n", setup.parts.join("; ")));
     let missing = (!setup.missing.is_empty()).then(|| format!("not found: {}\n", setup.missing.join("; ")));
     let all = proposed.chain(by_hand).chain(now).chain(then).chain(steps);

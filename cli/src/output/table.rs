@@ -11,6 +11,8 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const MARKED: Style = AnsiColor::Yellow.on_default();
 
+/// Longest cell, in characters. The formatting of Rust panics from 65,536 on.
+const MAX_CELL: usize = 200;
 /// Minimum column width for wrapped text.
 const MIN_WIDTH: usize = 24;
 
@@ -40,9 +42,13 @@ impl Table {
         Self { columns, rows: Vec::new(), indent }
     }
 
-    /// Adds a row, which may have fewer cells than columns.
+    /// Adds a row, which may have fewer cells than columns. Long cells are cut.
     pub(crate) fn row(&mut self, style: Style, cells: impl Into<Vec<String>>, rest: impl Into<String>) {
-        self.rows.push(Row { style, cells: cells.into(), rest: rest.into() });
+        let cut = |cell: String| match cell.char_indices().nth(MAX_CELL) {
+            Some((end, _)) => format!("{}…", &cell[..end]),
+            None => cell,
+        };
+        self.rows.push(Row { style, cells: cells.into().into_iter().map(cut).collect(), rest: rest.into() });
     }
 
     pub(crate) fn print(&self) -> String {
@@ -93,6 +99,14 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::{PLAIN, Table};
+
+    #[test]
+    fn long_cells_are_cut() {
+        let mut table = Table::new(0, ["name", ">count"]);
+        table.row(PLAIN, ["ß".repeat(70_000), "1".to_owned()], "");
+        let printed = anstream::adapter::strip_str(&table.print()).to_string();
+        assert_eq!(printed.lines().nth(1).map(str::len), Some("ß".len() * 200 + "…      1".len()));
+    }
 
     #[test]
     fn text_after_cells_is_wrapped_unless_the_cells_are_wide() {
