@@ -234,6 +234,10 @@ fn words_that_are_not_modelled_are_refused_or_left() {
             "lora_modules_to_save",
             "base_model: x\nmicro_batch_size: 8\nsequence_len: 64\nlora_modules_to_save: [lm_head]\n",
         ),
+        (
+            "loss._component_",
+            "model: {_component_: x}\ntokenizer: {_component_: y}\nbatch_size: 8\nloss: {_component_: torchtune.rlhf.loss.DPOLoss}\n",
+        ),
         ("batch_type", "batch_size: 8\nlr: 1\nbatch_type: tokens\n"),
         ("rl", "base_model: x\nmicro_batch_size: 8\nsequence_len: 64\nrl: dpo\n"),
         ("trainer.precision", "trainer: {max_epochs: 1, precision: 64-true}\nbatch_size: 8\n"),

@@ -97,8 +97,8 @@ impl Report<'_> {
         let now = step.configured();
         let kept = if now == step.global { "kept".to_owned() } else { format!("{} requested", grouped(step.global)) };
         let dialect = self.config.dialect;
-        let read_as = || format!("  read as a config of {}: {}\n", dialect.name, dialect.documentation);
-        let ecosystem = if dialect.is_plain() { String::new() } else { read_as() };
+        let ecosystem = format!("  read as a config of {}: {}\n", dialect.name, dialect.documentation);
+        let ecosystem = if dialect.is_plain() { String::new() } else { ecosystem };
         format!(
             "{}\n{ecosystem}  {} parameters, {}{optimizer}\n  batch {} x {} x {devices} = {} samples a step, {kept}\n",
             wrapped(&format!("{}: {}", styled(BOLD, &file.name), training.because), 2),
