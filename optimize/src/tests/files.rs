@@ -85,6 +85,9 @@ fn users_add_dialects() {
                  [[dialect.key]]\nrole = \"accumulation\"\nnames = \"splits\"\nadd = \"splits\"\n\
                  [[dialect.key]]\nrole = \"precision\"\nspelling = \"words\"\nnames = \"format\"\n\
                  words = [[[\"f32\", \"single\"], [\"mixed_bf16\", \"brain\"]]]\n";
+    let page = include_str!("../../../docs/optimize.md");
+    let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    assert_eq!(read(example).expect("the page's example")[0].name, "our trainer");
     let dialects = read(table).expect("a table");
     let mut file = super::file(Format::Yaml, &format!("{MODEL}per_gpu: 512\nformat: brain\n"));
     file.dialects = dialects;
