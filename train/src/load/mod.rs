@@ -57,8 +57,8 @@ mod error;
 mod evaluate;
 mod lines;
 mod loader;
-mod map;
 mod share;
+mod stored;
 mod token_budget;
 
 #[cfg(test)]
@@ -67,7 +67,7 @@ mod tests;
 pub use cached::{CacheError, CachedDataset};
 pub use error::LoaderError;
 pub use evaluate::{EvaluateError, evaluate};
-pub use lines::{LineDataset, LineError, LinesError};
+pub use lines::{LineDataset, LineError, LineFault, LinesError};
 pub use loader::PrefetchLoader;
 pub use share::Share;
 #[cfg(test)]

@@ -9,11 +9,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use super::CacheError;
-use crate::load::map::Map;
+use crate::load::stored::StoredFile;
 
 /// Changes with the format.
 const MARK: &[u8; 8] = b"gtitems\x01";
-const NUMBER: usize = 8;
+const NUMBER: u64 = 8;
 const CHECKSUM: usize = 4;
 
 /// Problem of a file.
@@ -28,17 +28,17 @@ pub(super) enum Unusable {
 /// A whole file of items.
 #[derive(Debug)]
 pub(super) struct Items {
-    map: Map,
+    file: StoredFile,
     /// Position of the table of item ends.
-    ends: usize,
+    ends: u64,
     len: usize,
 }
 
 impl Items {
     /// The items of the file, if they have this key.
-    pub(super) fn read(map: Map, key: &str) -> Result<Self, Unusable> {
-        let (ends, len, found) = parts(&map).ok_or(Unusable::Broken)?;
-        if found == key.as_bytes() { Ok(Self { map, ends, len }) } else { Err(Unusable::OtherItems) }
+    pub(super) fn read(file: StoredFile, key: &str) -> Result<Self, Unusable> {
+        let (ends, len, found) = parts(&file).ok_or(Unusable::Broken)?;
+        if found == key.as_bytes() { Ok(Self { file, ends, len }) } else { Err(Unusable::OtherItems) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -47,32 +47,37 @@ impl Items {
 
     /// The bytes of an item; `None` if they are not those that were written.
     pub(super) fn item(&self, index: usize) -> Option<Vec<u8>> {
-        let start = if index == 0 { MARK.len() } else { self.end(index - 1)? };
-        let (item, checksum) = self.map.get(start..self.end(index)?)?.split_last_chunk::<CHECKSUM>()?;
-        // Copied out of the map: what is checked is then what is read.
-        let item = item.to_vec();
-        (crc32fast::hash(&item) == u32::from_le_bytes(*checksum)).then_some(item)
-    }
-
-    fn end(&self, index: usize) -> Option<usize> {
-        number(self.map.get(self.ends + index * NUMBER..)?)
+        let begin = self.ends + index.saturating_sub(1) as u64 * NUMBER;
+        let numbers = self.file.read(begin..self.ends + (index as u64 + 1) * NUMBER).ok()?;
+        let (start, end) = match index {
+            0 => (MARK.len() as u64, number(&numbers)?),
+            _ => (number(&numbers)?, number(&numbers[NUMBER as usize..])?),
+        };
+        let mut item = self.file.read(start..end).ok()?;
+        let checksum = item.split_off(item.len().checked_sub(CHECKSUM)?);
+        (crc32fast::hash(&item).to_le_bytes()[..] == checksum[..]).then_some(item)
     }
 }
 
 /// Position of the table of item ends, number of items, and key.
-fn parts(bytes: &[u8]) -> Option<(usize, usize, &[u8])> {
-    let (body, checksum) = bytes.strip_prefix(MARK)?.split_last_chunk::<CHECKSUM>()?;
-    let numbers = body.len().checked_sub(2 * NUMBER)?;
-    let (key, len) = (number(&body[numbers..])?, number(&body[numbers + NUMBER..])?);
+fn parts(file: &StoredFile) -> Option<(u64, usize, Vec<u8>)> {
+    let body = file.len.checked_sub(CHECKSUM as u64)?;
+    let numbers = body.checked_sub(2 * NUMBER)?;
+    let last = file.read(numbers..file.len).ok()?;
+    let (key, len) = (number(&last)?, number(&last[NUMBER as usize..])?);
     let ends = numbers.checked_sub(len.checked_mul(NUMBER)?)?;
-    let start = ends.checked_sub(key)?;
-    let is_whole = crc32fast::hash(&body[start..]) == u32::from_le_bytes(*checksum);
-    is_whole.then_some((MARK.len() + ends, len, &body[start..ends]))
+    let start = ends.checked_sub(key).filter(|start| *start >= MARK.len() as u64)?;
+    let mut hasher = crc32fast::Hasher::new();
+    file.for_each_part(start..body, |part| hasher.update(part)).ok()?;
+    let is_whole = hasher.finalize().to_le_bytes()[..] == last[2 * NUMBER as usize..];
+    let is_ours = file.read(0..MARK.len() as u64).ok()? == MARK;
+    let found = file.read(start..ends).ok()?;
+    (is_whole && is_ours).then_some((ends, usize::try_from(len).ok()?, found))
 }
 
 /// The first number of `bytes`.
-fn number(bytes: &[u8]) -> Option<usize> {
-    usize::try_from(u64::from_le_bytes(*bytes.first_chunk()?)).ok()
+fn number(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.first_chunk()?))
 }
 
 /// Writes the file, or leaves the one that is there.
@@ -102,7 +107,7 @@ pub(super) fn write(
 
 /// The key and what follows it.
 fn tail(key: &str, ends: &[u8]) -> Vec<u8> {
-    let items = ends.len() / NUMBER;
+    let items = ends.len() / NUMBER as usize;
     let mut tail = [key.as_bytes(), ends].concat();
     tail.extend([key.len(), items].map(|number| (number as u64).to_le_bytes()).as_flattened());
     let checksum = crc32fast::hash(&tail);

@@ -11,7 +11,7 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::map::Map;
+use super::stored::StoredFile;
 
 /// Items that are prepared and encoded in parallel before they are written.
 const CHUNK: usize = 256;
@@ -19,8 +19,8 @@ const CHUNK: usize = 256;
 /// A dataset whose items are prepared once and kept in a file: what is slow to make (decoded images, tokenised text) is
 /// slow in the first run only.
 ///
-/// Opening the dataset for the first time creates the file, on all cores; later it is mapped. The file is created again
-/// if the fingerprint, the type of the items or their number changes, or if it is damaged. Everything that affects
+/// Opening the dataset for the first time creates the file, on all cores; later each item is read when it is asked for. The
+/// file is created again if the fingerprint, the type of the items or their number changes, or if it is damaged. Everything that affects
 /// items belongs into the fingerprint. A damaged item is prepared again on access. Both cases log a warning.
 ///
 /// Items are stored as [postcard](https://docs.rs/postcard), which is not self-describing: no
@@ -89,15 +89,15 @@ where
 
 /// The items of the file, if it is one of these.
 fn kept(path: &Path, key: &str) -> Option<Items> {
-    let map = match Map::open(path) {
-        Ok(map) => map,
+    let file = match StoredFile::open(path) {
+        Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
         Err(error) => {
             tracing::warn!(path = %path.display(), %error, "the cache of items cannot be read: they are prepared anew");
             return None;
         }
     };
-    match Items::read(map, key) {
+    match Items::read(file, key) {
         Ok(items) => Some(items),
         Err(reason) => {
             tracing::warn!(path = %path.display(), %reason, "the cache of items cannot be used: they are prepared anew");
@@ -117,9 +117,9 @@ where
         (start..end).into_par_iter().map(|index| encoded(source, index)).collect::<Result<Vec<_>, _>>()
     });
     write(path, key, chunks, written)?;
-    let map = Map::open(path).map_err(written)?;
+    let file = StoredFile::open(path).map_err(written)?;
     // Another process may have replaced it meanwhile, with items of another fingerprint.
-    Items::read(map, key).map_err(|reason| CacheError::Replaced { path: path.to_owned(), reason: reason.to_string() })
+    Items::read(file, key).map_err(|reason| CacheError::Replaced { path: path.to_owned(), reason: reason.to_string() })
 }
 
 fn encoded<T: Serialize>(source: &impl Dataset<T>, item: usize) -> Result<Vec<u8>, CacheError> {

@@ -3,13 +3,15 @@
 //! `NAME.lines` has 8 bytes of mark and version, a header, the first byte of each line, and a CRC-32 of all that. The
 //! header has the size and modification time of the text and the number of lines. Numbers are 8-byte and little-endian.
 
-use gpu_tuned_core::atomic_file;
 use std::ffi::OsString;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use crate::load::map::Map;
+use gpu_tuned_core::atomic_file;
+
+use crate::load::stored::StoredFile;
 
 /// Changes with the format.
 const MARK: &[u8; 8] = b"gtlines\x01";
@@ -20,11 +22,14 @@ const CHECKSUM: usize = 4;
 
 /// The beginnings of the lines.
 #[derive(Debug)]
-pub(super) struct Index(Stored);
+pub(super) struct Index {
+    bytes: Bytes,
+    lines: usize,
+}
 
 #[derive(Debug)]
-enum Stored {
-    Mapped(Map),
+enum Bytes {
+    Stored(StoredFile),
     Made(Vec<u8>),
 }
 
@@ -37,48 +42,45 @@ struct Stamp {
 }
 
 impl Index {
-    /// Index of `text`, the content of the file.
-    pub(super) fn open(path: &Path, text: &Map) -> Self {
+    /// Index of `text`, the file at `path`.
+    pub(super) fn open(path: &Path, text: &StoredFile) -> io::Result<Self> {
         let stamp = Stamp::new(text);
         let cache = cache(path);
-        if let Some(map) = Map::open(&cache).ok().filter(|map| is_valid(map, stamp)) {
-            return Self(Stored::Mapped(map));
+        let kept = StoredFile::open(&cache).ok().and_then(|file| Some((valid_lines(&file, stamp)?, file)));
+        if let Some((lines, file)) = kept {
+            return Ok(Self { bytes: Bytes::Stored(file), lines });
         }
-        let made = make(text, stamp);
+        let made = make(text, stamp)?;
         if let Err(error) = atomic_file::replace(&cache, &made) {
             tracing::warn!(path = %cache.display(), %error, "the index of lines cannot be kept: it is made at each start");
         }
-        Self(Stored::Made(made))
+        let lines = (made.len() - HEADER - CHECKSUM) / NUMBER;
+        Ok(Self { bytes: Bytes::Made(made), lines })
     }
 
     /// Lines.
-    pub(super) fn len(&self) -> usize {
-        (self.bytes().len() - HEADER - CHECKSUM) / NUMBER
+    pub(super) const fn len(&self) -> usize {
+        self.lines
     }
 
     /// Range of a line in a text of `end` bytes, including its ending.
-    pub(super) fn line(&self, line: usize, end: usize) -> Range<usize> {
-        let next = if line + 1 < self.len() { self.start(line + 1) } else { end };
-        self.start(line)..next
-    }
-
-    fn start(&self, line: usize) -> usize {
-        usize::try_from(number(&self.bytes()[HEADER + line * NUMBER..])).unwrap_or(usize::MAX)
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match &self.0 {
-            Stored::Mapped(map) => map,
-            Stored::Made(bytes) => bytes,
-        }
+    pub(super) fn line(&self, line: usize, end: u64) -> io::Result<Range<u64>> {
+        let count = 2.min(self.lines - line);
+        let begin = HEADER + line * NUMBER;
+        let range = begin..begin + count * NUMBER;
+        let bytes = match &self.bytes {
+            Bytes::Stored(file) => &file.read(range.start as u64..range.end as u64)?,
+            Bytes::Made(bytes) => &bytes[range],
+        };
+        Ok(number(bytes)..if count == 2 { number(&bytes[NUMBER..]) } else { end })
     }
 }
 
 impl Stamp {
-    fn new(text: &Map) -> Self {
+    fn new(text: &StoredFile) -> Self {
         let changed = text.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let changed = changed.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        Self { bytes: text.len() as u64, changed }
+        Self { bytes: text.len, changed }
     }
 }
 
@@ -89,32 +91,43 @@ fn cache(path: &Path) -> PathBuf {
     name.into()
 }
 
-fn make(text: &[u8], stamp: Stamp) -> Vec<u8> {
-    let ends = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
-    let starts = std::iter::once(0).chain(ends).filter(|start| *start < text.len());
+fn make(text: &StoredFile, stamp: Stamp) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; HEADER];
-    starts.for_each(|start| bytes.extend((start as u64).to_le_bytes()));
+    let mut add = |start: u64| {
+        if start < text.len {
+            bytes.extend(start.to_le_bytes());
+        }
+    };
+    add(0);
+    let mut before = 0;
+    text.for_each_part(0..text.len, |part| {
+        let ends = part.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+        ends.for_each(|(at, _)| add(before + at as u64 + 1));
+        before += part.len() as u64;
+    })?;
     let lines = (bytes.len() - HEADER) / NUMBER;
     let header = [stamp.bytes, stamp.changed, lines as u64].map(u64::to_le_bytes);
     bytes[..MARK.len()].copy_from_slice(MARK);
     bytes[MARK.len()..HEADER].copy_from_slice(header.as_flattened());
     let checksum = crc32fast::hash(&bytes);
     bytes.extend(checksum.to_le_bytes());
-    bytes
+    Ok(bytes)
 }
 
-/// Returns true for a complete index of the text.
-fn is_valid(bytes: &[u8], stamp: Stamp) -> bool {
-    let Some((body, checksum)) = bytes.split_last_chunk::<CHECKSUM>().filter(|(body, _)| body.len() >= HEADER) else {
-        return false;
-    };
-    let (header, starts) = body.split_at(HEADER);
+/// Number of lines of a complete index of the text; `None` for any other file.
+fn valid_lines(file: &StoredFile, stamp: Stamp) -> Option<usize> {
+    let end = file.len.checked_sub(CHECKSUM as u64)?;
+    let header = file.read(0..HEADER as u64).ok()?;
     let (mark, header) = header.split_at(MARK.len());
-    let [size, changed, lines] = [0, 1, 2].map(|index| number(&header[index * NUMBER..]));
-    mark == MARK
-        && Stamp { bytes: size, changed } == stamp
-        && Some(starts.len() as u64) == lines.checked_mul(NUMBER as u64)
-        && crc32fast::hash(body) == u32::from_le_bytes(*checksum)
+    let [bytes, changed, lines] = [0, 1, 2].map(|index| number(&header[index * NUMBER..]));
+    let is_whole = Some(end) == lines.checked_mul(NUMBER as u64).and_then(|bytes| bytes.checked_add(HEADER as u64));
+    if mark != MARK || (Stamp { bytes, changed }) != stamp || !is_whole {
+        return None;
+    }
+    let mut hasher = crc32fast::Hasher::new();
+    file.for_each_part(0..end, |part| hasher.update(part)).ok()?;
+    let checksum = file.read(end..file.len).ok()?;
+    (hasher.finalize().to_le_bytes()[..] == checksum[..]).then(|| usize::try_from(lines).ok())?
 }
 
 /// The first number of `bytes`.

@@ -8,15 +8,16 @@ use burn::data::dataset::{Dataset, DatasetError};
 
 use index::Index;
 
-use super::map::Map;
+use super::stored::StoredFile;
 
 /// The lines of a text file, which need not fit the memory.
 ///
-/// The file is mapped. The index of its lines is stored beside it, as `NAME.lines`, and created again when the size or
-/// modification time changes. Lines are those of [`str::lines`]: they end with `\n` or `\r\n`, the last may end
+/// A line is read when it is asked for. The index of lines is stored beside the file, as `NAME.lines`, and created again when
+/// the size or modification time changes. Lines are those of [`str::lines`]: they end with `\n` or `\r\n`, the last may end
 /// without, and an empty file has none.
 ///
-/// The file must not be changed in place while the dataset lives; it may be replaced by another.
+/// The file may be replaced by another while the dataset lives. If it is changed in place, a line that no longer is where the
+/// index has it is an error.
 ///
 /// ```
 /// # extern crate gpu_tuned_train as gpu_tuned;
@@ -33,24 +34,25 @@ use super::map::Map;
 ///
 /// # Errors
 ///
-/// A line that is not UTF-8 is a [`LineError`] with its number, within a [`DatasetError`].
+/// A line that is not UTF-8, or cannot be read, is a [`LineError`] with its number, within a [`DatasetError`].
 #[derive(Debug)]
 pub struct LineDataset {
     path: PathBuf,
-    text: Map,
+    text: StoredFile,
     index: Index,
 }
 
 impl LineDataset {
-    /// Maps the file, and reads or makes its index. One that cannot be written is made at each start.
+    /// Opens the file, and reads or makes its index. One that cannot be written is made at each start.
     ///
     /// # Errors
     ///
     /// [`LinesError`], when the file cannot be read.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, LinesError> {
         let path = path.into();
-        let text = Map::open(&path).map_err(|source| LinesError { path: path.clone(), source })?;
-        let index = Index::open(&path, &text);
+        let failed = |source| LinesError { path: path.clone(), source };
+        let text = StoredFile::open(&path).map_err(failed)?;
+        let index = Index::open(&path, &text).map_err(failed)?;
         Ok(Self { path, text, index })
     }
 
@@ -58,19 +60,33 @@ impl LineDataset {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    fn line(&self, index: usize) -> Result<String, LineFault> {
+        let range = self.index.line(index, self.text.len)?;
+        // With the end of the line before.
+        let begin = range.start.saturating_sub(1);
+        if range.start > range.end || range.end > self.text.len {
+            return Err(LineFault::Moved);
+        }
+        let bytes = self.text.read(begin..range.end)?;
+        let (before, line) = bytes.split_at((range.start - begin) as usize);
+        let inner = line.strip_suffix(b"\n");
+        let is_end = inner.is_some() || range.end == self.text.len;
+        let inner = inner.unwrap_or(line);
+        if !matches!(before, b"" | b"\n") || !is_end || inner.contains(&b'\n') {
+            return Err(LineFault::Moved);
+        }
+        let line = if inner.len() < line.len() { inner.strip_suffix(b"\r").unwrap_or(inner) } else { inner };
+        String::from_utf8(line.to_vec()).map_err(|error| LineFault::NotUtf8(error.utf8_error()))
+    }
 }
 
 impl Dataset<String> for LineDataset {
     fn get(&self, index: usize) -> Result<String, DatasetError> {
         let lines = self.index.len();
         assert!(index < lines, "line {index} of a file of {lines}");
-        let range = self.index.line(index, self.text.len());
-        let line = self.text.get(range).unwrap_or_default();
-        let line = line.strip_suffix(b"\n").map_or(line, |line| line.strip_suffix(b"\r").unwrap_or(line));
-        let error = |source: std::string::FromUtf8Error| {
-            DatasetError::new(LineError { path: self.path.clone(), line: index + 1, source: source.utf8_error() })
-        };
-        String::from_utf8(line.to_vec()).map_err(error)
+        let error = |fault| DatasetError::new(LineError { path: self.path.clone(), line: index + 1, fault });
+        self.line(index).map_err(error)
     }
 
     fn len(&self) -> usize {
@@ -90,18 +106,35 @@ pub struct LinesError {
     pub source: std::io::Error,
 }
 
-/// A line that is no text.
+/// A line that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line} of {} is not UTF-8", path.display())]
+#[error("line {line} of {} {fault}", path.display())]
 #[non_exhaustive]
 pub struct LineError {
     /// The file.
     pub path: PathBuf,
     /// The line, counted from 1.
     pub line: usize,
-    /// Parser's error with the byte in the line.
+    /// Why.
     #[source]
-    pub source: std::str::Utf8Error,
+    pub fault: LineFault,
+}
+
+/// Why a line cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LineFault {
+    /// It is no text. The error has the byte in the line.
+    #[error("is not UTF-8")]
+    NotUtf8(#[source] std::str::Utf8Error),
+    /// The file was changed in place, or its index is of another file.
+    #[error(
+        "is not where the index has it: the file was changed; open it anew, and remove its `.lines` if that does not help"
+    )]
+    Moved,
+    /// The file cannot be read, or was cut short.
+    #[error("cannot be read")]
+    Read(#[from] std::io::Error),
 }
 
 #[cfg(test)]

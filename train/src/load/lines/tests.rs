@@ -3,7 +3,7 @@ use std::fs;
 use burn::data::dataset::Dataset;
 use proptest::prelude::*;
 
-use super::{LineDataset, LineError};
+use super::{LineDataset, LineError, LineFault};
 
 fn lines(dataset: &LineDataset) -> Vec<String> {
     dataset.iter().map(Result::unwrap).collect()
@@ -78,9 +78,51 @@ fn a_line_that_is_no_text_is_named() {
     fs::write(&path, b"one\ntw\xff\nthree").unwrap();
     let dataset = LineDataset::open(&path).unwrap();
     let error = dataset.get(1).unwrap_err();
-    let source = std::error::Error::source(&error).and_then(|error| error.downcast_ref::<LineError>()).unwrap();
-    assert_eq!((source.line, source.source.valid_up_to()), (2, 2));
+    let error = std::error::Error::source(&error).and_then(|error| error.downcast_ref::<LineError>()).unwrap();
+    let LineFault::NotUtf8(source) = &error.fault else { panic!("{error}") };
+    assert_eq!((error.line, source.valid_up_to()), (2, 2));
     assert_eq!(dataset.get(2).unwrap(), "three");
+}
+
+/// A mapped file that is cut short ends the process.
+#[test]
+fn a_file_that_is_changed_in_place_gives_errors_and_no_other_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    let fault = |dataset: &LineDataset, line: usize| dataset.get(line).map_err(|error| format!("{error:?}"));
+    fs::write(&path, "one\ntwo\nthree\n").unwrap();
+    let dataset = LineDataset::open(&path).unwrap();
+    let time = fs::metadata(&path).unwrap().modified().unwrap();
+    fs::write(&path, "one").unwrap();
+    assert!(fault(&dataset, 2).unwrap_err().contains("Read"));
+
+    // As many bytes at the same time: the index is taken for that of the text.
+    fs::write(&path, "on\netwo\nthree\n").unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    let dataset = LineDataset::open(&path).unwrap();
+    assert!(fault(&dataset, 0).unwrap_err().contains("Moved"));
+    assert!(fault(&dataset, 1).unwrap_err().contains("Moved"));
+    assert_eq!(fault(&dataset, 2).as_deref(), Ok("three"));
+}
+
+#[test]
+fn an_index_that_leads_elsewhere_gives_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    fs::write(&path, "one\ntwo\nthree").unwrap();
+    LineDataset::open(&path).unwrap();
+    let index = fs::read(folder.path().join("text.lines")).unwrap();
+    for start in [1, 5, 9, 1 << 40, u64::MAX] {
+        // The beginning of the second line, with a valid checksum.
+        let mut forged = index[..index.len() - 4].to_vec();
+        forged[40..48].copy_from_slice(&start.to_le_bytes());
+        forged.extend(crc32fast::hash(&forged).to_le_bytes());
+        fs::write(folder.path().join("text.lines"), forged).unwrap();
+        let dataset = LineDataset::open(&path).unwrap();
+        for line in [0, 1] {
+            assert!(dataset.get(line).is_err(), "line {line} with {start}: {:?}", dataset.get(line));
+        }
+    }
 }
 
 #[test]
