@@ -30,7 +30,7 @@ pub(crate) struct ModelOrWorkloadArgs {
     #[command(flatten)]
     pub of_package: WorkloadArgs,
     /// Describe the model here, without a package: in the words of the attribute, such as `mlp(widths = [784, 10])`, or by its
-    /// kind with --dim for each dimension: transformer, `encoder_decoder`, vit, convnet, unet, mlp, recurrent, lstm, gru, or
+    /// kind with --dim for each dimension: transformer, encoder_decoder, vit, convnet, unet, mlp, recurrent, lstm, gru, or
     /// declared (costs)
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["workload", "struct"])]
     pub model: Option<String>,
