@@ -163,14 +163,19 @@ impl Editor<'_> {
             provenance,
             state: if after == raw { State::Same } else { State::Changed },
         });
-        if stays || is_same {
+        if after == raw {
             return;
         }
         if entry.is_shared {
             self.shared = Some(entry.shown.clone());
         }
-        // Other settings that refer to the value keep the old one.
-        self.edits.extend(entry.aliases.iter().map(|alias| Edit { span: alias.clone(), text: raw.to_owned() }));
+        // Other settings that refer to the value keep the old one, unless they have an edit of their own.
+        for alias in &entry.aliases {
+            if self.edits.iter().all(|edit| edit.span != *alias) {
+                self.edits.push(Edit { span: alias.clone(), text: raw.to_owned() });
+            }
+        }
+        self.edits.retain(|edit| edit.span != entry.span || edit.span.is_empty());
         self.edits.push(if entry.span.is_empty() {
             // `batch_size:` without a value.
             let end = entry.key_span.end;

@@ -1,6 +1,6 @@
 //! The settings of a config and their keys.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use gpu_tuned_core::source::{FileError, Source};
@@ -61,6 +61,14 @@ impl<'t> MatchedKeys<'t> {
             let row = own.map(|(row, _)| *row).or_else(|| dialect.rows(role).chain(Dialect::plain().rows(role)).next());
             let entry = entries.iter().find(|entry| entry.shown == assigned.key);
             keys.all.extend(row.zip(entry).map(|(row, entry)| MatchedKey::new(row, entry.clone(), false)));
+        }
+        let last: HashMap<_, _> = entries.iter().map(|entry| (&entry.shown, &entry.key_span)).collect();
+        let settings = keys.all.iter().filter(|key| key.role != Role::NoCounterpart).map(|key| &key.entry);
+        let mut twice =
+            settings.filter_map(|it| Some((it, *last.get(&it.shown).filter(|last| **last != &it.key_span)?)));
+        if let Some((entry, last)) = twice.next() {
+            let message = format!("`{}` is given twice, and programs read the last: delete the other", entry.shown);
+            keys.mistakes.push(keys.source.error(last, message));
         }
         keys
     }
@@ -128,6 +136,7 @@ impl<'t> MatchedKeys<'t> {
         for other in &found[1..] {
             let (name, shown) = (role.name().unwrap_or("value"), &other.entry.shown);
             let message = match other.row.mirror {
+                _ if *shown == one => continue,
                 true if other.entry.value == first.entry.value => continue,
                 true => format!("`{shown}` is not `{one}`, which is {text}: both have to be equal"),
                 false => format!(
@@ -256,6 +265,11 @@ impl MatchedKey {
         }
         count.map(Some).ok_or_else(|| {
             let found = match value {
+                Value::Number(digits)
+                    if digits.starts_with('0') && digits.parse::<u64>().is_ok_and(|count| count > 0) =>
+                {
+                    &format!("{digits}, which is octal in YAML 1.1")
+                }
                 Value::Number(digits) => digits.as_str(),
                 other => other.kind(),
             };

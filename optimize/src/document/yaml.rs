@@ -1,6 +1,6 @@
 //! YAML: one document. Aliases of numbers, texts and flags are resolved; other aliases are null.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
@@ -138,7 +138,10 @@ impl<'t> Tree<'t> {
             }
             Event::SequenceStart(anchor, _) => self.open(span.start, anchor, Content::List(Vec::new())),
             Event::MappingStart(anchor, _) => self.open(span.start, anchor, Content::Table(Vec::new())),
-            Event::SequenceEnd | Event::MappingEnd => self.close(span.end),
+            Event::SequenceEnd | Event::MappingEnd => {
+                self.close(span.end);
+                Ok(())
+            }
             Event::DocumentStart(_) if self.root.is_some() => {
                 Err(self.source.error(&span, "a config is one document, and here begins another"))
             }
@@ -155,22 +158,13 @@ impl<'t> Tree<'t> {
         Ok(())
     }
 
-    fn close(&mut self, end: usize) -> Result<(), FileError> {
-        let Some(Open { start, content, .. }) = self.open.pop() else { return Ok(()) };
+    fn close(&mut self, end: usize) {
+        let Some(Open { start, content, .. }) = self.open.pop() else { return };
         let value = match content {
             Content::List(nodes) => Value::List(nodes),
-            Content::Table(entries) => {
-                let mut names = HashSet::new();
-                // YAML allows tables as keys, which have no name.
-                let mut named = entries.iter().filter(|entry| !entry.key.is_empty());
-                if let Some(twice) = named.find(|entry| !names.insert(&entry.key)) {
-                    return Err(self.source.error(&twice.key_span, format!("`{}` is given twice", twice.key)));
-                }
-                Value::Table(entries)
-            }
+            Content::Table(entries) => Value::Table(entries),
         };
         self.put(Node { value, span: start..end.max(start) });
-        Ok(())
     }
 
     fn put(&mut self, node: Node) {
