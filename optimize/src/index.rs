@@ -55,10 +55,9 @@ pub(crate) fn recognise(index: &Index<'_>, users: &[&'static Dialect]) -> &'stat
 /// The keys that a file of the dialect is read by: its own, and those of hand-written configs for other settings.
 fn read_by(dialect: &'static Dialect) -> impl Iterator<Item = &'static Key> {
     let is_own = |other: &Key| dialect.keys.iter().any(|key| key.role == other.role && key.dim == other.dim);
-    let others = Dialect::plain()
-        .keys
-        .iter()
-        .filter(move |other| !dialect.is_plain() && (other.role == Role::NoCounterpart || !is_own(other)));
+    let others = Dialect::plain().keys.iter().filter(move |other| {
+        !dialect.is_plain() && (matches!(other.role, Role::NoCounterpart | Role::Method) || !is_own(other))
+    });
     dialect.keys.iter().chain(others)
 }
 

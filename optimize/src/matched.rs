@@ -203,7 +203,7 @@ impl MatchedKey {
     /// Meaning of the value among the words of the dialect.
     pub(crate) fn meaning(&self, text: &str) -> Meaning<'static> {
         let word = match &self.entry.value {
-            Value::Null => return Meaning::Open,
+            Value::Null => "null",
             Value::Text(word) | Value::Number(word) => word.as_str(),
             // `no` is a flag in YAML.
             Value::Flag(_) => self.entry.raw(text),
@@ -218,7 +218,7 @@ impl MatchedKey {
         match known(&word).or_else(flag) {
             Some((meaning, _)) if meaning.is_empty() => Meaning::Open,
             Some((meaning, _)) => Meaning::Known(meaning),
-            None if word == "auto" || word == "none" => Meaning::Open,
+            None if ["auto", "none", "null"].contains(&word.as_str()) => Meaning::Open,
             None => Meaning::Unknown,
         }
     }

@@ -40,7 +40,7 @@ impl Step {
             value => Ok(value),
         };
         let (batch, steps) = (of_rank(Role::Batch, config.batch)?, of_rank(Role::Accumulation, config.accumulation)?);
-        let global = config.global_batch.map(|global| whole_batches(config, global, batch, ranks));
+        let global = config.global_batch_of(ranks).map(|global| whole_batches(config, global, batch, ranks));
         // A key that leaves a factor of the step to the program.
         let open = |role: Role| config.matched(role).is_some_and(MatchedKey::is_open);
         let is_open = |role: Role| {

@@ -91,6 +91,8 @@ pub(crate) enum Spelling {
     CountPerWorker,
     /// A count that the devices share.
     CountOverRanks,
+    /// A count of each device.
+    CountPerRank,
     /// Samples of a step, to which whole batches are rounded.
     Nominal,
     Flag,
