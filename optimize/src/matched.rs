@@ -1,6 +1,6 @@
 //! The settings of a config and their keys.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use gpu_tuned_core::source::{FileError, Source};
@@ -8,7 +8,7 @@ use gpu_tuned_core::source::{FileError, Source};
 use crate::dialect::{Dialect, Key, Role, Spelling};
 use crate::document::{ConfigText, Value};
 use crate::entry::ConfigEntry;
-use crate::index::{Index, matches, recognise};
+use crate::index::{Index, given_twice, matches, recognise};
 use crate::overrides::KeyOverride;
 
 /// A key of the file that a dialect lists.
@@ -62,14 +62,8 @@ impl<'t> MatchedKeys<'t> {
             let entry = entries.iter().find(|entry| entry.shown == assigned.key);
             keys.all.extend(row.zip(entry).map(|(row, entry)| MatchedKey::new(row, entry.clone(), false)));
         }
-        let last: HashMap<_, _> = entries.iter().map(|entry| (&entry.shown, &entry.key_span)).collect();
         let settings = keys.all.iter().filter(|key| key.role != Role::NoCounterpart).map(|key| &key.entry);
-        let mut twice =
-            settings.filter_map(|it| Some((it, *last.get(&it.shown).filter(|last| **last != &it.key_span)?)));
-        if let Some((entry, last)) = twice.next() {
-            let message = format!("`{}` is given twice, and programs read the last: delete the other", entry.shown);
-            keys.mistakes.push(keys.source.error(last, message));
-        }
+        keys.mistakes.extend(given_twice(entries, settings, keys.source));
         keys
     }
 
@@ -170,11 +164,6 @@ impl<'t> MatchedKeys<'t> {
     }
 }
 
-/// Returns true for the same word, and for one with the part between the stars of `*qlora*`.
-fn agrees(word: &str, known: &str) -> bool {
-    word == known || known.strip_prefix('*').is_some_and(|part| word.contains(part.trim_end_matches('*')))
-}
-
 impl MatchedKey {
     fn new(row: &'static Key, mut entry: ConfigEntry, is_left: bool) -> Self {
         // `update_freq: [16]`
@@ -210,7 +199,7 @@ impl MatchedKey {
             Value::List(_) | Value::Table(_) => return Meaning::Unknown,
         };
         let word = word.rsplit("torch.").next().unwrap_or(word).to_ascii_lowercase();
-        let known = |word: &str| self.row.words.iter().flatten().find(|(_, known)| agrees(word, known));
+        let known = |word: &str| self.row.known(word);
         let flag = || match &self.entry.value {
             Value::Flag(flag) => known(if *flag { "true" } else { "false" }).or_else(|| known("no").filter(|_| !*flag)),
             _ => None,
@@ -277,11 +266,8 @@ impl MatchedKey {
             let is_large_power = max.is_power_of_two() && max > 1 << 16;
             let max = if is_large_power { format!("2^{}", max.ilog2()) } else { max.to_string() };
             let name = &self.entry.shown;
-            let remedy = if value.is_scalar() {
-                String::new()
-            } else {
-                format!(": put a number in its place, or --leave {name}")
-            };
+            let remedy = Some(format!(": put a number in its place, or --leave {name}")).filter(|_| !value.is_scalar());
+            let remedy = remedy.unwrap_or_default();
             let message = format!("`{name}`: expected a whole number from {min} to {max}, found {found}{remedy}");
             source.error(&self.entry.place(), message)
         })

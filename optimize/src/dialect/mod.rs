@@ -158,7 +158,7 @@ impl Dialect {
     /// First names of the keys of a role.
     pub(crate) fn usual(&self, role: Role) -> String {
         let names: Vec<_> = self.rows(role).flat_map(|key| key.names.iter()).take(3).collect();
-        names.join(", ")
+        names.join(", ").replace(" .", " ").trim_start_matches('.').to_owned()
     }
 }
 

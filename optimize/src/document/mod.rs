@@ -132,6 +132,9 @@ impl Value {
     }
 }
 
+/// Key of a YAML table's tag.
+pub(crate) const TAG: &str = "_tag_";
+
 /// Largest file, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 

@@ -1,8 +1,8 @@
 //! Keys of ecosystems that a hand-written config means otherwise, or that no plan covers.
 
 use super::cases::yaml;
-use super::{MODEL, refused, tuned};
-use crate::{ConfigText, Format, Step};
+use super::{MODEL, file, refused, tuned};
+use crate::{Config, ConfigText, Format, Model, ModelRequest, Step};
 
 /// The error for the text behind the model's dimensions.
 fn error(text: &str) -> String {
@@ -132,6 +132,122 @@ fn open_switches_stay_open_or_get_the_words_of_the_ecosystem() {
     }
     let axolotl = "base_model: x\nsequence_len: 512\nmicro_batch_size: 8\nbf16: true\ntf32: null\nfp16:\ngradient_checkpointing:\n";
     assert_eq!(yaml(axolotl, "h200", &[]), axolotl);
+}
+
+/// The model of a text, with `--model` where a kind is given; its error starts with this message.
+fn model(format: Format, text: &str, kind: Option<&str>) -> Result<Model, String> {
+    let file = file(format, text);
+    let entries = file.entries().expect("a valid text");
+    let config = Config::read(&entries, &file, &[]).ok();
+    let request = ModelRequest { kind, config: config.as_ref(), ..ModelRequest::default() };
+    Model::read(&entries, &file, &request).map_err(|error| error.to_string())
+}
+
+#[test]
+fn models_of_other_programs_are_read_or_refused() {
+    let nanotron = "tokens: {micro_batch_size: 3, batch_accumulation_per_replica: 2, sequence_length: 512}\n\
+                    model: {model_config: {hidden_size: 2048, intermediate_size: 8192, is_llama_config: true, \
+                    num_attention_heads: 32, num_hidden_layers: 16, num_key_value_heads: 8, vocab_size: 128256, \
+                    max_position_embeddings: 4096, rms_norm_eps: 1.0e-05, tie_word_embeddings: true}}\n";
+    let parameters = |text: &str, format| {
+        model(format, text, None).unwrap_or_else(|error| panic!("{text}: {error}")).spec.parameters()
+    };
+    assert_eq!(parameters(nanotron, Format::Yaml), 1_235_814_400, "as Llama 3.2 1B");
+    let mistral = "{\"dim\": 4096, \"n_layers\": 32, \"head_dim\": 128, \"hidden_dim\": 14336, \"n_heads\": 32, \"n_kv_heads\": 8, \
+                   \"norm_eps\": 1e-05, \"vocab_size\": 32000, \"seq_len\": 512}";
+    assert_eq!(parameters(mistral, Format::Json), 7_241_732_096, "as Mistral 7B");
+    let moe = mistral.replace("{\"dim", "{\"moe\": {\"num_experts\": 8, \"num_experts_per_tok\": 2}, \"dim");
+    let dims = "d_model: 64\nn_heads: 4\nn_layers: 2\nvocab_size: 256\nseq_len: 64\n";
+    for (format, text, words) in [
+        (Format::Json, moe.as_str(), "`moe.num_experts = 8` is not modelled"),
+        (Format::Yaml, &format!("pos_emb: rotary\n{dims}"), "`pos_emb = rotary` is not modelled"),
+        (Format::Yaml, &format!("attention_config: [[[gmlp], 2]]\n{dims}"), "`attention_config` is not modelled"),
+        (Format::Yaml, &format!("no_weight_tying: true\n{dims}"), "`no_weight_tying = true` is not modelled"),
+        (Format::Yaml, &format!("layer_norm_type: rms\n{dims}"), "`layer_norm_type = rms` is not modelled"),
+        (
+            Format::Yaml,
+            &format!("modality_adapter: {{config: {{{}}}}}\n", dims.trim().replace('\n', ", ")),
+            "the config does not identify",
+        ),
+    ] {
+        let found = model(format, text, None).err().unwrap_or_default();
+        assert!(found.starts_with(words), "{text}: {found}");
+    }
+    let other = "CNN: {num_blocks: 2}\nnhead: 4\nd_model: 64\nvocab_size: 99\nseq_len: 64\n";
+    let found = model(Format::Yaml, other, Some("transformer")).err().unwrap_or_default();
+    assert!(found.contains("lacks dimensions") && found.contains("layers: "), "{found}");
+    let window = format!("model: {{preprocessor: {{window: hann, window_size: 0.025}}}}\n{dims}");
+    assert_eq!(parameters(&window, Format::Yaml), parameters(dims, Format::Yaml));
+}
+
+#[test]
+fn mpt_has_no_dropout_and_flash_attention() {
+    let text = "model: {name: mpt_causal_lm, d_model: 768, n_heads: 12, n_layers: 12, vocab_size: 50368, attn_config: {attn_impl: IMPL}}\n\
+                max_seq_len: 2048\nglobal_train_batch_size: 8\ndevice_train_microbatch_size: 8\nprecision: amp_bf16\n";
+    let memory = |kernel: &str| {
+        let (tuned, _) = tuned(Format::Yaml, &text.replace("IMPL", kernel), "h200", &[]).expect("a plan");
+        tuned.pytorch.expect("an estimate").before_bytes
+    };
+    assert!(memory("flash") < memory("torch"));
+    let dims = model(Format::Yaml, text, None).unwrap_or_else(|error| panic!("{error}")).dims;
+    assert!(dims.iter().any(|dim| dim.name == "dropout" && dim.value == "false"), "{dims:?}");
+}
+
+#[test]
+fn optimizers_and_precisions_are_read_from_the_keys_of_each_program() {
+    use gpu_tuned_core::workload::Optimizer::{Adam, Sgd};
+    for (key, optimizer) in [
+        ("optim: {name: sgd, lr: 0.1}", Sgd),
+        ("optim_g: {type: Adam}", Adam),
+        ("opt_class: !name:torch.optim.Adam\n  lr: 0.1", Adam),
+        ("opt_class: !name:torch.optim.SGD", Sgd),
+    ] {
+        let file = file(Format::Yaml, &format!("batch_size: 8\nlr: 1\n{key}\n"));
+        let config = Config::read(&file.entries().expect("valid YAML"), &file, &[]).expect(key);
+        assert_eq!(config.optimizer, Some(optimizer), "{key}");
+    }
+    for rho in ["", "\n  rho: 0.95"] {
+        let words = error(&format!("batch_size: 8\nlr: 1\nopt_class: !name:torch.optim.Adadelta{rho}\n"));
+        assert!(words.contains("`torch.optim.Adadelta` is not modelled") && words.starts_with("config:4:"), "{words}");
+    }
+    for key in ["meta: {use_bfloat16: true}", "mixed_precision: {param_dtype: bf16, reduce_dtype: fp32}"] {
+        let text = format!("batch_size: 8\nlr: 1\n{key}\n");
+        assert_eq!(
+            yaml(&text, "gtx1080", &[]),
+            text.replace("true", "false").replace("param_dtype: bf16", "param_dtype: fp32")
+        );
+    }
+    let offload =
+        "train_micro_batch_size_per_gpu: 8\nzero_optimization: {stage: 2, offload_optimizer: {device: cpu}}\n";
+    let file = file(Format::Yaml, offload);
+    let config = Config::read(&file.entries().expect("valid YAML"), &file, &[]).expect("a config");
+    assert_eq!(config.key(crate::Role::NoCounterpart), Some("zero_optimization.offload_optimizer.device"));
+}
+
+#[test]
+fn sections_beside_the_training_are_no_rivals() {
+    let text = "batch_size: 8\nlr: 1\ndtype: bfloat16\nsave: {dtype: float16}\ntrain_logger: {precision: 2}\n\
+                dataloader_opts_valid: {batch_size: 2}\nlighteval: {batch_size: 16}\n\
+                autotuning: {arg_mappings: {batch_size: '--batch'}}\n";
+    assert_eq!(yaml(text, "h200", &[]), text);
+}
+
+#[test]
+fn a_missing_batch_is_explained() {
+    let words = error("trainer: {max_epochs: 10, devices: 1, accelerator: cpu}\n");
+    assert!(words.contains("in Lightning configs it is batch_size, train_batch_size"), "{words}");
+    let words = error("accum_grad: 1\nngpu: 1\nbatch_type: sorted\n");
+    assert!(words.contains("in ESPnet configs it is batch_size ("), "{words}");
+    for key in ["dataset.max_tokens", "max_batch_length"] {
+        let (table, name) = key.split_once('.').unwrap_or(("data", key));
+        let words = error(&format!("lr: 1\n{table}:\n  {name}: 3584\n"));
+        assert!(
+            words.starts_with("config:4:3: `") && words.contains("counts the tokens or seconds of a batch"),
+            "{words}"
+        );
+    }
+    let config = "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": 64}";
+    assert!(refused(Format::Json, config, &[]).contains("a model's config.json, which belongs to --model-config"));
 }
 
 #[test]
