@@ -82,7 +82,9 @@ impl<'e> Reader<'e> {
         let first = of_rank.next()?;
         if let Some(other) = of_rank.find(|other| other.value != first.value) {
             let (name, one, two) = (dim.trim_matches(['{', '}']), &first.shown, &other.shown);
-            self.mistake(other, format!("`{one}` and `{two}` both look like the model's {name}; choose with --dim"));
+            let what = if one == two { "is given twice and looks" } else { "both look" };
+            let keys = if one == two { format!("`{one}`") } else { format!("`{one}` and `{two}`") };
+            self.mistake(other, format!("{keys} {what} like the model's {name}; choose with --dim"));
         }
         Some(first)
     }

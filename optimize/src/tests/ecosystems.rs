@@ -59,7 +59,8 @@ fn steps_have_the_samples_that_each_ecosystem_counts() {
     let axolotl = "base_model: x\nsequence_len: 512\nmicro_batch_size: 2\nbatch_size: 16\nbf16: true\n";
     let slowfast = "TRAIN: {BATCH_SIZE: 64}\nSOLVER: {BASE_LR: 0.1}\nNUM_GPUS: 8\n";
     let template = "n_gpu: 2\ndata_loader: {args: {batch_size: 128, validation_split: 0.1}}\nlr: 1\n";
-    let wenet = "encoder_conf: {x: 1}\ndataset_conf: {batch_conf: {batch_type: static, batch_size: 24}}\naccum_grad: 4\nlr: 1\n";
+    let wenet =
+        "encoder_conf: null\ndataset_conf: {batch_conf: {batch_type: static, batch_size: 24}}\naccum_grad: 4\nlr: 1\n";
     let neox = "train_micro_batch_size_per_gpu: 4\ngradient_accumulation_steps: 8\npipe_parallel_size: 1\nmodel_parallel_size: 1\n";
     for (text, options, expected) in [
         (nanotron, &[][..], [3, 2, 4, 24]),
@@ -69,6 +70,8 @@ fn steps_have_the_samples_that_each_ecosystem_counts() {
         (template, &[], [64, 1, 2, 128]),
         (wenet, &[], [24, 4, 1, 96]),
         (neox, &[], [4, 8, 1, 32]),
+        ("model_class: llm\ncutoff_len: 512\nmicro_batch_size: 1\nglobal_batch_size: 8\n", &[], [1, 8, 1, 8]),
+        ("micro_batch_size_per_gpu: 2\nsteps_per_print: 1\npipeline_stages: 1\n", &[], [2, 1, 1, 2]),
     ] {
         let step = step(text, options);
         assert_eq!([step.batch, step.accumulation, step.ranks, step.global], expected, "{text}");
@@ -102,6 +105,9 @@ fn methods_that_are_not_modelled_are_refused_by_name() {
         (slowfast, "multigrid.short_cycle", "true"),
         (slowfast, "num_shards", "2"),
         ("batch_size: 8\nlr: 1\n", "gradual_training", "[[0, 7, 64], [1, 5, 32]]"),
+        ("batch_size: 8\nlr: 1\n", "dynamic_batching", "true"),
+        ("optimizer: {_component_: x.AdamW}\nbatch_size: 8\n", "loss._component_", "torchtune.rlhf.loss.DPOLoss"),
+        ("micro_batch_size_per_gpu: 2\nsteps_per_print: 1\n", "pipeline_stages", "2"),
         ("batch_size: 8\nlr: 1\n", "rampup_batch_size", "[8, 8, 100]"),
         ("train_micro_batch_size_per_gpu: 4\nno_weight_tying: true\npos_emb: rotary\n", "pipe_parallel_size", "4"),
     ] {
@@ -247,7 +253,10 @@ fn a_missing_batch_is_explained() {
         );
     }
     let config = "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": 64}";
-    assert!(refused(Format::Json, config, &[]).contains("a model's config.json, which belongs to --model-config"));
+    let params = "{\"dim\": 4096, \"n_layers\": 32, \"n_heads\": 32, \"vocab_size\": 32000}";
+    for text in [config, params] {
+        assert!(refused(Format::Json, text, &[]).contains("a model's config.json, which belongs to --model-config"));
+    }
 }
 
 #[test]
