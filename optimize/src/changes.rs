@@ -73,8 +73,11 @@ impl Editor<'_> {
         let (config, settings, ranks) = (self.config, &self.plan.settings, self.plan.schedule.world_size);
         let times = |role: Role| if step::is_over_ranks(config, role) { ranks } else { 1 };
         // A nominal batch also scales other settings.
-        if config.matched(Role::GlobalBatch).is_some_and(|key| key.spelling != Spelling::Nominal) {
-            self.set_count(Role::GlobalBatch, None, self.plan.schedule.global_batch);
+        let global = self.plan.schedule.global_batch;
+        match config.matched(Role::GlobalBatch).map(|key| key.spelling) {
+            None | Some(Spelling::Nominal) => {}
+            Some(Spelling::CountPerRank) => self.set_count(Role::GlobalBatch, None, global / ranks),
+            Some(_) => self.set_count(Role::GlobalBatch, None, global),
         }
         self.set_count(Role::Batch, Some(Setting::BatchSize), settings.batch_size * times(Role::Batch));
         let steps = settings.gradient_accumulation;
@@ -103,7 +106,7 @@ impl Editor<'_> {
         let ranks = self.plan.schedule.world_size;
         let batch =
             config.batch.map(|batch| if step::is_over_ranks(config, Role::Batch) { batch / ranks } else { batch });
-        let implied = || step::implied_accumulation(config, config.global_batch, batch?, ranks);
+        let implied = || step::implied_accumulation(config, config.global_batch_of(ranks), batch?, ranks);
         if let Some(before) = implied().filter(|_| role == Role::Accumulation) {
             let (why, provenance) = self.reason(Some(setting));
             self.all.push(Change {
@@ -138,7 +141,7 @@ impl Editor<'_> {
     fn replace(&mut self, key: &MatchedKey, word: &str, setting: Option<Setting>) {
         let (entry, text) = (&key.entry, self.file.text.as_str());
         let raw = entry.raw(text);
-        let is_same = entry.value.bare().is_some_and(|bare| bare == word);
+        let is_same = raw == word || entry.value.bare().is_some_and(|bare| bare == word);
         let is_of_host = matches!(setting, Some(Setting::NumWorkers | Setting::PrefetchDepth)) && !self.knows_host;
         let stays = key.is_left || is_of_host;
         let after = match (is_same || stays, key.is_open()) {
@@ -163,14 +166,19 @@ impl Editor<'_> {
             provenance,
             state: if after == raw { State::Same } else { State::Changed },
         });
-        if stays || is_same {
+        if after == raw {
             return;
         }
         if entry.is_shared {
             self.shared = Some(entry.shown.clone());
         }
-        // Other settings that refer to the value keep the old one.
-        self.edits.extend(entry.aliases.iter().map(|alias| Edit { span: alias.clone(), text: raw.to_owned() }));
+        // Other settings that refer to the value keep the old one, unless they have an edit of their own.
+        for alias in &entry.aliases {
+            if self.edits.iter().all(|edit| edit.span != *alias) {
+                self.edits.push(Edit { span: alias.clone(), text: raw.to_owned() });
+            }
+        }
+        self.edits.retain(|edit| edit.span != entry.span || edit.span.is_empty());
         self.edits.push(if entry.span.is_empty() {
             // `batch_size:` without a value.
             let end = entry.key_span.end;
@@ -275,9 +283,15 @@ impl Editor<'_> {
 
     fn set_flag(&mut self, role: Role, setting: Setting, planned: bool, now: Option<bool>) {
         for key in self.config.with_role(role) {
+            let (text, wanted) = (self.file.text.as_str(), planned.to_string());
             let own = || key.entry.value.bare().filter(|_| now == Some(planned));
-            let word = own().or_else(|| Some(key.word(&self.file.text, &planned.to_string())?.to_owned()));
-            self.replace(key, &word.unwrap_or_else(|| planned.to_string()), Some(setting));
+            // What is off by default stays open.
+            let open = || Some(key.entry.raw(text)).filter(|_| !planned && key.is_open());
+            let first =
+                || key.row.words.iter().flatten().find(|(meaning, _)| *meaning == wanted).map(|(_, it)| it.as_str());
+            let word = open().or_else(|| key.word(text, &wanted)).or_else(|| first().filter(|_| key.is_open()));
+            let word = own().or_else(|| word.map(str::to_owned)).unwrap_or(wanted.clone());
+            self.replace(key, &word, Some(setting));
         }
     }
 }

@@ -97,6 +97,17 @@ impl Config {
         self.keys.iter().filter(move |key| key.role == role)
     }
 
+    /// Samples of an optimizer step by the key of the global batch, which can count those of each device.
+    pub(crate) fn global_batch_of(&self, ranks: u64) -> Option<u64> {
+        let is_per_rank = self.matched(Role::GlobalBatch).is_some_and(|key| key.spelling == Spelling::CountPerRank);
+        self.global_batch.map(|global| if is_per_rank { global.saturating_mul(ranks) } else { global })
+    }
+
+    /// Returns true if the file leaves the micro-batch to the program.
+    pub(crate) fn leaves_micro_batch(&self) -> bool {
+        self.matched(Role::Batch).is_some_and(MatchedKey::is_open) && self.accumulation.is_none()
+    }
+
     /// A mistake at the key of a role.
     pub(crate) fn mistake(&self, role: Role, message: String) -> OptimizeError {
         let place = self.matched(role).map_or(0..0, |key| key.entry.key_span.clone());

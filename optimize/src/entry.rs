@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::document::{Aliases, ConfigText, Node, Value};
+use crate::document::{Aliases, ConfigText, Node, TAG, Value};
 use crate::error::OptimizeError;
 use crate::key_names::normal;
 
@@ -28,16 +28,18 @@ pub struct ConfigEntry {
 
 /// Tables whose settings are not those of training.
 const NOT_OF_TRAINING: &str = "evaluate evaluator evaluators evaluation validate testing dev inference infer predict \
-                               prediction generation generation_config export task_specific_params";
+                               prediction generation generation_config export task_specific_params \
+                               lighteval autotuning save saving sample logging logger train_logger";
 
-/// First words of the names of such tables.
+/// First or last words of the names of such tables.
 const NOT_OF_TRAINING_FIRST: &str = "eval val valid validation test";
 
 /// Returns true if a table has settings of evaluation: `val_dataloader`.
 fn is_of_evaluation(table: &str) -> bool {
-    let first = table.split('_').next().unwrap_or(table);
+    // `val_dataloader`, `dataloader_opts_valid`
+    let (first, last) = (table.split('_').next().unwrap_or(table), table.rsplit('_').next().unwrap_or(table));
     NOT_OF_TRAINING.split_whitespace().any(|name| name == table)
-        || NOT_OF_TRAINING_FIRST.split(' ').any(|name| name == first)
+        || NOT_OF_TRAINING_FIRST.split(' ').any(|name| name == first || name == last)
 }
 
 impl ConfigText {
@@ -97,12 +99,18 @@ impl Walk<'_> {
                         continue;
                     }
                     let path = [path, &[name]].concat();
-                    let shown = if shown.is_empty() { entry.key.clone() } else { format!("{shown}.{}", entry.key) };
+                    // A tag is shown as the key of its table.
+                    let tagged = self.all.last().filter(|_| entry.key == TAG).map(|table| table.key_span.clone());
+                    let shown = match (shown, &tagged) {
+                        (shown, Some(_)) => shown.to_owned(),
+                        ("", None) => entry.key.clone(),
+                        (shown, None) => format!("{shown}.{}", entry.key),
+                    };
                     self.all.push(ConfigEntry {
                         path: path.clone(),
                         shown: shown.clone(),
                         key: entry.key.clone(),
-                        key_span: entry.key_span.clone(),
+                        key_span: tagged.unwrap_or_else(|| entry.key_span.clone()),
                         value: entry.node.value.clone(),
                         span: entry.node.span.clone(),
                         in_braces,

@@ -4,6 +4,7 @@ use core::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
+use gpu_tuned_core::source::{FileError, Source};
 use serde::Deserialize;
 
 use crate::dialect::{DIALECTS, Dialect, Key, Role, ends};
@@ -55,10 +56,9 @@ pub(crate) fn recognise(index: &Index<'_>, users: &[&'static Dialect]) -> &'stat
 /// The keys that a file of the dialect is read by: its own, and those of hand-written configs for other settings.
 fn read_by(dialect: &'static Dialect) -> impl Iterator<Item = &'static Key> {
     let is_own = |other: &Key| dialect.keys.iter().any(|key| key.role == other.role && key.dim == other.dim);
-    let others = Dialect::plain()
-        .keys
-        .iter()
-        .filter(move |other| !dialect.is_plain() && (other.role == Role::NoCounterpart || !is_own(other)));
+    let others = Dialect::plain().keys.iter().filter(move |other| {
+        !dialect.is_plain() && (matches!(other.role, Role::NoCounterpart | Role::Method) || !is_own(other))
+    });
     dialect.keys.iter().chain(others)
 }
 
@@ -80,4 +80,16 @@ pub(crate) fn matches<'e>(dialect: &'static Dialect, index: &Index<'e>) -> Vec<(
 pub(crate) fn other_file(index: &Index<'_>) -> Option<&'static str> {
     let other = OTHERS.values().flatten().find(|other| index.has_all_of_one(&other.recognised));
     other.map(|other| other.name.as_str())
+}
+
+/// A mistake at the last entry of a setting that is there twice.
+pub(crate) fn given_twice<'e>(
+    entries: &'e [ConfigEntry],
+    mut settings: impl Iterator<Item = &'e ConfigEntry>,
+    source: Source<'_>,
+) -> Option<FileError> {
+    let last: HashMap<_, _> = entries.iter().map(|entry| (&entry.shown, &entry.key_span)).collect();
+    let twice = |entry: &ConfigEntry| last.get(&entry.shown).copied().filter(|last| **last != entry.key_span);
+    let (shown, last) = settings.find_map(|entry| Some((&entry.shown, twice(entry)?)))?;
+    Some(source.error(last, format!("`{shown}` is given twice, and programs read the last: delete the other")))
 }

@@ -8,7 +8,7 @@ use gpu_tuned_core::source::{FileError, Source};
 use crate::dialect::{Dialect, Key, Role, Spelling};
 use crate::document::{ConfigText, Value};
 use crate::entry::ConfigEntry;
-use crate::index::{Index, matches, recognise};
+use crate::index::{Index, given_twice, matches, recognise};
 use crate::overrides::KeyOverride;
 
 /// A key of the file that a dialect lists.
@@ -62,6 +62,8 @@ impl<'t> MatchedKeys<'t> {
             let entry = entries.iter().find(|entry| entry.shown == assigned.key);
             keys.all.extend(row.zip(entry).map(|(row, entry)| MatchedKey::new(row, entry.clone(), false)));
         }
+        let settings = keys.all.iter().filter(|key| key.role != Role::NoCounterpart).map(|key| &key.entry);
+        keys.mistakes.extend(given_twice(entries, settings, keys.source));
         keys
     }
 
@@ -128,6 +130,7 @@ impl<'t> MatchedKeys<'t> {
         for other in &found[1..] {
             let (name, shown) = (role.name().unwrap_or("value"), &other.entry.shown);
             let message = match other.row.mirror {
+                _ if *shown == one => continue,
                 true if other.entry.value == first.entry.value => continue,
                 true => format!("`{shown}` is not `{one}`, which is {text}: both have to be equal"),
                 false => format!(
@@ -161,11 +164,6 @@ impl<'t> MatchedKeys<'t> {
     }
 }
 
-/// Returns true for the same word, and for one with the part between the stars of `*qlora*`.
-fn agrees(word: &str, known: &str) -> bool {
-    word == known || known.strip_prefix('*').is_some_and(|part| word.contains(part.trim_end_matches('*')))
-}
-
 impl MatchedKey {
     fn new(row: &'static Key, mut entry: ConfigEntry, is_left: bool) -> Self {
         // `update_freq: [16]`
@@ -194,14 +192,14 @@ impl MatchedKey {
     /// Meaning of the value among the words of the dialect.
     pub(crate) fn meaning(&self, text: &str) -> Meaning<'static> {
         let word = match &self.entry.value {
-            Value::Null => return Meaning::Open,
+            Value::Null => "null",
             Value::Text(word) | Value::Number(word) => word.as_str(),
             // `no` is a flag in YAML.
             Value::Flag(_) => self.entry.raw(text),
             Value::List(_) | Value::Table(_) => return Meaning::Unknown,
         };
         let word = word.rsplit("torch.").next().unwrap_or(word).to_ascii_lowercase();
-        let known = |word: &str| self.row.words.iter().flatten().find(|(_, known)| agrees(word, known));
+        let known = |word: &str| self.row.known(word);
         let flag = || match &self.entry.value {
             Value::Flag(flag) => known(if *flag { "true" } else { "false" }).or_else(|| known("no").filter(|_| !*flag)),
             _ => None,
@@ -209,7 +207,7 @@ impl MatchedKey {
         match known(&word).or_else(flag) {
             Some((meaning, _)) if meaning.is_empty() => Meaning::Open,
             Some((meaning, _)) => Meaning::Known(meaning),
-            None if word == "auto" || word == "none" => Meaning::Open,
+            None if ["auto", "none", "null"].contains(&word.as_str()) => Meaning::Open,
             None => Meaning::Unknown,
         }
     }
@@ -256,6 +254,11 @@ impl MatchedKey {
         }
         count.map(Some).ok_or_else(|| {
             let found = match value {
+                Value::Number(digits)
+                    if digits.starts_with('0') && digits.parse::<u64>().is_ok_and(|count| count > 0) =>
+                {
+                    &format!("{digits}, which is octal in YAML 1.1")
+                }
                 Value::Number(digits) => digits.as_str(),
                 other => other.kind(),
             };
@@ -263,11 +266,8 @@ impl MatchedKey {
             let is_large_power = max.is_power_of_two() && max > 1 << 16;
             let max = if is_large_power { format!("2^{}", max.ilog2()) } else { max.to_string() };
             let name = &self.entry.shown;
-            let remedy = if value.is_scalar() {
-                String::new()
-            } else {
-                format!(": put a number in its place, or --leave {name}")
-            };
+            let remedy = Some(format!(": put a number in its place, or --leave {name}")).filter(|_| !value.is_scalar());
+            let remedy = remedy.unwrap_or_default();
             let message = format!("`{name}`: expected a whole number from {min} to {max}, found {found}{remedy}");
             source.error(&self.entry.place(), message)
         })

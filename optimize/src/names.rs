@@ -48,6 +48,9 @@ pub(crate) struct ModelKeys {
     /// Keys that name a model within a section of the model.
     pub naming_within: Words,
     pub sections: Words,
+    /// Tables beside the model.
+    pub parts: Words,
+    pub of_llama: Words,
 }
 
 /// Dimensions that every model with a word in its name has.

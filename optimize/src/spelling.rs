@@ -33,6 +33,7 @@ pub(crate) fn spelled(now: &Value, raw: &str, word: &str, format: Format) -> Str
     let is_number = word.parse::<f64>().is_ok();
     let is_bare = is_flag || is_number;
     match (raw.chars().next(), now) {
+        _ if word == "null" && format != Format::Toml => word,
         (Some(quote @ ('"' | '\'')), _) => {
             let end = raw.chars().rev().take_while(|last| *last == quote).count().min(3);
             let quotes: String = core::iter::repeat_n(quote, if end == 3 { 3 } else { 1 }).collect();

@@ -40,7 +40,7 @@ impl Step {
             value => Ok(value),
         };
         let (batch, steps) = (of_rank(Role::Batch, config.batch)?, of_rank(Role::Accumulation, config.accumulation)?);
-        let global = config.global_batch.map(|global| whole_batches(config, global, batch, ranks));
+        let global = config.global_batch_of(ranks).map(|global| whole_batches(config, global, batch, ranks));
         // A key that leaves a factor of the step to the program.
         let open = |role: Role| config.matched(role).is_some_and(MatchedKey::is_open);
         let is_open = |role: Role| {
@@ -56,7 +56,7 @@ impl Step {
                 return Err(match [Role::GlobalBatch, Role::Batch].into_iter().find(|role| open(*role)) {
                     Some(role) => is_open(role),
                     None if !config.is_training => OptimizeError::NotTraining { found: String::new() },
-                    None => no_batch(config.dialect),
+                    None => no_batch(config),
                 });
             }
         };
@@ -103,8 +103,14 @@ impl Step {
     }
 }
 
-fn no_batch(dialect: &Dialect) -> OptimizeError {
-    let usual = [Role::Batch, Role::GlobalBatch].map(|role| dialect.usual(role));
+fn no_batch(config: &Config) -> OptimizeError {
+    let dialect = config.dialect;
+    if let Some(key) = config.key(Role::Unfixed) {
+        let remedy = "give a batch of a fixed number of samples, with --at batch_size=KEY if its key is not known";
+        return config.mistake(Role::Unfixed, format!("`{key}` counts the tokens or seconds of a batch: {remedy}"));
+    }
+    let plain = Dialect::plain().usual(Role::Batch);
+    let usual = [dialect.usual(Role::Batch), dialect.usual(Role::GlobalBatch), plain];
     OptimizeError::NoBatch {
         dialect: dialect.name.clone(),
         usual: usual.into_iter().find(|names| !names.is_empty()).unwrap_or_default(),

@@ -80,8 +80,8 @@ impl Task<'_> {
         let before = self.before(facts, &goal)?;
         let mut warnings = Vec::new();
         if let Some(key) = self.config.open_precision().filter(|_| self.precision.is_none()) {
-            warnings
-                .push(format!("`{key}` leaves the precision to the program: planned in f32; give it with --precision"));
+            let message = format!("`{key}` leaves the precision to the program: give it with --precision");
+            return Err(self.config.mistake(Role::Precision, message));
         }
         let precision = Some(self.precision_on(facts, &mut warnings)).filter(|policy| *policy != F32);
         let goal = Goal { global_batch: Some(self.step.global), precision, ..goal };
@@ -99,6 +99,9 @@ impl Task<'_> {
     /// The outcome of the config as it is.
     fn before(&self, facts: &DeviceFacts, goal: &Goal) -> Result<Outcome, OptimizeError> {
         let (step, config) = (self.step, self.config);
+        if config.leaves_micro_batch() {
+            return Ok(Outcome::Unsupported("the config leaves the micro-batch to the program".to_owned()));
+        }
         let mut pins = Pins::default();
         (pins.batch_size, pins.gradient_accumulation) = (Some(step.batch), Some(step.accumulation));
         pins.gradient_checkpointing = Some(config.checkpointing.unwrap_or(false));
@@ -127,12 +130,13 @@ impl Task<'_> {
 
     fn allowed(&self) -> AllowedEdits {
         let can = |role: Role| self.config.can_set(role, self.add_keys);
-        let global = self.config.global_batch;
+        let global = self.config.global_batch_of(self.step.ranks);
         let is_implied = step::implied_accumulation(self.config, global, self.step.batch, self.step.ranks).is_some();
         // An optimizer step in the backward pass.
         let is_whole = self.config.feature("whole_step").as_deref() == Some("true");
         let accumulation = !is_whole && (is_implied || can(Role::Accumulation));
-        AllowedEdits { accumulation, checkpointing: can(Role::Checkpointing) }
+        let stays = self.config.feature("checkpointing_stays").as_deref() == Some("true");
+        AllowedEdits { accumulation, checkpointing: can(Role::Checkpointing) && !stays }
     }
 
     /// The goal with pins for settings that the file cannot express, or that the user leaves alone.
@@ -214,7 +218,9 @@ impl Task<'_> {
         match plan(facts, self.workload, goal) {
             Ok(mut plan) => {
                 if !self.allowed().checkpointing {
-                    explain(&mut plan, Setting::GradientCheckpointing, "the config has no key for it");
+                    let has_key = self.config.key(Role::Checkpointing).is_some();
+                    let why = if has_key { "left as it is" } else { "the config has no key for it" };
+                    explain(&mut plan, Setting::GradientCheckpointing, why);
                 }
                 Ok(Outcome::Plan(Box::new(plan)))
             }

@@ -1,6 +1,7 @@
 //! Configs of usual programs, planned for GPUs without a file on the disk.
 
 mod cases;
+mod ecosystems;
 mod files;
 mod guides;
 mod models;

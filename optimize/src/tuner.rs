@@ -110,7 +110,8 @@ impl Tuner<'_> {
             checkpointing: plan.settings.gradient_checkpointing,
         };
         let after = planned.after.plan().map(micro_batch);
-        tuned.pytorch = self.spec.and_then(|spec| PytorchMemory::new((task.config, task.step), spec, facts, after));
+        let spec = self.spec.filter(|_| !task.config.leaves_micro_batch());
+        tuned.pytorch = spec.and_then(|spec| PytorchMemory::new((task.config, task.step), spec, facts, after));
         let Outcome::Plan(plan) = &planned.after else { return Ok(tuned) };
         let changes = Changes::new(task.config, self.file, self.entries, plan, (task.add_keys, !assumed));
         if let Some(key) = changes.shared {

@@ -59,8 +59,9 @@ macro_rules! dialects {
 /// The shipped dialects, the most specific first; the last is that of any other config.
 pub(crate) static DIALECTS: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
     let all = dialects![
-        "axolotl" "llama_factory" "torchtune" "litgpt" "ultralytics" "nemo" "composer" "accelerate" "hugging_face"
-        "deepspeed" "lightning" "openmmlab" "espnet" "keras" "nanogpt" "burn" "micro_batch" "plain"
+        "axolotl" "llama_factory" "torchtune" "litgpt" "ultralytics" "nemo" "nanotron" "olmo" "composer" "accelerate"
+        "hugging_face" "gpt_neox" "deepspeed" "lightning" "slowfast" "pytorch_template" "openmmlab" "espnet" "keras"
+        "nanogpt" "burn" "micro_batch" "plain"
     ];
     all.iter().map(|text| toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"))).collect()
 });
@@ -157,7 +158,7 @@ impl Dialect {
     /// First names of the keys of a role.
     pub(crate) fn usual(&self, role: Role) -> String {
         let names: Vec<_> = self.rows(role).flat_map(|key| key.names.iter()).take(3).collect();
-        names.join(", ")
+        names.join(", ").replace(" .", " ").trim_start_matches('.').to_owned()
     }
 }
 

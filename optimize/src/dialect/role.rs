@@ -11,6 +11,8 @@ use crate::names::Words;
 pub enum Role {
     /// Samples of a micro-batch on one device.
     Batch,
+    /// Tokens or seconds of a batch, which has no fixed samples.
+    Unfixed,
     /// Samples of an optimizer step over all devices.
     GlobalBatch,
     /// Micro-batches of an optimizer step.
@@ -91,6 +93,8 @@ pub(crate) enum Spelling {
     CountPerWorker,
     /// A count that the devices share.
     CountOverRanks,
+    /// A count of each device.
+    CountPerRank,
     /// Samples of a step, to which whole batches are rounded.
     Nominal,
     Flag,
@@ -135,6 +139,12 @@ pub(crate) struct Key {
 }
 
 impl Key {
+    /// The word of the vocabulary with its meaning: the same one, or the part between the stars of `*qlora*`.
+    pub(crate) fn known(&self, word: &str) -> Option<&(String, String)> {
+        let is_part = |known: &str| known.strip_prefix('*').is_some_and(|it| word.contains(it.trim_end_matches('*')));
+        self.words.iter().flatten().find(|(_, known)| word == known || is_part(known))
+    }
+
     pub(crate) fn lists(&self, word: &str) -> bool {
         self.words.iter().flatten().any(|(_, known)| known == word)
     }

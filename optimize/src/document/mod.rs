@@ -115,6 +115,8 @@ impl Value {
     /// The value as a whole number that is not negative.
     pub(crate) fn count(&self) -> Option<u64> {
         match self {
+            // YAML 1.1 reads `010` as 8, and YAML 1.2 as 10.
+            Self::Number(digits) if digits.len() > 1 && digits.starts_with('0') => None,
             Self::Number(digits) => digits.parse().ok(),
             _ => None,
         }
@@ -129,6 +131,12 @@ impl Value {
         }
     }
 }
+
+/// Key of a YAML table's tag.
+pub(crate) const TAG: &str = "_tag_";
+
+/// Largest file, in bytes.
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Deepest nesting of tables and lists.
 const MAX_DEPTH: usize = 100;
@@ -163,8 +171,17 @@ impl ConfigText {
     /// An unknown extension, and a file that cannot be read as UTF-8.
     pub fn read(path: &Path) -> Result<Self, OptimizeError> {
         let format = Format::from_path(path).ok_or_else(|| OptimizeError::Format { path: path.to_owned() })?;
-        let text = std::fs::read_to_string(path);
-        let text = text.map_err(|source| OptimizeError::Read { path: path.to_owned(), source })?;
+        let refuse = |source| OptimizeError::Read { path: path.to_owned(), source };
+        let facts = std::fs::metadata(path).map_err(refuse)?;
+        if !facts.is_file() || facts.len() > MAX_BYTES {
+            let what = if facts.is_file() {
+                "it is larger than 64 MiB, the most of a config"
+            } else {
+                "it is no regular file"
+            };
+            return Err(refuse(std::io::Error::other(what)));
+        }
+        let text = std::fs::read_to_string(path).map_err(refuse)?;
         Ok(Self::new(path, format, &text))
     }
 

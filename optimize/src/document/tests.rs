@@ -50,7 +50,6 @@ fn mistakes_name_line_and_column() {
         (Format::Toml, "a = 1\nb = [1,\n", "config:2:8: unclosed array"),
         (Format::Toml, "a = 1\na = 2\n", "config:2:1: duplicate key"),
         (Format::Yaml, "a: 1\nb: [1, 2\n", "config:3:1: "),
-        (Format::Yaml, "a: 1\na: 2\n", "config:2:1: `a` is given twice"),
         (Format::Yaml, "a: 1\n---\nb: 2\n", "config:2:1: a config is one document, and here begins another"),
         (Format::Yaml, "just text\n", "config:1:1: a config is a table of keys and values"),
         (Format::Yaml, "# nothing\n", "config:1:1: the file is empty"),

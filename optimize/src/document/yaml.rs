@@ -1,11 +1,11 @@
 //! YAML: one document. Aliases of numbers, texts and flags are resolved; other aliases are null.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 
-use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
-use super::{Aliases, Entry, FileError, MAX_DEPTH, Node, Source, Value};
+use super::{Aliases, Entry, FileError, MAX_DEPTH, Node, Source, TAG, Value};
 
 pub(super) fn parse(source: Source<'_>) -> Result<(Node, Aliases), FileError> {
     parse_text(source, source.text).or_else(|error| match on_one_line(source.text) {
@@ -116,7 +116,7 @@ impl<'t> Tree<'t> {
 
     fn take(&mut self, event: Event<'_>, span: Range<usize>) -> Result<(), FileError> {
         match event {
-            Event::Scalar(text, style, anchor, _) => {
+            Event::Scalar(text, style, anchor, tag) => {
                 // The parser's range of a quoted text includes a comment behind it.
                 let quote = match style {
                     ScalarStyle::DoubleQuoted => Some('"'),
@@ -125,7 +125,11 @@ impl<'t> Tree<'t> {
                 };
                 let end = quote.and_then(|quote| quoted_end(self.source.text, span.start, quote));
                 let span = span.start..end.unwrap_or(span.end);
-                let value = if style == ScalarStyle::Plain { plain(&text) } else { Value::Text(text.into_owned()) };
+                let value = match class(tag.as_deref()).filter(|_| text.is_empty()) {
+                    Some(class) => Value::Text(class),
+                    None if style == ScalarStyle::Plain => plain(&text),
+                    None => Value::Text(text.into_owned()),
+                };
                 self.anchored.insert(anchor, (span.start, value.clone()));
                 self.put(Node { value, span });
                 Ok(())
@@ -137,8 +141,19 @@ impl<'t> Tree<'t> {
                 Ok(())
             }
             Event::SequenceStart(anchor, _) => self.open(span.start, anchor, Content::List(Vec::new())),
-            Event::MappingStart(anchor, _) => self.open(span.start, anchor, Content::Table(Vec::new())),
-            Event::SequenceEnd | Event::MappingEnd => self.close(span.end),
+            Event::MappingStart(anchor, tag) => {
+                let at = span.start..span.start;
+                let entry = |class| Entry {
+                    key: TAG.to_owned(),
+                    key_span: at.clone(),
+                    node: Node { value: Value::Text(class), span: at.clone() },
+                };
+                self.open(span.start, anchor, Content::Table(class(tag.as_deref()).map(entry).into_iter().collect()))
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                self.close(span.end);
+                Ok(())
+            }
             Event::DocumentStart(_) if self.root.is_some() => {
                 Err(self.source.error(&span, "a config is one document, and here begins another"))
             }
@@ -155,22 +170,13 @@ impl<'t> Tree<'t> {
         Ok(())
     }
 
-    fn close(&mut self, end: usize) -> Result<(), FileError> {
-        let Some(Open { start, content, .. }) = self.open.pop() else { return Ok(()) };
+    fn close(&mut self, end: usize) {
+        let Some(Open { start, content, .. }) = self.open.pop() else { return };
         let value = match content {
             Content::List(nodes) => Value::List(nodes),
-            Content::Table(entries) => {
-                let mut names = HashSet::new();
-                // YAML allows tables as keys, which have no name.
-                let mut named = entries.iter().filter(|entry| !entry.key.is_empty());
-                if let Some(twice) = named.find(|entry| !names.insert(&entry.key)) {
-                    return Err(self.source.error(&twice.key_span, format!("`{}` is given twice", twice.key)));
-                }
-                Value::Table(entries)
-            }
+            Content::Table(entries) => Value::Table(entries),
         };
         self.put(Node { value, span: start..end.max(start) });
-        Ok(())
     }
 
     fn put(&mut self, node: Node) {
@@ -184,6 +190,12 @@ impl<'t> Tree<'t> {
             (Content::Table(_), None) => open.key = Some((key(&node.value), node.span)),
         }
     }
+}
+
+/// The class of a tag such as `!name:torch.optim.Adam`.
+fn class(tag: Option<&Tag>) -> Option<String> {
+    let (kind, class) = tag.filter(|tag| tag.handle == "!")?.suffix.split_once(':')?;
+    ["name", "new"].contains(&kind).then(|| class.to_owned())
 }
 
 /// A key as text; tables have none.

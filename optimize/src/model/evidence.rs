@@ -92,7 +92,12 @@ fn names_of_models(entry: &ConfigEntry) -> Vec<(String, String)> {
         Value::List(nodes) => nodes.first().map(|node| &node.value),
         other => Some(other),
     };
-    let (true, Some(Value::Text(text))) = (names_a_model, first) else { return Vec::new() };
+    let text = match (names_a_model, first) {
+        (true, Some(Value::Text(text))) => text,
+        // `is_llama_config: true`
+        (true, Some(Value::Flag(true))) => &entry.key,
+        _ => return Vec::new(),
+    };
     // The class of a path such as `torchvision.models.resnet18`.
     let class = text.rsplit(['.', '/']).next().unwrap_or(text);
     vec![(normal(class), format!("`{} = {text}`", entry.shown))]
@@ -114,7 +119,9 @@ fn of_section(names: &'static KindNames, entries: &[ConfigEntry]) -> Option<Evid
 fn of_keys(names: &'static KindNames, entries: &[ConfigEntry]) -> Option<(Evidence, usize)> {
     let entry = entries.iter().find(|entry| names.distinctive.has(entry.name()))?;
     let dims = dims_of(names, entries.iter());
-    (dims >= MIN_DIMS).then(|| (Evidence { names, by: format!("`{}`", entry.shown), layout: None }, dims))
+    let of_llama = entries.iter().any(|entry| Names::get().keys.of_llama.has(entry.name()));
+    let layout = Names::get().layout("llama").filter(|_| of_llama && names.words.has("llama"));
+    (dims >= MIN_DIMS).then(|| (Evidence { names, by: format!("`{}`", entry.shown), layout }, dims))
 }
 
 /// Number of the kind's dimensions that entries have.

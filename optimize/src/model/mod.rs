@@ -50,8 +50,11 @@ impl Model {
     ///
     /// An unknown kind, missing dimensions, values that a model cannot have, and models that no kind describes.
     pub fn read(entries: &[ConfigEntry], file: &ConfigText, request: &ModelRequest<'_>) -> Result<Self, OptimizeError> {
+        let all = entries;
+        let is_own = |entry: &&ConfigEntry| !entry.tables().any(|table| Names::get().keys.parts.has(table));
+        let entries = &all.iter().filter(is_own).cloned().collect::<Vec<_>>();
         let (kind, evidence, because) = kind(entries, request)?;
-        let mut reader = Reader::new(entries, file.source());
+        let mut reader = Reader::new(entries, file.source(), kind.name);
         let mut dims = requested(kind, request.dims)?;
         let evidence = evidence.filter(|evidence| evidence.names.name == kind.name);
         let names = evidence.as_ref().map(|evidence| evidence.names);
@@ -64,7 +67,7 @@ impl Model {
         }
         if let (Some(names), Some(evidence)) = (names, &evidence) {
             if request.kind.is_none() {
-                evidence::check_modelled(entries, evidence)?;
+                evidence::check_modelled(all, evidence)?;
             }
             reader.dims(layout.map(|(layout, _)| layout.keys.as_slice()).unwrap_or_default(), kind, &mut dims);
             reader.dims(&names.dims, kind, &mut dims);

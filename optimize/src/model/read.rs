@@ -16,12 +16,13 @@ const MAX_ASSUMED_SEQ: u64 = 8192;
 pub(super) struct Reader<'e> {
     entries: &'e [ConfigEntry],
     source: Source<'e>,
+    kind: &'static str,
     pub mistakes: Vec<FileError>,
 }
 
 impl<'e> Reader<'e> {
-    pub(super) fn new(entries: &'e [ConfigEntry], source: Source<'e>) -> Self {
-        Self { entries, source, mistakes: Vec::new() }
+    pub(super) fn new(entries: &'e [ConfigEntry], source: Source<'e>, kind: &'static str) -> Self {
+        Self { entries, source, kind, mistakes: Vec::new() }
     }
 
     /// Adds every dimension of these keys that the file has and the user did not give.
@@ -65,7 +66,7 @@ impl<'e> Reader<'e> {
 
     /// The entry with one of the keys: in a section of the model first, then by the order of the keys.
     fn find(&mut self, keys: &Words, dim: &str) -> Option<&'e ConfigEntry> {
-        let all = self.entries;
+        let (all, kind) = (self.entries, self.kind);
         let names: Vec<_> = keys.iter().map(|key| key.split('+').next().unwrap_or(key)).collect();
         let rank = |entry: &ConfigEntry| {
             let own = entry.name();
@@ -73,14 +74,17 @@ impl<'e> Reader<'e> {
             let name = if own == "max" { entry.tables().next().unwrap_or(own) } else { own };
             let position = names.iter().position(|known| *known == name)?;
             let is_value = !matches!(entry.value, Value::Table(_) | Value::Null) && !entry.value.is_reference();
-            is_value.then_some((!entry.tables().any(is_section), position))
+            let is_own = !entry.tables().any(|table| is_of_other_kind(table, kind));
+            (is_value && is_own).then_some((!entry.tables().any(is_section), position))
         };
         let best = all.iter().filter_map(rank).min()?;
         let mut of_rank = all.iter().filter(|entry| rank(entry) == Some(best));
         let first = of_rank.next()?;
         if let Some(other) = of_rank.find(|other| other.value != first.value) {
             let (name, one, two) = (dim.trim_matches(['{', '}']), &first.shown, &other.shown);
-            self.mistake(other, format!("`{one}` and `{two}` both look like the model's {name}; choose with --dim"));
+            let what = if one == two { "is given twice and looks" } else { "both look" };
+            let keys = if one == two { format!("`{one}`") } else { format!("`{one}` and `{two}`") };
+            self.mistake(other, format!("{keys} {what} like the model's {name}; choose with --dim"));
         }
         Some(first)
     }
@@ -113,6 +117,12 @@ impl<'e> Reader<'e> {
 /// Returns true if a table is named after models or a kind of them.
 fn is_section(table: &str) -> bool {
     Names::get().keys.sections.has(table) || Names::get().kinds().any(|names| names.words.has(table))
+}
+
+/// Returns true if a table is named after another kind of model only.
+fn is_of_other_kind(table: &str, kind: &str) -> bool {
+    let mut named = Names::get().kinds().filter(|names| names.words.has(table)).peekable();
+    named.peek().is_some() && named.all(|names| names.name != kind)
 }
 
 /// The value of a dimension; `None` where the file leaves it open.
@@ -181,6 +191,13 @@ pub(super) fn readings(entries: &[ConfigEntry]) -> Vec<String> {
 pub(super) fn compose(names: &KindNames, reader: &mut Reader<'_>, dims: &mut Dims) {
     let mut counts = |part: &str| reader.counts(names, part);
     match names.name.as_str() {
+        "transformer" if !dims.has("d_ff") => {
+            // `hidden_dim` is the width of feed-forward layers only beside that of the residual stream.
+            let width = counts("{d_ff}").filter(|(_, key)| dims.origin("d_model") != Some(&Origin::Key(key.clone())));
+            if let Some((width, key)) = width {
+                dims.add("d_ff", DimValue::Count(width[0]), Origin::Key(key));
+            }
+        }
         "convnet" if !dims.has("stages") => {
             let (Some(widths), Some(blocks)) = (counts("{widths}"), counts("{blocks}")) else { return };
             if let Some(stages) = stages(&widths.0, &blocks.0) {

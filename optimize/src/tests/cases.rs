@@ -185,9 +185,10 @@ fn open_values_are_taken_from_options() {
 #[test]
 fn an_open_precision_is_named() {
     let text = "train_micro_batch_size_per_gpu: 8\nbf16: {enabled: auto}\nfp16: {enabled: auto}\n";
-    let (tuned, _) = tuned(Format::Yaml, &format!("{MODEL}{text}"), "h200", &[]).expect("a plan");
-    let warning = "`bf16.enabled` leaves the precision to the program: planned in f32; give it with --precision";
-    assert_eq!(tuned.warnings, [warning]);
+    let words = refused_yaml(text, &[]);
+    assert_eq!(words, "config:3:8: `bf16.enabled` leaves the precision to the program: give it with --precision");
+    let asked = yaml(text, "h200", &["--precision", "mixed_bf16"]);
+    assert!(asked.ends_with("bf16: {enabled: true}\nfp16: {enabled: false}\n"), "{asked}");
 }
 
 #[test]

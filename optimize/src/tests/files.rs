@@ -21,11 +21,15 @@ fn settings_that_share_a_value_keep_theirs() {
 }
 
 #[test]
-fn unrelated_keys_in_json_may_be_there_twice() {
+fn unrelated_keys_may_be_there_twice() {
     let (_, step, text) = json("{\"a\": 1, \"a\": 2, \"batch_size\": 8, \"lr\": 1, DIMS}", "h200", &[]);
     assert!(step.global == 8 && text.starts_with("{\"a\": 1, \"a\": 2, \"batch_size\": 8"), "{text}");
-    let twice = format!("{{\"batch_size\": 8, \"batch_size\": 9, {DIMS}}}");
-    assert!(refused(Format::Json, &twice, &[]).contains("both look like the batch_size"));
+    assert_eq!(yaml("a: 1\na: 2\nbatch_size: 8\nlr: 1\n", "h200", &[]), "a: 1\na: 2\nbatch_size: 8\nlr: 1\n");
+    let twice = format!("{{\n\"batch_size\": 8,\n\"batch_size\": 9, {DIMS}}}");
+    for options in [&[][..], &["--at", "batch_size=batch_size"]] {
+        let words = refused(Format::Json, &twice, options);
+        assert_eq!(words, "config:3:1: `batch_size` is given twice, and programs read the last: delete the other");
+    }
 }
 
 #[test]
