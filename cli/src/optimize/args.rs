@@ -48,7 +48,7 @@ pub(crate) struct ModelArgs {
     /// Workload of the package, in place of the config's dimensions
     #[arg(long, value_name = "NAME", conflicts_with_all = ["model", "model_config", "dims"])]
     pub workload: Option<String>,
-    /// Kind of model: transformer, `encoder_decoder`, vit, convnet, unet, mlp, recurrent, lstm, gru, or declared
+    /// Kind of model: transformer, encoder_decoder, vit, convnet, unet, mlp, recurrent, lstm, gru, or declared
     #[arg(long, value_name = "KIND")]
     pub model: Option<String>,
     /// File with the model's dimensions, where the config lacks them
