@@ -207,6 +207,8 @@ fn optimizers_and_precisions_are_read_from_the_keys_of_each_program() {
         ("optim_g: {type: Adam}", Adam),
         ("opt_class: !name:torch.optim.Adam\n  lr: 0.1", Adam),
         ("opt_class: !name:torch.optim.SGD", Sgd),
+        ("optim: {_target_: torch.optim.Adam}", Adam),
+        ("optim: {_target_: nemo.lightning.MegatronOptimizerModule, config: {optimizer: sgd}}", Sgd),
     ] {
         let file = file(Format::Yaml, &format!("batch_size: 8\nlr: 1\n{key}\n"));
         let config = Config::read(&file.entries().expect("valid YAML"), &file, &[]).expect(key);
