@@ -95,7 +95,7 @@ impl<'t> MatchedKeys<'t> {
                     return self.mistakes.push(self.source.error(&key.entry.place(), message));
                 }
             }
-            key.is_left = true;
+            key.is_left |= role != Role::Method;
             self.all.push(key);
             return;
         }
@@ -104,9 +104,9 @@ impl<'t> MatchedKeys<'t> {
             // The size of a whole data set is neither a share, such as 0.8, nor one of the parts in a list.
             Role::Samples => value.count().is_some_and(|count| count > 1) && !key.entry.shown.contains('['),
             // `accumulate_grad_batches: {0: 8}`, but not a table with the name of another setting.
-            Role::Accumulation | Role::Batch => {
-                role == Role::Accumulation || matches!(value, Value::List(_)) || value.is_scalar()
-            }
+            Role::Accumulation => true,
+            Role::Batch => matches!(value, Value::List(_)) || value.is_scalar(),
+            Role::NoCounterpart => value.is_scalar() && !matches!(key.meaning(self.source.text), Meaning::Open),
             Role::Method => !matches!(value, Value::List(nodes) if nodes.is_empty()),
             Role::Dim | Role::Precision if matches!(key.spelling, Spelling::Any | Spelling::Present(_)) => true,
             _ => value.is_scalar(),

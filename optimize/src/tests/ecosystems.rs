@@ -2,7 +2,7 @@
 
 use super::cases::yaml;
 use super::{MODEL, file, refused, tuned};
-use crate::{Config, ConfigText, Format, Model, ModelRequest, Step};
+use crate::{Config, ConfigText, Format, Model, ModelRequest, Role, Step};
 
 /// The error for the text behind the model's dimensions.
 fn error(text: &str) -> String {
@@ -106,6 +106,9 @@ fn methods_that_are_not_modelled_are_refused_by_name() {
         (slowfast, "num_shards", "2"),
         ("batch_size: 8\nlr: 1\n", "gradual_training", "[[0, 7, 64], [1, 5, 32]]"),
         ("batch_size: 8\nlr: 1\n", "dynamic_batching", "true"),
+        ("batch_size: 8\nlr: 1\ntp: 4\n", "tensor_parallel_size", "${tp}"),
+        ("per_device_train_batch_size: 8\n", "rpo_alpha", "0.5"),
+        ("per_device_train_batch_size: 8\n", "center_rewards_coefficient", "0.01"),
         ("optimizer: {_component_: x.AdamW}\nbatch_size: 8\n", "loss._component_", "torchtune.rlhf.loss.DPOLoss"),
         ("micro_batch_size_per_gpu: 2\nsteps_per_print: 1\n", "pipeline_stages", "2"),
         ("batch_size: 8\nlr: 1\n", "rampup_batch_size", "[8, 8, 100]"),
@@ -229,7 +232,8 @@ fn optimizers_and_precisions_are_read_from_the_keys_of_each_program() {
         "train_micro_batch_size_per_gpu: 8\nzero_optimization: {stage: 2, offload_optimizer: {device: cpu}}\n";
     let file = file(Format::Yaml, offload);
     let config = Config::read(&file.entries().expect("valid YAML"), &file, &[]).expect("a config");
-    assert_eq!(config.key(crate::Role::NoCounterpart), Some("zero_optimization.offload_optimizer.device"));
+    let keys: Vec<_> = config.keys(Role::NoCounterpart).collect();
+    assert_eq!(keys, ["zero_optimization.offload_optimizer.device"]);
 }
 
 #[test]
