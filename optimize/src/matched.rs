@@ -84,12 +84,10 @@ impl<'t> MatchedKeys<'t> {
                 _ if key.is_left => {}
                 _ => {
                     let (shown, raw) = (&key.entry.shown, key.entry.raw(self.source.text));
-                    let remedy = match (target, role.name()) {
-                        (Some(target), Some(name)) => {
-                            format!("name the key with the number: --at {name}={}", target.shown)
-                        }
-                        _ => "put a value in its place".to_owned(),
-                    };
+                    let named = target.zip(role.name());
+                    let remedy =
+                        named.map(|(it, name)| format!("name the key with the number: --at {name}={}", it.shown));
+                    let remedy = remedy.unwrap_or_else(|| "put a value in its place".to_owned());
                     let message =
                         format!("`{shown}` refers to `{raw}`: {remedy}, or leave it as it is: --leave {shown}");
                     return self.mistakes.push(self.source.error(&key.entry.place(), message));
@@ -170,6 +168,8 @@ impl MatchedKey {
         if let (true, Value::List(nodes)) = (row.role.is_of_step(), &entry.value)
             && let [one] = nodes.as_slice()
         {
+            // Aliases of the list would change with it.
+            entry.is_shared |= !entry.aliases.is_empty();
             (entry.span, entry.value) = (one.span.clone(), one.value.clone());
         }
         let spelling = match (row.role, row.spelling, &entry.value) {

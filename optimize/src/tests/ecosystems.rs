@@ -14,6 +14,9 @@ fn settings_that_share_a_value_can_both_change() {
     let text = "batch_size: &bs 8\nlr: 1\ngradient_accumulation_steps: 4\neval_batch_size: *bs\nbuffer: *bs\n";
     let tuned = yaml(text, "h200", &[]);
     assert_eq!(tuned, "batch_size: &bs 32\nlr: 1\ngradient_accumulation_steps: 1\neval_batch_size: 64\nbuffer: 8\n");
+    // The other setting needs a list.
+    let words = error("batch_size: 8\nlr: 1\nupdate_freq: &u [4]\nother: *u\n");
+    assert!(words.starts_with("`update_freq` is in a table with a YAML anchor"), "{words}");
 }
 
 #[test]
