@@ -224,6 +224,11 @@ fn optimizers_and_precisions_are_read_from_the_keys_of_each_program() {
         let words = error(&format!("batch_size: 8\nlr: 1\nopt_class: !name:torch.optim.Adadelta{rho}\n"));
         assert!(words.contains("`torch.optim.Adadelta` is not modelled") && words.starts_with("config:4:"), "{words}");
     }
+    let axolotl = "base_model: x\nsequence_len: 512\nmicro_batch_size: 8\nfp16:\nbf16: WORD\n";
+    for word in ["true", "auto", "full"] {
+        assert_eq!(yaml(&axolotl.replace("WORD", word), "gtx1080", &[]), axolotl.replace("WORD", "false"), "{word}");
+    }
+    assert_eq!(yaml("batch_size: 8\nlr: 1\ndtype: bf16\n", "gtx1080", &[]), "batch_size: 8\nlr: 1\ndtype: fp32\n");
     for key in ["meta: {use_bfloat16: true}", "mixed_precision: {param_dtype: bf16, reduce_dtype: fp32}"] {
         let text = format!("batch_size: 8\nlr: 1\n{key}\n");
         assert_eq!(
