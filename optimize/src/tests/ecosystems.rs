@@ -224,6 +224,10 @@ fn optimizers_and_precisions_are_read_from_the_keys_of_each_program() {
         let words = error(&format!("batch_size: 8\nlr: 1\nopt_class: !name:torch.optim.Adadelta{rho}\n"));
         assert!(words.contains("`torch.optim.Adadelta` is not modelled") && words.starts_with("config:4:"), "{words}");
     }
+    // The section turns fp16 on.
+    let section = format!("{MODEL}data: {{samples_per_gpu: 2, workers_per_gpu: 4}}\nfp16: {{loss_scale: 512}}\n");
+    let words = tuned(Format::Yaml, &section, "gtx1080", &[]).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(words.starts_with("the config cannot express f32"), "{words}");
     let axolotl = "base_model: x\nsequence_len: 512\nmicro_batch_size: 8\nfp16:\nbf16: WORD\n";
     for word in ["true", "auto", "full"] {
         assert_eq!(yaml(&axolotl.replace("WORD", word), "gtx1080", &[]), axolotl.replace("WORD", "false"), "{word}");
