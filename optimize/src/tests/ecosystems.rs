@@ -232,7 +232,14 @@ fn optimizers_and_precisions_are_read_from_the_keys_of_each_program() {
     for word in ["true", "auto", "full"] {
         assert_eq!(yaml(&axolotl.replace("WORD", word), "gtx1080", &[]), axolotl.replace("WORD", "false"), "{word}");
     }
-    assert_eq!(yaml("batch_size: 8\nlr: 1\ndtype: bf16\n", "gtx1080", &[]), "batch_size: 8\nlr: 1\ndtype: fp32\n");
+    for (key, becomes) in [
+        ("dtype: bf16", "dtype: fp32"),
+        ("precision: fp16", "precision: fp32"),
+        ("mixed_precision: bf16", "mixed_precision: 'no'"),
+    ] {
+        let text = |key: &str| format!("batch_size: 8\nlr: 1\n{key}\n");
+        assert_eq!(yaml(&text(key), "gtx1080", &[]), text(becomes));
+    }
     for key in ["meta: {use_bfloat16: true}", "mixed_precision: {param_dtype: bf16, reduce_dtype: fp32}"] {
         let text = format!("batch_size: 8\nlr: 1\n{key}\n");
         assert_eq!(
