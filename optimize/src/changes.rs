@@ -245,6 +245,8 @@ impl Editor<'_> {
         for key in all().filter(|key| !key.row.mirror || !key.is_open()) {
             let stays = wanted == config.precision || key.is_left;
             let word = if stays { None } else { precision::word(key, &self.file.text, wanted, has_weights) };
+            // What is off by default stays without a value.
+            let word = word.filter(|word| word != "false" || key.entry.value != Value::Null);
             let present = || key.entry.value.bare().unwrap_or_else(|| key.entry.raw(&self.file.text).to_owned());
             self.replace(key, &word.unwrap_or_else(present), Some(Setting::Precision));
         }

@@ -221,7 +221,7 @@ fn optimizer(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<Opti
     let source = keys.source;
     let read = |key: &MatchedKey| {
         match &key.entry.value {
-        _ if key.is_left || key.is_open() => None,
+        _ if key.is_left || matches!(key.meaning(source.text), Meaning::Open) => None,
         // The name of another file.
         Value::Text(text) if text.contains(['/', ':']) || text.is_empty() => None,
         Value::Text(text) => Some(optimizer_in(text).ok_or_else(|| {

@@ -84,18 +84,16 @@ impl<'t> MatchedKeys<'t> {
                 _ if key.is_left => {}
                 _ => {
                     let (shown, raw) = (&key.entry.shown, key.entry.raw(self.source.text));
-                    let remedy = match (target, role.name()) {
-                        (Some(target), Some(name)) => {
-                            format!("name the key with the number: --at {name}={}", target.shown)
-                        }
-                        _ => "put a value in its place".to_owned(),
-                    };
+                    let named = target.zip(role.name());
+                    let remedy =
+                        named.map(|(it, name)| format!("name the key with the number: --at {name}={}", it.shown));
+                    let remedy = remedy.unwrap_or_else(|| "put a value in its place".to_owned());
                     let message =
                         format!("`{shown}` refers to `{raw}`: {remedy}, or leave it as it is: --leave {shown}");
                     return self.mistakes.push(self.source.error(&key.entry.place(), message));
                 }
             }
-            key.is_left = true;
+            key.is_left |= role != Role::Method;
             self.all.push(key);
             return;
         }
@@ -104,9 +102,9 @@ impl<'t> MatchedKeys<'t> {
             // The size of a whole data set is neither a share, such as 0.8, nor one of the parts in a list.
             Role::Samples => value.count().is_some_and(|count| count > 1) && !key.entry.shown.contains('['),
             // `accumulate_grad_batches: {0: 8}`, but not a table with the name of another setting.
-            Role::Accumulation | Role::Batch => {
-                role == Role::Accumulation || matches!(value, Value::List(_)) || value.is_scalar()
-            }
+            Role::Accumulation => true,
+            Role::Batch => matches!(value, Value::List(_)) || value.is_scalar(),
+            Role::NoCounterpart => value.is_scalar() && !matches!(key.meaning(self.source.text), Meaning::Open),
             Role::Method => !matches!(value, Value::List(nodes) if nodes.is_empty()),
             Role::Dim | Role::Precision if matches!(key.spelling, Spelling::Any | Spelling::Present(_)) => true,
             _ => value.is_scalar(),
@@ -170,6 +168,8 @@ impl MatchedKey {
         if let (true, Value::List(nodes)) = (row.role.is_of_step(), &entry.value)
             && let [one] = nodes.as_slice()
         {
+            // Aliases of the list would change with it.
+            entry.is_shared |= !entry.aliases.is_empty();
             (entry.span, entry.value) = (one.span.clone(), one.value.clone());
         }
         let spelling = match (row.role, row.spelling, &entry.value) {

@@ -149,7 +149,8 @@ impl Tuner<'_> {
             return Err(refuse(format!("a step of {} samples in parts that fit", task.step.global)));
         }
         let planned = plan.settings.precision;
-        let is_asked = task.precision.is_some() && config.key(Role::Precision).is_some();
+        let changes = task.precision.is_some() || task.config.precision != planned;
+        let is_asked = changes && config.key(Role::Precision).is_some();
         if is_asked && config.precision != planned { Err(refuse(planned.name().to_owned())) } else { Ok(()) }
     }
 }

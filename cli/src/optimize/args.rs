@@ -27,7 +27,7 @@ pub(crate) struct OptimizeArgs {
     /// Leave a key as it is, such as one with a value that is not modelled; may be repeated
     #[arg(long, value_name = "KEY")]
     pub leave: Vec<String>,
-    /// Add missing keys to a hand-written config, too; an ecosystem's own are added without: accumulation, checkpointing, workers
+    /// Add missing keys to a hand-written config; accumulation, checkpointing, workers and precision of an ecosystem need no --add
     #[arg(long)]
     pub add: bool,
     /// Run the package's program so that it measures itself, as `measure` does, and plan with the results

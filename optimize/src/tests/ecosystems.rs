@@ -2,7 +2,7 @@
 
 use super::cases::yaml;
 use super::{MODEL, file, refused, tuned};
-use crate::{Config, ConfigText, Format, Model, ModelRequest, Step};
+use crate::{Config, ConfigText, Format, Model, ModelRequest, Role, Step};
 
 /// The error for the text behind the model's dimensions.
 fn error(text: &str) -> String {
@@ -14,6 +14,9 @@ fn settings_that_share_a_value_can_both_change() {
     let text = "batch_size: &bs 8\nlr: 1\ngradient_accumulation_steps: 4\neval_batch_size: *bs\nbuffer: *bs\n";
     let tuned = yaml(text, "h200", &[]);
     assert_eq!(tuned, "batch_size: &bs 32\nlr: 1\ngradient_accumulation_steps: 1\neval_batch_size: 64\nbuffer: 8\n");
+    // The other setting needs a list.
+    let words = error("batch_size: 8\nlr: 1\nupdate_freq: &u [4]\nother: *u\n");
+    assert!(words.starts_with("`update_freq` is in a table with a YAML anchor"), "{words}");
 }
 
 #[test]
@@ -106,6 +109,9 @@ fn methods_that_are_not_modelled_are_refused_by_name() {
         (slowfast, "num_shards", "2"),
         ("batch_size: 8\nlr: 1\n", "gradual_training", "[[0, 7, 64], [1, 5, 32]]"),
         ("batch_size: 8\nlr: 1\n", "dynamic_batching", "true"),
+        ("batch_size: 8\nlr: 1\ntp: 4\n", "tensor_parallel_size", "${tp}"),
+        ("per_device_train_batch_size: 8\n", "rpo_alpha", "0.5"),
+        ("per_device_train_batch_size: 8\n", "center_rewards_coefficient", "0.01"),
         ("optimizer: {_component_: x.AdamW}\nbatch_size: 8\n", "loss._component_", "torchtune.rlhf.loss.DPOLoss"),
         ("micro_batch_size_per_gpu: 2\nsteps_per_print: 1\n", "pipeline_stages", "2"),
         ("batch_size: 8\nlr: 1\n", "rampup_batch_size", "[8, 8, 100]"),
@@ -207,6 +213,8 @@ fn optimizers_and_precisions_are_read_from_the_keys_of_each_program() {
         ("optim_g: {type: Adam}", Adam),
         ("opt_class: !name:torch.optim.Adam\n  lr: 0.1", Adam),
         ("opt_class: !name:torch.optim.SGD", Sgd),
+        ("optim: {_target_: torch.optim.Adam}", Adam),
+        ("optim: {_target_: nemo.lightning.MegatronOptimizerModule, config: {optimizer: sgd}}", Sgd),
     ] {
         let file = file(Format::Yaml, &format!("batch_size: 8\nlr: 1\n{key}\n"));
         let config = Config::read(&file.entries().expect("valid YAML"), &file, &[]).expect(key);
@@ -215,6 +223,22 @@ fn optimizers_and_precisions_are_read_from_the_keys_of_each_program() {
     for rho in ["", "\n  rho: 0.95"] {
         let words = error(&format!("batch_size: 8\nlr: 1\nopt_class: !name:torch.optim.Adadelta{rho}\n"));
         assert!(words.contains("`torch.optim.Adadelta` is not modelled") && words.starts_with("config:4:"), "{words}");
+    }
+    // The section turns fp16 on.
+    let section = format!("{MODEL}data: {{samples_per_gpu: 2, workers_per_gpu: 4}}\nfp16: {{loss_scale: 512}}\n");
+    let words = tuned(Format::Yaml, &section, "gtx1080", &[]).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(words.starts_with("the config cannot express f32"), "{words}");
+    let axolotl = "base_model: x\nsequence_len: 512\nmicro_batch_size: 8\nfp16:\nbf16: WORD\n";
+    for word in ["true", "auto", "full"] {
+        assert_eq!(yaml(&axolotl.replace("WORD", word), "gtx1080", &[]), axolotl.replace("WORD", "false"), "{word}");
+    }
+    for (key, becomes) in [
+        ("dtype: bf16", "dtype: fp32"),
+        ("precision: fp16", "precision: fp32"),
+        ("mixed_precision: bf16", "mixed_precision: 'no'"),
+    ] {
+        let text = |key: &str| format!("batch_size: 8\nlr: 1\n{key}\n");
+        assert_eq!(yaml(&text(key), "gtx1080", &[]), text(becomes));
     }
     for key in ["meta: {use_bfloat16: true}", "mixed_precision: {param_dtype: bf16, reduce_dtype: fp32}"] {
         let text = format!("batch_size: 8\nlr: 1\n{key}\n");
@@ -227,7 +251,8 @@ fn optimizers_and_precisions_are_read_from_the_keys_of_each_program() {
         "train_micro_batch_size_per_gpu: 8\nzero_optimization: {stage: 2, offload_optimizer: {device: cpu}}\n";
     let file = file(Format::Yaml, offload);
     let config = Config::read(&file.entries().expect("valid YAML"), &file, &[]).expect("a config");
-    assert_eq!(config.key(crate::Role::NoCounterpart), Some("zero_optimization.offload_optimizer.device"));
+    let keys: Vec<_> = config.keys(Role::NoCounterpart).collect();
+    assert_eq!(keys, ["zero_optimization.offload_optimizer.device"]);
 }
 
 #[test]
