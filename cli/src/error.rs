@@ -292,7 +292,7 @@ impl Error {
         let Self::Files { mistakes } = self else { return format!("error: {self}") };
         let mut all: String = mistakes.iter().take(SHOWN).map(|(mistake, text)| mistake.render(text)).collect();
         if mistakes.len() > SHOWN {
-            all += &format!("error: {} more mistakes, or more behind them: mend these first", mistakes.len() - SHOWN);
+            all += &format!("error: {} more mistakes are not shown; correct these first", mistakes.len() - SHOWN);
         }
         all.trim_end().to_owned()
     }

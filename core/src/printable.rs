@@ -16,15 +16,17 @@ fn is_harmful(character: char) -> bool {
     character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Beginnings of lines that are commands to a CI system: GitHub, Azure, `TeamCity`.
-const COMMANDS: [&str; 3] = ["::", "##[", "##teamcity["];
+/// Beginning of a line that is a command to GitHub.
+const AT_BEGINNING: &str = "::";
+/// Commands that GitHub, Azure and `TeamCity` find anywhere in a line.
+const ANYWHERE: [&str; 3] = ["##[", "##vso[", "##teamcity["];
 
 /// Replaces what could affect a terminal or a CI system: all control characters but tabs, line breaks, and the sequences of
-/// colours and weights. Lines that CI systems take for commands get a replacement character in front.
+/// colours and weights. A line that CI systems take for a command loses its styles, and gets a replacement character within the
+/// command.
 ///
 /// Every text of the command for people goes through this function as a whole, whatever it is made of.
 pub fn for_terminal(text: &str) -> Cow<'_, str> {
-    let is_command = |line: &str| COMMANDS.iter().any(|begin| line.trim_start().starts_with(begin));
     let is_harmless = |it: char| matches!(it, '\n' | '\t') || !is_harmful(it);
     if text.chars().all(is_harmless) && !text.lines().any(is_command) {
         return Cow::Borrowed(text);
@@ -32,26 +34,40 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
     let mut safe = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let mut rest = line;
-        let mut shown = String::with_capacity(line.len());
+        // With styles and without: a program may remove them before a CI system reads the line.
+        let (mut shown, mut plain) = (String::with_capacity(line.len()), String::with_capacity(line.len()));
         while let Some(character) = rest.chars().next() {
-            let length = style(rest).unwrap_or(character.len_utf8());
+            let length = style_length(rest).unwrap_or(character.len_utf8());
             let (whole, behind) = rest.split_at(length);
-            match character {
-                '\n' | '\t' => shown.push(character),
-                '\r' if behind.starts_with('\n') => shown.push(character),
-                _ if length > character.len_utf8() => shown.push_str(whole),
-                other => shown.push(printable(other)),
-            }
             rest = behind;
+            if length > character.len_utf8() {
+                shown.push_str(whole);
+                continue;
+            }
+            let kept = match character {
+                '\n' | '\t' => character,
+                '\r' if behind.starts_with('\n') => character,
+                other => printable(other),
+            };
+            shown.push(kept);
+            plain.push(kept);
         }
-        safe.extend(is_command(&shown).then_some('\u{fffd}'));
-        safe.push_str(&shown);
+        if is_command(&plain) {
+            safe.extend(plain.trim_start().starts_with(AT_BEGINNING).then_some('\u{fffd}'));
+            safe.push_str(&plain.replace('#', "#\u{fffd}"));
+        } else {
+            safe.push_str(&shown);
+        }
     }
     Cow::Owned(safe)
 }
 
+fn is_command(line: &str) -> bool {
+    line.trim_start().starts_with(AT_BEGINNING) || ANYWHERE.iter().any(|command| line.contains(command))
+}
+
 /// Length of the sequence for a colour or a weight that the text begins with: `ESC [ digits m`.
-fn style(text: &str) -> Option<usize> {
+fn style_length(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix("\u{1b}[")?;
     let end = parameters.find(|letter: char| !letter.is_ascii_digit() && letter != ';')?;
     parameters[end..].starts_with('m').then_some("\u{1b}[".len() + end + 1)
@@ -81,17 +97,30 @@ mod tests {
 
     #[test]
     fn lines_are_no_commands_of_a_ci_system() {
-        let text =
-            "a\n::warning file=x::y\n  ##[error]z\n##teamcity[x]\n\u{1b}[0m::set-output\n\t::add-mask::b\nc::d\n";
-        for line in for_terminal(text).lines() {
-            assert!(!["::", "##"].iter().any(|begin| line.trim_start().starts_with(begin)), "{line:?}");
+        let plain =
+            |text: &str| ["\u{1b}[0m", "\u{1b}[1m"].iter().fold(text.to_owned(), |text, it| text.replace(it, ""));
+        for command in [
+            "::warning file=x::y",
+            "\t::add-mask::b",
+            "\u{1b}[1m::set-output\u{1b}[0m",
+            ":\u{1b}[0m:stop-commands::x",
+            "  ##[error]z",
+            "a ##[error]z",
+            "#\u{1b}[0m#[error]z",
+            "###[error]z",
+            "##vso[task.setvariable]x",
+            "a ##teamcity[x]",
+        ] {
+            let safe = plain(&for_terminal(&format!("a\n{command}\nb")));
+            assert_eq!(safe.lines().count(), 3);
+            assert!(!safe.lines().any(super::is_command), "{command:?}: {safe:?}");
         }
         assert_eq!(for_terminal("core::plan\n  a::b\n"), "core::plan\n  a::b\n");
     }
 
     proptest! {
         #[test]
-        fn what_was_made_safe_is_safe(text in "(\u{1b}|\\[|[0-9;]|m|:|#|\n|\r|\u{9b}|\u{202e}| |x){0,40}") {
+        fn safe_text_stays_the_same(text in "(\u{1b}|\\[|[0-9;]|m|:|#|\n|\r|\u{9b}|\u{202e}| |x){0,40}") {
             let safe = for_terminal(&text).into_owned();
             let unstyled: Vec<_> = safe.split("\u{1b}[").collect();
             prop_assert!(unstyled[1..].iter().all(|part| part.trim_start_matches(|it: char| it.is_ascii_digit() || it == ';').starts_with('m')));

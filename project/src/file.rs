@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use gpu_tuned_core::source::{FileError, Source, utf8};
 use thiserror::Error;
 
-/// Number of mistakes after which a file is read no further: each takes time and memory.
+/// Number of mistakes after which no more of a file are collected: each takes time and memory.
 pub(crate) const MOST_MISTAKES: usize = 100;
 
 /// A file that exists and cannot be used.

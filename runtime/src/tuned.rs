@@ -37,6 +37,22 @@ pub trait Tuned {
     fn apply(&mut self, settings: &Settings);
 }
 
+#[cfg(test)]
+impl Built {
+    /// A generic build without a table.
+    pub(crate) const GENERIC: Self = Self {
+        config: "Config",
+        workload: None,
+        target: "generic",
+        targets: &[],
+        misfits: &[],
+        settings: Settings::DEFAULT,
+        global_batch: 8,
+        memory: Bytes(0),
+        table: None,
+    };
+}
+
 /// The constants of a build.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Built {

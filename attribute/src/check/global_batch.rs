@@ -51,10 +51,12 @@ fn samples(model: &Model, field: &Field, name: &Ident, mistakes: &mut Mistakes) 
     let ours = field.helpers.first().and_then(|helper| keys::find(&helper.arguments, "default"));
     let theirs = field.defaults.iter().find(|default| default.form == DefaultForm::Value);
     let Some(default) = ours.or_else(|| Some(&theirs?.unquoted)) else {
-        let attribute = match () {
-            () if model.derives.config.is_always() => "#[config(default = 64)]",
-            () if model.derives.clap.is_always() => "#[arg(default_value_t = 64)]",
-            () => "#[tuned(default = 64)]",
+        let attribute = if model.derives.config.is_always() {
+            "#[config(default = 64)]"
+        } else if model.derives.clap.is_always() {
+            "#[arg(default_value_t = 64)]"
+        } else {
+            "#[tuned(default = 64)]"
         };
         mistakes
             .at(name, format!("`{name}` needs a default: the build plans with it"))

@@ -1,6 +1,6 @@
 //! A limit for the depth of sources. The parser calls itself for nested code, and would overflow the stack.
 
-use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use syn::parse::Parse;
 
 /// Largest depth of code that is parsed. A thread with [`STACK`] bytes parses it in a build without optimisation.
@@ -34,13 +34,14 @@ fn beyond_limit(tokens: &TokenStream) -> Option<Span> {
             open.pop();
             continue;
         };
-        *run = if ends(&token) { 0 } else { *run + 1 };
+        *run = if is_separator(&token) { 0 } else { *run + 1 };
         let depth = *depth + *run;
         if depth > DEEPEST {
             return Some(token.span());
         }
         if let TokenTree::Group(group) = token {
-            if is_block(&group) && !tokens.peek().is_some_and(goes_on) {
+            let is_block = group.delimiter() == Delimiter::Brace;
+            if is_block && !tokens.peek().is_some_and(continues_expression) {
                 *run = 0;
             }
             open.push((group.stream().into_iter().peekable(), depth + 1, 0));
@@ -49,16 +50,12 @@ fn beyond_limit(tokens: &TokenStream) -> Option<Span> {
     None
 }
 
-fn ends(token: &TokenTree) -> bool {
+fn is_separator(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(punct) if matches!(punct.as_char(), ',' | ';'))
 }
 
-fn is_block(group: &Group) -> bool {
-    group.delimiter() == Delimiter::Brace
-}
-
 /// Returns true if this token after a block belongs to what is before: `else`, a method, an operator.
-fn goes_on(token: &TokenTree) -> bool {
+fn continues_expression(token: &TokenTree) -> bool {
     match token {
         TokenTree::Ident(word) => word == "else" || word == "as",
         TokenTree::Punct(punct) => punct.as_char() != '#',
@@ -70,7 +67,7 @@ fn goes_on(token: &TokenTree) -> bool {
 mod tests {
     use std::thread;
 
-    use super::{DEEPEST, STACK, parse_within_limit};
+    use super::{DEEPEST, STACK, beyond_limit, parse_within_limit};
 
     fn parsed(text: String) -> Result<(), String> {
         let parse = move || parse_within_limit::<syn::File>(&text).map(drop).map_err(|error| error.to_string());
@@ -107,9 +104,11 @@ mod tests {
     #[test]
     fn code_at_the_limit_does_not_overflow_the_stack() {
         for shape in SHAPES {
-            let tokens = 2 * shape[1].chars().filter(|letter| !letter.is_alphanumeric() && *letter != ' ').count();
-            drop(parsed(nested(DEEPEST / tokens.max(1), shape)));
-            drop(parsed(nested(DEEPEST - 20, shape)));
+            let is_read = |count: usize| beyond_limit(&nested(count, shape).parse().expect("tokens")).is_none();
+            let counts: Vec<usize> = (1..=DEEPEST).collect();
+            let largest = counts.partition_point(|count| is_read(*count));
+            assert!(largest > DEEPEST / 8, "{shape:?}");
+            assert_eq!(parsed(nested(largest, shape)), Ok(()), "{shape:?}");
         }
     }
 

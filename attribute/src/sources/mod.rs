@@ -119,7 +119,11 @@ impl SourceFile {
     /// When the file cannot be read, is too large or nested too deeply, or is not Rust.
     pub fn read(path: &Path) -> Result<Self, SourceError> {
         let failed = |cause| SourceError::Io { path: path.to_owned(), cause };
-        if std::fs::metadata(path).map_err(failed)?.len() > LARGEST {
+        let facts = std::fs::metadata(path).map_err(failed)?;
+        if !facts.is_file() {
+            return Err(failed(io::Error::other("it is no regular file")));
+        }
+        if facts.len() > LARGEST {
             return Err(failed(io::Error::other(format!("it has more than {} MiB", LARGEST >> 20))));
         }
         let text = std::fs::read_to_string(path).map_err(failed)?;

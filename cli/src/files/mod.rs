@@ -78,6 +78,12 @@ impl Change {
         self.before.as_deref() != Some(&self.after)
     }
 
+    /// Returns true if the file is in the folder, links followed.
+    pub(crate) fn is_below(&self, folder: &Path) -> bool {
+        let path = self.path.canonicalize().or_else(|_| self.path.parent().unwrap_or(folder).canonicalize());
+        matches!((path, folder.canonicalize()), (Ok(path), Ok(folder)) if path.starts_with(&folder))
+    }
+
     pub(crate) fn diff(&self) -> String {
         let (old, new) = (self.before.as_deref().unwrap_or_default(), &self.after);
         let from = if self.before.is_some() { format!("a/{}", self.name) } else { "/dev/null".to_owned() };

@@ -25,12 +25,6 @@ pub(super) fn of(project: &Project, manifest: &Manifest, krate: &str) -> Result<
         return Ok(Ok(Some(Change { path, name, before: None, after: manifest.style().apply(&text) })));
     };
     let name = display_name(&path, &project.workspace);
-    let folders = [path.canonicalize(), project.workspace.canonicalize()];
-    if let [Ok(script), Ok(workspace)] = folders
-        && !script.starts_with(workspace)
-    {
-        return Ok(Err(format!("add `{call}` to `main` of {name}: it is outside of the workspace")));
-    }
     let before = fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
     Ok(match with_call(&name, &before, &call) {
         Ok(after) => Ok(after.map(|after| Change { path, name, before: Some(before), after })),

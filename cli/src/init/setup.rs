@@ -82,6 +82,13 @@ impl Setup {
             setup.changes.push(Change { path: file, name, before: None, after: style.apply(FILE) });
         }
         setup.changes.retain(Change::is_needed);
+        for outside in setup.changes.extract_if(.., |change| !change.is_below(workspace)) {
+            setup.by_hand.push(format!(
+                "edit {}, which is outside of the workspace:\n{}",
+                outside.name,
+                outside.diff()
+            ));
+        }
         setup.notes.extend(notes);
         let found = reading.propose(project.package(), &names[0], project.has_structs());
         let target = step_target(project, targets, &gpus);

@@ -29,12 +29,12 @@ pub(crate) struct Answer {
     pub code: Code,
 }
 
-/// What an answer is for.
+/// Readers of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// For people: nothing in it affects the terminal.
+    /// People: control characters are replaced.
     Text,
-    /// For programs: a pipe or a file gets every byte.
+    /// Programs: pipes and files get every byte.
     Data,
 }
 

@@ -11,7 +11,7 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const MARKED: Style = AnsiColor::Yellow.on_default();
 
-/// Longest cell, in characters. The formatting of Rust panics from 65,536 on.
+/// Longest cell, in characters. Longer ones make a table unreadable, and `format!` panics at widths above 65,535.
 const MAX_CELL: usize = 200;
 /// Minimum column width for wrapped text.
 const MIN_WIDTH: usize = 24;

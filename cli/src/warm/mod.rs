@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use gpu_tuned_core::atomic_file;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Common, GpuNames, ProgramArgs};
@@ -96,7 +97,7 @@ pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, Error> {
 /// Creates the folder and keeps it out of version control: archives are large, and specific to a machine.
 fn prepare(folder: &Path) -> std::io::Result<()> {
     match fs::create_dir(folder) {
-        Ok(()) => fs::write(folder.join(".gitignore"), "*\n"),
+        Ok(()) => atomic_file::replace(&folder.join(".gitignore"), "*\n"),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }

@@ -170,7 +170,8 @@ fn files_outside_of_the_workspace_are_left_alone() {
     fs::write(&outside, "fn main() {}\n").expect("a file");
     project.replace("Cargo.toml", "[package]\n", "[package]\nbuild = \"../elsewhere.rs\"\n");
     let said = project.run(&["init", "h200", "--yes", "--force"]);
-    assert!(said.stdout.contains("it is outside of the workspace"), "{}", said.stdout);
+    assert!(said.stdout.contains("elsewhere.rs, which is outside of the workspace:"), "{}", said.stdout);
+    assert!(said.stdout.contains("+    gpu_tuned_build::configure().emit();"), "{}", said.stdout);
     assert_eq!(fs::read_to_string(&outside).expect("a file"), "fn main() {}\n");
 
     let project = Project::new("bare");

@@ -9,8 +9,8 @@ pub use gpu_tuned_workload::measured::*;
 pub(crate) use interpolation::Interpolation;
 pub use micro_batches::{MOST_MICRO_BATCHES, micro_batches};
 
-use crate::Settings;
 use crate::device::{DeviceFacts, Rates};
+use crate::{Precision, Settings};
 
 impl DeviceFacts {
     /// Entry for measurements on this device with a release of Burn; without measurements yet.
@@ -46,9 +46,12 @@ impl DeviceFacts {
     /// The mode of a plan's settings on this device.
     pub fn mode(&self, settings: &Settings) -> Mode {
         let Settings { precision, gradient_checkpointing, allow_tf32, cuda_graphs, .. } = *settings;
-        Mode::new(precision, gradient_checkpointing)
-            .with_full_f32(self.has_tf32 && !allow_tf32)
-            .with_graphs(cuda_graphs)
+        self.mode_of(precision, gradient_checkpointing, allow_tf32).with_graphs(cuda_graphs)
+    }
+
+    /// The mode of a precision on this device, without CUDA graphs.
+    pub fn mode_of(&self, precision: Precision, checkpointing: bool, allow_tf32: bool) -> Mode {
+        Mode::new(precision, checkpointing).with_full_f32(self.has_tf32 && !allow_tf32)
     }
 }
 

@@ -151,11 +151,7 @@ pub(super) fn frugal<'s>(splits: &'s [Split], memory: &MemoryModel<'_>) -> impl 
 /// pinned one. With CUDA graphs only if they are pinned.
 pub(super) fn modes(device: &DeviceFacts, workload: &Workload, goal: &Goal, precision: Precision) -> Vec<Mode> {
     let has_graphs = goal.pins.cuda_graphs == Some(true) && can_use_graphs(device, goal);
-    let mode = |checkpointing| {
-        Mode::new(precision, checkpointing)
-            .with_full_f32(device.has_tf32 && !goal.pins.allow_tf32())
-            .with_graphs(has_graphs)
-    };
+    let mode = |checkpointing| device.mode_of(precision, checkpointing, goal.pins.allow_tf32()).with_graphs(has_graphs);
     let is_measured = || Pools::new(device, workload, goal, mode(true)).is_some();
     match goal.pins.gradient_checkpointing {
         Some(fixed) => vec![mode(fixed)],

@@ -56,7 +56,7 @@ impl SettingRow {
     pub const LARGEST: u64 = 1 << 30;
 
     /// Returns `true` if the setting can be pinned to this count.
-    const fn has(&self, count: u64) -> bool {
+    const fn contains(&self, count: u64) -> bool {
         self.least <= count && count <= self.most
     }
 
@@ -231,11 +231,11 @@ impl Setting {
         &ROWS[self as usize]
     }
 
-    /// Error for a count that the setting cannot have, `None` for any other value.
+    /// Returns the error for a count that the setting cannot have, `None` for any other value.
     pub fn out_of_range(self, value: SettingValue) -> Option<String> {
         let row = self.row();
         match value {
-            SettingValue::Count(count) if !row.has(count) => {
+            SettingValue::Count(count) if !row.contains(count) => {
                 Some(format!("{count} is out of range, expected {}", row.range()))
             }
             _ => None,

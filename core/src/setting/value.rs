@@ -76,7 +76,7 @@ impl Typed for u64 {
 
     fn parse(text: &str, row: &SettingRow) -> Result<Self, String> {
         let commas = if text.contains('=') { "; settings are separated by commas" } else { "" };
-        let count = text.parse().ok().filter(|count| row.has(*count));
+        let count = text.parse().ok().filter(|count| row.contains(*count));
         count.ok_or_else(|| format!("expected a whole number from {}{commas}", row.range()))
     }
 }

@@ -83,7 +83,7 @@ impl MeasurementTarget {
 
     /// Mode of steps without checkpointing.
     pub(super) fn mode(&self, precision: Precision) -> Mode {
-        Mode::new(precision, false).with_full_f32(self.facts.has_tf32 && tf32_is_off())
+        self.facts.mode_of(precision, false, !tf32_is_off())
     }
 
     /// Limits micro-batches to so many samples.

@@ -1,9 +1,9 @@
-//! Who can write a file that is loaded without being asked for.
+//! Write permissions of archives that are loaded automatically.
 
-#[cfg(unix)]
-use std::fs;
 use std::io;
 use std::path::Path;
+
+use super::BUNDLE;
 
 /// The reason why users other than this one and root could have written the file; `None` if they could not. An archive has
 /// code for the GPU.
@@ -15,18 +15,18 @@ pub(super) fn others_can_write(file: &Path) -> Option<String> {
     // Whoever can write the folder can replace the file.
     [Some(file), file.parent()].into_iter().flatten().find_map(|path| match path.symlink_metadata() {
         Err(error) => Some(format!("{} cannot be examined: {error}", path.display())),
-        Ok(found) if found.is_symlink() => Some(format!("{} is a symbolic link; {REMEDY}", path.display())),
+        Ok(found) if found.is_symlink() => Some(format!("{} is a symbolic link; {}", path.display(), remedy())),
         Ok(found) if found.uid() != user && found.uid() != 0 => {
-            Some(format!("{} belongs to user id {}, not to this user; {REMEDY}", path.display(), found.uid()))
+            Some(format!("{} belongs to user id {}, not to this user; {}", path.display(), found.uid(), remedy()))
         }
         Ok(found) if found.mode() & OF_OTHERS != 0 => {
-            Some(format!("others can write {} (mode {:o}); {REMEDY}", path.display(), found.mode() & 0o7777))
+            Some(format!("others can write {} (mode {:o}); {}", path.display(), found.mode() & 0o7777, remedy()))
         }
         Ok(_) => None,
     })
 }
 
-/// Takes the permission to write from others, which some systems give by default.
+/// Removes write permission of the group and of others, which some systems give by default.
 ///
 /// # Errors
 ///
@@ -35,8 +35,8 @@ pub(super) fn others_can_write(file: &Path) -> Option<String> {
 pub(super) fn keep_others_out(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
 
-    let mode = fs::metadata(path)?.permissions().mode();
-    fs::set_permissions(path, fs::Permissions::from_mode(mode & !OF_OTHERS))
+    let mode = std::fs::metadata(path)?.permissions().mode();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode & !OF_OTHERS))
 }
 
 #[cfg(not(unix))]
@@ -50,10 +50,13 @@ const OF_OTHERS: u32 = 0o022;
 
 #[cfg(not(unix))]
 pub(super) fn others_can_write(_: &Path) -> Option<String> {
-    Some(format!("its owner is unknown on this system; {REMEDY}"))
+    Some(format!("its owner is unknown on this system; {}", remedy()))
 }
 
-const REMEDY: &str = "name it in GPU_TUNED_WARM_BUNDLE to use it all the same";
+/// Way to use such an archive.
+fn remedy() -> String {
+    format!("name it in {BUNDLE} to use it all the same")
+}
 
 #[cfg(all(test, unix))]
 mod tests {

@@ -105,11 +105,12 @@ fn filled(path: &Path, fingerprint: &Fingerprint, gpus: &[usize]) -> Result<Bund
     let notes = persistence::open(NOTES);
     let taken = |entries, driver_files| Bundled::Taken { path: path.to_owned(), entries, kernels, driver_files };
     let digest = env::var(SHA256).ok().filter(|digest| !digest.is_empty());
-    if digest.is_none() && notes.get(&key).is_some() {
+    let is_known = notes.get(&key).is_some();
+    if digest.is_none() && is_known {
         return Ok(taken(0, 0));
     }
     let bundle = found.read(digest.as_deref())?;
-    if notes.get(&key).is_some() {
+    if is_known {
         return Ok(taken(0, 0));
     }
     let driver_files = if kernels { driver_files(&bundle) } else { 0 };

@@ -57,6 +57,9 @@ impl ConfigFile {
         let mut file = Self::default();
         let mut mistakes = Vec::new();
         for (section, value) in document.into_inner() {
+            if mistakes.len() >= MOST_MISTAKES {
+                break;
+            }
             let outcome = match section.get_ref().as_ref() {
                 "profile" => file.read_profiles(entries(value, &section, source), source),
                 "workload" => file.read_workloads(entries(value, &section, source), source),
@@ -137,6 +140,9 @@ fn entries<'i>(value: Spanned<DeValue<'i>>, section: &Spanned<DeString<'i>>, sou
     let mut tables = Vec::new();
     let mut mistakes = Vec::new();
     for (key, value) in table.into_inner() {
+        if mistakes.len() >= MOST_MISTAKES {
+            break;
+        }
         match as_table(value) {
             Ok(table) => tables.push((key, table)),
             Err(span) => mistakes.push(source.error(&span, format!("{name}.{}: expected a table", key.get_ref()))),

@@ -32,7 +32,13 @@ impl<'i> Reader<'i> {
 
     /// Returns the value, or records the mistakes.
     pub(super) fn accept<T>(&self, outcome: Result<T, Vec<FileError>>) -> Option<T> {
-        outcome.map_err(|found| self.mistakes.borrow_mut().extend(found)).ok()
+        outcome
+            .map_err(|found| {
+                let mut mistakes = self.mistakes.borrow_mut();
+                let room = MOST_MISTAKES.saturating_sub(mistakes.len());
+                mistakes.extend(found.into_iter().take(room));
+            })
+            .ok()
     }
 
     pub(super) fn into_mistakes(self) -> Vec<FileError> {

@@ -48,7 +48,7 @@ pub(super) fn is_built_for(built: &Built, resolved: Option<&Resolved>, gpu: Opti
 #[cfg(test)]
 mod tests {
     use gpu_tuned_core::device::GpuReading;
-    use gpu_tuned_core::{Bytes, Settings};
+    use gpu_tuned_core::Bytes;
     use gpu_tuned_project::resolved::{Resolved, Selected};
 
     use super::is_target;
@@ -63,17 +63,7 @@ mod tests {
         };
         let mut resolved = Resolved::from_builtin("generic").expect("it is shipped");
         resolved.selected = Selected::Native(Box::new(reading("NVIDIA GeForce RTX 3090", 24_576)));
-        let built = Built {
-            config: "Config",
-            workload: None,
-            target: "native (NVIDIA GeForce RTX 3090)",
-            targets: &[],
-            misfits: &[],
-            settings: Settings::DEFAULT,
-            global_batch: 8,
-            memory: Bytes(0),
-            table: None,
-        };
+        let built = Built { target: "native (NVIDIA GeForce RTX 3090)", ..Built::GENERIC };
         for (gpu, expected) in [
             (reading("NVIDIA GeForce RTX 3090", 24_576), true),
             (reading("NVIDIA GeForce RTX 3090", 49_152), false),

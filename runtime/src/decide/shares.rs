@@ -56,17 +56,7 @@ mod tests {
     }
 
     impl Tuned for Config {
-        const BUILT: Built = Built {
-            config: "Config",
-            workload: None,
-            target: "generic",
-            targets: &[],
-            misfits: &[],
-            settings: Settings::DEFAULT,
-            global_batch: 8,
-            memory: gpu_tuned_core::Bytes(0),
-            table: None,
-        };
+        const BUILT: Built = Built::GENERIC;
 
         fn goal() -> Goal {
             Goal { unequal: true, ..Goal::default() }

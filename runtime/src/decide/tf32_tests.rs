@@ -1,5 +1,5 @@
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_core::{Bytes, Goal, Pins, Provenance, Setting, SettingValue, Settings};
+use gpu_tuned_core::{Goal, Pins, Provenance, Setting, SettingValue, Settings};
 
 use super::Decision;
 use crate::{Built, Change, Fallback, Options, Tuned};
@@ -11,11 +11,6 @@ struct Config<const BUILT_WITH: bool> {
 
 impl<const BUILT_WITH: bool> Tuned for Config<BUILT_WITH> {
     const BUILT: Built = Built {
-        config: "Config",
-        workload: None,
-        target: "generic",
-        targets: &[],
-        misfits: &[],
         settings: Settings {
             batch_size: 8,
             allow_tf32: BUILT_WITH,
@@ -24,9 +19,7 @@ impl<const BUILT_WITH: bool> Tuned for Config<BUILT_WITH> {
             eval_batch_size: 8,
             ..Settings::DEFAULT
         },
-        global_batch: 8,
-        memory: Bytes(0),
-        table: None,
+        ..Built::GENERIC
     };
 
     fn goal() -> Goal {

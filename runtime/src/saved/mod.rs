@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use gpu_tuned_core::exchange::Share;
 use gpu_tuned_core::plan::{Plan, Schedule};
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_core::{Goal, Pins, PrecisionPolicy, Setting, SettingRow, Settings};
+use gpu_tuned_core::{Goal, Pins, PrecisionPolicy, Setting, SettingValue, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -160,15 +160,16 @@ impl SavedRun {
     fn mistake(&self) -> Option<String> {
         let Schedule { global_batch, world_size, share, micro_batch, drop_last: _ } = self.schedule;
         let of_schedule = [("global_batch", global_batch), ("world_size", world_size), ("micro_batch", micro_batch)];
-        let is_wrong = |(_, value): &(&str, u64)| !(1..=SettingRow::LARGEST).contains(value);
-        if let Some((name, value)) = of_schedule.into_iter().find(is_wrong) {
-            return Some(format!("schedule.{name} = {value} is out of range, expected 1 to 2^30"));
-        }
-        let of_settings = |setting: Setting| {
+        // All three count samples or ranks, in the range of a batch.
+        let of_schedule = of_schedule.map(|(name, value)| {
+            let message = Setting::BatchSize.out_of_range(SettingValue::Count(value))?;
+            Some(format!("schedule.{name} = {message}"))
+        });
+        let of_settings = Setting::ALL.map(|setting| {
             let message = setting.out_of_range(self.settings.get(setting))?;
             Some(format!("settings.{setting} = {message}"))
-        };
-        if let Some(message) = Setting::ALL.into_iter().find_map(of_settings) {
+        });
+        if let Some(message) = of_schedule.into_iter().chain(of_settings).flatten().next() {
             return Some(message);
         }
         let planned = (micro_batch, self.schedule.micro_steps());

@@ -21,6 +21,12 @@ use burn::{
     nn::loss::CrossEntropyLossConfig,
     tensor::{Int, Tensor},
 };
+use gpu_tuned_core::workload::Stage;
+
+/// Stages of channels and blocks, as core describes them.
+fn stages(all: &[[usize; 2]]) -> Vec<Stage> {
+    all.iter().map(|stage| Stage::from(stage.map(|count| count as u64))).collect()
+}
 
 /// Mean cross entropy of logits `[rows, classes]`, all of whose targets are class 0.
 pub fn cross_entropy(logits: Tensor<2>) -> Tensor<1> {

@@ -12,9 +12,9 @@ use burn::{
         activation::{relu, sigmoid, silu},
     },
 };
-use gpu_tuned_core::workload::{self, Activation, Block, Stage};
+use gpu_tuned_core::workload::{self, Activation, Block};
 
-use crate::cross_entropy;
+use crate::{cross_entropy, stages};
 
 /// The dimensions of a depthwise network. Stages after the first halve the image.
 #[derive(Clone, Debug)]
@@ -42,11 +42,10 @@ pub struct Dimensions {
 impl Dimensions {
     /// The model as core describes it.
     pub fn spec(&self) -> workload::Convnet {
-        let stages = self.stages.iter().map(|[channels, blocks]| Stage::from([*channels as u64, *blocks as u64]));
         workload::Convnet {
             image: self.image as u64,
             classes: self.classes as u64,
-            stages: stages.collect(),
+            stages: stages(&self.stages),
             block: if self.expand.is_some() { Block::Inverted } else { Block::Separable },
             expand: self.expand.iter().flatten().map(|expand| *expand as u64).collect(),
             kernels: vec![self.kernel as u64],

@@ -9,9 +9,9 @@ use burn::{
     },
     tensor::{Device, Tensor, activation::relu},
 };
-use gpu_tuned_core::workload::{self, Stage};
+use gpu_tuned_core::workload;
 
-use crate::cross_entropy;
+use crate::{cross_entropy, stages};
 
 /// The dimensions of a classifier without norms.
 #[derive(Clone, Debug)]
@@ -34,11 +34,10 @@ pub struct Dimensions {
 impl Dimensions {
     /// The model as core describes it.
     pub fn spec(&self) -> workload::Convnet {
-        let stages = self.stages.iter().map(|[channels, blocks]| Stage::from([*channels as u64, *blocks as u64]));
         workload::Convnet {
             image: self.image as u64,
             classes: self.classes as u64,
-            stages: stages.collect(),
+            stages: stages(&self.stages),
             block: if self.residual { workload::Block::Basic } else { workload::Block::Plain },
             max_pooling: !self.residual,
             bias: true,

@@ -1,4 +1,4 @@
-//! Files whose parts are read where they are needed.
+//! Files that are read at positions.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -34,6 +34,13 @@ impl StoredFile {
         let mut bytes = vec![0; length.ok_or(ErrorKind::UnexpectedEof)?];
         read_exact_at(&self.file, &mut bytes, range.start)?;
         Ok(bytes)
+    }
+
+    /// CRC-32 of a range.
+    pub(super) fn crc32(&self, range: Range<u64>) -> io::Result<u32> {
+        let mut hasher = crc32fast::Hasher::new();
+        self.for_each_part(range, |part| hasher.update(part))?;
+        Ok(hasher.finalize())
     }
 
     /// Passes the bytes of a range to `take`, a part at a time.

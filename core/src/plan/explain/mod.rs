@@ -12,7 +12,6 @@ pub use time::TimeTerm;
 
 use super::{ConsideredPrecision, MemoryEstimate, Misfit, Plan, PlanError, plan, precision};
 use crate::device::DeviceFacts;
-use crate::measured::Mode;
 use crate::workload::Workload;
 use crate::{Bytes, Goal, Precision};
 
@@ -73,8 +72,7 @@ pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result
     let (mode, accumulates) = match &outcome {
         Outcome::Plan(plan) => (device.mode(&plan.settings), plan.schedule.micro_steps() > 1),
         Outcome::Misfit(misfit) => {
-            let mode =
-                Mode::new(precision, misfit.checkpointing).with_full_f32(device.has_tf32 && !goal.pins.allow_tf32());
+            let mode = device.mode_of(precision, misfit.checkpointing, goal.pins.allow_tf32());
             (mode, misfit.memory.accumulated_gradients > Bytes::ZERO)
         }
     };

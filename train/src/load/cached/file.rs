@@ -67,9 +67,7 @@ fn parts(file: &StoredFile) -> Option<(u64, usize, Vec<u8>)> {
     let (key, len) = (number(&last)?, number(&last[NUMBER as usize..])?);
     let ends = numbers.checked_sub(len.checked_mul(NUMBER)?)?;
     let start = ends.checked_sub(key).filter(|start| *start >= MARK.len() as u64)?;
-    let mut hasher = crc32fast::Hasher::new();
-    file.for_each_part(start..body, |part| hasher.update(part)).ok()?;
-    let is_whole = hasher.finalize().to_le_bytes()[..] == last[2 * NUMBER as usize..];
+    let is_whole = file.crc32(start..body).ok()?.to_le_bytes()[..] == last[2 * NUMBER as usize..];
     let is_ours = file.read(0..MARK.len() as u64).ok()? == MARK;
     let found = file.read(start..ends).ok()?;
     (is_whole && is_ours).then_some((ends, usize::try_from(len).ok()?, found))

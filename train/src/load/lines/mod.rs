@@ -65,7 +65,8 @@ impl LineDataset {
         let range = self.index.line(index, self.text.len)?;
         // With the end of the line before.
         let begin = range.start.saturating_sub(1);
-        if range.start > range.end || range.end > self.text.len {
+        let is_elsewhere = index == 0 && range.start != 0;
+        if is_elsewhere || range.start > range.end || range.end > self.text.len {
             return Err(LineFault::Moved);
         }
         let bytes = self.text.read(begin..range.end)?;
@@ -108,32 +109,32 @@ pub struct LinesError {
 
 /// A line that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line} of {} {fault}", path.display())]
+#[error("line {line} of {} cannot be used", path.display())]
 #[non_exhaustive]
 pub struct LineError {
     /// The file.
     pub path: PathBuf,
     /// The line, counted from 1.
     pub line: usize,
-    /// Why.
+    /// The reason.
     #[source]
     pub fault: LineFault,
 }
 
-/// Why a line cannot be used.
+/// The reason why a line cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineFault {
     /// It is no text. The error has the byte in the line.
-    #[error("is not UTF-8")]
+    #[error("it is not UTF-8")]
     NotUtf8(#[source] std::str::Utf8Error),
     /// The file was changed in place, or its index is of another file.
     #[error(
-        "is not where the index has it: the file was changed; open it anew, and remove its `.lines` if that does not help"
+        "it is not where the index has it: the file was changed; open it again, and remove its `.lines` if that does not help"
     )]
     Moved,
     /// The file cannot be read, or was cut short.
-    #[error("cannot be read")]
+    #[error("it cannot be read")]
     Read(#[from] std::io::Error),
 }
 
