@@ -100,15 +100,15 @@ fn run(config: &Config, step: Step, spec: &WorkloadSpec, part: MicroBatch) -> Ru
 }
 
 impl Config {
-    /// The value of a feature: its key's, else the default of the dialect.
+    /// The value of a feature: the strongest of its keys', else the default of the dialect.
     pub(crate) fn feature(&self, name: &str) -> Option<String> {
-        let of_keys = self.with_role(Role::Feature).filter(|key| key.row.dim == name).find_map(|key| {
+        let of_keys = self.with_role(Role::Feature).filter(|key| key.row.dim == name).filter_map(|key| {
             match key.meaning(&self.file.text) {
                 Meaning::Known(word) => Some(word.to_owned()),
                 _ => key.entry.value.bare().filter(|_| key.row.words.is_empty()),
             }
         });
         let default = || self.dialect.default_of(Role::Feature, name).map(str::to_owned);
-        of_keys.or_else(default)
+        of_keys.max().or_else(default)
     }
 }

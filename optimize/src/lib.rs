@@ -31,7 +31,7 @@ mod task;
 mod tests;
 mod tuner;
 
-pub use change::{Change, State};
+pub use change::{Change, ChangeState};
 pub use config::Config;
 pub use data_set::DataSet;
 pub use dialect::{Dialect, Framework, Role, role};

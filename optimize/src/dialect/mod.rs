@@ -47,7 +47,7 @@ pub struct Dialect {
     pub framework: Framework,
     /// True if keys are added only on request, as a program may not read them.
     #[serde(default)]
-    pub(crate) adds_on_request: bool,
+    pub adds_on_request: bool,
     #[serde(rename = "key", default)]
     pub(crate) keys: Vec<Key>,
 }

@@ -77,6 +77,11 @@ impl Role {
         Self::NAMED.iter().find(|(_, role)| *role == self).map(|(name, _)| *name)
     }
 
+    /// Returns true for the precision, and for a format that decides on it.
+    pub(crate) const fn is_of_precision(self) -> bool {
+        matches!(self, Self::Precision | Self::AmpFormat | Self::Weights)
+    }
+
     /// Returns true for a factor of the samples of an optimizer step.
     pub(crate) const fn is_of_step(self) -> bool {
         matches!(self, Self::Batch | Self::GlobalBatch | Self::Accumulation)
@@ -143,6 +148,11 @@ impl Key {
     pub(crate) fn known(&self, word: &str) -> Option<&(String, String)> {
         let is_part = |known: &str| known.strip_prefix('*').is_some_and(|it| word.contains(it.trim_end_matches('*')));
         self.words.iter().flatten().find(|(_, known)| word == known || is_part(known))
+    }
+
+    /// The first word with a meaning.
+    pub(crate) fn word_for(&self, meaning: &str) -> Option<&str> {
+        self.words.iter().flatten().find(|(known, _)| known == meaning).map(|(_, word)| word.as_str())
     }
 
     pub(crate) fn lists(&self, word: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Notes below the tables, and the outcome of the files.
 
 use gpu_tuned_core::grouped;
-use gpu_tuned_optimize::{Role, State, Tuned};
+use gpu_tuned_optimize::{ChangeState, Role, Tuned};
 
 use super::super::copies::FileOutcome;
 use super::Report;
@@ -126,14 +126,22 @@ fn unknown_loading(report: &Report<'_>) -> Option<String> {
     })
 }
 
-/// A note on settings without a key.
+/// A note on settings without a key, which the plan counts on.
 fn by_hand(report: &Report<'_>) -> Option<String> {
     let changes = report.targets.iter().flat_map(|one| &one.tuned.changes);
-    let key = &changes.into_iter().find(|change| change.state == State::ByHand)?.key;
-    Some(format!(
-        "`{key}`: the program may not read such a key; a Burn `Config` ignores keys without a field. Give the config the field, \
-         `pub {key}: usize`, and add the key with --add"
-    ))
+    let mut keys: Vec<_> = changes.filter(|change| change.state == ChangeState::ByHand).map(|it| &it.key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let key = keys.first()?;
+    let all = keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+    Some(if report.config.dialect.adds_on_request {
+        format!(
+            "{all}: the program may not read such a key; a Burn `Config` ignores keys without a field. Have the program read \
+             {key}, and add the key with --add"
+        )
+    } else {
+        format!("{all}: the plan counts on it, and it is not written: add it to the config by hand")
+    })
 }
 
 /// A note on switches that Burn lacks.

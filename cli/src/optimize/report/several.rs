@@ -1,7 +1,7 @@
 //! Several targets: a column for each, and the reasons below.
 
 use gpu_tuned_core::grouped;
-use gpu_tuned_optimize::{Change, Gain, State, Tuned};
+use gpu_tuned_optimize::{Change, ChangeState, Gain, Tuned};
 
 use super::{OnTarget, ratio, speed};
 use crate::output::{BAD, BOLD, FAINT, PLAIN, Table, or_dash, styled, wrapped};
@@ -29,7 +29,7 @@ pub(super) fn table(targets: &[OnTarget]) -> String {
     row(PLAIN, "samples/s", String::new(), each(&|tuned| speed(&tuned.after)));
     row(PLAIN, "ratio", String::new(), each(&|tuned| or_dash(tuned.speedup.map(ratio))));
     row(PLAIN, "figures", String::new(), each(&|tuned| or_dash(tuned.after.samples_per_s_provenance)));
-    let has_by_hand = all.iter().flat_map(|tuned| &tuned.changes).any(|change| change.state == State::ByHand);
+    let has_by_hand = all.iter().flat_map(|tuned| &tuned.changes).any(|change| change.state == ChangeState::ByHand);
     let legend = if has_by_hand { styled(FAINT, "  * by hand: the config has no such key\n") } else { String::new() };
     let problem = |(target, when, problem): (&str, &str, &Option<String>)| {
         Some(format!("  {target} ({when}): {}\n", styled(BAD, problem.as_ref()?)))
@@ -68,7 +68,7 @@ fn change<'t>(tuned: &'t Tuned, key: &str) -> Option<&'t Change> {
 }
 
 fn marked(change: &Change) -> String {
-    if change.state == State::ByHand { format!("{} *", change.after) } else { change.after.clone() }
+    if change.state == ChangeState::ByHand { format!("{} *", change.after) } else { change.after.clone() }
 }
 
 /// Faster alternatives for each target.
