@@ -1,6 +1,7 @@
 //! Memory of a training in the framework of its config, where that is PyTorch.
 
 use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::pytorch::{OptimizerState, Run, Sharding, Weights, peak};
 use gpu_tuned_core::workload::{WeightFormat, WorkloadSpec};
 use gpu_tuned_core::{Bytes, Precision};
 use serde::Serialize;
@@ -9,7 +10,6 @@ use crate::config::Config;
 use crate::dialect::{Framework, Role};
 use crate::document::Value;
 use crate::matched::Meaning;
-use crate::pytorch::{Run, Sharding, State, Weights, peak};
 use crate::step::Step;
 
 /// Memory of one GPU in PyTorch, as the driver counts it: an estimate from published formulas.
@@ -64,9 +64,9 @@ fn run(config: &Config, step: Step, spec: &WorkloadSpec, part: MicroBatch) -> Ru
         _ => String::new(),
     };
     let state = match (optimizer.contains("paged"), optimizer.contains("8bit")) {
-        (true, _) => State::Paged,
-        (false, true) => State::EightBit,
-        (false, false) => State::Full,
+        (true, _) => OptimizerState::Paged,
+        (false, true) => OptimizerState::EightBit,
+        (false, false) => OptimizerState::Full,
     };
     let frozen = match spec.training.frozen_weights {
         WeightFormat::Q8 => Weights::Int8,
@@ -92,7 +92,7 @@ fn run(config: &Config, step: Step, spec: &WorkloadSpec, part: MicroBatch) -> Ru
         fused_loss: has("fused_cross_entropy"),
         accumulates: part.steps > 1,
         step_in_backward: has("whole_step"),
-        foreach: state == State::Full && !optimizer.contains("fused"),
+        foreach: state == OptimizerState::Full && !optimizer.contains("fused"),
         state,
         devices: step.ranks,
         sharding,

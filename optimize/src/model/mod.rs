@@ -5,7 +5,7 @@ mod evidence;
 mod read;
 mod training;
 
-use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named};
+use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named, parse_value};
 use gpu_tuned_core::suggest_key;
 use gpu_tuned_core::workload::{ModelKind, ModelSpec, Optimizer, Training, WorkloadSpec};
 
@@ -148,10 +148,10 @@ fn requested(kind: &'static ModelKind, given: &[(String, String)]) -> Result<Dim
             hint: suggest_key(name, &kind.dims.iter().chain(Training::DIMS).map(|dim| dim.name).collect::<Vec<_>>()),
             names: kind.dims.iter().map(|dim| dim.name).collect::<Vec<_>>().join(", "),
         })?;
-        // A word needs no quotes.
-        let value = toml::from_str::<toml::Table>(&format!("value = {text}")).ok();
-        let value = value.and_then(|mut table| table.remove("value"));
-        let value = dim.kind.read(&value.unwrap_or_else(|| toml::Value::String(text.clone())));
+        if dims.has(dim.name) {
+            return Err(OptimizeError::Dimension { message: format!("--dim {name} is given twice: keep one of them") });
+        }
+        let value = dim.kind.read(&parse_value(text));
         let value = value.ok_or_else(|| OptimizeError::Dimension {
             message: format!("--dim {name}={text}: expected {}", dim.kind.expected()),
         })?;
