@@ -7,7 +7,7 @@ use gpu_tuned_core::{Bytes, Precision};
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::dialect::{Framework, Role};
+use crate::dialect::Role;
 use crate::document::Value;
 use crate::matched::Meaning;
 use crate::step::Step;
@@ -38,7 +38,7 @@ impl PytorchMemory {
         facts: &DeviceFacts,
         after: Option<MicroBatch>,
     ) -> Option<Self> {
-        if config.dialect.framework != Framework::Pytorch {
+        if !config.dialect.pytorch {
             return None;
         }
         let bytes = |part: MicroBatch| Some(peak(spec, &run(config, step, spec, part))?.on_device(facts));

@@ -33,7 +33,7 @@ mod tuner;
 pub use change::{Change, ChangeState};
 pub use config::Config;
 pub use data_set::DataSet;
-pub use dialect::{Dialect, Framework, Role, role};
+pub use dialect::{Dialect, Role, role};
 pub use document::{ConfigText, Format};
 pub use entry::ConfigEntry;
 pub use error::OptimizeError;

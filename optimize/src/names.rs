@@ -15,6 +15,9 @@ pub(crate) struct Names {
     pub(crate) layout: Vec<Layout>,
     /// Keys of settings that only trainings have.
     training: Words,
+    /// Tables whose settings are not those of training, by name and by the first or last word of the name.
+    not_training: Words,
+    not_training_word: Words,
     /// Keys of models that no kind describes.
     pub(crate) unmodelled: Words,
     pub(crate) unmodelled_above_one: Words,
@@ -101,6 +104,12 @@ impl Names {
     /// Returns true for the key of a setting or dimension that only trainings have.
     pub(crate) fn is_of_training(&self, key: &str) -> bool {
         self.training.has(key)
+    }
+
+    /// Returns true for a table whose settings are not those of training: `val_dataloader`, `dataloader_opts_valid`.
+    pub(crate) fn is_of_evaluation(&self, table: &str) -> bool {
+        let mut ends = [table.split('_').next(), table.rsplit('_').next()].into_iter().flatten();
+        self.not_training.has(table) || ends.any(|word| self.not_training_word.has(word))
     }
 
     /// The planner's names of a matrix with adapters: one, or several with spaces.

@@ -28,7 +28,7 @@ pub(super) fn remarks(report: &Report<'_>) -> String {
 }
 
 /// Texts in the order of their first occurrence, each with its subjects.
-fn grouped_by_text<'a>(all: impl Iterator<Item = (Option<&'a str>, String)>) -> Vec<(String, Vec<&'a str>)> {
+pub(super) fn grouped_by_text<'a>(all: impl Iterator<Item = (Option<&'a str>, String)>) -> Vec<(String, Vec<&'a str>)> {
     let mut grouped: Vec<(String, Vec<&str>)> = Vec::new();
     for (subject, text) in all {
         match grouped.iter_mut().find(|(known, _)| *known == text) {

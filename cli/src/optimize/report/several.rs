@@ -3,6 +3,7 @@
 use gpu_tuned_core::grouped;
 use gpu_tuned_optimize::{Change, ChangeState, Gain, Tuned};
 
+use super::remarks::grouped_by_text;
 use super::{OnTarget, ratio, speed};
 use crate::output::{BAD, BOLD, FAINT, PLAIN, Table, or_dash, styled, wrapped};
 
@@ -47,20 +48,15 @@ fn columns(figures: usize) -> Table {
     Table::new(2, core::iter::once("").chain(core::iter::repeat_n(">", figures)))
 }
 
-/// Items in the order of their first occurrence.
-fn distinct<'t>(all: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
-    let mut distinct = Vec::new();
-    for item in all {
-        if !distinct.contains(&item) {
-            distinct.push(item);
+/// Keys that a plan of any target sets, in the order of their first occurrence.
+fn keys<'t>(all: &[&'t Tuned]) -> Vec<&'t str> {
+    let mut keys = Vec::new();
+    for change in all.iter().flat_map(|tuned| &tuned.changes) {
+        if !keys.contains(&change.key.as_str()) {
+            keys.push(change.key.as_str());
         }
     }
-    distinct
-}
-
-/// Keys that a plan of any target sets.
-fn keys<'t>(all: &[&'t Tuned]) -> Vec<&'t str> {
-    distinct(all.iter().flat_map(|tuned| &tuned.changes).map(|change| change.key.as_str()))
+    keys
 }
 
 fn change<'t>(tuned: &'t Tuned, key: &str) -> Option<&'t Change> {
@@ -110,14 +106,11 @@ fn bound(all: &[&Tuned]) -> String {
 fn reasons(keys: &[&str], all: &[&Tuned]) -> String {
     let mut lines = String::new();
     for key in keys {
-        let mut by_reason: Vec<(String, Vec<&str>)> = Vec::new();
-        for (tuned, change) in all.iter().filter_map(|tuned| Some((tuned, change(tuned, key)?))) {
+        let by_reason = grouped_by_text(all.iter().filter_map(|tuned| {
+            let change = change(tuned, key)?;
             let reason = format!("{} ({})", without_figures(&change.why), change.provenance);
-            match by_reason.iter_mut().find(|(known, _)| *known == reason) {
-                Some((_, targets)) => targets.push(&tuned.target),
-                None => by_reason.push((reason, vec![&tuned.target])),
-            }
-        }
+            Some((Some(tuned.target.as_str()), reason))
+        }));
         lines += &format!("  {}\n", styled(BOLD, key));
         for (reason, targets) in by_reason {
             let of = if targets.len() == all.len() { String::new() } else { format!("{}: ", targets.join(", ")) };
