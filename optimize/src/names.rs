@@ -12,7 +12,7 @@ use crate::key_names::contains_word;
 pub(crate) struct Names {
     kind: Vec<KindNames>,
     pub(crate) keys: ModelKeys,
-    pub(crate) layout: Vec<Layout>,
+    pub(crate) layout: Vec<Family>,
     /// Keys of settings that only trainings have.
     training: Words,
     /// Tables whose settings are not those of training, by name and by the first or last word of the name.
@@ -58,7 +58,7 @@ pub(crate) struct ModelKeys {
 
 /// Dimensions that every model with a word in its name has.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Layout {
+pub(crate) struct Family {
     pub words: Words,
     pub dims: Vec<(String, toml::Value)>,
     /// Keys of dimensions, in place of those of the kind.
@@ -120,12 +120,12 @@ impl Names {
     }
 
     /// The family of models with a word in this name: that with the longest word.
-    pub(crate) fn layout(&self, name: &str) -> Option<(&Layout, &str)> {
+    pub(crate) fn layout(&self, name: &str) -> Option<(&Family, &str)> {
         let words = self.layout.iter().flat_map(|layout| layout.words.iter().map(move |word| (layout, word)));
         words.filter(|(_, word)| contains_word(name, word)).max_by_key(|(_, word)| word.len())
     }
 
-    /// Names of the kind that workloads call so.
+    /// Names of a kind of model.
     pub(crate) fn kind(&self, name: &str) -> Option<&KindNames> {
         self.kind.iter().find(|kind| kind.name == name)
     }

@@ -14,7 +14,7 @@ use crate::document::ConfigText;
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
 use crate::key_names::contains_word;
-use crate::names::{KindNames, Layout, Names};
+use crate::names::{Family, KindNames, Names};
 use dims::Dims;
 pub use dims::{Dimension, Origin};
 use evidence::Evidence;
@@ -161,7 +161,7 @@ fn requested(kind: &'static ModelKind, given: &[(String, String)]) -> Result<Dim
 }
 
 /// Adds the dimensions that every model of the family has.
-fn add_layout(kind: &'static ModelKind, layout: Option<(&'static Layout, &'static str)>, dims: &mut Dims) {
+fn add_layout(kind: &'static ModelKind, layout: Option<(&'static Family, &'static str)>, dims: &mut Dims) {
     for (name, value) in layout.iter().flat_map(|(layout, _)| &layout.dims) {
         let word = layout.map_or("", |(_, word)| word);
         if let Some((dim, value)) = named(kind.dims, name).and_then(|dim| Some((dim.name, dim.kind.read(value)?))) {

@@ -64,6 +64,7 @@ fn accumulation(tuned: &Tuned) -> Option<String> {
     let remedy = "have the program read gradient_accumulation, and add the key with --add";
     let Some(plan) = &tuned.plan else { return Some(format!("{steps} micro-batches of {batch} would fit: {remedy}")) };
     let ratio = split.samples_per_s / plan.samples_per_s;
+    // Chosen, not measured.
     (ratio >= 1.02)
         .then(|| format!("a step in {steps} micro-batches of {batch} would run {ratio:.2}x as fast: {remedy}"))
 }
