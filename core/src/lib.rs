@@ -10,6 +10,7 @@ extern crate self as gpu_tuned_core;
 
 pub mod atomic_file;
 pub mod device;
+pub mod dims;
 pub mod exchange;
 mod goal;
 mod grouped;
@@ -18,6 +19,7 @@ pub mod measured;
 pub mod plan;
 pub mod printable;
 pub mod profile;
+pub mod pytorch;
 mod setting;
 /// Named source texts, and errors with a position in them.
 pub mod source;
@@ -26,7 +28,7 @@ pub mod telemetry;
 
 pub use goal::Goal;
 pub use gpu_tuned_workload::{
-    Bytes, ParsePolicyError, ParsePrecisionError, Precision, PrecisionPolicy, Provenance, dims, suggest, suggest_key,
+    Bytes, ParsePolicyError, ParsePrecisionError, Precision, PrecisionPolicy, Provenance, suggest, suggest_key,
     workload,
 };
 pub use grouped::{grouped, three_digits};

@@ -19,20 +19,20 @@ pub struct Change {
     /// Provenance of the reason.
     pub provenance: Provenance,
     /// Effect on the file.
-    pub state: State,
+    pub state: ChangeState,
 }
 
 /// Effect of a plan on a setting in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum ChangeState {
     /// The value stays.
     Same,
     /// The value changes.
     Changed,
     /// A key is added.
     Added,
-    /// The file lacks the key, and its program may not read one.
+    /// The file lacks the key, and the user has to add it: its program may not read one, or the table for it is missing.
     ByHand,
     /// The file lacks the key; other keys imply the value.
     Implied,

@@ -3,13 +3,13 @@
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::{Precision, Provenance, Setting};
 
-use crate::change::{Change, State};
+use crate::change::{Change, ChangeState};
 use crate::config::Config;
 use crate::dialect::{Role, Spelling};
 use crate::document::{ConfigText, Edit, Insertion, Value, apply};
 use crate::entry::ConfigEntry;
 use crate::matched::MatchedKey;
-use crate::precision::{self, is_of_precision};
+use crate::precision;
 use crate::spelling::{like, spelled};
 use crate::step;
 
@@ -108,19 +108,11 @@ impl Editor<'_> {
             config.batch.map(|batch| if step::is_over_ranks(config, Role::Batch) { batch / ranks } else { batch });
         let implied = || step::implied_accumulation(config, config.global_batch_of(ranks), batch?, ranks);
         if let Some(before) = implied().filter(|_| role == Role::Accumulation) {
-            let (why, provenance) = self.reason(Some(setting));
-            self.all.push(Change {
-                setting: setting.name(),
-                key: setting.name().to_owned(),
-                before: Some(before.to_string()),
-                after: planned.to_string(),
-                why,
-                provenance,
-                state: State::Implied,
-            });
-            return;
+            let (reason, key) = (self.reason(Some(setting)), setting.name().to_owned());
+            let values = (Some(before.to_string()), planned.to_string());
+            return self.record(Some(setting), key, values, reason, ChangeState::Implied);
         }
-        // A key that says what holds without it is not added.
+        // A key with the default as its value is not added.
         let is_needed = match setting {
             Setting::GradientAccumulation => planned > 1,
             Setting::NumWorkers => self.knows_host && (config.dialect.is_plain() || self.adds(role)),
@@ -138,6 +130,19 @@ impl Editor<'_> {
         reason.map_or_else(global_batch, |reason| (reason.why.clone(), reason.provenance))
     }
 
+    /// Records a change; without a setting, of the global batch.
+    fn record(
+        &mut self,
+        setting: Option<Setting>,
+        key: String,
+        (before, after): (Option<String>, String),
+        (why, provenance): Reason,
+        state: ChangeState,
+    ) {
+        let setting = setting.map_or("global_batch", Setting::name);
+        self.all.push(Change { setting, key, before, after, why, provenance, state });
+    }
+
     fn replace(&mut self, key: &MatchedKey, word: &str, setting: Option<Setting>) {
         let (entry, text) = (&key.entry, self.file.text.as_str());
         let raw = entry.raw(text);
@@ -150,22 +155,16 @@ impl Editor<'_> {
             (false, true) => spelled(&Value::Null, "", word, self.file.format),
             (false, false) => spelled(&entry.value, raw, word, self.file.format),
         };
-        let (why, provenance) = match (key.is_left, is_of_host) {
+        let reason = match (key.is_left, is_of_host) {
             (true, _) => ("left as it is".to_owned(), Provenance::Declared),
             (_, true) => {
                 ("left as it is: the CPU cores are unknown; plan on that machine".to_owned(), Provenance::Declared)
             }
             _ => self.reason(setting),
         };
-        self.all.push(Change {
-            setting: setting.map_or("global_batch", Setting::name),
-            key: entry.shown.clone(),
-            before: Some(if raw.is_empty() { "null".to_owned() } else { raw.to_owned() }),
-            after: after.clone(),
-            why,
-            provenance,
-            state: if after == raw { State::Same } else { State::Changed },
-        });
+        let before = if raw.is_empty() { "null".to_owned() } else { raw.to_owned() };
+        let state = if after == raw { ChangeState::Same } else { ChangeState::Changed };
+        self.record(setting, entry.shown.clone(), (Some(before), after.clone()), reason, state);
         if after == raw {
             return;
         }
@@ -206,7 +205,7 @@ impl Editor<'_> {
 
     /// Adds a key at the end of a path: in the last table of the path, or beside the batch.
     fn add_key(&mut self, path: &str, setting: Setting, after: String, is_read: bool) {
-        let (why, provenance) = self.reason(Some(setting));
+        let reason = self.reason(Some(setting));
         let batch = self.config.matched(Role::Batch).or(self.config.matched(Role::GlobalBatch));
         let beside = |entry: &&ConfigEntry| batch.is_some_and(|batch| batch.entry.shown == entry.shown);
         let is_short = |entry: &&ConfigEntry| entry.value.is_scalar() && !entry.span.is_empty();
@@ -219,8 +218,9 @@ impl Editor<'_> {
         let neighbour = neighbour.filter(|_| is_read);
         let sibling = neighbour.or_else(|| self.entries.iter().find(beside)).map(|entry| entry.key.as_str());
         let name = sibling.map_or_else(|| name.to_owned(), |sibling| like(name, sibling));
-        let tables = neighbour.and_then(|entry| entry.shown.strip_suffix(entry.key.as_str())).unwrap_or_default();
-        let key = format!("{tables}{name}");
+        let tables = neighbour.and_then(|entry| entry.shown.strip_suffix(entry.key.as_str()));
+        let key =
+            format!("{}{name}", tables.unwrap_or(&path[..path.len() - path.rsplit('.').next().map_or(0, str::len)]));
         if let Some(neighbour) = neighbour {
             let new = (name, after.clone());
             match self.added.iter_mut().find(|(entry, _)| core::ptr::eq(*entry, neighbour)) {
@@ -228,18 +228,22 @@ impl Editor<'_> {
                 None => self.added.push((neighbour, vec![new])),
             }
         }
-        let state = if neighbour.is_some() { State::Added } else { State::ByHand };
-        self.all.push(Change { setting: setting.name(), key, before: None, after, why, provenance, state });
+        let state = if neighbour.is_some() { ChangeState::Added } else { ChangeState::ByHand };
+        self.record(Some(setting), key, (None, after), reason, state);
     }
 
     fn set_precision(&mut self) {
         let (config, wanted) = (self.config, self.plan.settings.precision);
-        let all = || config.keys.iter().filter(|key| is_of_precision(key.role));
-        if all().next().is_none() {
-            if wanted != Precision::F32 {
-                self.add_precision(wanted);
+        let all = || config.keys.iter().filter(|key| key.role.is_of_precision());
+        // The format of the weights turns on no mixed precision.
+        let is_off =
+            if wanted.is_mixed() { all().all(|key| key.role == Role::Weights) } else { all().next().is_none() };
+        if is_off && wanted != Precision::F32 {
+            // Without a key, the edited text is refused.
+            if let Some((path, word, is_read)) = precision::addition(config.dialect, wanted, self.add_keys) {
+                let after = spelled(&Value::Null, "", word, self.file.format);
+                self.add_key(path, Setting::Precision, after, is_read);
             }
-            return;
         }
         let has_weights = config.key(Role::Weights).is_some();
         for key in all().filter(|key| !key.row.mirror || !key.is_open()) {
@@ -249,23 +253,6 @@ impl Editor<'_> {
             let word = word.filter(|word| word != "false" || key.entry.value != Value::Null);
             let present = || key.entry.value.bare().unwrap_or_else(|| key.entry.raw(&self.file.text).to_owned());
             self.replace(key, &word.unwrap_or_else(present), Some(Setting::Precision));
-        }
-    }
-
-    /// Adds a flag or word of the dialect for a precision; to a hand-written config, the planner's.
-    fn add_precision(&mut self, wanted: Precision) {
-        let dialect = self.config.dialect;
-        let own = dialect.rows(Role::Precision).find_map(|row| match (&row.add, row.spelling) {
-            (Some(add), Spelling::FlagFor(precision)) if precision == wanted => Some((add.as_str(), "true")),
-            (Some(add), Spelling::Words) => {
-                let word = row.words.iter().flatten().find(|(meaning, _)| meaning == wanted.name());
-                word.map(|(_, word)| (add.as_str(), word.as_str()))
-            }
-            _ => None,
-        });
-        if let Some((path, word)) = own {
-            let after = spelled(&Value::Null, "", word, self.file.format);
-            self.add_key(path, Setting::Precision, after, self.add_keys || !dialect.adds_on_request);
         }
     }
 
@@ -289,9 +276,9 @@ impl Editor<'_> {
             let own = || key.entry.value.bare().filter(|_| now == Some(planned));
             // What is off by default stays open.
             let open = || Some(key.entry.raw(text)).filter(|_| !planned && key.is_open());
-            let first =
-                || key.row.words.iter().flatten().find(|(meaning, _)| *meaning == wanted).map(|(_, it)| it.as_str());
-            let word = open().or_else(|| key.word(text, &wanted)).or_else(|| first().filter(|_| key.is_open()));
+            let word = open()
+                .or_else(|| key.word(text, &wanted))
+                .or_else(|| key.row.word_for(&wanted).filter(|_| key.is_open()));
             let word = own().or_else(|| word.map(str::to_owned)).unwrap_or(wanted.clone());
             self.replace(key, &word, Some(setting));
         }

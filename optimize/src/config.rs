@@ -129,11 +129,6 @@ impl Config {
         self.matched(role).map(|key| key.entry.shown.as_str())
     }
 
-    /// Names of the keys that stay as they are.
-    pub fn left(&self) -> impl Iterator<Item = &str> {
-        self.keys.iter().filter(|key| key.is_left).map(|key| key.entry.shown.as_str())
-    }
-
     /// Returns true if the user leaves a key of a role alone.
     pub(crate) fn leaves(&self, role: Role) -> bool {
         self.with_role(role).any(|key| key.is_left)
@@ -141,7 +136,7 @@ impl Config {
 
     /// Returns true if the samples of a micro-batch have to stay.
     pub(crate) fn leaves_step(&self) -> bool {
-        [Role::Batch, Role::GlobalBatch, Role::Accumulation].into_iter().any(|role| self.leaves(role))
+        self.keys.iter().any(|key| key.is_left && key.role.is_of_step())
     }
 
     /// Returns true if the file can express a setting: with a key, or one that programs of the dialect read.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::document::{Aliases, ConfigText, Node, TAG, Value};
 use crate::error::OptimizeError;
 use crate::key_names::normal;
+use crate::names::Names;
 
 /// An entry of a config with its path and its byte ranges.
 #[derive(Clone, Debug)]
@@ -18,28 +19,12 @@ pub struct ConfigEntry {
     pub(crate) key_span: Range<usize>,
     pub(crate) value: Value,
     pub(crate) span: Range<usize>,
-    /// Whether the table of the entry is in braces.
+    /// True if the table of the entry is in braces.
     pub(crate) in_braces: bool,
     /// Byte ranges of aliases of the value.
     pub(crate) aliases: Vec<Range<usize>>,
     /// True if the table of the entry has aliases, so that a change has effects elsewhere.
     pub(crate) is_shared: bool,
-}
-
-/// Tables whose settings are not those of training.
-const NOT_OF_TRAINING: &str = "evaluate evaluator evaluators evaluation validate testing dev inference infer predict \
-                               prediction generation generation_config export task_specific_params \
-                               lighteval autotuning save saving sample logging logger train_logger";
-
-/// First or last words of the names of such tables.
-const NOT_OF_TRAINING_FIRST: &str = "eval val valid validation test";
-
-/// Returns true if a table has settings of evaluation: `val_dataloader`.
-fn is_of_evaluation(table: &str) -> bool {
-    // `val_dataloader`, `dataloader_opts_valid`
-    let (first, last) = (table.split('_').next().unwrap_or(table), table.rsplit('_').next().unwrap_or(table));
-    NOT_OF_TRAINING.split_whitespace().any(|name| name == table)
-        || NOT_OF_TRAINING_FIRST.split(' ').any(|name| name == first || name == last)
 }
 
 impl ConfigText {
@@ -70,7 +55,7 @@ fn find_evaluations(node: &Node, all: &mut Vec<Range<usize>>) {
     match &node.value {
         Value::Table(entries) => {
             for entry in entries {
-                if !entry.node.value.is_scalar() && is_of_evaluation(&normal(&entry.key)) {
+                if !entry.node.value.is_scalar() && Names::get().is_of_evaluation(&normal(&entry.key)) {
                     all.push(entry.node.span.clone());
                 }
                 find_evaluations(&entry.node, all);
@@ -95,7 +80,7 @@ impl Walk<'_> {
                 let in_braces = self.text.get(node.span.start..).is_some_and(|table| table.starts_with('{'));
                 for entry in entries {
                     let name = normal(&entry.key);
-                    if !entry.node.value.is_scalar() && is_of_evaluation(&name) {
+                    if !entry.node.value.is_scalar() && Names::get().is_of_evaluation(&name) {
                         continue;
                     }
                     let path = [path, &[name]].concat();

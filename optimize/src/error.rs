@@ -74,7 +74,9 @@ pub enum OptimizeError {
     Shared { key: String },
     #[error("{message}")]
     Dimension { message: String },
-    #[error("the config cannot express {what}\n  help: --dry-run shows the plan and writes nothing")]
+    #[error(
+        "the config cannot express {what}\n  help: choose with --precision or --global-batch, or leave the key: --leave KEY"
+    )]
     Inexpressible { what: String },
     #[error(
         "a global batch of {global} cannot be divided evenly by {ranks} rank(s)\n  help: change --world-size or --global-batch"

@@ -1,15 +1,15 @@
 //! Memory of a training in the framework of its config, where that is PyTorch.
 
 use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::pytorch::{OptimizerState, Run, Sharding, Weights, peak};
 use gpu_tuned_core::workload::{WeightFormat, WorkloadSpec};
 use gpu_tuned_core::{Bytes, Precision};
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::dialect::{Framework, Role};
+use crate::dialect::Role;
 use crate::document::Value;
 use crate::matched::Meaning;
-use crate::pytorch::{Run, Sharding, State, Weights, peak};
 use crate::step::Step;
 
 /// Memory of one GPU in PyTorch, as the driver counts it: an estimate from published formulas.
@@ -38,7 +38,7 @@ impl PytorchMemory {
         facts: &DeviceFacts,
         after: Option<MicroBatch>,
     ) -> Option<Self> {
-        if config.dialect.framework != Framework::Pytorch {
+        if !config.dialect.pytorch {
             return None;
         }
         let bytes = |part: MicroBatch| Some(peak(spec, &run(config, step, spec, part))?.on_device(facts));
@@ -64,9 +64,9 @@ fn run(config: &Config, step: Step, spec: &WorkloadSpec, part: MicroBatch) -> Ru
         _ => String::new(),
     };
     let state = match (optimizer.contains("paged"), optimizer.contains("8bit")) {
-        (true, _) => State::Paged,
-        (false, true) => State::EightBit,
-        (false, false) => State::Full,
+        (true, _) => OptimizerState::Paged,
+        (false, true) => OptimizerState::EightBit,
+        (false, false) => OptimizerState::Full,
     };
     let frozen = match spec.training.frozen_weights {
         WeightFormat::Q8 => Weights::Int8,
@@ -92,7 +92,7 @@ fn run(config: &Config, step: Step, spec: &WorkloadSpec, part: MicroBatch) -> Ru
         fused_loss: has("fused_cross_entropy"),
         accumulates: part.steps > 1,
         step_in_backward: has("whole_step"),
-        foreach: state == State::Full && !optimizer.contains("fused"),
+        foreach: state == OptimizerState::Full && !optimizer.contains("fused"),
         state,
         devices: step.ranks,
         sharding,
@@ -100,15 +100,15 @@ fn run(config: &Config, step: Step, spec: &WorkloadSpec, part: MicroBatch) -> Ru
 }
 
 impl Config {
-    /// The value of a feature: its key's, else the default of the dialect.
+    /// The value of a feature: the strongest of its keys', else the default of the dialect.
     pub(crate) fn feature(&self, name: &str) -> Option<String> {
-        let of_keys = self.with_role(Role::Feature).filter(|key| key.row.dim == name).find_map(|key| {
+        let of_keys = self.with_role(Role::Feature).filter(|key| key.row.dim == name).filter_map(|key| {
             match key.meaning(&self.file.text) {
                 Meaning::Known(word) => Some(word.to_owned()),
                 _ => key.entry.value.bare().filter(|_| key.row.words.is_empty()),
             }
         });
         let default = || self.dialect.default_of(Role::Feature, name).map(str::to_owned);
-        of_keys.or_else(default)
+        of_keys.max().or_else(default)
     }
 }

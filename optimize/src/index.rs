@@ -53,7 +53,7 @@ pub(crate) fn recognise(index: &Index<'_>, users: &[&'static Dialect]) -> &'stat
     all.find(|dialect| index.has_all_of_one(&dialect.recognised)).unwrap_or_else(Dialect::plain)
 }
 
-/// The keys that a file of the dialect is read by: its own, and those of hand-written configs for other settings.
+/// Keys of a dialect: its own, and those of hand-written configs for settings that it has no key for.
 fn read_by(dialect: &'static Dialect) -> impl Iterator<Item = &'static Key> {
     let is_own = |other: &Key| dialect.keys.iter().any(|key| key.role == other.role && key.dim == other.dim);
     let others = Dialect::plain().keys.iter().filter(move |other| {

@@ -2,7 +2,7 @@
 //!
 //! A [`ConfigText`] is read into [`ConfigEntry`]s, in which [`Config`] finds the training settings and [`Model`] the model's
 //! dimensions. A [`Tuner`] plans the training for a device and edits the text in place. The keys of each ecosystem are in
-//! `dialects/`, the names of dimensions in `names.toml`. [`pytorch`] estimates the memory of PyTorch runs.
+//! `dialects/`, the names of dimensions in `names.toml`.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,6 @@ mod model;
 mod names;
 mod overrides;
 mod precision;
-pub mod pytorch;
 mod spelling;
 mod step;
 mod suggestions;
@@ -31,10 +30,10 @@ mod task;
 mod tests;
 mod tuner;
 
-pub use change::{Change, State};
+pub use change::{Change, ChangeState};
 pub use config::Config;
 pub use data_set::DataSet;
-pub use dialect::{Dialect, Framework, Role, role};
+pub use dialect::{Dialect, Role, role};
 pub use document::{ConfigText, Format};
 pub use entry::ConfigEntry;
 pub use error::OptimizeError;

@@ -67,7 +67,7 @@ impl<'t> MatchedKeys<'t> {
         keys
     }
 
-    /// Adds a key unless its value says nothing; a value that cannot be read is a mistake.
+    /// Adds a key whose value can be one of its role; a reference that cannot be followed is a mistake.
     fn add(&mut self, mut key: MatchedKey, index: &Index<'_>, matches: &[(&Key, &ConfigEntry)]) {
         // `selective` is neither on nor off.
         key.is_left |= matches!(key.meaning(self.source.text), Meaning::Known("stays"));

@@ -12,9 +12,12 @@ use crate::key_names::contains_word;
 pub(crate) struct Names {
     kind: Vec<KindNames>,
     pub(crate) keys: ModelKeys,
-    pub(crate) layout: Vec<Layout>,
+    pub(crate) layout: Vec<Family>,
     /// Keys of settings that only trainings have.
     training: Words,
+    /// Tables whose settings are not those of training, by name and by the first or last word of the name.
+    not_training: Words,
+    not_training_word: Words,
     /// Keys of models that no kind describes.
     pub(crate) unmodelled: Words,
     pub(crate) unmodelled_above_one: Words,
@@ -55,7 +58,7 @@ pub(crate) struct ModelKeys {
 
 /// Dimensions that every model with a word in its name has.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Layout {
+pub(crate) struct Family {
     pub words: Words,
     pub dims: Vec<(String, toml::Value)>,
     /// Keys of dimensions, in place of those of the kind.
@@ -103,6 +106,12 @@ impl Names {
         self.training.has(key)
     }
 
+    /// Returns true for a table whose settings are not those of training: `val_dataloader`, `dataloader_opts_valid`.
+    pub(crate) fn is_of_evaluation(&self, table: &str) -> bool {
+        let mut ends = [table.split('_').next(), table.rsplit('_').next()].into_iter().flatten();
+        self.not_training.has(table) || ends.any(|word| self.not_training_word.has(word))
+    }
+
     /// The planner's names of a matrix with adapters: one, or several with spaces.
     pub(crate) fn matrices(&self, name: &str) -> Option<&str> {
         let last = name.rsplit('.').next().unwrap_or(name);
@@ -111,12 +120,12 @@ impl Names {
     }
 
     /// The family of models with a word in this name: that with the longest word.
-    pub(crate) fn layout(&self, name: &str) -> Option<(&Layout, &str)> {
+    pub(crate) fn layout(&self, name: &str) -> Option<(&Family, &str)> {
         let words = self.layout.iter().flat_map(|layout| layout.words.iter().map(move |word| (layout, word)));
         words.filter(|(_, word)| contains_word(name, word)).max_by_key(|(_, word)| word.len())
     }
 
-    /// Names of the kind that workloads call so.
+    /// Names of a kind of model.
     pub(crate) fn kind(&self, name: &str) -> Option<&KindNames> {
         self.kind.iter().find(|kind| kind.name == name)
     }

@@ -1,14 +1,14 @@
 //! The precision that a config requests with one or several keys, and their values for another precision.
 
-use gpu_tuned_core::Precision;
+use gpu_tuned_core::{Precision, Setting};
 
-use crate::dialect::{Role, Spelling};
+use crate::dialect::{Dialect, Key, Role, Spelling};
 use crate::matched::{MatchedKey, MatchedKeys, Meaning};
 
 /// The precision that the keys request together; fp32 without any.
 pub(crate) fn read(keys: &mut MatchedKeys<'_>) -> Precision {
     let source = keys.source;
-    let all: Vec<MatchedKey> = keys.all.iter().filter(|key| is_of_precision(key.role)).cloned().collect();
+    let all: Vec<MatchedKey> = keys.all.iter().filter(|key| key.role.is_of_precision()).cloned().collect();
     let mut requested: Vec<(Precision, &MatchedKey)> = Vec::new();
     for key in &all {
         let flag = |precision| key.flag(source).map(|on| on.filter(|on| *on).map(|_| precision));
@@ -50,8 +50,25 @@ pub(crate) fn read(keys: &mut MatchedKeys<'_>) -> Precision {
     *first
 }
 
-pub(crate) const fn is_of_precision(role: Role) -> bool {
-    matches!(role, Role::Precision | Role::AmpFormat | Role::Weights)
+/// The path and word that are added for a precision, and whether the program reads them. Where the dialect has no key for the
+/// precision, they are the planner's.
+pub(crate) fn addition(
+    dialect: &'static Dialect,
+    wanted: Precision,
+    add_keys: bool,
+) -> Option<(&'static str, &'static str, bool)> {
+    let rows = || dialect.rows(Role::Precision);
+    if dialect.is_plain() || rows().next().is_none() {
+        return Some((Setting::Precision.name(), wanted.name(), add_keys && dialect.adds_on_request));
+    }
+    let word = |row: &'static Key| match row.spelling {
+        Spelling::FlagFor(precision) => Some("true").filter(|_| precision == wanted),
+        Spelling::Words => row.word_for(wanted.name()),
+        _ => None,
+    };
+    let (row, word) = rows().filter_map(|row| Some((row, word(row)?))).min_by_key(|(row, _)| row.add.is_none())?;
+    let first = row.names.iter().next().unwrap_or_default().trim_start_matches('.');
+    Some((row.add.as_deref().unwrap_or(first), word, row.add.is_some()))
 }
 
 /// The key's value for another precision, without quotes; `None` where there is no word for it, or nothing to change.

@@ -43,18 +43,13 @@ impl Step {
         let global = config.global_batch_of(ranks).map(|global| whole_batches(config, global, batch, ranks));
         // A key that leaves a factor of the step to the program.
         let open = |role: Role| config.matched(role).is_some_and(MatchedKey::is_open);
-        let is_open = |role: Role| {
-            let key = config.key(role).unwrap_or_default();
-            let remedy = "give the samples of an optimizer step over all devices: --global-batch";
-            config.mistake(role, format!("`{key}` is left to the program: {remedy}"))
-        };
         let batch = match (batch, global.or(global_batch)) {
             (Some(batch), _) => batch,
             // The other keys divide the global batch.
             (None, Some(global)) => (global / ranks / steps.unwrap_or(1)).max(1),
             (None, None) => {
                 return Err(match [Role::GlobalBatch, Role::Batch].into_iter().find(|role| open(*role)) {
-                    Some(role) => is_open(role),
+                    Some(role) => left_open(config, role),
                     None if !config.is_training => OptimizeError::NotTraining { found: String::new() },
                     None => no_batch(config),
                 });
@@ -64,7 +59,7 @@ impl Step {
         let steps = match (steps, implied) {
             (Some(steps), _) | (None, Some(steps)) => steps,
             (None, None) if open(Role::Accumulation) && global.or(global_batch).is_none() => {
-                return Err(is_open(Role::Accumulation));
+                return Err(left_open(config, Role::Accumulation));
             }
             (None, None) => 1,
         };
@@ -77,13 +72,9 @@ impl Step {
         let configured = global.filter(|configured| global_batch.is_none() && *configured != product);
         if let (Some(configured), Some(key)) = (configured, config.key(Role::GlobalBatch)) {
             let micro = config.key(Role::Batch).unwrap_or("the batch");
-            return Err(config.mistake(
-                Role::GlobalBatch,
-                format!(
-                    "`{micro}` {batch} x {steps} x {ranks} rank(s) are {product} samples, but `{key}` is {configured}: correct the \
-                     config, or choose with --global-batch or --world-size"
-                ),
-            ));
+            let found = format!("`{micro}` {batch} x {steps} x {ranks} rank(s) are {product} samples");
+            let remedy = "correct the config, or choose with --global-batch or --world-size";
+            return Err(config.mistake(Role::GlobalBatch, format!("{found}, but `{key}` is {configured}: {remedy}")));
         }
         let global = global_batch.unwrap_or(product);
         if !global.is_multiple_of(ranks) {
@@ -101,6 +92,13 @@ impl Step {
     pub const fn configured(&self) -> u64 {
         self.batch * self.accumulation * self.ranks
     }
+}
+
+/// The error of a factor of the step that the config leaves to the program.
+fn left_open(config: &Config, role: Role) -> OptimizeError {
+    let key = config.key(role).unwrap_or_default();
+    let remedy = "give the samples of an optimizer step over all devices: --global-batch";
+    config.mistake(role, format!("`{key}` is left to the program: {remedy}"))
 }
 
 fn no_batch(config: &Config) -> OptimizeError {

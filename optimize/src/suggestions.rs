@@ -9,7 +9,7 @@ use crate::data_set::DataSet;
 use crate::error::OptimizeError;
 use crate::task::Task;
 
-/// Smallest speedup that is reported.
+/// Smallest speedup that is reported: chosen, not measured.
 const MIN_SPEEDUP: f64 = 1.05;
 
 /// Faster alternatives that change the results of a run.

@@ -118,8 +118,7 @@ impl Task<'_> {
     /// The requested precision, or fp32 where the device lacks the config's.
     fn precision_on(&self, facts: &DeviceFacts, warnings: &mut Vec<String>) -> PrecisionPolicy {
         let configured = self.config.precision;
-        let is_left =
-            [Role::Precision, Role::AmpFormat, Role::Weights].into_iter().any(|role| self.config.leaves(role));
+        let is_left = self.config.keys.iter().any(|key| key.is_left && key.role.is_of_precision());
         let reason = no_tensor_cores(configured, facts).filter(|_| self.precision.is_none() && !is_left);
         if let Some(reason) = reason {
             warnings.push(format!("{reason}: f32 in place of {configured}, which changes how the run rounds"));

@@ -5,6 +5,7 @@ mod ecosystems;
 mod files;
 mod guides;
 mod models;
+mod precision;
 
 use std::path::Path;
 

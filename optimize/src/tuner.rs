@@ -3,13 +3,12 @@
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{ASSUMED_CORES, Filling, Plan, Remedy, filling};
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Bytes, Goal, Provenance};
+use gpu_tuned_core::{Bytes, Goal, Provenance, Setting};
 use serde::Serialize;
 
-use crate::change::{Change, State};
+use crate::change::{Change, ChangeState};
 use crate::changes::Changes;
 use crate::config::Config;
-use crate::dialect::Role;
 use crate::document::ConfigText;
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
@@ -117,9 +116,9 @@ impl Tuner<'_> {
         if let Some(key) = changes.shared {
             return Err(OptimizeError::Shared { key });
         }
-        self.verify(&changes.text, plan)?;
+        self.verify(&changes, plan)?;
         let sets_workers =
-            |it: &Change| it.setting == "num_workers" && matches!(it.state, State::Changed | State::Added);
+            |it: &Change| it.setting == "num_workers" && matches!(it.state, ChangeState::Changed | ChangeState::Added);
         if changes.all.iter().any(sets_workers) {
             tuned.after = Expectation::new(&planned.after, task.workload, Some(plan.settings.num_workers));
         }
@@ -131,10 +130,11 @@ impl Tuner<'_> {
         Ok(tuned)
     }
 
-    /// Reads the edited text back, and refuses one whose step or precision is not the plan's.
-    fn verify(&self, text: &str, plan: &Plan) -> Result<(), OptimizeError> {
+    /// Reads the edited text back, and refuses one whose step or precision is not the plan's, unless the user adds the key of
+    /// the precision by hand.
+    fn verify(&self, changes: &Changes, plan: &Plan) -> Result<(), OptimizeError> {
         let (task, refuse) = (&self.task, |what: String| OptimizeError::Inexpressible { what });
-        let edited = self.file.edited(text);
+        let edited = self.file.edited(&changes.text);
         let broken = |error: OptimizeError| {
             let first = error.to_string();
             refuse(format!("the plan: the edited text would be invalid ({})", first.lines().next().unwrap_or_default()))
@@ -149,9 +149,11 @@ impl Tuner<'_> {
             return Err(refuse(format!("a step of {} samples in parts that fit", task.step.global)));
         }
         let planned = plan.settings.precision;
-        let changes = task.precision.is_some() || task.config.precision != planned;
-        let is_asked = changes && config.key(Role::Precision).is_some();
-        if is_asked && config.precision != planned { Err(refuse(planned.name().to_owned())) } else { Ok(()) }
+        let is_by_hand = |it: &Change| it.setting == Setting::Precision.name() && it.state == ChangeState::ByHand;
+        if config.precision == planned || changes.all.iter().any(is_by_hand) {
+            return Ok(());
+        }
+        Err(refuse(planned.name().to_owned()))
     }
 }
 
@@ -182,7 +184,9 @@ impl Expectation {
     /// The config as it is, whose remedy is the plan.
     pub(crate) fn before(outcome: &Outcome, workload: &Workload, workers: Option<u64>) -> Self {
         let mut all = Self::new(outcome, workload, workers);
-        all.problem = all.problem.as_deref().map(without_remedy);
+        if let Outcome::Misfit(misfit) = outcome {
+            all.problem = Some(misfit.causes());
+        }
         all
     }
 
@@ -207,7 +211,7 @@ impl Expectation {
                 memory_provenance: Some(misfit.memory.provenance),
                 problem: Some(match misfit.remedies[..] {
                     // The only pins are of settings that the file cannot express: a note covers these.
-                    [Remedy::Unpin { .. }, ..] => without_remedy(&misfit.in_one_line()),
+                    [Remedy::Unpin { .. }, ..] => misfit.causes(),
                     _ => misfit.in_one_line(),
                 }),
                 ..Self::default()
@@ -221,10 +225,6 @@ impl Expectation {
         let ratio = self.samples_per_s? / other.samples_per_s?;
         Some((ratio, self.samples_per_s_provenance?.max(other.samples_per_s_provenance?)))
     }
-}
-
-fn without_remedy(problem: &str) -> String {
-    problem.split_once("; ").map_or(problem, |(what, _)| what).to_owned()
 }
 
 /// Throughput behind the loader; without workers each sample is prepared between steps.

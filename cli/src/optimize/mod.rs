@@ -10,7 +10,7 @@ pub(crate) use args::OptimizeArgs;
 use gpu_tuned::Fit;
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_optimize::{Config, ConfigText, Dialect, KeyOverride, Step, Task, Tuned, Tuner};
+use gpu_tuned_optimize::{Config, ConfigEntry, ConfigText, Dialect, KeyOverride, Step, Task, Tuned, Tuner};
 use gpu_tuned_project::config::ConfigFile;
 
 use crate::args::{Common, TargetArgs};
@@ -28,29 +28,20 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     let mut file = ConfigText::read(&args.config)?;
     check_program_options(args)?;
     let project = project(common, args)?;
-    let beside = || args.config.with_file_name(ConfigFile::NAME);
-    let tables = project.as_ref().map_or_else(beside, |project| project.root.join(&project.config_file));
-    file.dialects = Dialect::read_user(&tables)?;
+    file.dialects = dialects(project.as_ref(), args)?;
     let profiles = project.as_ref().map_or_else(|| ProfileTable::builtin().clone(), Project::profiles);
     let targets = targets(project.as_ref(), &profiles, args)?;
     let mut notes = targets.notes();
     notes.extend(args.goal.note());
     check_single_target(args, if targets.is_choice() { 1 } else { targets.all().len() })?;
     let entries = file.entries()?;
-    let overrides = args.at.iter().map(|(setting, key)| KeyOverride::new(setting, key, &entries));
-    let left = args.leave.iter().map(|key| KeyOverride::leave(key, &entries));
-    let overrides = overrides.chain(left).collect::<Result<Vec<_>, _>>()?;
+    let overrides = overrides(args, &entries)?;
     let mut config = Config::read(&entries, &file, &overrides)?;
     config.is_training |= args.model.workload.is_some();
     let step = Step::new(&config, args.goal.global_batch, args.goal.world_size)?;
     let devices: Vec<_> = targets.all().iter().map(|target| target.facts_of(step.ranks)).collect();
     let training = training::training(project.as_ref(), args, &entries, &file, &config, &devices)?;
-    notes.extend(
-        config
-            .open_ranks()
-            .filter(|_| args.goal.world_size.is_none())
-            .map(|key| format!("`{key}` does not give the number of devices: 1 is assumed; give it with --world-size")),
-    );
+    notes.extend(open_ranks(args, &config));
     let goal = args.goal.over(training.goal.clone());
     let task = Task {
         config: &config,
@@ -90,6 +81,26 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
         return Ok(Answer { text, form: Form::Data, notes, code });
     }
     Ok(Answer::new(("optimize", common.json), &report.json(), || report.text(), notes, code))
+}
+
+/// The user's dialects, of the package or beside the config.
+fn dialects(project: Option<&Project>, args: &OptimizeArgs) -> Result<Vec<&'static Dialect>, Error> {
+    let beside = || args.config.with_file_name(ConfigFile::NAME);
+    let tables = project.map_or_else(beside, |project| project.root.join(&project.config_file));
+    Ok(Dialect::read_user(&tables)?)
+}
+
+/// Keys that the user assigns to settings, or leaves alone.
+fn overrides(args: &OptimizeArgs, entries: &[ConfigEntry]) -> Result<Vec<KeyOverride>, Error> {
+    let assigned = args.at.iter().map(|(setting, key)| KeyOverride::new(setting, key, entries));
+    let left = args.leave.iter().map(|key| KeyOverride::leave(key, entries));
+    Ok(assigned.chain(left).collect::<Result<_, _>>()?)
+}
+
+/// A note on a key that leaves the number of devices open.
+fn open_ranks(args: &OptimizeArgs, config: &Config) -> Option<String> {
+    let key = config.open_ranks().filter(|_| args.goal.world_size.is_none())?;
+    Some(format!("`{key}` does not give the number of devices: 1 is assumed; give it with --world-size"))
 }
 
 /// The package, where there is one; measured again with `--benchmark`.

@@ -99,12 +99,17 @@ pub enum Remedy {
 impl Misfit {
     /// Describes the missing memory and the cheapest remedy, without the items.
     pub fn in_one_line(&self) -> String {
+        let remedy = self.remedies.first().map_or_else(String::new, |remedy| format!("; {remedy}"));
+        self.causes() + &remedy
+    }
+
+    /// Describes the missing memory, without remedies.
+    pub fn causes(&self) -> String {
         let missing = self.memory.total() - self.memory.budget();
         let missing = (missing > Bytes::ZERO).then(|| format!("{missing} too much at batch {}", self.memory.batch));
         let too_large = self.too_large.as_ref().map(ToString::to_string);
         let what: Vec<_> = missing.into_iter().chain(too_large).collect();
-        let remedy = self.remedies.first().map_or_else(String::new, |remedy| format!("; {remedy}"));
-        format!("does not fit: {}{remedy}", what.join("; "))
+        format!("does not fit: {}", what.join("; "))
     }
 
     /// Lists the remedies, one a line.

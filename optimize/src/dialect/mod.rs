@@ -2,10 +2,10 @@
 
 mod role;
 
+use std::io;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use gpu_tuned_core::Precision;
 use gpu_tuned_core::source::{FileError, Source};
 use serde::Deserialize;
 use toml::Spanned;
@@ -15,21 +15,6 @@ use crate::key_names::normal;
 use crate::names::Words;
 pub use role::Role;
 pub(crate) use role::{Key, Spelling};
-
-/// The framework that trains.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Framework {
-    /// Any.
-    #[default]
-    Any,
-    /// Burn.
-    Burn,
-    /// PyTorch.
-    Pytorch,
-    /// Another one.
-    Other,
-}
 
 /// The keys that programs of one ecosystem read.
 #[derive(Debug, Deserialize)]
@@ -42,12 +27,12 @@ pub struct Dialect {
     /// Sets of paths; a file with all of a set, and none with a `!` in front, is in the dialect.
     #[serde(default)]
     pub(crate) recognised: Vec<Words>,
-    /// The framework that trains.
+    /// True if PyTorch trains.
     #[serde(default)]
-    pub framework: Framework,
+    pub(crate) pytorch: bool,
     /// True if keys are added only on request, as a program may not read them.
     #[serde(default)]
-    pub(crate) adds_on_request: bool,
+    pub adds_on_request: bool,
     #[serde(rename = "key", default)]
     pub(crate) keys: Vec<Key>,
 }
@@ -89,14 +74,17 @@ impl Dialect {
     ///
     /// # Errors
     ///
-    /// Mistakes of the tables, with their place.
+    /// A file that cannot be read; mistakes of the tables, with their place.
     pub fn read_user(path: &Path) -> Result<Vec<&'static Self>, OptimizeError> {
         #[derive(Deserialize)]
         struct File {
             #[serde(default)]
             dialect: Vec<Spanned<Dialect>>,
         }
-        let Ok(text) = std::fs::read_to_string(path) else { return Ok(Vec::new()) };
+        let text = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            read => read.map_err(|source| OptimizeError::Read { path: path.to_owned(), source })?,
+        };
         let name = path.display().to_string();
         let source = Source { file: &name, text: &text };
         let refuse = |mistake: FileError| OptimizeError::Mistakes(vec![(mistake, text.as_str().into())]);
@@ -116,19 +104,10 @@ impl Dialect {
         if let Some(name) = wrong.next() {
             return Some(format!("`{name}` has to be in lower case with underscores: {}", normal(name)));
         }
-        if self.recognised.is_empty() && self.name != "plain" {
+        if self.recognised.is_empty() && !self.is_plain() {
             return Some("`recognised` is empty: give the paths that only such files have".to_owned());
         }
-        self.keys.iter().filter(|key| matches!(key.role, Role::Precision | Role::AmpFormat | Role::Weights)).find_map(
-            |key| {
-                let meanings = key.words.iter().flatten().map(|(meaning, _)| meaning);
-                let unknown =
-                    meanings.filter(|meaning| !meaning.is_empty()).find(|it| it.parse::<Precision>().is_err());
-                unknown.map(|meaning| {
-                    format!("`{meaning}` is no precision: expected f32, mixed_bf16, mixed_f16 or bf16_params")
-                })
-            },
-        )
+        self.keys.iter().find_map(Key::mistake)
     }
 
     pub(crate) fn plain() -> &'static Self {
@@ -137,10 +116,10 @@ impl Dialect {
 
     /// Returns true for hand-written configs of no ecosystem.
     pub fn is_plain(&self) -> bool {
-        self.name == Self::plain().name
+        core::ptr::eq(self, Self::plain())
     }
 
-    /// Keys of a role, in place of which none of another dialect counts.
+    /// Own keys of a role.
     pub(crate) fn rows(&self, role: Role) -> impl Iterator<Item = &Key> {
         self.keys.iter().filter(move |key| key.role == role)
     }
@@ -181,9 +160,10 @@ mod tests {
     #[test]
     fn the_documentation_lists_every_ecosystem() {
         let page = include_str!("../../../docs/optimize.md");
+        let table = page.split("| ecosystem |").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a table");
         let all = DIALECTS.iter().filter(|dialect| !dialect.adds_on_request || dialect.name == "Burn");
         for dialect in all {
-            assert!(page.contains(&dialect.name), "{}", dialect.name);
+            assert!(table.contains(&dialect.name), "{}", dialect.name);
         }
     }
 

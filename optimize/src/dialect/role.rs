@@ -1,6 +1,8 @@
 //! The setting of a key, and the spelling of its value.
 
-use gpu_tuned_core::{Precision, Setting};
+use gpu_tuned_core::dims::Schema as _;
+use gpu_tuned_core::workload::{ModelKind, Training};
+use gpu_tuned_core::{Precision, Setting, suggest};
 use serde::Deserialize;
 
 use crate::names::Words;
@@ -77,6 +79,11 @@ impl Role {
         Self::NAMED.iter().find(|(_, role)| *role == self).map(|(name, _)| *name)
     }
 
+    /// Returns true for the precision, and for a format that decides on it.
+    pub(crate) const fn is_of_precision(self) -> bool {
+        matches!(self, Self::Precision | Self::AmpFormat | Self::Weights)
+    }
+
     /// Returns true for a factor of the samples of an optimizer step.
     pub(crate) const fn is_of_step(self) -> bool {
         matches!(self, Self::Batch | Self::GlobalBatch | Self::Accumulation)
@@ -138,11 +145,44 @@ pub(crate) struct Key {
     pub mirror: bool,
 }
 
+/// Features that change the memory of PyTorch, or what a step allows.
+const FEATURES: [&str; 6] =
+    ["flash_attention", "prepared", "fused_cross_entropy", "zero_stage", "whole_step", "checkpointing_stays"];
+
 impl Key {
+    /// A word or name in the table that means nothing.
+    pub(crate) fn mistake(&self) -> Option<String> {
+        let expected: &[&str] = match self.role {
+            role if role.is_of_precision() => &["f32", "mixed_bf16", "mixed_f16", "bf16_params"],
+            Role::Tf32 | Role::Checkpointing => &["true", "false", "stays"],
+            Role::Adapter => &["on", "off"],
+            _ => &[],
+        };
+        let meanings = self.words.iter().flatten().map(|(meaning, _)| meaning.as_str()).chain(self.default.as_deref());
+        let mut wrong = meanings.filter(|it| !it.is_empty() && !expected.is_empty() && !expected.contains(it));
+        if let Some(meaning) = wrong.next() {
+            return Some(format!("`{meaning}` is no meaning of this role: expected one of {}", expected.join(", ")));
+        }
+        let of_models =
+            ModelKind::ALL.iter().flat_map(|kind| kind.dims.iter()).chain(Training::DIMS).map(|dim| dim.name);
+        let known: Vec<_> = match self.role {
+            Role::Dim => of_models.collect(),
+            Role::Feature => FEATURES.to_vec(),
+            _ => return None,
+        };
+        let is_known = known.contains(&self.dim.as_str());
+        (!is_known).then(|| format!("`dim = \"{}\"` is no dimension or feature{}", self.dim, suggest(&self.dim, known)))
+    }
+
     /// The word of the vocabulary with its meaning: the same one, or the part between the stars of `*qlora*`.
     pub(crate) fn known(&self, word: &str) -> Option<&(String, String)> {
         let is_part = |known: &str| known.strip_prefix('*').is_some_and(|it| word.contains(it.trim_end_matches('*')));
         self.words.iter().flatten().find(|(_, known)| word == known || is_part(known))
+    }
+
+    /// The first word with a meaning.
+    pub(crate) fn word_for(&self, meaning: &str) -> Option<&str> {
+        self.words.iter().flatten().find(|(known, _)| known == meaning).map(|(_, word)| word.as_str())
     }
 
     pub(crate) fn lists(&self, word: &str) -> bool {

@@ -85,12 +85,8 @@ struct Open {
     start: usize,
     /// A key without its value yet.
     key: Option<(String, Range<usize>)>,
-    content: Content,
-}
-
-enum Content {
-    List(Vec<Node>),
-    Table(Vec<Entry>),
+    /// The table or list so far.
+    value: Value,
 }
 
 impl<'t> Tree<'t> {
@@ -140,7 +136,7 @@ impl<'t> Tree<'t> {
                 self.put(Node { value, span });
                 Ok(())
             }
-            Event::SequenceStart(anchor, _) => self.open(span.start, anchor, Content::List(Vec::new())),
+            Event::SequenceStart(anchor, _) => self.open(span.start, anchor, Value::List(Vec::new())),
             Event::MappingStart(anchor, tag) => {
                 let at = span.start..span.start;
                 let entry = |class| Entry {
@@ -148,7 +144,7 @@ impl<'t> Tree<'t> {
                     key_span: at.clone(),
                     node: Node { value: Value::Text(class), span: at.clone() },
                 };
-                self.open(span.start, anchor, Content::Table(class(tag.as_deref()).map(entry).into_iter().collect()))
+                self.open(span.start, anchor, Value::Table(class(tag.as_deref()).map(entry).into_iter().collect()))
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 self.close(span.end);
@@ -161,21 +157,17 @@ impl<'t> Tree<'t> {
         }
     }
 
-    fn open(&mut self, start: usize, anchor: usize, content: Content) -> Result<(), FileError> {
+    fn open(&mut self, start: usize, anchor: usize, value: Value) -> Result<(), FileError> {
         self.anchored.insert(anchor, (start, Value::Null));
         if self.open.len() >= MAX_DEPTH {
             return Err(self.source.error(&(start..start), format!("more than {MAX_DEPTH} tables in each other")));
         }
-        self.open.push(Open { start, key: None, content });
+        self.open.push(Open { start, key: None, value });
         Ok(())
     }
 
     fn close(&mut self, end: usize) {
-        let Some(Open { start, content, .. }) = self.open.pop() else { return };
-        let value = match content {
-            Content::List(nodes) => Value::List(nodes),
-            Content::Table(entries) => Value::Table(entries),
-        };
+        let Some(Open { start, value, .. }) = self.open.pop() else { return };
         self.put(Node { value, span: start..end.max(start) });
     }
 
@@ -184,10 +176,12 @@ impl<'t> Tree<'t> {
             self.root = Some(node);
             return;
         };
-        match (&mut open.content, open.key.take()) {
-            (Content::List(nodes), _) => nodes.push(node),
-            (Content::Table(entries), Some((key, key_span))) => entries.push(Entry { key, key_span, node }),
-            (Content::Table(_), None) => open.key = Some((key(&node.value), node.span)),
+        match (&mut open.value, open.key.take()) {
+            (Value::List(nodes), _) => nodes.push(node),
+            (Value::Table(entries), Some((key, key_span))) => entries.push(Entry { key, key_span, node }),
+            // Tables are no keys.
+            (_, None) => open.key = Some((node.value.bare().unwrap_or_default(), node.span)),
+            _ => {}
         }
     }
 }
@@ -196,15 +190,6 @@ impl<'t> Tree<'t> {
 fn class(tag: Option<&Tag>) -> Option<String> {
     let (kind, class) = tag.filter(|tag| tag.handle == "!")?.suffix.split_once(':')?;
     ["name", "new"].contains(&kind).then(|| class.to_owned())
-}
-
-/// A key as text; tables have none.
-fn key(value: &Value) -> String {
-    match value {
-        Value::Text(text) | Value::Number(text) => text.clone(),
-        Value::Flag(flag) => flag.to_string(),
-        Value::Null | Value::List(_) | Value::Table(_) => String::new(),
-    }
 }
 
 /// Value of an unquoted text, with the flags of YAML 1.1 that Python's readers accept.

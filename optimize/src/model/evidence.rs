@@ -4,9 +4,9 @@ use crate::document::Value;
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
 use crate::key_names::{contains_word, normal};
-use crate::names::{KindNames, Layout, Names};
+use crate::names::{Family, KindNames, Names};
 
-/// Least dimensions that identify a kind of model without its name.
+/// Fewest dimensions that identify a kind of model without its name: chosen, not measured.
 const MIN_DIMS: usize = 2;
 
 /// A kind of model with the reason for it.
@@ -16,7 +16,7 @@ pub(super) struct Evidence {
     /// The option or key that identifies the kind.
     pub by: String,
     /// The model's family.
-    pub layout: Option<(&'static Layout, &'static str)>,
+    pub layout: Option<(&'static Family, &'static str)>,
 }
 
 /// The only kind that the file can mean, or all candidates.

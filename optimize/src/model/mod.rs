@@ -5,7 +5,7 @@ mod evidence;
 mod read;
 mod training;
 
-use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named};
+use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named, parse_value};
 use gpu_tuned_core::suggest_key;
 use gpu_tuned_core::workload::{ModelKind, ModelSpec, Optimizer, Training, WorkloadSpec};
 
@@ -14,7 +14,7 @@ use crate::document::ConfigText;
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
 use crate::key_names::contains_word;
-use crate::names::{KindNames, Layout, Names};
+use crate::names::{Family, KindNames, Names};
 use dims::Dims;
 pub use dims::{Dimension, Origin};
 use evidence::Evidence;
@@ -148,10 +148,10 @@ fn requested(kind: &'static ModelKind, given: &[(String, String)]) -> Result<Dim
             hint: suggest_key(name, &kind.dims.iter().chain(Training::DIMS).map(|dim| dim.name).collect::<Vec<_>>()),
             names: kind.dims.iter().map(|dim| dim.name).collect::<Vec<_>>().join(", "),
         })?;
-        // A word needs no quotes.
-        let value = toml::from_str::<toml::Table>(&format!("value = {text}")).ok();
-        let value = value.and_then(|mut table| table.remove("value"));
-        let value = dim.kind.read(&value.unwrap_or_else(|| toml::Value::String(text.clone())));
+        if dims.has(dim.name) {
+            return Err(OptimizeError::Dimension { message: format!("--dim {name} is given twice: keep one of them") });
+        }
+        let value = dim.kind.read(&parse_value(text));
         let value = value.ok_or_else(|| OptimizeError::Dimension {
             message: format!("--dim {name}={text}: expected {}", dim.kind.expected()),
         })?;
@@ -161,7 +161,7 @@ fn requested(kind: &'static ModelKind, given: &[(String, String)]) -> Result<Dim
 }
 
 /// Adds the dimensions that every model of the family has.
-fn add_layout(kind: &'static ModelKind, layout: Option<(&'static Layout, &'static str)>, dims: &mut Dims) {
+fn add_layout(kind: &'static ModelKind, layout: Option<(&'static Family, &'static str)>, dims: &mut Dims) {
     for (name, value) in layout.iter().flat_map(|(layout, _)| &layout.dims) {
         let word = layout.map_or("", |(_, word)| word);
         if let Some((dim, value)) = named(kind.dims, name).and_then(|dim| Some((dim.name, dim.kind.read(value)?))) {

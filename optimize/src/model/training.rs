@@ -2,7 +2,7 @@
 
 use gpu_tuned_core::dims::{DimValue, Schema as _, named};
 use gpu_tuned_core::source::FileError;
-use gpu_tuned_core::workload::{Matrix, ModelKind, Training};
+use gpu_tuned_core::workload::{ModelKind, Training};
 
 use super::dims::{Dims, Origin};
 use super::read::value;
@@ -60,7 +60,6 @@ pub(super) fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut
 
 /// Adds the matrices that have adapters.
 fn targets(config: &Config, dims: &mut Dims) -> Result<(), FileError> {
-    const EVERY: &str = "query key value output gate up down";
     let source = config.file.source();
     let text = |value: &Value| value.bare().unwrap_or_default();
     let words = |key: &MatchedKey| match (&key.entry.value, key.meaning(source.text)) {
@@ -71,22 +70,16 @@ fn targets(config: &Config, dims: &mut Dims) -> Result<(), FileError> {
     };
     let keys = config.with_role(Role::Dim).filter(|key| key.row.dim == "lora_targets");
     let all: Vec<_> = keys.map(|key| (key, words(key))).filter(|(_, words)| !words.concat().is_empty()).collect();
-    let default = config.dialect.default_of(Role::Dim, "lora_targets");
+    let default = config.dialect.default_of(Role::Dim, "lora_targets").and_then(|word| Names::get().matrices(word));
     if !dims.has("lora_rank") || dims.has("lora_targets") || all.is_empty() && default.is_none() {
         return Ok(());
     }
-    let mut matrices: Vec<&str> = default.filter(|_| all.is_empty()).map(|_| EVERY).into_iter().collect();
+    let mut matrices: Vec<&str> = default.filter(|_| all.is_empty()).into_iter().collect();
     for (key, word) in all.iter().flat_map(|(key, words)| words.iter().map(move |word| (key, word))) {
-        matrices.push(match word.as_str() {
-            "all" | "all-linear" | "all_linear" => EVERY,
-            word => {
-                let own = || Matrix::ALL.into_iter().map(Matrix::name).find(|name| *name == word);
-                let remedy = "name the matrices with adapters: --dim 'lora_targets=[\"query\", \"value\"]'";
-                let message = || format!("`{}`: no matrix is known as `{word}`; {remedy}", key.entry.shown);
-                let found = Names::get().matrices(word).or_else(own);
-                found.ok_or_else(|| source.error(&key.entry.place(), message()))?
-            }
-        });
+        let remedy = "name the matrices with adapters: --dim 'lora_targets=[\"query\", \"value\"]'";
+        let message = || format!("`{}`: no matrix is known as `{word}`; {remedy}", key.entry.shown);
+        let found = Names::get().matrices(word);
+        matrices.push(found.ok_or_else(|| source.error(&key.entry.place(), message()))?);
     }
     let mut matrices: Vec<_> = matrices.iter().flat_map(|words| words.split(' ')).map(str::to_owned).collect();
     matrices.sort_unstable();

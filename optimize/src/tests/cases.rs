@@ -20,7 +20,7 @@ pub(super) fn yaml(text: &str, target: &str, options: &[&str]) -> String {
     tuned.expect("it fits").strip_prefix(MODEL).expect("the model stays").to_owned()
 }
 
-fn refused_yaml(text: &str, options: &[&str]) -> String {
+pub(super) fn refused_yaml(text: &str, options: &[&str]) -> String {
     refused(Format::Yaml, &format!("{MODEL}{text}"), options)
 }
 
@@ -68,39 +68,6 @@ fn a_step_in_the_backward_pass_is_not_split() {
     let steps = |text: &str| tuned(Format::Yaml, text, "gtx1080", &[]).expect("an answer").0.text;
     assert!(steps(&text).is_some_and(|text| text.contains("gradient_accumulation_steps: 32\n")));
     assert_eq!(steps(&text.replace("bwd: false", "bwd: true")), None);
-}
-
-#[test]
-fn precision_is_written_in_the_words_of_the_ecosystem() {
-    for (given, target, becomes) in [
-        ("trainer: {max_epochs: 3, precision: bf16-mixed}\nbatch_size: 8\n", "gtx1080", "precision: 32-true"),
-        (
-            "compute_environment: X\ndistributed_type: 'NO'\nmixed_precision: bf16\nbatch_size: 8\n",
-            "gtx1080",
-            "mixed_precision: 'no'",
-        ),
-        (
-            "model: {_component_: x.llama}\ntokenizer: {_component_: x.tok}\nbatch_size: 8\ndtype: bf16\n",
-            "gtx1080",
-            "dtype: fp32",
-        ),
-        ("batch_size: 8\nlr: 1\nprecision: fp32\n", "h200", "precision: fp32"),
-        ("per_device_train_batch_size: 8\nbf16: true\nfp16: false\n", "gtx1080", "bf16: false\nfp16: false"),
-        // Weights in bf16 are the pure format.
-        (
-            "per_device_train_batch_size: 8\nbf16: false\ntorch_dtype: bfloat16\n",
-            "gtx1080",
-            "bf16: false\ntorch_dtype: float32",
-        ),
-        ("batch_size: 8\nlr: 1\nprecision: amp_bf16\n", "gtx1080", "precision: fp32"),
-    ] {
-        let text = yaml(given, target, &[]);
-        assert!(text.contains(becomes), "{given} became {text}");
-    }
-    let asked = yaml("per_device_train_batch_size: 8\n", "h200", &["--precision", "mixed_bf16"]);
-    assert_eq!(asked, "per_device_train_batch_size: 8\nbf16: true\n");
-    let asked = yaml("trainer:\n  max_epochs: 3\nbatch_size: 8\n", "h200", &["--precision", "mixed_bf16"]);
-    assert!(asked.contains("  precision: bf16-mixed\n"), "{asked}");
 }
 
 #[test]

@@ -227,6 +227,21 @@ fn hand_written_lstm_configs_are_read_from_one_file() {
 }
 
 #[test]
+fn a_dimension_that_is_given_twice_is_refused() {
+    let file = file(Format::Yaml, "batch_size: 8\nlr: 1\n");
+    let read = |dims: &[(&str, &str)]| {
+        let dims: Vec<_> = dims.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let request = ModelRequest { kind: Some("mlp"), dims: &dims, ..ModelRequest::default() };
+        Model::read(&file.entries().expect("entries"), &file, &request).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(read(&[("widths", "[8, 8]")]), Ok(()));
+    let twice = read(&[("widths", "[8, 8]"), ("widths", "[8, 9]")]);
+    assert_eq!(twice, Err("--dim widths is given twice: keep one of them".to_owned()));
+    let more = read(&[("widths", "[8, 8]\nx = 1")]);
+    assert!(more.is_err_and(|words| words.starts_with("--dim widths=")));
+}
+
+#[test]
 fn kinds_are_identified_by_evidence_or_requested() {
     let kind = |text: &str, requested: Option<&str>| {
         let file = file(Format::Yaml, &format!("batch_size: 8\n{text}\n"));

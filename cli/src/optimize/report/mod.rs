@@ -5,7 +5,7 @@ mod several;
 
 use gpu_tuned_core::plan::with_interval;
 use gpu_tuned_core::{Provenance, grouped};
-use gpu_tuned_optimize::{Config, ConfigText, Dimension, Expectation, Format, Origin, Role, State, Step, Tuned};
+use gpu_tuned_optimize::{ChangeState, Config, ConfigText, Dimension, Expectation, Format, Origin, Role, Step, Tuned};
 use serde::Serialize;
 
 use super::args::OptimizeArgs;
@@ -142,9 +142,9 @@ fn single_table(tuned: &Tuned) -> String {
     let mut table = Table::new(2, ["key", ">before", ">after"]);
     for change in &tuned.changes {
         let style = match change.state {
-            State::Same | State::Implied => FAINT,
-            State::Changed | State::Added => GOOD,
-            State::ByHand => MARKED,
+            ChangeState::Same | ChangeState::Implied => FAINT,
+            ChangeState::Changed | ChangeState::Added => GOOD,
+            ChangeState::ByHand => MARKED,
         };
         let cells = [change.key.clone(), or_dash(change.before.as_ref()), change.after.clone()];
         table.row(style, cells, reason(change));
@@ -155,10 +155,10 @@ fn single_table(tuned: &Tuned) -> String {
 
 fn reason(change: &gpu_tuned_optimize::Change) -> String {
     let effect = match change.state {
-        State::ByHand => styled(MARKED, "by hand: the config has no such key; "),
-        State::Added => styled(GOOD, "added; "),
-        State::Implied => "implied by the other keys; ".to_owned(),
-        State::Same | State::Changed => String::new(),
+        ChangeState::ByHand => styled(MARKED, "by hand: the config has no such key; "),
+        ChangeState::Added => styled(GOOD, "added; "),
+        ChangeState::Implied => "implied by the other keys; ".to_owned(),
+        ChangeState::Same | ChangeState::Changed => String::new(),
     };
     format!("{effect}{} {}", change.why, styled(FAINT, format!("({})", change.provenance)))
 }

@@ -1,7 +1,7 @@
 //! Notes below the tables, and the outcome of the files.
 
 use gpu_tuned_core::grouped;
-use gpu_tuned_optimize::{Role, State, Tuned};
+use gpu_tuned_optimize::{ChangeState, Role, Tuned};
 
 use super::super::copies::FileOutcome;
 use super::Report;
@@ -28,7 +28,7 @@ pub(super) fn remarks(report: &Report<'_>) -> String {
 }
 
 /// Texts in the order of their first occurrence, each with its subjects.
-fn grouped_by_text<'a>(all: impl Iterator<Item = (Option<&'a str>, String)>) -> Vec<(String, Vec<&'a str>)> {
+pub(super) fn grouped_by_text<'a>(all: impl Iterator<Item = (Option<&'a str>, String)>) -> Vec<(String, Vec<&'a str>)> {
     let mut grouped: Vec<(String, Vec<&str>)> = Vec::new();
     for (subject, text) in all {
         match grouped.iter_mut().find(|(known, _)| *known == text) {
@@ -64,6 +64,7 @@ fn accumulation(tuned: &Tuned) -> Option<String> {
     let remedy = "have the program read gradient_accumulation, and add the key with --add";
     let Some(plan) = &tuned.plan else { return Some(format!("{steps} micro-batches of {batch} would fit: {remedy}")) };
     let ratio = split.samples_per_s / plan.samples_per_s;
+    // Chosen, not measured.
     (ratio >= 1.02)
         .then(|| format!("a step in {steps} micro-batches of {batch} would run {ratio:.2}x as fast: {remedy}"))
 }
@@ -126,14 +127,22 @@ fn unknown_loading(report: &Report<'_>) -> Option<String> {
     })
 }
 
-/// A note on settings without a key.
+/// A note on settings without a key, which the plan counts on.
 fn by_hand(report: &Report<'_>) -> Option<String> {
     let changes = report.targets.iter().flat_map(|one| &one.tuned.changes);
-    let key = &changes.into_iter().find(|change| change.state == State::ByHand)?.key;
-    Some(format!(
-        "`{key}`: the program may not read such a key; a Burn `Config` ignores keys without a field. Give the config the field, \
-         `pub {key}: usize`, and add the key with --add"
-    ))
+    let mut keys: Vec<_> = changes.filter(|change| change.state == ChangeState::ByHand).map(|it| &it.key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let key = keys.first()?;
+    let all = keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+    Some(if report.config.dialect.adds_on_request {
+        format!(
+            "{all}: the program may not read such a key; a Burn `Config` ignores keys without a field. Have the program read \
+             {key}, and add the key with --add"
+        )
+    } else {
+        format!("{all}: the plan counts on it, and it is not written: add it to the config by hand")
+    })
 }
 
 /// A note on switches that Burn lacks.

@@ -1,8 +1,9 @@
 //! Several targets: a column for each, and the reasons below.
 
 use gpu_tuned_core::grouped;
-use gpu_tuned_optimize::{Change, Gain, State, Tuned};
+use gpu_tuned_optimize::{Change, ChangeState, Gain, Tuned};
 
+use super::remarks::grouped_by_text;
 use super::{OnTarget, ratio, speed};
 use crate::output::{BAD, BOLD, FAINT, PLAIN, Table, or_dash, styled, wrapped};
 
@@ -29,7 +30,7 @@ pub(super) fn table(targets: &[OnTarget]) -> String {
     row(PLAIN, "samples/s", String::new(), each(&|tuned| speed(&tuned.after)));
     row(PLAIN, "ratio", String::new(), each(&|tuned| or_dash(tuned.speedup.map(ratio))));
     row(PLAIN, "figures", String::new(), each(&|tuned| or_dash(tuned.after.samples_per_s_provenance)));
-    let has_by_hand = all.iter().flat_map(|tuned| &tuned.changes).any(|change| change.state == State::ByHand);
+    let has_by_hand = all.iter().flat_map(|tuned| &tuned.changes).any(|change| change.state == ChangeState::ByHand);
     let legend = if has_by_hand { styled(FAINT, "  * by hand: the config has no such key\n") } else { String::new() };
     let problem = |(target, when, problem): (&str, &str, &Option<String>)| {
         Some(format!("  {target} ({when}): {}\n", styled(BAD, problem.as_ref()?)))
@@ -47,20 +48,15 @@ fn columns(figures: usize) -> Table {
     Table::new(2, core::iter::once("").chain(core::iter::repeat_n(">", figures)))
 }
 
-/// Items in the order of their first occurrence.
-fn distinct<'t>(all: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
-    let mut distinct = Vec::new();
-    for item in all {
-        if !distinct.contains(&item) {
-            distinct.push(item);
+/// Keys that a plan of any target sets, in the order of their first occurrence.
+fn keys<'t>(all: &[&'t Tuned]) -> Vec<&'t str> {
+    let mut keys = Vec::new();
+    for change in all.iter().flat_map(|tuned| &tuned.changes) {
+        if !keys.contains(&change.key.as_str()) {
+            keys.push(change.key.as_str());
         }
     }
-    distinct
-}
-
-/// Keys that a plan of any target sets.
-fn keys<'t>(all: &[&'t Tuned]) -> Vec<&'t str> {
-    distinct(all.iter().flat_map(|tuned| &tuned.changes).map(|change| change.key.as_str()))
+    keys
 }
 
 fn change<'t>(tuned: &'t Tuned, key: &str) -> Option<&'t Change> {
@@ -68,7 +64,7 @@ fn change<'t>(tuned: &'t Tuned, key: &str) -> Option<&'t Change> {
 }
 
 fn marked(change: &Change) -> String {
-    if change.state == State::ByHand { format!("{} *", change.after) } else { change.after.clone() }
+    if change.state == ChangeState::ByHand { format!("{} *", change.after) } else { change.after.clone() }
 }
 
 /// Faster alternatives for each target.
@@ -110,14 +106,11 @@ fn bound(all: &[&Tuned]) -> String {
 fn reasons(keys: &[&str], all: &[&Tuned]) -> String {
     let mut lines = String::new();
     for key in keys {
-        let mut by_reason: Vec<(String, Vec<&str>)> = Vec::new();
-        for (tuned, change) in all.iter().filter_map(|tuned| Some((tuned, change(tuned, key)?))) {
+        let by_reason = grouped_by_text(all.iter().filter_map(|tuned| {
+            let change = change(tuned, key)?;
             let reason = format!("{} ({})", without_figures(&change.why), change.provenance);
-            match by_reason.iter_mut().find(|(known, _)| *known == reason) {
-                Some((_, targets)) => targets.push(&tuned.target),
-                None => by_reason.push((reason, vec![&tuned.target])),
-            }
-        }
+            Some((Some(tuned.target.as_str()), reason))
+        }));
         lines += &format!("  {}\n", styled(BOLD, key));
         for (reason, targets) in by_reason {
             let of = if targets.len() == all.len() { String::new() } else { format!("{}: ", targets.join(", ")) };

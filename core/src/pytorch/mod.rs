@@ -1,16 +1,16 @@
 //! Memory that PyTorch needs to train a transformer, by [`peak`].
 //!
 //! Counted are weights, gradients, optimizer state, tensors kept for the backward pass, the logits with their loss, and
-//! buffers of data parallelism. `torch.compile` and offloading are not modelled. The table in `tests/published_memory.toml`
+//! buffers of data parallelism. `torch.compile` and offloading are not modelled. The table in `published_memory.toml`
 //! compares the estimate with published measurements.
 
 mod layout;
 #[cfg(test)]
 mod tests;
 
-use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::workload::{ModelSpec, Teacher, Training, WorkloadSpec};
-use gpu_tuned_core::{Bytes, Precision};
+use crate::device::DeviceFacts;
+use crate::workload::{ModelSpec, Teacher, Training, WorkloadSpec};
+use crate::{Bytes, Precision};
 use serde::Deserialize;
 
 use layout::Layout;
@@ -42,7 +42,7 @@ pub struct Run {
     /// given.
     pub foreach: bool,
     /// Storage of the optimizer state.
-    pub state: State,
+    pub state: OptimizerState,
     /// GPUs that train together; 0 counts as 1.
     pub devices: u64,
     /// Distribution of the training state over the GPUs.
@@ -86,7 +86,7 @@ impl Weights {
 /// Storage of the optimizer state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum OptimizerState {
     /// The format of the trained parameters.
     #[default]
     Full,

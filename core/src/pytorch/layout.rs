@@ -1,8 +1,8 @@
 //! Bytes that a model keeps in a PyTorch run, by the widths of its matrices.
 
-use gpu_tuned_core::workload::{Norm, Parameters, Role, Tensors, Training, Transformer, WorkloadSpec};
+use crate::workload::{Norm, Parameters, Role, Tensors, Training, Transformer, WorkloadSpec};
 
-use super::{Run, Sharding, State, Weights};
+use super::{OptimizerState, Run, Sharding, Weights};
 
 /// Chunks of a loss that is computed in chunks: torchtune's default.
 const LOSS_CHUNKS: f64 = 8.0;
@@ -100,10 +100,10 @@ impl<'a> Layout<'a> {
         let full = run.precision.parameter_bytes() as f64;
         let [each, master] = if self.has_master_weights() { [2.0, 4.0] } else { [full, 0.0] };
         let moment = match run.state {
-            State::Full if self.training.optimizer.keeps_f32() => 4.0,
-            State::Full => full,
-            State::EightBit => 1.0 + 4.0 / 256.0,
-            State::Paged => 0.0,
+            OptimizerState::Full if self.training.optimizer.keeps_f32() => 4.0,
+            OptimizerState::Full => full,
+            OptimizerState::EightBit => 1.0 + 4.0 / 256.0,
+            OptimizerState::Paged => 0.0,
         };
         let share = |is_sharded: bool| if is_sharded { 1.0 / devices } else { 1.0 };
         let weights = (self.frozen() + each * trained) * share(self.is_sharded());
