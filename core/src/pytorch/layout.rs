@@ -1,8 +1,7 @@
 //! Bytes that a model keeps in a PyTorch run, by the widths of its matrices.
 
-use crate::workload::{Norm, Parameters, Role, Tensors, Training, Transformer, WorkloadSpec};
-
 use super::{OptimizerState, Run, Sharding, Weights};
+use crate::workload::{Norm, Parameters, Role, Tensors, Training, Transformer, WorkloadSpec};
 
 /// Chunks of a loss that is computed in chunks: torchtune's default.
 const LOSS_CHUNKS: f64 = 8.0;

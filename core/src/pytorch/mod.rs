@@ -8,11 +8,11 @@ mod layout;
 #[cfg(test)]
 mod tests;
 
+use serde::Deserialize;
+
 use crate::device::DeviceFacts;
 use crate::workload::{ModelSpec, Teacher, Training, WorkloadSpec};
 use crate::{Bytes, Precision};
-use serde::Deserialize;
-
 use layout::Layout;
 
 /// A PyTorch training run, but for the model and the training method.

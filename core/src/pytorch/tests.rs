@@ -1,15 +1,14 @@
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-
-use crate::device::DeviceFacts;
-use crate::profile::ProfileTable;
-use crate::workload::{Mlp, ModelSpec, Training, Transformer, WorkloadSpec};
-use crate::{Bytes, Precision};
-use serde::Deserialize;
 use toml::Table;
 
 use super::layout::Layout;
 use super::{OptimizerState, Run, Sharding, Weights, peak};
+use crate::device::DeviceFacts;
+use crate::profile::ProfileTable;
+use crate::workload::{Mlp, ModelSpec, Training, Transformer, WorkloadSpec};
+use crate::{Bytes, Precision};
 
 /// Published figures.
 #[derive(Deserialize)]

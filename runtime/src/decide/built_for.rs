@@ -47,8 +47,8 @@ pub(super) fn is_built_for(built: &Built, resolved: Option<&Resolved>, gpu: Opti
 
 #[cfg(test)]
 mod tests {
-    use gpu_tuned_core::device::GpuReading;
     use gpu_tuned_core::Bytes;
+    use gpu_tuned_core::device::GpuReading;
     use gpu_tuned_project::resolved::{Resolved, Selected};
 
     use super::is_target;
