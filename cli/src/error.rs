@@ -171,8 +171,6 @@ pub(crate) enum Error {
     NothingWarmed { package: String },
     #[error("{what} is for one target, and there are {count}\n  help: without it, each target gets a copy")]
     OneTarget { what: &'static str, count: usize },
-    #[error("{what} is for the program of --benchmark\n  help: add --benchmark, or leave {what} out")]
-    OnlyForBenchmark { what: &'static str },
     #[error("--{option} needs a package\n  help: run this in its folder, or name it with --manifest-path")]
     NeedsPackage { option: &'static str },
     #[error("`{}` exists and differs\n  help: overwrite it with --force, or choose another file with --output", path.display())]

@@ -12,6 +12,7 @@ use crate::args::{GoalArgs, ProgramArgs, TargetArgs, no_standard_stream, pair};
 /// GPU, it plans for those that the package declares as features.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
+#[command(mut_group("ProgramArgs", |group| group.requires("benchmark")))]
 pub(crate) struct OptimizeArgs {
     /// Config to tune
     #[arg(value_name = "CONFIG", value_parser = no_standard_stream())]

@@ -26,7 +26,6 @@ use report::{OnTarget, Report};
 pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error> {
     args.write.output.iter().try_for_each(|output| alone(output, common.json))?;
     let mut file = ConfigText::read(&args.config)?;
-    check_program_options(args)?;
     let project = project(common, args)?;
     file.dialects = dialects(project.as_ref(), args)?;
     let profiles = project.as_ref().map_or_else(|| ProfileTable::builtin().clone(), Project::profiles);
@@ -122,24 +121,6 @@ fn project(common: &Common, args: &OptimizeArgs) -> Result<Option<Project>, Erro
         (Err(Error::NoManifest | Error::SeveralPackages { .. }), None) if !common.names_a_package() => Ok(None),
         (Err(error), _) => Err(error),
     }
-}
-
-/// Refuses options of a program without `--benchmark`.
-fn check_program_options(args: &OptimizeArgs) -> Result<(), Error> {
-    let program = &args.program;
-    let given = [
-        ("--bin", program.bin.is_some()),
-        ("--example", program.example.is_some()),
-        ("--features", !program.features.is_empty()),
-        ("--all-features", program.all_features),
-        ("--no-default-features", program.no_default_features),
-        ("--target-dir", program.target_dir.is_some()),
-        ("--locked", program.locked),
-        ("--offline", program.offline),
-        ("text after `--`", !program.args.is_empty()),
-    ];
-    let unused = given.into_iter().find(|(_, is_given)| *is_given && !args.benchmark);
-    unused.map_or(Ok(()), |(what, _)| Err(Error::OnlyForBenchmark { what }))
 }
 
 /// The devices to plan for.

@@ -247,10 +247,7 @@ fn a_benchmark_measures_the_program_first() {
 #[test]
 fn options_of_a_program_are_for_benchmarks() {
     let said = optimize(&project("bare"), &["series.json", "--target", "h200", "-F", "h200"]).refused(2);
-    assert_eq!(
-        said,
-        "error: --features is for the program of --benchmark\n  help: add --benchmark, or leave --features out\n"
-    );
+    assert!(said.starts_with("error: the following required arguments were not provided:\n  --benchmark\n"), "{said}");
 }
 
 #[test]
