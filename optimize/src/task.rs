@@ -87,7 +87,8 @@ impl Task<'_> {
         let goal = Goal { global_batch: Some(self.step.global), precision, ..goal };
         let goal = self.pin(goal, facts.host_cores.is_some(), &mut warnings);
         let free = self.outcome(facts, &goal)?;
-        let (mut after, with_accumulation) = self.expressible(facts, &goal, free)?;
+        let (planned, with_accumulation) = self.expressible(facts, &goal, free)?;
+        let mut after = self.configured_if_as_fast(facts, &goal, planned)?;
         let falls_back = goal.precision.is_none() && self.requested_precision() != F32;
         let reason = no_tensor_cores(self.config.precision, facts).filter(|_| falls_back);
         if let (Outcome::Plan(plan), Some(reason)) = (&mut after, reason) {
@@ -211,6 +212,36 @@ impl Task<'_> {
             explain(&mut plan, Setting::BatchSize, &why);
             Outcome::Plan(plan)
         }))
+    }
+
+    /// The plan with the config's micro-batch, unless the planned one is predicted to be faster, or has better evidence.
+    fn configured_if_as_fast(
+        &self,
+        facts: &DeviceFacts,
+        goal: &Goal,
+        planned: Outcome,
+    ) -> Result<Outcome, OptimizeError> {
+        let (step, config) = (self.step, self.config);
+        let Outcome::Plan(plan) = &planned else { return Ok(planned) };
+        let is_same = plan.settings.batch_size == step.batch;
+        if is_same || config.leaves_micro_batch() || step.configured() != step.global {
+            return Ok(planned);
+        }
+        let mut goal = goal.clone();
+        (goal.pins.batch_size, goal.pins.gradient_accumulation) = (Some(step.batch), Some(step.accumulation));
+        let is_as_good = |configured: &Plan| {
+            configured.samples_per_s >= plan.samples_per_s
+                && configured.samples_per_s_provenance <= plan.samples_per_s_provenance
+        };
+        match self.outcome(facts, &goal)? {
+            Outcome::Plan(mut configured) if is_as_good(&configured) => {
+                let why = format!("the config's: {} is not predicted to be faster", plan.settings.batch_size);
+                explain(&mut configured, Setting::BatchSize, &why);
+                explain(&mut configured, Setting::GradientAccumulation, "the config's, with its batch size");
+                Ok(Outcome::Plan(configured))
+            }
+            _ => Ok(planned),
+        }
     }
 
     pub(crate) fn outcome(&self, facts: &DeviceFacts, goal: &Goal) -> Result<Outcome, OptimizeError> {

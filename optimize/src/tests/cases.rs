@@ -47,6 +47,16 @@ fn the_batch_of_deepspeed_is_that_of_a_step() {
 }
 
 #[test]
+fn a_batch_that_fits_stays_unless_another_is_faster() {
+    let config = |batch: u64, steps: u64| format!("batch_size: {batch}\ngrad_accum: {steps}\n");
+    // From a batch that is too small, the smallest within 2% of the fastest is planned.
+    assert_eq!(yaml(&config(1, 1024), "h200", &[]), config(256, 4));
+    for (batch, steps) in [(256, 4), (512, 2)] {
+        assert_eq!(yaml(&config(batch, steps), "h200", &[]), config(batch, steps));
+    }
+}
+
+#[test]
 fn only_keys_of_the_ecosystem_are_added() {
     let large = DIMS.replace("128", "1024");
     let text = format!("{{\"train_micro_batch_size_per_gpu\": 512, \"steps_per_print\": 10, {large}}}");
