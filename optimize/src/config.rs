@@ -52,10 +52,11 @@ impl Config {
     ///
     /// All mistakes in the values, with their places; a file of another kind.
     pub fn read(entries: &[ConfigEntry], file: &ConfigText, overrides: &[KeyOverride]) -> Result<Self, OptimizeError> {
-        if let Some(kind) = other_file(&Index::new(entries)).filter(|_| overrides.is_empty()) {
+        let index = Index::new(entries);
+        if let Some(kind) = other_file(&index).filter(|_| overrides.is_empty()) {
             return Err(OptimizeError::NotTraining { found: format!("it looks like {kind}") });
         }
-        let mut keys = MatchedKeys::new(entries, file, overrides);
+        let mut keys = MatchedKeys::new(&index, entries, file, overrides);
         let batch = keys.count(Role::Batch, 1..=MAX_BATCH);
         let is_assigned = overrides.iter().any(|it| it.role == Some(Role::Samples));
         let config = Self {

@@ -84,12 +84,14 @@ pub(crate) fn other_file(index: &Index<'_>) -> Option<&'static str> {
 
 /// A mistake at the last entry of a setting that is there twice.
 pub(crate) fn given_twice<'e>(
-    entries: &'e [ConfigEntry],
+    index: &Index<'_>,
     mut settings: impl Iterator<Item = &'e ConfigEntry>,
     source: Source<'_>,
 ) -> Option<FileError> {
-    let last: HashMap<_, _> = entries.iter().map(|entry| (&entry.shown, &entry.key_span)).collect();
-    let twice = |entry: &ConfigEntry| last.get(&entry.shown).copied().filter(|last| **last != entry.key_span);
-    let (shown, last) = settings.find_map(|entry| Some((&entry.shown, twice(entry)?)))?;
-    Some(source.error(last, format!("`{shown}` is given twice, and programs read the last: delete the other")))
+    let last = settings.find_map(|entry| {
+        let same = index.find(entry.name()).filter(|other| other.shown == entry.shown);
+        same.last().filter(|last| last.key_span != entry.key_span)
+    })?;
+    let message = format!("`{}` is given twice, and programs read the last: delete the other", last.shown);
+    Some(source.error(&last.key_span, message))
 }

@@ -42,10 +42,14 @@ pub(crate) enum Meaning<'w> {
 
 impl<'t> MatchedKeys<'t> {
     /// Finds the keys of settings. A key that the user assigns replaces all others of its setting.
-    pub(crate) fn new(entries: &[ConfigEntry], file: &'t ConfigText, overrides: &[KeyOverride]) -> Self {
-        let index = Index::new(entries);
-        let dialect = recognise(&index, &file.dialects);
-        let matches = matches(dialect, &index);
+    pub(crate) fn new(
+        index: &Index<'_>,
+        entries: &[ConfigEntry],
+        file: &'t ConfigText,
+        overrides: &[KeyOverride],
+    ) -> Self {
+        let dialect = recognise(index, &file.dialects);
+        let matches = matches(dialect, index);
         let has_step = !overrides.is_empty() || matches.iter().any(|(row, _)| row.role.is_of_step());
         let mut keys = Self { source: file.source(), dialect, has_step, all: Vec::new(), mistakes: Vec::new() };
         let replaced: Vec<Role> = overrides.iter().filter_map(|it| it.role).collect();
@@ -54,7 +58,7 @@ impl<'t> MatchedKeys<'t> {
                 continue;
             }
             let is_left = overrides.iter().any(|it| it.role.is_none() && it.key == entry.shown);
-            keys.add(MatchedKey::new(row, entry.clone(), is_left), &index, &matches);
+            keys.add(MatchedKey::new(row, entry.clone(), is_left), index, &matches);
         }
         for (assigned, role) in overrides.iter().filter_map(|it| Some((it, it.role?))) {
             let own = matches.iter().find(|(row, entry)| row.role == role && entry.shown == assigned.key);
@@ -63,7 +67,7 @@ impl<'t> MatchedKeys<'t> {
             keys.all.extend(row.zip(entry).map(|(row, entry)| MatchedKey::new(row, entry.clone(), false)));
         }
         let settings = keys.all.iter().filter(|key| key.role != Role::NoCounterpart).map(|key| &key.entry);
-        keys.mistakes.extend(given_twice(entries, settings, keys.source));
+        keys.mistakes.extend(given_twice(index, settings, keys.source));
         keys
     }
 

@@ -5,6 +5,8 @@ mod evidence;
 mod read;
 mod training;
 
+use std::borrow::Cow;
+
 use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named, parse_value};
 use gpu_tuned_core::suggest_key;
 use gpu_tuned_core::workload::{ModelKind, ModelSpec, Optimizer, Training, WorkloadSpec};
@@ -52,7 +54,9 @@ impl Model {
     pub fn read(entries: &[ConfigEntry], file: &ConfigText, request: &ModelRequest<'_>) -> Result<Self, OptimizeError> {
         let all = entries;
         let is_own = |entry: &&ConfigEntry| !entry.tables().any(|table| Names::get().keys.parts.has(table));
-        let entries = &all.iter().filter(is_own).cloned().collect::<Vec<_>>();
+        let own: Vec<_> = all.iter().filter(is_own).collect();
+        let own = if own.len() == all.len() { Cow::Borrowed(all) } else { own.into_iter().cloned().collect() };
+        let entries = &*own;
         let (kind, evidence, because) = kind(entries, request)?;
         let mut reader = Reader::new(entries, file.source(), kind.name);
         let mut dims = requested(kind, request.dims)?;

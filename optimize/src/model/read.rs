@@ -77,8 +77,9 @@ impl<'e> Reader<'e> {
             let is_own = !entry.tables().any(|table| is_of_other_kind(table, kind));
             (is_value && is_own).then_some((!entry.tables().any(is_section), position))
         };
-        let best = all.iter().filter_map(rank).min()?;
-        let mut of_rank = all.iter().filter(|entry| rank(entry) == Some(best));
+        let ranked: Vec<_> = all.iter().filter_map(|entry| Some((rank(entry)?, entry))).collect();
+        let best = ranked.iter().map(|(rank, _)| *rank).min()?;
+        let mut of_rank = ranked.into_iter().filter(|(rank, _)| *rank == best).map(|(_, entry)| entry);
         let first = of_rank.next()?;
         if let Some(other) = of_rank.find(|other| other.value != first.value) {
             let (name, one, two) = (dim.trim_matches(['{', '}']), &first.shown, &other.shown);
