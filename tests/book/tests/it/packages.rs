@@ -1,6 +1,8 @@
-//! Packages that are published have what registries and docs.rs show.
+//! Packages that are published have what registries and docs.rs show, and few dependencies.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 
 use crate::pages::folder;
 
@@ -30,4 +32,16 @@ fn published_packages_describe_themselves() {
         published.push(name.to_owned());
     }
     assert_eq!(published.len(), 15, "{published:?}");
+}
+
+#[test]
+fn a_program_without_burn_compiles_at_most_50_packages() {
+    let mut tree = Command::new(env!("CARGO"));
+    tree.args(["tree", "--locked", "--package", "gpu-tuned", "--edges", "normal,build", "--prefix", "none"]);
+    tree.args(["--format", "{p}", "--no-dedupe"]).current_dir(folder().join(".."));
+    let output = tree.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let packages: BTreeSet<_> = text.lines().filter(|line| !line.is_empty()).collect();
+    assert!((20..=50).contains(&packages.len()), "{} packages: {packages:?}", packages.len());
 }
