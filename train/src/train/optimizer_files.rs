@@ -1,6 +1,7 @@
 //! Optimizer state in files: one, or one for each rank that keeps a part of it.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -90,6 +91,7 @@ impl<M: Module> Trainer<M> {
         if let Some(other) = files(folder)?.into_iter().find(|other| ranks(other) != ranks(&path)) {
             return Err(OptimizerFileError::SeveralSaves { one: path, other });
         }
+        remove_scratch(&path);
         self.optimizer().save(&path).map_err(|error| file_error(&path, &error))
     }
 
@@ -187,6 +189,17 @@ fn ranks_of(path: &Path) -> Option<usize> {
     let (rank, ranks) = name.strip_prefix("optimizer-")?.strip_suffix(".bpk")?.split_once("-of-")?;
     let (rank, ranks) = (rank.parse().ok()?, ranks.parse().ok()?);
     (name == file_of_rank(rank, ranks)).then_some(ranks)
+}
+
+/// Removes the files that Burn was writing when a save of this file was killed, `NAME.….tmp`. One process saves a file.
+fn remove_scratch(path: &Path) {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else { return };
+    let is_scratch = |other: &Path| {
+        let rest = other.file_name().and_then(OsStr::to_str).and_then(|other| other.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with('.') && rest.ends_with(".tmp"))
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|other| is_scratch(other)).for_each(|scratch| drop(fs::remove_file(scratch)));
 }
 
 /// All files of state in a folder.

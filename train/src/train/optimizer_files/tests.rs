@@ -122,3 +122,16 @@ fn files_are_known_by_their_names() {
         assert_eq!(ranks_of(Path::new(other)), None, "{other}");
     }
 }
+
+#[test]
+fn what_a_killed_save_left_is_removed_by_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["optimizer.bpk.1-0.tmp", "model.bpk.1-0.tmp", "optimizer.bpk.old"] {
+        std::fs::write(folder.path().join(name), "half").unwrap();
+    }
+    train(folder.path(), 1, false, false);
+    let entries = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = entries.collect();
+    names.sort();
+    assert_eq!(names, ["model.bpk", "model.bpk.1-0.tmp", "optimizer.bpk", "optimizer.bpk.old"]);
+}
