@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use super::Trainer;
 use super::ranks::sharding::{self, Shard};
+use crate::device::catching;
 
 /// Reason why the state of an optimizer was not saved or loaded.
 #[derive(Debug, Error)]
@@ -129,7 +130,7 @@ impl<M: Module> Trainer<M> {
             ));
         }
         let kept = self.shard().map_or(known, |shard| shard.parameters);
-        joined(packs, &kept).map_err(|error| file_error(folder, &error))
+        read(packs, &kept).map_err(|error| file_error(folder, &error))
     }
 
     fn end_ranks(&self, error: &OptimizerFileError) {
@@ -148,6 +149,11 @@ impl<M: Module> Trainer<M> {
 pub(super) fn with_state_of(optimizer: ModuleOptimizer, kept: &HashSet<u64>) -> Result<ModuleOptimizer, RecordError> {
     let pack = Reader::from_bytes(optimizer.into_bytes()?)?;
     Ok(optimizer.load_record(joined(vec![pack], kept)?))
+}
+
+/// State of the parameters that are `kept`. Burn reads tensors late, and panics if a file cannot be read then.
+fn read(packs: Vec<Reader>, kept: &HashSet<u64>) -> Result<OptimizerRecord, String> {
+    catching(|| joined(packs, kept).map_err(|error| error.to_string()))?
 }
 
 /// State of the parameters that are `kept`, from several packs.
