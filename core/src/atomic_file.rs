@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
 #[cfg(unix)]
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,8 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Creates the draft of a file, with the permissions of the file that it replaces. Links are followed.
+    /// Creates the draft of a file, with the permissions of the file that it replaces. Links are followed. Drafts that killed
+    /// processes left behind are removed: see [`sweep`].
     ///
     /// # Errors
     ///
@@ -40,12 +41,15 @@ impl Draft {
         if let Some(replaced) = &replaced {
             options.mode(replaced.mode() & 0o777);
         }
+        sweep(&destination);
         let (file, path) = loop {
             let mut name = prefix(&destination);
             name.push(format!("{}-{}{SUFFIX}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
             let path = folder(&destination).join(name);
             match options.open(&path) {
-                Ok(file) => break (file, path),
+                // Another process may sweep it before it is locked.
+                Ok(file) if is_kept(&file, &path) => break (file, path),
+                Ok(_) => {}
                 // Left behind by a process with this number.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -115,18 +119,44 @@ pub fn replace_with<E: From<io::Error>>(path: &Path, write: impl FnOnce(&mut Fil
     Ok(draft.commit()?)
 }
 
-/// Removes drafts of a file that killed processes left behind. No process may be writing the file.
+/// Removes drafts of a file that killed processes left behind. Writers lock their drafts, so drafts of living ones stay.
+/// Nothing is removed where files have no locks, and on systems other than Unix.
 pub fn sweep(path: &Path) {
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let prefix = prefix(path);
     let is_draft = |name: OsString| {
-        let name = name.as_encoded_bytes();
-        name.starts_with(prefix.as_encoded_bytes()) && name.ends_with(SUFFIX.as_bytes())
+        let number = name.as_encoded_bytes().strip_prefix(prefix.as_encoded_bytes());
+        let number = number.and_then(|rest| rest.strip_suffix(SUFFIX.as_bytes()));
+        number.is_some_and(|number| number.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-'))
     };
     let entries = fs::read_dir(folder(path)).into_iter().flatten().flatten();
-    for draft in entries.filter(|entry| is_draft(entry.file_name())) {
-        drop(fs::remove_file(draft.path()));
+    for draft in entries.filter(|entry| cfg!(unix) && is_draft(entry.file_name())) {
+        // Locks of some network file systems need a file that is opened to write.
+        let file = File::options().write(true).open(draft.path());
+        let is_abandoned = file.as_ref().is_ok_and(|file| file.try_lock().is_ok());
+        drop(is_abandoned.then(|| fs::remove_file(draft.path())));
     }
+}
+
+/// Locks a new draft until it is closed, where there are locks. Returns false if the draft was removed before.
+fn is_kept(draft: &File, path: &Path) -> bool {
+    !cfg!(unix) || draft.lock().is_err() || is_at(draft, path)
+}
+
+/// Returns false if the open file is no longer at this path, as far as the system identifies files.
+#[cfg(unix)]
+pub fn is_at(file: &File, path: &Path) -> bool {
+    let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata().map(id), fs::metadata(path).map(id)) {
+        (Ok(open), Ok(there)) => open == there,
+        (_, there) => !there.is_err_and(|error| error.kind() == ErrorKind::NotFound),
+    }
+}
+
+/// Returns true: other systems do not identify files.
+#[cfg(not(unix))]
+pub fn is_at(_: &File, _: &Path) -> bool {
+    true
 }
 
 const SUFFIX: &str = ".tmp";
@@ -146,7 +176,7 @@ fn folder(path: &Path) -> &Path {
 mod tests {
     use std::fs;
     use std::io::{self, Write as _};
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use super::{Draft, replace, replace_with, sweep};
 
@@ -203,15 +233,37 @@ mod tests {
         fs::remove_dir_all(folder).expect("removed");
     }
 
+    #[cfg(unix)]
     #[test]
-    fn drafts_that_were_left_behind_are_removed() {
+    fn drafts_of_dead_writers_are_removed_and_of_living_ones_stay() {
         let folder = folder("left-behind");
         let path = folder.join("file");
-        std::mem::forget(Draft::new(&path).expect("a draft"));
-        fs::write(folder.join(".other.1.tmp"), "").expect("written");
-        assert_eq!(names(&folder).len(), 2);
-        sweep(&path);
-        assert_eq!(names(&folder), [".other.1.tmp"]);
+        let mut living = Draft::new(&path).expect("a draft");
+        // An editor's file, and another file's draft.
+        [".file.old.tmp", ".file.2.1-0.tmp"].iter().for_each(|kept| fs::write(folder.join(kept), "").expect("written"));
+        for clean in [sweep, |path: &Path| replace(path, "first").expect("written")] {
+            fs::write(folder.join(".file.1-0.tmp"), "half").expect("written");
+            clean(&path);
+            assert!(!folder.join(".file.1-0.tmp").exists());
+        }
+        living.file().write_all(b"last").expect("written");
+        living.commit().expect("its draft is still there");
+        assert_eq!(fs::read_to_string(&path).expect("a file"), "last");
+        assert_eq!(names(&folder), [".file.2.1-0.tmp", ".file.old.tmp", "file"]);
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn writers_that_sweep_each_other_all_write() {
+        let folder = folder("many-writers");
+        let path = &folder.join("file");
+        std::thread::scope(|scope| {
+            for text in ["one", "two", "three", "four"] {
+                scope.spawn(move || (0..50).for_each(|_| replace(path, text).expect("written")));
+            }
+        });
+        assert_eq!(names(&folder), ["file"]);
         fs::remove_dir_all(folder).expect("removed");
     }
 

@@ -1,15 +1,15 @@
 //! `cargo gpu-tuned generate`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, iter};
 
 use clap_complete::Shell;
+use clap_mangen::Man;
 use gpu_tuned_project::schema::config_schema;
-use serde::Serialize;
 
 use crate::args::Common;
 use crate::error::Error;
-use crate::files::{alone, write};
+use crate::files::{Change, alone, write, write_all};
 use crate::output::{Answer, Code, Form};
 use crate::stdio::is_standard;
 
@@ -38,11 +38,6 @@ enum What {
     Schema,
 }
 
-#[derive(Serialize)]
-struct Written {
-    files: Vec<String>,
-}
-
 pub(crate) fn run(common: &Common, args: &GenerateArgs) -> Result<Answer, Error> {
     let default = if matches!(args.what, What::Man) { "." } else { "-" };
     let output = args.output.as_deref().unwrap_or(Path::new(default));
@@ -65,21 +60,27 @@ pub(crate) fn run(common: &Common, args: &GenerateArgs) -> Result<Answer, Error>
         return Ok(Answer { text, form: Form::Data, notes: Vec::new(), code: Code::Ok });
     }
     write(output, |file| file.write_all(&text))?;
-    Ok(written(common, vec![output.display().to_string()]))
+    Ok(written(common, &[output.display().to_string()]))
 }
 
-/// Writes a page for each command into a folder.
+/// Writes a page for each command into a folder, all or none.
 fn man_pages(common: &Common, folder: &Path) -> Result<Answer, Error> {
-    let command = crate::description().disable_help_subcommand(true);
-    let failed = |source| Error::Write { path: folder.to_owned(), source };
-    fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(command.clone(), folder)).map_err(failed)?;
-    let names = command.get_subcommands().map(|command| format!("{COMMAND}-{}.1", command.get_name()));
-    let files = std::iter::once(format!("{COMMAND}.1")).chain(names).map(|name| folder.join(name));
-    Ok(written(common, files.map(|file| file.display().to_string()).collect()))
+    let mut command = crate::description().disable_help_subcommand(true);
+    command.build();
+    fs::create_dir_all(folder).map_err(|source| Error::Write { path: folder.to_owned(), source })?;
+    let pages = iter::once(&command).chain(command.get_subcommands()).cloned().map(|command| {
+        let (page, mut text) = (Man::new(command), Vec::new());
+        page.render(&mut text).expect("BUG: memory can be written");
+        let (name, after) = (page.get_filename(), String::from_utf8_lossy(&text).into_owned());
+        let path = folder.join(&name);
+        Change { before: fs::read_to_string(&path).ok(), path, name, after }
+    });
+    let pages: Vec<_> = pages.collect();
+    write_all(&pages)?;
+    Ok(written(common, &pages.iter().map(|page| page.path.display().to_string()).collect::<Vec<_>>()))
 }
 
-fn written(common: &Common, files: Vec<String>) -> Answer {
-    let written = Written { files };
-    let text = || written.files.iter().map(|file| format!("wrote `{file}`\n")).collect();
-    Answer::new(("generate", common.json), &written, text, Vec::new(), Code::Ok)
+fn written(common: &Common, files: &[String]) -> Answer {
+    let text = || files.iter().map(|file| format!("wrote `{file}`\n")).collect();
+    Answer::new(("generate", common.json), &serde_json::json!({ "files": files }), text, Vec::new(), Code::Ok)
 }

@@ -76,14 +76,10 @@ impl Written {
 
 fn nothing(recording: &Path, records: &[Record]) -> String {
     let steps = records.iter().filter_map(|record| match record {
-        Record::Step(step) => Some(step.step),
+        Record::Step(step) => Some((step.step, step.step)),
         _ => None,
     });
-    let span = steps.fold(None, |span: Option<(u64, u64)>, step| {
-        let (first, last) = span.unwrap_or((step, step));
-        Some((first.min(step), last.max(step)))
-    });
-    match span {
+    match steps.reduce(|span, step| (span.0.min(step.0), span.1.max(step.1))) {
         Some((first, last)) => format!("{} has none of these steps: it has {first}..{last}", quoted(recording)),
         None => format!(
             "{} has no steps: a program records them with GPU_TUNED_RECORD=FILE, and a session of gpu-tuned",

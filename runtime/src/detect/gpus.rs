@@ -1,6 +1,10 @@
 use std::path::Path;
+#[cfg(any(feature = "cuda", feature = "nvml"))]
+use std::time::Duration;
 
 use gpu_tuned_observe::Host;
+#[cfg(any(feature = "cuda", feature = "nvml"))]
+use gpu_tuned_observe::log::{warn_if_slow, warn_user};
 
 use super::Machine;
 #[cfg(any(feature = "cuda", feature = "nvml"))]
@@ -19,7 +23,7 @@ pub(super) fn read(library: Option<&Path>) -> Machine {
     };
     let visible = environment.select(&reading);
     #[cfg(feature = "cuda")]
-    let visible = environment.confirm(visible, &reading.gpus, gpu_tuned_nvml::cuda_devices());
+    let visible = environment.confirm(visible, &reading.gpus, with_patience(gpu_tuned_nvml::cuda_devices));
     let mut gpus = visible.gpus;
     let limits = environment.limit(&mut gpus);
     Machine {
@@ -35,7 +39,20 @@ pub(super) fn read(library: Option<&Path>) -> Machine {
 /// NVML's reading.
 #[cfg(feature = "nvml")]
 fn managed(library: Option<&Path>) -> Result<DriverReading, String> {
-    gpu_tuned_nvml::read(library).map_err(|error| error.to_string())
+    with_patience(|| gpu_tuned_nvml::read(library)).map_err(|error| error.to_string())
+}
+
+/// Calls the driver, and warns if it hangs: a call into the kernel cannot be cancelled.
+#[cfg(any(feature = "cuda", feature = "nvml"))]
+fn with_patience<T>(call: impl FnOnce() -> T) -> T {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    let warn = || {
+        warn_user(
+            "the NVIDIA driver has not answered for 10 s, still waiting: see whether `nvidia-smi` works; if it hangs, \
+             too, reset the GPU or reboot",
+        );
+    };
+    warn_if_slow(PATIENCE, warn, call)
 }
 
 #[cfg(all(feature = "cuda", not(feature = "nvml")))]

@@ -1,6 +1,7 @@
 //! Optimizer state in files: one, or one for each rank that keeps a part of it.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use thiserror::Error;
 
 use super::Trainer;
 use super::ranks::sharding::{self, Shard};
+use crate::device::catching;
 
 /// Reason why the state of an optimizer was not saved or loaded.
 #[derive(Debug, Error)]
@@ -90,6 +92,7 @@ impl<M: Module> Trainer<M> {
         if let Some(other) = files(folder)?.into_iter().find(|other| ranks(other) != ranks(&path)) {
             return Err(OptimizerFileError::SeveralSaves { one: path, other });
         }
+        remove_scratch(&path);
         self.optimizer().save(&path).map_err(|error| file_error(&path, &error))
     }
 
@@ -127,7 +130,7 @@ impl<M: Module> Trainer<M> {
             ));
         }
         let kept = self.shard().map_or(known, |shard| shard.parameters);
-        joined(packs, &kept).map_err(|error| file_error(folder, &error))
+        read(packs, &kept).map_err(|error| file_error(folder, &error))
     }
 
     fn end_ranks(&self, error: &OptimizerFileError) {
@@ -146,6 +149,11 @@ impl<M: Module> Trainer<M> {
 pub(super) fn with_state_of(optimizer: ModuleOptimizer, kept: &HashSet<u64>) -> Result<ModuleOptimizer, RecordError> {
     let pack = Reader::from_bytes(optimizer.into_bytes()?)?;
     Ok(optimizer.load_record(joined(vec![pack], kept)?))
+}
+
+/// State of the parameters that are `kept`. Burn reads tensors late, and panics if a file cannot be read then.
+fn read(packs: Vec<Reader>, kept: &HashSet<u64>) -> Result<OptimizerRecord, String> {
+    catching(|| joined(packs, kept).map_err(|error| error.to_string()))?
 }
 
 /// State of the parameters that are `kept`, from several packs.
@@ -187,6 +195,17 @@ fn ranks_of(path: &Path) -> Option<usize> {
     let (rank, ranks) = name.strip_prefix("optimizer-")?.strip_suffix(".bpk")?.split_once("-of-")?;
     let (rank, ranks) = (rank.parse().ok()?, ranks.parse().ok()?);
     (name == file_of_rank(rank, ranks)).then_some(ranks)
+}
+
+/// Removes the files that Burn was writing when a save of this file was killed, `NAME.….tmp`. One process saves a file.
+fn remove_scratch(path: &Path) {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else { return };
+    let is_scratch = |other: &Path| {
+        let rest = other.file_name().and_then(OsStr::to_str).and_then(|other| other.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with('.') && rest.ends_with(".tmp"))
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|other| is_scratch(other)).for_each(|scratch| drop(fs::remove_file(scratch)));
 }
 
 /// All files of state in a folder.

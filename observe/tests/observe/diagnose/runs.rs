@@ -1,6 +1,8 @@
 //! Recordings of several runs, and of a run with steps of others.
 
+use gpu_tuned_observe::monitor::Summary;
 use gpu_tuned_observe::recording::Record;
+use gpu_tuned_observe::trace::{Steps, from_records};
 
 use super::cases::{tiny, waiting};
 use super::recorded::Made;
@@ -76,5 +78,25 @@ fn steps_that_end_before_their_run_begins_are_no_short_recording() {
         };
         assert!(unjudged.what.ends_with(what) && unjudged.how.contains(how), "{unjudged:?}");
         assert!(!diagnosis.unjudged.iter().any(|unjudged| unjudged.what.contains("too short")), "{diagnosis:#?}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_within_a_run_gives_no_negative_times() {
+    for (seconds, steps) in [(4.0, 198), (3600.0, 98)] {
+        let mut made = Made::healthy();
+        made.steps[100..].iter_mut().for_each(|step| step.at -= seconds);
+        made.gpu[20..].iter_mut().for_each(|sample| sample.at -= seconds);
+        made.host[20..].iter_mut().for_each(|sample| sample.at -= seconds);
+        let records = made.records();
+        let diagnosis = diagnose(&records);
+        assert_eq!((kinds(&diagnosis), diagnosis.judged.steps), (Vec::new(), steps), "{diagnosis:#?}");
+        assert!((0.0..=20.0).contains(&diagnosis.judged.seconds), "{diagnosis:#?}");
+        let summary = Summary::from_records(&records);
+        assert!((0.0..=20.0).contains(&summary.seconds), "{summary:#?}");
+        let mut trace = Vec::new();
+        from_records(&records, Steps::ALL).write(&mut trace).expect("memory");
+        let trace = String::from_utf8(trace).expect("JSON");
+        assert!(trace.contains("\"dur\":") && !trace.contains("\":-"), "{trace}");
     }
 }

@@ -80,10 +80,8 @@ impl LockFile {
         let not_written = |cause| LockError::Write { path: self.path.clone(), cause };
         // Keeps a link.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        let turn = Turn::take(&path).map_err(not_written)?;
-        if turn.is_alone {
-            atomic_file::sweep(&path);
-        }
+        let _turn = Turn::take(&path).map_err(not_written)?;
+        atomic_file::sweep(&path);
         let before = self.text()?.map(|text| self.parse(text)).transpose()?.map(|(_, text)| text);
         let file = self.name();
         let source = before.as_deref().map(|text| Source { file: &file, text });

@@ -95,13 +95,14 @@ fn a_save_that_was_killed_leaves_the_run_as_it_was() {
     let config = Lm::default();
     let first = begin(&config, "rtx4090");
     let directory = saved(&config, &first);
-    let draft = directory.path().join(format!(".{}.k1ll3d.tmp", SavedRun::FILE_NAME));
+    let draft = directory.path().join(format!(".{}.1-0.tmp", SavedRun::FILE_NAME));
     fs::write(&draft, "{\"format\": 1, \"gpu_tu").expect("it can be written");
     let again = resume(&config, "rtx4090", &directory).expect("the file itself is whole");
     assert_eq!(again.plan.schedule, first.plan.schedule);
     SavedRun::new(&config, &first).save(directory.path()).expect("it can be saved over");
     let names = |path: &Path| fs::read_dir(path).expect("a directory").count();
-    assert_eq!(names(directory.path()), 2, "a save that ends leaves no temporary file");
+    // On other systems the file of the killed process stays.
+    assert_eq!(names(directory.path()), if cfg!(unix) { 1 } else { 2 }, "no temporary file is left");
 }
 
 #[test]

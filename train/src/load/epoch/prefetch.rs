@@ -3,10 +3,12 @@
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use burn::data::dataloader::{DataLoaderIterator, Progress};
 use burn::data::dataset::DatasetError;
 use burn::tensor::Device;
+use gpu_tuned_observe::log::warn_user;
 
 use super::queue::{Bounds, Queue};
 use super::uploader::Uploader;
@@ -14,6 +16,9 @@ use super::worker::{Work, caught};
 use super::{Consumption, Preparation, Prepared, Source, brought};
 use crate::micro_batch::MicroBatch;
 use crate::timing::StepInstrumentation;
+
+/// Time without a batch after which the user is warned, once for each wait.
+const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 60_000 });
 
 /// The consumer's side of an epoch. Workers and uploader end with it.
 pub(in crate::load) struct Prefetch<B: MicroBatch> {
@@ -140,9 +145,10 @@ impl<B: MicroBatch> Shared<B> {
         self.lock().ready()
     }
 
-    /// Waits for the next batch; `None` after the last.
+    /// Waits for the next batch; `None` after the last. Warns the user of a long wait, since the dataset may hang.
     fn take(self: &Arc<Self>) -> Option<Result<(B, usize), DatasetError>> {
         let mut queue = self.lock();
+        let mut warn_at = Some(Instant::now() + PATIENCE);
         loop {
             if let Some(taken) = queue.take() {
                 self.go_on(queue);
@@ -151,7 +157,13 @@ impl<B: MicroBatch> Shared<B> {
             if queue.is_exhausted() {
                 return None;
             }
-            queue = self.wait(queue);
+            queue = self.changed.wait_timeout(queue, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+            if warn_at.take_if(|at| Instant::now() >= *at).is_some() {
+                warn_user(&format!(
+                    "the loader has had no batch for {PATIENCE:?}, still waiting: the dataset or the batcher hangs, or needs \
+                     more workers"
+                ));
+            }
         }
     }
 

@@ -15,6 +15,7 @@ use crate::micro_batch::MicroBatch;
 enum Fault {
     Fails,
     Panics,
+    Hangs,
 }
 
 struct Faulty(Fault);
@@ -24,6 +25,10 @@ impl Dataset<usize> for Faulty {
         match (index, self.0) {
             (20, Fault::Fails) => Err(DatasetError::new(std::io::Error::other("item 20 is lost"))),
             (20, Fault::Panics) => panic!("item {index} is cursed"),
+            (20, Fault::Hangs) => {
+                std::thread::sleep(std::time::Duration::from_secs(1));
+                Ok(index)
+            }
             _ => Ok(index),
         }
     }
@@ -178,4 +183,19 @@ fn threads_end_with_their_epoch() {
         drop(epoch);
         assert_eq!(loader.batchers_held(), 1, "a thread outlived its epoch");
     }
+}
+
+#[test]
+#[ignore = "started by a_dataset_that_hangs_is_reported_while_it_hangs"]
+fn waits_for_an_item() {
+    let loader = PrefetchLoader::new(Faulty(Fault::Hangs), AsTheyAre, 3).num_workers(2);
+    assert_eq!(loader.iter().flat_map(|batch| batch.unwrap()).count(), 40);
+}
+
+#[test]
+fn a_dataset_that_hangs_is_reported_while_it_hangs() {
+    let output = own_process::run(&mut own_process::command(waits_for_an_item));
+    let text = String::from_utf8_lossy(&output.stderr);
+    // Once for one wait; patience is short in tests.
+    assert_eq!(text.matches("the loader has had no batch for 100ms, still waiting").count(), 1, "{text}");
 }

@@ -3,7 +3,7 @@ use std::path::Path;
 use burn::optim::AdamWConfig;
 use burn::store::ModuleRecord;
 
-use super::{OptimizerFileError, file_of_rank, ranks_of};
+use super::{HashSet, OptimizerFileError, Reader, file_of_rank, id_of, ranks_of, read};
 use crate::micro_batch::MicroBatch;
 use crate::train::ranks::threads::{TestRank, run_all};
 use crate::train::tests::{Network, Weights, batch, furthest, parameters};
@@ -121,4 +121,30 @@ fn files_are_known_by_their_names() {
     for other in ["model.bpk", "optimizer-3.bpk", "optimizer-03-of-4.bpk", "optimizer-a-of-b.bpk", "optimizer"] {
         assert_eq!(ranks_of(Path::new(other)), None, "{other}");
     }
+}
+
+#[test]
+fn what_a_killed_save_left_is_removed_by_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["optimizer.bpk.1-0.tmp", "model.bpk.1-0.tmp", "optimizer.bpk.old"] {
+        std::fs::write(folder.path().join(name), "half").unwrap();
+    }
+    train(folder.path(), 1, false, false);
+    let entries = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = entries.collect();
+    names.sort();
+    assert_eq!(names, ["model.bpk", "model.bpk.1-0.tmp", "optimizer.bpk", "optimizer.bpk.old"]);
+}
+
+#[test]
+fn a_file_that_fails_while_tensors_are_read_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), 1, false, false);
+    let path = folder.path().join("optimizer.bpk");
+    let open = || vec![Reader::from_file_exact(&path).unwrap()];
+    let kept: HashSet<u64> = open()[0].scalars().keys().filter_map(|name| id_of(name)).collect();
+    assert!(read(open(), &kept).is_ok());
+    let opened = open();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(512).unwrap();
+    assert!(read(opened, &kept).is_err());
 }
