@@ -240,7 +240,9 @@ mod tests {
         let path = folder.join("file");
         let mut living = Draft::new(&path).expect("a draft");
         // An editor's file, and another file's draft.
-        [".file.old.tmp", ".file.2.1-0.tmp"].iter().for_each(|kept| fs::write(folder.join(kept), "").expect("written"));
+        for kept in [".file.old.tmp", ".file.2.1-0.tmp"] {
+            fs::write(folder.join(kept), "").expect("written");
+        }
         for clean in [sweep, |path: &Path| replace(path, "first").expect("written")] {
             fs::write(folder.join(".file.1-0.tmp"), "half").expect("written");
             clean(&path);
