@@ -7,8 +7,8 @@
 # Each case runs once without faults. Then it runs again for each system call on its own files and on /proc and /sys: once for
 # each error in `errors` below, and once with SIGKILL at the begin of the call. A run passes if
 #
-#   - each file is the old one or the new one, whole; a streamed file (recording, events, results of `bench`) has what was
-#     written until then;
+#   - each file is the old one or the new one, whole; a streamed file (recording, events) has what was written until
+#     then;
 #   - exit code 0 comes with all new files, or with a message about the missing ones;
 #   - any other exit code comes with a message, without a panic, without temporary files, and with all old or all new files,
 #     or with the names of the files that differ;
@@ -145,7 +145,7 @@ while IFS='|' read -r name rest <&4; do
   [[ $# == 0 || " $* " == *" $name "* ]] || continue
   # The last two fields have no bars; a preparation may have them.
   streamed='tfevents$'
-  [[ $name != recording && $name != bench ]] || streamed='(run|bench).jsonl$'
+  [[ $name != recording ]] || streamed='run.jsonl$'
   check=${rest##*|} rest=${rest%|*} figures=${rest##*|} rest=${rest%|*} run=${rest##*|} prepare=${rest%|*}
   whole=0 told=0 refused=0 killed=0 failed=0 runs=0
   rm -rf "$scratch/template" "$box"

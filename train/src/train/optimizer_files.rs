@@ -202,7 +202,7 @@ fn remove_scratch(path: &Path) {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str)) else { return };
     let is_scratch = |other: &Path| {
         let rest = other.file_name().and_then(OsStr::to_str).and_then(|other| other.strip_prefix(name));
-        rest.and_then(|rest| rest.strip_prefix('.')).is_some_and(|rest| rest.strip_suffix(".tmp").is_some())
+        rest.is_some_and(|rest| rest.starts_with('.')) && other.extension() == Some(OsStr::new("tmp"))
     };
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.filter(|other| is_scratch(other)).for_each(|scratch| drop(fs::remove_file(scratch)));
