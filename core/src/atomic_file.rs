@@ -240,9 +240,7 @@ mod tests {
         let path = folder.join("file");
         let mut living = Draft::new(&path).expect("a draft");
         // An editor's file, and another file's draft.
-        for kept in [".file.old.tmp", ".file.2.1-0.tmp"] {
-            fs::write(folder.join(kept), "").expect("written");
-        }
+        assert!([".file.old.tmp", ".file.2.1-0.tmp"].iter().all(|kept| fs::write(folder.join(kept), "").is_ok()));
         for clean in [sweep, |path: &Path| replace(path, "first").expect("written")] {
             fs::write(folder.join(".file.1-0.tmp"), "half").expect("written");
             clean(&path);

@@ -56,7 +56,7 @@ impl Config {
         if let Some(kind) = other_file(&index).filter(|_| overrides.is_empty()) {
             return Err(OptimizeError::NotTraining { found: format!("it looks like {kind}") });
         }
-        let mut keys = MatchedKeys::new(&index, entries, file, overrides);
+        let mut keys = MatchedKeys::new(&index, file, overrides);
         let batch = keys.count(Role::Batch, 1..=MAX_BATCH);
         let is_assigned = overrides.iter().any(|it| it.role == Some(Role::Samples));
         let config = Self {

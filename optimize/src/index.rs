@@ -22,21 +22,24 @@ static OTHERS: LazyLock<HashMap<String, Vec<OtherFile>>> =
     LazyLock::new(|| toml::from_str(include_str!("dialects/others.toml")).expect("BUG: the table of files is valid"));
 
 /// The entries of a file by the names of their keys.
-pub(crate) struct Index<'e>(HashMap<&'e str, Vec<&'e ConfigEntry>>);
+pub(crate) struct Index<'e> {
+    pub entries: &'e [ConfigEntry],
+    by_name: HashMap<&'e str, Vec<&'e ConfigEntry>>,
+}
 
 impl<'e> Index<'e> {
     pub(crate) fn new(entries: &'e [ConfigEntry]) -> Self {
-        let mut index: HashMap<&str, Vec<&ConfigEntry>> = HashMap::new();
+        let mut by_name: HashMap<&str, Vec<&ConfigEntry>> = HashMap::new();
         for entry in entries.iter().filter(|entry| !entry.key.is_empty()) {
-            index.entry(entry.name()).or_default().push(entry);
+            by_name.entry(entry.name()).or_default().push(entry);
         }
-        Self(index)
+        Self { entries, by_name }
     }
 
     /// The entries whose path ends in these names.
     pub(crate) fn find<'i>(&'i self, names: &'i str) -> impl Iterator<Item = &'e ConfigEntry> + 'i {
         let last = names.rsplit('.').next().unwrap_or(names);
-        let entries = self.0.get(last).map_or(&[][..], Vec::as_slice);
+        let entries = self.by_name.get(last).map_or(&[][..], Vec::as_slice);
         entries.iter().copied().filter(move |entry| ends(&entry.path, names))
     }
 

@@ -42,12 +42,7 @@ pub(crate) enum Meaning<'w> {
 
 impl<'t> MatchedKeys<'t> {
     /// Finds the keys of settings. A key that the user assigns replaces all others of its setting.
-    pub(crate) fn new(
-        index: &Index<'_>,
-        entries: &[ConfigEntry],
-        file: &'t ConfigText,
-        overrides: &[KeyOverride],
-    ) -> Self {
+    pub(crate) fn new(index: &Index<'_>, file: &'t ConfigText, overrides: &[KeyOverride]) -> Self {
         let dialect = recognise(index, &file.dialects);
         let matches = matches(dialect, index);
         let has_step = !overrides.is_empty() || matches.iter().any(|(row, _)| row.role.is_of_step());
@@ -63,7 +58,7 @@ impl<'t> MatchedKeys<'t> {
         for (assigned, role) in overrides.iter().filter_map(|it| Some((it, it.role?))) {
             let own = matches.iter().find(|(row, entry)| row.role == role && entry.shown == assigned.key);
             let row = own.map(|(row, _)| *row).or_else(|| dialect.rows(role).chain(Dialect::plain().rows(role)).next());
-            let entry = entries.iter().find(|entry| entry.shown == assigned.key);
+            let entry = index.entries.iter().find(|entry| entry.shown == assigned.key);
             keys.all.extend(row.zip(entry).map(|(row, entry)| MatchedKey::new(row, entry.clone(), false)));
         }
         let settings = keys.all.iter().filter(|key| key.role != Role::NoCounterpart).map(|key| &key.entry);
