@@ -1,6 +1,8 @@
 use std::io::Write;
 use std::path::Path;
 
+use gpu_tuned_core::regular_file;
+
 use gpu_tuned_project::cargo_lock::CargoLock;
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::lock::Lock;
@@ -31,7 +33,7 @@ pub(crate) fn read<W: Write>(
     let Some(path) = workspace::cargo_lock(&package.root) else { return Ok(lock) };
     directives.rerun_if_changed(&path)?;
     // Cargo reports a lock that cannot be read.
-    let releases = std::fs::read_to_string(&path).ok().and_then(|text| CargoLock::parse(&text));
+    let releases = regular_file::read_text(&path, regular_file::LARGEST).ok().and_then(|text| CargoLock::parse(&text));
     if let Some(releases) = releases {
         for outdated in lock.take_outdated(&releases, &package.name) {
             directives.warning(&outdated.by(&path.display().to_string()))?;

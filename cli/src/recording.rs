@@ -25,7 +25,7 @@ pub(crate) fn read(path: &Path) -> Result<Recorded, Error> {
 
 /// Reads a recording that may be empty.
 pub(crate) fn read_any(path: &Path) -> Result<Recorded, Error> {
-    let bytes = if is_standard(path) { standard_input() } else { fs::read(path) };
+    let bytes = if is_standard(path) { bounded(io::stdin().lock()) } else { fs::File::open(path).and_then(bounded) };
     let bytes = bytes.map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&bytes);
     let recording = parse(&input_name(path), &text);
@@ -36,9 +36,13 @@ pub(crate) fn read_any(path: &Path) -> Result<Recorded, Error> {
     Ok(Recorded { records: recording.records, notes })
 }
 
-fn standard_input() -> io::Result<Vec<u8>> {
+/// Reads at most 1 GiB: devices can be endless. Pipes are read, such as those of a program that unpacks a recording.
+fn bounded(source: impl Read) -> io::Result<Vec<u8>> {
+    const LARGEST: u64 = 1 << 30;
     let mut bytes = Vec::new();
-    io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+    source.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    let is_whole = bytes.len() as u64 <= LARGEST;
+    is_whole.then_some(bytes).ok_or_else(|| io::Error::other("it is larger than 1 GiB, the most that is read"))
 }
 
 /// The output for a recording: `run.trace.json` for `run.jsonl`, standard output for standard input.

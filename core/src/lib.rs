@@ -20,6 +20,7 @@ pub mod plan;
 pub mod printable;
 pub mod profile;
 pub mod pytorch;
+pub mod regular_file;
 mod setting;
 /// Named source texts, and errors with a position in them.
 pub mod source;

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_core::regular_file;
 use gpu_tuned_core::source::{FileError, Source, utf8};
 use thiserror::Error;
 
@@ -43,7 +44,7 @@ pub fn read<T>(
     parse: impl FnOnce(Source<'_>) -> Result<T, Vec<FileError>>,
 ) -> Result<Option<T>, ReadError> {
     let path = root.join(name);
-    let bytes = match std::fs::read(&path) {
+    let bytes = match regular_file::read(&path, regular_file::LARGEST) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(ReadError::Io { path, cause }),

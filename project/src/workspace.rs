@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_core::regular_file;
+
 use toml::{Table, Value};
 
 use crate::cargo_lock::CargoLock;
@@ -13,7 +15,7 @@ pub const MANIFEST: &str = "Cargo.toml";
 /// Returns the folder of the workspace; `None` if the package is in no workspace.
 pub fn root(package: &Path) -> Option<PathBuf> {
     package.ancestors().find_map(|folder| {
-        let text = std::fs::read_to_string(folder.join(MANIFEST)).ok()?;
+        let text = regular_file::read_text(&folder.join(MANIFEST), regular_file::LARGEST).ok()?;
         // Cargo reports a manifest that cannot be read.
         let manifest: Table = toml::from_str(&text).ok()?;
         match manifest.get("workspace") {

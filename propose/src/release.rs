@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use gpu_tuned_core::regular_file;
+
 use cargo_metadata::semver::Version;
 use cargo_metadata::{Dependency, DependencyKind, Package, TargetKind};
 use gpu_tuned_project::cargo_lock::CargoLock;
@@ -72,7 +74,8 @@ impl BurnRelease {
         let (mut found, folder) = (Self::default(), package.manifest_path.as_std_path().parent().unwrap_or(workspace));
         let dependencies: Vec<&Dependency> =
             package.dependencies.iter().filter(|it| CRATES.contains(&it.name.as_str())).collect();
-        let lock = workspace::cargo_lock(folder).and_then(|path| CargoLock::parse(&fs::read_to_string(path).ok()?));
+        let lock = workspace::cargo_lock(folder)
+            .and_then(|path| CargoLock::parse(&regular_file::read_text(&path, regular_file::LARGEST).ok()?));
         let locked = lock.as_ref().map(|lock| lock.releases(&package.name, "burn")).unwrap_or_default();
         let locked = if locked.is_empty() {
             dependencies

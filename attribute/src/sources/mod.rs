@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use gpu_tuned_core::regular_file;
 use gpu_tuned_core::source::{FileError, Position};
 use proc_macro2::{LineColumn, TokenStream};
 use thiserror::Error;
@@ -119,14 +120,7 @@ impl SourceFile {
     /// When the file cannot be read, is too large or nested too deeply, or is not Rust.
     pub fn read(path: &Path) -> Result<Self, SourceError> {
         let failed = |cause| SourceError::Io { path: path.to_owned(), cause };
-        let facts = std::fs::metadata(path).map_err(failed)?;
-        if !facts.is_file() {
-            return Err(failed(io::Error::other("it is no regular file")));
-        }
-        if facts.len() > LARGEST {
-            return Err(failed(io::Error::other(format!("it has more than {} MiB", LARGEST >> 20))));
-        }
-        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let text = regular_file::read_text(path, LARGEST).map_err(failed)?;
         let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
         // syn removes a shebang and counts places from there: a comment keeps the places right.
         let text = if text.starts_with("#!/") { text.replacen("#!", "//", 1) } else { text };

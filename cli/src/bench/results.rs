@@ -1,8 +1,10 @@
 //! The file of results.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+
+use gpu_tuned_core::regular_file;
 
 use gpu_tuned_observe::bench::{Line, Outcome, Record, Setup};
 
@@ -52,7 +54,7 @@ impl Results {
     }
 
     fn bytes(&self) -> Result<Vec<u8>, Error> {
-        match fs::read(&self.path) {
+        match regular_file::read(&self.path, regular_file::LARGEST) {
             Ok(bytes) => Ok(bytes),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
             Err(source) => Err(Error::Read { path: self.path.clone(), source }),

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::atomic_file::Draft;
+use gpu_tuned_core::regular_file::{LARGEST, read_text};
 
 use super::Change;
 use crate::error::Error;
@@ -34,7 +35,7 @@ fn commit_all(drafts: Vec<(Draft, &Change)>) -> Result<(), Error> {
 
 /// Refuses a file whose text is no longer the one that was edited.
 fn check_unchanged(change: &Change) -> Result<(), Error> {
-    let now = match fs::read_to_string(&change.path) {
+    let now = match read_text(&change.path, LARGEST) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(source) => return Err(Error::Read { path: change.path.clone(), source }),

@@ -1,7 +1,8 @@
 //! The build script.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use gpu_tuned_core::regular_file::{LARGEST, read_text};
 
 use cargo_metadata::TargetKind;
 use gpu_tuned_propose::build_script::with_call;
@@ -25,7 +26,7 @@ pub(super) fn of(project: &Project, manifest: &Manifest, krate: &str) -> Result<
         return Ok(Ok(Some(Change { path, name, before: None, after: manifest.style().apply(&text) })));
     };
     let name = display_name(&path, &project.workspace);
-    let before = fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+    let before = read_text(&path, LARGEST).map_err(|source| Error::Read { path: path.clone(), source })?;
     Ok(match with_call(&name, &before, &call) {
         Ok(after) => Ok(after.map(|after| Change { path, name, before: Some(before), after })),
         Err(why) => Err(format!("add `{call}` to `main` of {name}: {why}")),

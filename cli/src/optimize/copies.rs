@@ -1,11 +1,11 @@
 //! Copies of a config for its targets.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::regular_file::{LARGEST, read_text};
 use gpu_tuned_optimize::ConfigText;
 use serde::Serialize;
 
@@ -89,7 +89,7 @@ pub(super) fn prepare(path: PathBuf, config: &ConfigText, text: &str, args: &Wri
     if is_standard(&path) {
         return Ok(Change { path, name: "standard output".to_owned(), before: None, after });
     }
-    let present = match fs::read_to_string(&path) {
+    let present = match read_text(&path, LARGEST) {
         Ok(present) => Some(present),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(source) => return Err(Error::Read { path, source }),

@@ -148,3 +148,20 @@ fn the_first_of_many_mistakes_are_shown() {
     assert_eq!(refused.matches("--> gpu-tuned.toml:").count(), 20, "{refused}");
     assert!(refused.ends_with("more mistakes are not shown; correct these first\n"), "{refused}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn links_to_devices_and_to_the_environment_are_refused() {
+    for (file, target) in [
+        ("gpu-tuned.toml", "/dev/zero"),
+        ("gpu-tuned.lock", "/dev/zero"),
+        ("Cargo.lock", "/dev/zero"),
+        ("gpu-tuned.toml", "/proc/self/environ"),
+    ] {
+        let project = Project::new("declared");
+        let _ = std::fs::remove_file(project.path(file));
+        std::os::unix::fs::symlink(target, project.path(file)).expect("a link");
+        let said = project.run(&["check"]).refused(2);
+        assert!(said.contains("it is no "), "{file}, {target}: {said}");
+    }
+}

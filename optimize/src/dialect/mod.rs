@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use gpu_tuned_core::regular_file;
 use gpu_tuned_core::source::{FileError, Source};
 use serde::Deserialize;
 use toml::Spanned;
@@ -81,7 +82,7 @@ impl Dialect {
             #[serde(default)]
             dialect: Vec<Spanned<Dialect>>,
         }
-        let text = match std::fs::read_to_string(path) {
+        let text = match regular_file::read_text(path, regular_file::LARGEST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             read => read.map_err(|source| OptimizeError::Read { path: path.to_owned(), source })?,
         };

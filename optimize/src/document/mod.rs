@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gpu_tuned_core::regular_file;
 use gpu_tuned_core::source::{FileError, Source};
 
 use crate::dialect::Dialect;
@@ -135,9 +136,6 @@ impl Value {
 /// Key of a YAML table's tag.
 pub(crate) const TAG: &str = "_tag_";
 
-/// Largest file, in bytes.
-const MAX_BYTES: u64 = 64 << 20;
-
 /// Deepest nesting of tables and lists.
 const MAX_DEPTH: usize = 100;
 
@@ -172,16 +170,7 @@ impl ConfigText {
     pub fn read(path: &Path) -> Result<Self, OptimizeError> {
         let format = Format::from_path(path).ok_or_else(|| OptimizeError::Format { path: path.to_owned() })?;
         let refuse = |source| OptimizeError::Read { path: path.to_owned(), source };
-        let facts = std::fs::metadata(path).map_err(refuse)?;
-        if !facts.is_file() || facts.len() > MAX_BYTES {
-            let what = if facts.is_file() {
-                "it is larger than 64 MiB, the most of a config"
-            } else {
-                "it is no regular file"
-            };
-            return Err(refuse(std::io::Error::other(what)));
-        }
-        let text = std::fs::read_to_string(path).map_err(refuse)?;
+        let text = regular_file::read_text(path, regular_file::LARGEST).map_err(refuse)?;
         Ok(Self::new(path, format, &text))
     }
 

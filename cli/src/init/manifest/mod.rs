@@ -4,9 +4,9 @@ mod dependencies;
 mod features;
 mod origin;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_core::regular_file::{LARGEST, read_text};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_propose::diff::display_name;
 use gpu_tuned_propose::line_endings::{Style, Text};
@@ -31,7 +31,7 @@ pub(super) struct Manifest {
 
 impl Manifest {
     pub(super) fn read(path: &Path, workspace: &Path) -> Result<Self, Error> {
-        let before = fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let before = read_text(path, LARGEST).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         let name = display_name(path, workspace);
         let text = Text::parse(&name, &before).map_err(|mistake| in_file(*mistake, &before))?;
         let document = Document::parse(text.lines.as_str()).map_err(|error| {

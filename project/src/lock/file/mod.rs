@@ -24,6 +24,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::atomic_file;
+use gpu_tuned_core::regular_file;
 use gpu_tuned_core::source::{Source, utf8};
 
 pub use error::LockError;
@@ -104,7 +105,7 @@ impl LockFile {
     }
 
     fn text(&self) -> Result<Option<String>, LockError> {
-        match fs::read(&self.path) {
+        match regular_file::read(&self.path, regular_file::LARGEST) {
             Ok(bytes) => {
                 let text = utf8(&self.name(), bytes, Lock::REMEDY);
                 text.map(Some).map_err(|(mistake, text)| LockError::Damaged { mistakes: vec![mistake], text })

@@ -1,0 +1,74 @@
+//! Files that others may have written.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _};
+use std::path::Path;
+
+/// Bytes of the largest file of settings, sources or results that is read.
+pub const LARGEST: u64 = 64 << 20;
+
+/// Reads a regular file of at most `largest` bytes.
+///
+/// # Errors
+///
+/// Errors of the system, and files that are refused: larger ones, pipes, which can block for ever, devices, which can be endless,
+/// and files of the kernel, such as the environment of a process in `/proc`.
+pub fn read(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
+    let facts = fs::metadata(path)?;
+    if !facts.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let too_large = || io::Error::other(format!("it is larger than {} MiB, the most that is read", largest >> 20));
+    if facts.len() > largest {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(largest + 1).read_to_end(&mut bytes)?;
+    match (facts.len(), bytes.len() as u64) {
+        // Files of the kernel have no length.
+        (0, 1..) => Err(io::Error::other("it is no file on a disk")),
+        (_, length) if length > largest => Err(too_large()),
+        _ => Ok(bytes),
+    }
+}
+
+/// Reads a regular file of UTF-8.
+///
+/// # Errors
+///
+/// As [`read`], and bytes that are not UTF-8.
+pub fn read_text(path: &Path, largest: u64) -> io::Result<String> {
+    let invalid = |_| io::Error::new(ErrorKind::InvalidData, "stream did not contain valid UTF-8");
+    String::from_utf8(read(path, largest)?).map_err(invalid)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn devices_folders_kernel_files_and_large_files_are_refused() {
+        let folder = std::env::temp_dir().join(format!("gpu-tuned-regular-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let link = |name: &str, target: &str| {
+            symlink(target, folder.join(name)).expect("a link");
+            read_text(&folder.join(name), 4).map_err(|error| error.to_string())
+        };
+        assert_eq!(link("zero", "/dev/zero").unwrap_err(), "it is no regular file");
+        assert_eq!(link("folder", "/").unwrap_err(), "it is no regular file");
+        if cfg!(target_os = "linux") {
+            let own = fs::read("/proc/self/environ").expect("the environment");
+            assert!(own.is_empty() || link("environment", "/proc/self/environ").is_err());
+        }
+        let file = folder.join("file");
+        for (text, is_read) in [("", true), ("four", true), ("fives", false), ("\u{fffd}", true)] {
+            fs::write(&file, text).expect("written");
+            assert_eq!(read_text(&file, 4).ok().as_deref(), Some(text).filter(|_| is_read), "{text}");
+        }
+        fs::write(&file, [0xff]).expect("written");
+        assert_eq!(read_text(&file, 4).unwrap_err().kind(), ErrorKind::InvalidData);
+        fs::remove_dir_all(folder).expect("removed");
+    }
+}
