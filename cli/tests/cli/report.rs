@@ -167,3 +167,12 @@ fn a_recording_needs_no_package() {
     }
     assert!(project.run(&["report"]).refused(2).starts_with("error: no Cargo.toml"));
 }
+
+#[test]
+fn a_time_behind_the_year_9999_is_unknown() {
+    let project = Project::new("measured");
+    // Milliseconds in place of seconds.
+    project.write("run.jsonl", "{\"kind\":\"step\",\"at\":1764273600000,\"step\":1,\"seconds\":0.5}\n");
+    project.run(&["report", "h200", "--recording", "run.jsonl"]).ended(0);
+    assert!(project.read("gpu-tuned.report.html").contains("since unknown time"));
+}
