@@ -9,7 +9,7 @@ use gpu_tuned_project::schema::config_schema;
 
 use crate::args::Common;
 use crate::error::Error;
-use crate::files::{Change, alone, write, write_all};
+use crate::files::{Change, alone, check_replaceable, write, write_all};
 use crate::output::{Answer, Code, Form};
 use crate::stdio::is_standard;
 
@@ -59,6 +59,8 @@ pub(crate) fn run(common: &Common, args: &GenerateArgs) -> Result<Answer, Error>
         let text = String::from_utf8(text).expect("BUG: names of commands are UTF-8");
         return Ok(Answer { text, form: Form::Data, notes: Vec::new(), code: Code::Ok });
     }
+    let begin = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    check_replaceable(output, "what this command writes", &String::from_utf8_lossy(begin))?;
     write(output, |file| file.write_all(&text))?;
     Ok(written(common, &[output.display().to_string()]))
 }

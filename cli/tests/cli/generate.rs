@@ -58,3 +58,17 @@ fn the_schema_has_the_keys_of_the_file() {
     let refused = project.run(&["generate", "schema", "--json"]).refused(2);
     assert!(refused.contains("both go to standard output"), "{refused}");
 }
+
+#[test]
+fn files_of_another_kind_are_not_overwritten() {
+    let project = Project::new("bare");
+    let manifest = project.read("Cargo.toml");
+    for what in [&["schema"][..], &["completions", "bash"]] {
+        let said = project.run(&[&["generate"], what, &["-o", "Cargo.toml"]].concat()).refused(2);
+        assert!(said.contains("`Cargo.toml` exists and is not what this command writes"), "{said}");
+    }
+    assert_eq!(project.read("Cargo.toml"), manifest);
+    for _ in 0..2 {
+        project.run(&["generate", "schema", "-o", "schema.json"]).ended(0);
+    }
+}
