@@ -45,7 +45,11 @@ fn number(figure: Option<f64>) -> String {
 /// Quotes text that needs quotes. An apostrophe keeps spreadsheets from taking it for a formula.
 pub(crate) fn quoted(text: &str) -> String {
     let text = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { &format!("'{text}") } else { text };
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    if text.contains([',', ';', '\t', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -57,6 +61,8 @@ mod tests {
         for (text, cell) in [
             ("loss", "loss"),
             ("a,b", "\"a,b\""),
+            ("a;=1", "\"a;=1\""),
+            ("a\t=1", "\"a\t=1\""),
             ("say \"a\"", "\"say \"\"a\"\"\""),
             ("=HYPERLINK(\"http://a\",\"b\")", "\"'=HYPERLINK(\"\"http://a\"\",\"\"b\"\")\""),
             ("@SUM(A1)", "'@SUM(A1)"),
