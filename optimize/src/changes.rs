@@ -1,5 +1,7 @@
 //! Changes that a plan makes to a config: new values in place of old ones, and keys that the file lacks.
 
+use std::collections::HashSet;
+
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::{Precision, Provenance, Setting};
 
@@ -172,11 +174,9 @@ impl Editor<'_> {
             self.shared = Some(entry.shown.clone());
         }
         // Other settings that refer to the value keep the old one, unless they have an edit of their own.
-        for alias in &entry.aliases {
-            if self.edits.iter().all(|edit| edit.span != *alias) {
-                self.edits.push(Edit { span: alias.clone(), text: raw.to_owned() });
-            }
-        }
+        let edited: HashSet<_> = self.edits.iter().map(|edit| edit.span.clone()).collect();
+        let kept = entry.aliases.iter().filter(|alias| !edited.contains(*alias));
+        self.edits.extend(kept.map(|alias| Edit { span: alias.clone(), text: raw.to_owned() }));
         self.edits.retain(|edit| edit.span != entry.span || edit.span.is_empty());
         self.edits.push(if entry.span.is_empty() {
             // `batch_size:` without a value.

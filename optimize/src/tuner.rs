@@ -140,6 +140,11 @@ impl Tuner<'_> {
             refuse(format!("the plan: the edited text would be invalid ({})", first.lines().next().unwrap_or_default()))
         };
         let entries = edited.entries().map_err(broken)?;
+        let is_there = |added: &Change| entries.iter().any(|entry| entry.shown == added.key);
+        let added = || changes.all.iter().filter(|change| change.state == ChangeState::Added);
+        if let Some(lost) = added().find(|added| !is_there(added)) {
+            return Err(refuse(format!("`{}`: its table cannot be extended in place; add it by hand", lost.key)));
+        }
         let config = Config::read(&entries, &edited, self.overrides).map_err(broken)?;
         // An open batch was taken from the user's global batch.
         let global =

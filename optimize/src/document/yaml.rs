@@ -8,6 +8,12 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use super::{Aliases, Entry, FileError, MAX_DEPTH, Node, Source, TAG, Value};
 
 pub(super) fn parse(source: Source<'_>) -> Result<(Node, Aliases), FileError> {
+    if let Some((at, _)) =
+        source.text.char_indices().find(|(_, letter)| matches!(letter, '\u{85}' | '\u{2028}' | '\u{2029}'))
+    {
+        let message = "readers disagree on whether this character (NEL, LS or PS) ends a line: replace it";
+        return Err(source.error(&(at..at), message));
+    }
     parse_text(source, source.text).or_else(|error| match on_one_line(source.text) {
         Some(joined) => parse_text(source, &joined).map_err(|_| error),
         None => Err(error),

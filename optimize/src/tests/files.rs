@@ -187,3 +187,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_key_whose_table_cannot_be_extended_in_place_is_refused() {
+    // A dotted key in braces, and an entry of a list.
+    let model = "n_layer=6\nn_embd=512\nvocab_size=8192\nblock_size=256\nn_head=8\n";
+    let dotted = "[top]\ntrain = { args.per_device_train_batch_size = 4096, args.learning_rate = 1.0 }\n";
+    let message = refused(Format::Toml, &format!("{model}{dotted}"), &[]);
+    assert!(
+        message.contains("`top.train.args.gradient_accumulation_steps`: its table cannot be extended"),
+        "{message}"
+    );
+    let message = refused(Format::Yaml, &format!("{MODEL}args: [per_device_train_batch_size: 4096]\n"), &[]);
+    assert!(message.contains("its table cannot be extended in place"), "{message}");
+}
+
+#[test]
+fn line_breaks_that_only_some_readers_know_are_refused() {
+    for letter in ['\u{85}', '\u{2028}', '\u{2029}'] {
+        let text = format!("{MODEL}batch_size: 12 #{letter}  batch_size: 24\n");
+        let message = refused(Format::Yaml, &text, &[]);
+        assert!(message.contains("readers disagree on whether this character"), "{message}");
+    }
+}
