@@ -1,11 +1,12 @@
 //! Recordings that commands read.
 
-use std::fs;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpu_tuned_observe::recording::{Record, parse};
+use gpu_tuned_core::regular_file::read_all;
+use gpu_tuned_observe::recording::{LARGEST, Record, parse};
 
 use crate::error::Error;
 use crate::stdio::{input_name, is_standard, quoted};
@@ -25,7 +26,8 @@ pub(crate) fn read(path: &Path) -> Result<Recorded, Error> {
 
 /// Reads a recording that may be empty.
 pub(crate) fn read_any(path: &Path) -> Result<Recorded, Error> {
-    let bytes = if is_standard(path) { bounded(io::stdin().lock()) } else { fs::File::open(path).and_then(bounded) };
+    let file = || File::open(path).and_then(|file| read_all(file, LARGEST));
+    let bytes = if is_standard(path) { read_all(io::stdin(), LARGEST) } else { file() };
     let bytes = bytes.map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&bytes);
     let recording = parse(&input_name(path), &text);
@@ -34,15 +36,6 @@ pub(crate) fn read_any(path: &Path) -> Result<Recorded, Error> {
     let notes = recording.remarks(is_cut_off.then(|| text.lines().count()));
     let notes = notes.into_iter().map(|note| format!("{}: {note}", quoted(path))).collect();
     Ok(Recorded { records: recording.records, notes })
-}
-
-/// Reads at most 1 GiB: devices can be endless. Pipes are read, such as those of a program that unpacks a recording.
-fn bounded(source: impl Read) -> io::Result<Vec<u8>> {
-    const LARGEST: u64 = 1 << 30;
-    let mut bytes = Vec::new();
-    source.take(LARGEST + 1).read_to_end(&mut bytes)?;
-    let is_whole = bytes.len() as u64 <= LARGEST;
-    is_whole.then_some(bytes).ok_or_else(|| io::Error::other("it is larger than 1 GiB, the most that is read"))
 }
 
 /// The output for a recording: `run.trace.json` for `run.jsonl`, standard output for standard input.

@@ -18,18 +18,25 @@ pub fn read(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     if !facts.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
-    let too_large = || io::Error::other(format!("it is larger than {} MiB, the most that is read", largest >> 20));
-    if facts.len() > largest {
-        return Err(too_large());
+    let bytes = read_all(File::open(path)?, largest)?;
+    // Files of the kernel have no length.
+    if facts.len() == 0 && !bytes.is_empty() {
+        return Err(io::Error::other("it is no file on a disk"));
     }
+    Ok(bytes)
+}
+
+/// Reads at most `largest` bytes, such as those of a pipe.
+///
+/// # Errors
+///
+/// Errors of the system, and more bytes.
+pub fn read_all(source: impl io::Read, largest: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(largest + 1).read_to_end(&mut bytes)?;
-    match (facts.len(), bytes.len() as u64) {
-        // Files of the kernel have no length.
-        (0, 1..) => Err(io::Error::other("it is no file on a disk")),
-        (_, length) if length > largest => Err(too_large()),
-        _ => Ok(bytes),
-    }
+    source.take(largest + 1).read_to_end(&mut bytes)?;
+    let is_whole = bytes.len() as u64 <= largest;
+    let too_large = || io::Error::other(format!("it is larger than {} MiB, the most that is read", largest >> 20));
+    is_whole.then_some(bytes).ok_or_else(too_large)
 }
 
 /// Reads a regular file of UTF-8.

@@ -55,13 +55,12 @@ pub(crate) fn run(common: &Common, args: &GenerateArgs) -> Result<Answer, Error>
         }
     }
     alone(output, common.json)?;
+    let text = String::from_utf8(text).expect("BUG: names of commands are UTF-8");
     if is_standard(output) {
-        let text = String::from_utf8(text).expect("BUG: names of commands are UTF-8");
         return Ok(Answer { text, form: Form::Data, notes: Vec::new(), code: Code::Ok });
     }
-    let begin = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    check_replaceable(output, "what this command writes", &String::from_utf8_lossy(begin))?;
-    write(output, |file| file.write_all(&text))?;
+    check_replaceable(output, "what this command writes", text.lines().next().unwrap_or_default())?;
+    write(output, |file| file.write_all(text.as_bytes()))?;
     Ok(written(common, &[output.display().to_string()]))
 }
 

@@ -5,7 +5,7 @@ mod planned;
 mod recorded;
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gpu_tuned::Fit;
 use serde::Serialize;
@@ -136,10 +136,9 @@ fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
     })
 }
 
-/// Formats a time to the minute, such as `2026-11-26 10:02 UTC`.
+/// Formats a time of the years 1970 to 9999 to the minute, such as `2026-11-26 10:02 UTC`.
 fn date(time: SystemTime) -> String {
-    // Later years have more than four digits.
-    let is_written = time.duration_since(UNIX_EPOCH).is_ok_and(|since| since.as_secs() < 253_402_300_800);
-    let text = is_written.then(|| humantime::format_rfc3339_seconds(time).to_string());
-    text.map_or_else(|| "unknown time".to_owned(), |text| format!("{} UTC", text[..16].replace('T', " ")))
+    let end_of_9999 = UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    let text = humantime::format_rfc3339_seconds(time.clamp(UNIX_EPOCH, end_of_9999)).to_string();
+    format!("{} UTC", text[..16].replace('T', " "))
 }

@@ -169,10 +169,10 @@ fn a_recording_needs_no_package() {
 }
 
 #[test]
-fn a_time_behind_the_year_9999_is_unknown() {
+fn a_time_behind_the_year_9999_is_shown_as_its_end() {
     let project = Project::new("measured");
     // Milliseconds in place of seconds.
     project.write("run.jsonl", "{\"kind\":\"step\",\"at\":1764273600000,\"step\":1,\"seconds\":0.5}\n");
     project.run(&["report", "h200", "--recording", "run.jsonl"]).ended(0);
-    assert!(project.read("gpu-tuned.report.html").contains("since unknown time"));
+    assert!(project.read("gpu-tuned.report.html").contains("since 9999-12-31 23:59 UTC"));
 }

@@ -1,8 +1,10 @@
 //! Reading.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
+use gpu_tuned_core::regular_file::read_all;
 use gpu_tuned_core::source::{FileError, Position};
 use thiserror::Error;
 
@@ -38,13 +40,17 @@ pub enum RecordingError {
     Line(#[from] FileError),
 }
 
-/// Reads the recording at `path`.
+/// Bytes of the largest recording that is read: 1 GiB.
+pub const LARGEST: u64 = 1 << 30;
+
+/// Reads the recording at `path`: a file, or a pipe such as that of a program that unpacks it.
 ///
 /// # Errors
 ///
 /// [`RecordingError`] if the file cannot be read, or a line is no record.
 pub fn read(path: &Path) -> Result<Recording, RecordingError> {
-    let bytes = fs::read(path).map_err(|cause| RecordingError::Read { path: path.to_owned(), cause })?;
+    let bytes = File::open(path).and_then(|file| read_all(file, LARGEST));
+    let bytes = bytes.map_err(|cause| RecordingError::Read { path: path.to_owned(), cause })?;
     Ok(parse(&path.display().to_string(), &String::from_utf8_lossy(&bytes))?)
 }
 
