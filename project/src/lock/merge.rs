@@ -108,6 +108,9 @@ const DEVICE_KEYS: [&str; 5] = ["burn", "cubecl", "device", "kind", "sm_count"];
 /// Key with one value for all modes of a device: the largest of them.
 const KERNELS: &str = "kernels_bytes";
 
+/// Keys of the memory of a micro-batch, which are replaced together.
+const MEMORY: [&str; 3] = ["in_use_bytes", "reserved_accumulating_bytes", "reserved_bytes"];
+
 /// Replaces the measurements of a device.
 fn replace_device(known: &mut Table, mut new: Table, path: &str, dropped: &mut Vec<String>) {
     let anew = new.remove("mode");
@@ -150,7 +153,13 @@ fn add_partial(known: Option<&mut Value>, new: &Value) -> bool {
     let (Some(known), Some(Value::Table(new))) = (known, new.get("batch")) else { return false };
     for (size, batch) in new {
         match (known.get_mut(size), batch) {
-            (Some(Value::Table(known)), Value::Table(batch)) => known.extend(batch.clone()),
+            (Some(Value::Table(known)), Value::Table(batch)) => {
+                // Figures of two measurements can contradict each other.
+                if MEMORY.iter().any(|key| batch.contains_key(*key)) {
+                    known.retain(|key, _| !MEMORY.contains(&key));
+                }
+                known.extend(batch.clone());
+            }
             _ => drop(known.insert(size.clone(), batch.clone())),
         }
     }

@@ -237,3 +237,19 @@ fn the_documented_file_is_one() {
     };
     assert_eq!(bare(&parse(shown).expect("it is valid").to_toml()), bare(shown));
 }
+
+#[test]
+fn figures_of_memory_are_replaced_together() {
+    let text = |memory: &str| {
+        let device =
+            "burn = \"0.22.1\"\ndevice = \"CPU\"\nkind = \"cpu\"\nmemory_bytes = 16_000_000_000\nsm_count = 0\n";
+        let mode = format!("method = \"executed\"\npartial = true\nbatch.2 = {{ micro_step_ms = 900.0, {memory} }}\n");
+        let workload = "[workload.lm]\nparameters = 7\nshape = \"00ff\"\n";
+        let tables = format!("[workload.lm.on.cpu]\n{device}[workload.lm.on.cpu.mode.f32]\n{mode}");
+        format!("format = 2\n{workload}{tables}{}\n", Lock::END)
+    };
+    let new = parse(&text("in_use_bytes = 500")).expect("it is valid").workload.remove("lm").expect("it is there");
+    let merged = merge(&text("optimizer_ms = 1.0, reserved_bytes = 400"), "lm", &new).text;
+    let kept = merged.contains("optimizer_ms") && merged.contains("in_use_bytes = 500");
+    assert!(kept && !merged.contains("reserved_bytes"), "{merged}");
+}
