@@ -2,7 +2,6 @@ use std::io::Write;
 use std::path::Path;
 
 use gpu_tuned_core::regular_file;
-
 use gpu_tuned_project::cargo_lock::CargoLock;
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::lock::Lock;

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_core::regular_file;
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_project::file::{self, ReadError};
 use gpu_tuned_project::workspace::MANIFEST;
@@ -32,7 +33,8 @@ impl Package {
         let enabled = enabled.into_string().map_err(|_| BuildError::NotUnicode { variable: "CARGO_CFG_FEATURE" })?;
         let enabled = enabled.split(',').filter(|feature| !feature.is_empty()).map(str::to_owned).collect();
         let path = root.join(MANIFEST);
-        let text = std::fs::read_to_string(&path).map_err(|cause| BuildError::Read { path, cause })?;
+        let text =
+            regular_file::read_text(&path, regular_file::LARGEST).map_err(|cause| BuildError::Read { path, cause })?;
         let manifest = manifest(text)?;
         let name = manifest.get("package").and_then(|package| package.get("name")?.as_str()).unwrap_or_default();
         Ok(Self { name: name.to_owned(), root, out, enabled, features: features(&manifest) })

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::regular_file;
-
 use toml::{Table, Value};
 
 use crate::cargo_lock::CargoLock;
@@ -12,12 +11,15 @@ use crate::config::ConfigFile;
 /// The file name of a manifest.
 pub const MANIFEST: &str = "Cargo.toml";
 
+/// Reads the manifest in a folder. Cargo reports one that cannot be read.
+pub fn manifest(folder: &Path) -> Option<Table> {
+    regular_file::read_text(&folder.join(MANIFEST), regular_file::LARGEST).ok()?.parse().ok()
+}
+
 /// Returns the folder of the workspace; `None` if the package is in no workspace.
 pub fn root(package: &Path) -> Option<PathBuf> {
     package.ancestors().find_map(|folder| {
-        let text = regular_file::read_text(&folder.join(MANIFEST), regular_file::LARGEST).ok()?;
-        // Cargo reports a manifest that cannot be read.
-        let manifest: Table = toml::from_str(&text).ok()?;
+        let manifest = manifest(folder)?;
         match manifest.get("workspace") {
             Some(workspace) => includes(workspace, folder, package).then(|| folder.to_owned()),
             None => manifest.get("package")?.get("workspace")?.as_str().map(|root| folder.join(root)),

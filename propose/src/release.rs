@@ -1,13 +1,11 @@
 //! The release of Burn of a package, compared with the one that gpu-tuned needs.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
-
-use gpu_tuned_core::regular_file;
 
 use cargo_metadata::semver::Version;
 use cargo_metadata::{Dependency, DependencyKind, Package, TargetKind};
+use gpu_tuned_core::regular_file;
 use gpu_tuned_project::cargo_lock::CargoLock;
 use gpu_tuned_project::workspace;
 use thiserror::Error;
@@ -168,8 +166,7 @@ fn lower_bound(dependency: &Dependency) -> Option<Version> {
 
 /// Returns true if the workspace replaces the crate for all packages.
 fn is_patched(workspace: &Path) -> bool {
-    let manifest = fs::read_to_string(workspace.join(workspace::MANIFEST)).ok();
-    let manifest = manifest.and_then(|text| text.parse::<toml::Table>().ok());
+    let manifest = workspace::manifest(workspace);
     manifest
         .is_some_and(|manifest| manifest.get("patch").and_then(|patch| patch.get("crates-io")?.get("burn")).is_some())
 }

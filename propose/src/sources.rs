@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cargo_metadata::{Package, Target, TargetKind};
 use gpu_tuned_attribute::sources::{self, SourceFile, Unread};
+use gpu_tuned_project::workspace::manifest;
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use serde::Serialize;
@@ -169,10 +170,6 @@ fn dependencies(package: &Package) -> Vec<(String, PathBuf)> {
     found.retain(|(_, root)| root.is_file());
     found.sort();
     found
-}
-
-fn manifest(folder: &Path) -> Option<toml::Table> {
-    std::fs::read_to_string(folder.join("Cargo.toml")).ok()?.parse().ok()
 }
 
 fn remove_tests(items: &mut Vec<Item>) {

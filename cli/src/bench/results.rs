@@ -5,7 +5,6 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::regular_file;
-
 use gpu_tuned_observe::bench::{Line, Outcome, Record, Setup};
 
 use crate::error::Error;

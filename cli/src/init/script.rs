@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::regular_file::{LARGEST, read_text};
-
 use cargo_metadata::TargetKind;
+use gpu_tuned_core::regular_file::{LARGEST, read_text};
 use gpu_tuned_propose::build_script::with_call;
 use gpu_tuned_propose::diff::display_name;
 

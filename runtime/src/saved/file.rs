@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::atomic_file;
+use gpu_tuned_core::{atomic_file, regular_file};
 use serde::Deserialize;
 
 use super::{LoadError, SaveError, SavedRun};
@@ -31,7 +31,7 @@ struct Header {
 /// Reads what [`save`] wrote; `None` where there is no such file.
 pub(super) fn load(directory: &Path) -> Result<Option<SavedRun>, LoadError> {
     let path = directory.join(SavedRun::FILE_NAME);
-    let bytes = match fs::read(&path) {
+    let bytes = match regular_file::read(&path, regular_file::LARGEST) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(LoadError::Read { path, cause }),

@@ -1,8 +1,8 @@
 //! Origins of crates.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_project::workspace::manifest;
 use toml_edit::{InlineTable, Item};
 
 use super::Manifest;
@@ -88,7 +88,7 @@ fn next_to(folder: &Path, name: &str) -> PathBuf {
 
 /// Returns true if a folder has the crate of this name.
 fn is_crate(folder: &Path, krate: &str) -> bool {
-    let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok().and_then(|text| text.parse::<toml::Table>().ok());
+    let manifest = manifest(folder);
     let name = manifest.as_ref().and_then(|manifest| manifest.get("package")?.get("name")?.as_str());
     name == Some(krate)
 }
