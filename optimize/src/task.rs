@@ -88,7 +88,7 @@ impl Task<'_> {
         let goal = self.pin(goal, facts.host_cores.is_some(), &mut warnings);
         let free = self.outcome(facts, &goal)?;
         let (planned, with_accumulation) = self.expressible(facts, &goal, free)?;
-        let mut after = self.configured_if_as_fast(facts, &goal, planned)?;
+        let mut after = self.prefer_configured(facts, &goal, planned)?;
         let falls_back = goal.precision.is_none() && self.requested_precision() != F32;
         let reason = no_tensor_cores(self.config.precision, facts).filter(|_| falls_back);
         if let (Outcome::Plan(plan), Some(reason)) = (&mut after, reason) {
@@ -215,12 +215,7 @@ impl Task<'_> {
     }
 
     /// The plan with the config's micro-batch, unless the planned one is predicted to be faster, or has better evidence.
-    fn configured_if_as_fast(
-        &self,
-        facts: &DeviceFacts,
-        goal: &Goal,
-        planned: Outcome,
-    ) -> Result<Outcome, OptimizeError> {
+    fn prefer_configured(&self, facts: &DeviceFacts, goal: &Goal, planned: Outcome) -> Result<Outcome, OptimizeError> {
         let (step, config) = (self.step, self.config);
         let Outcome::Plan(plan) = &planned else { return Ok(planned) };
         let is_same = plan.settings.batch_size == step.batch;
@@ -235,9 +230,9 @@ impl Task<'_> {
         };
         match self.outcome(facts, &goal)? {
             Outcome::Plan(mut configured) if is_as_good(&configured) => {
-                let why = format!("the config's: {} is not predicted to be faster", plan.settings.batch_size);
+                let why = format!("kept: {} is not predicted to be faster", plan.settings.batch_size);
                 explain(&mut configured, Setting::BatchSize, &why);
-                explain(&mut configured, Setting::GradientAccumulation, "the config's, with its batch size");
+                explain(&mut configured, Setting::GradientAccumulation, "kept with the batch size");
                 Ok(Outcome::Plan(configured))
             }
             _ => Ok(planned),

@@ -38,8 +38,6 @@ pub(crate) struct Edited {
     pub(crate) changes: Vec<Change>,
     pub(crate) precision: Option<String>,
     pub(crate) problem: Option<String>,
-    /// Samples per second relative to the config as it is, where that fits.
-    pub(crate) speedup: Option<f64>,
 }
 
 /// Reads a config as the command does. Errors of the model are kept, because most values do not need one.
@@ -99,7 +97,6 @@ impl Reading {
             changes: tuned.changes,
             precision: tuned.plan.map(|plan| plan.settings.precision.name().to_owned()),
             problem: tuned.after.problem,
-            speedup: tuned.speedup,
         })
     }
 
