@@ -15,13 +15,16 @@ pub const LARGEST: u64 = 64 << 20;
 /// and files of the kernel, such as the environment of a process in `/proc`.
 pub fn read(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     let facts = fs::metadata(path)?;
+    if facts.is_dir() {
+        return Err(io::Error::new(ErrorKind::IsADirectory, "it is a directory"));
+    }
     if !facts.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     let bytes = read_all(File::open(path)?, largest)?;
     // Files of the kernel have no length.
     if facts.len() == 0 && !bytes.is_empty() {
-        return Err(io::Error::other("it is no file on a disk"));
+        return Err(io::Error::other("it is not a file on a disk"));
     }
     Ok(bytes)
 }
@@ -63,8 +66,8 @@ mod tests {
             symlink(target, folder.join(name)).expect("a link");
             read_text(&folder.join(name), 4).map_err(|error| error.to_string())
         };
-        assert_eq!(link("zero", "/dev/zero").unwrap_err(), "it is no regular file");
-        assert_eq!(link("folder", "/").unwrap_err(), "it is no regular file");
+        assert_eq!(link("zero", "/dev/zero").unwrap_err(), "it is not a regular file");
+        assert_eq!(link("folder", "/").unwrap_err(), "it is a directory");
         if cfg!(target_os = "linux") {
             let own = fs::read("/proc/self/environ").expect("the environment");
             assert!(own.is_empty() || link("environment", "/proc/self/environ").is_err());

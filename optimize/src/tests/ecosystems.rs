@@ -38,7 +38,7 @@ fn only_regular_files_of_a_bounded_size_are_read() {
     let found = ["zero.yaml", "socket.yaml", "large.yaml"].map(read);
     drop(socket);
     std::fs::remove_dir_all(&folder).expect("the folder goes");
-    assert!(found[0].ends_with("it is no regular file") && found[1].ends_with("it is no regular file"), "{found:?}");
+    assert!(found[0].ends_with("it is not a regular file") && found[1].ends_with("it is not a regular file"), "{found:?}");
     assert!(found[2].contains("64 MiB"), "{found:?}");
 }
 
