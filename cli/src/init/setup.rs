@@ -82,12 +82,12 @@ impl Setup {
             setup.changes.push(Change { path: file, name, before: None, after: style.apply(FILE) });
         }
         setup.changes.retain(Change::is_needed);
-        for outside in setup.changes.extract_if(.., |change| !change.is_below(workspace)) {
-            setup.by_hand.push(format!(
-                "edit {}, which is outside of the workspace:\n{}",
-                outside.name,
-                outside.diff()
-            ));
+        // Without the dependencies, the build script fails.
+        let outside = |change: &Change| !change.is_below(workspace);
+        let is_manifest_outside = setup.changes.iter().any(|it| outside(it) && it.path.ends_with("Cargo.toml"));
+        for left in setup.changes.extract_if(.., |change| is_manifest_outside || outside(change)) {
+            let why = if outside(&left) { "is outside of the workspace" } else { "needs the edit of Cargo.toml" };
+            setup.by_hand.push(format!("edit {}, which {why}:\n{}", left.name, left.diff()));
         }
         setup.notes.extend(notes);
         let found = reading.propose(project.package(), &names[0], project.has_structs());

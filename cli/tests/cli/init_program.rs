@@ -174,6 +174,17 @@ fn files_outside_of_the_workspace_are_left_alone() {
     assert!(said.stdout.contains("+    gpu_tuned_build::configure().emit();"), "{}", said.stdout);
     assert_eq!(fs::read_to_string(&outside).expect("a file"), "fn main() {}\n");
 
+    // A build script without its dependency does not compile.
+    let project = Project::new("bare");
+    let manifest = project.path("../elsewhere.toml");
+    fs::rename(project.path("Cargo.toml"), &manifest).expect("a file");
+    std::os::unix::fs::symlink(&manifest, project.path("Cargo.toml")).expect("a link");
+    let said = project.run(&["init", "h200", "--yes", "--force"]);
+    let (outside, script) =
+        ("Cargo.toml, which is outside of the workspace:", "build.rs, which needs the edit of Cargo.toml:");
+    assert!(said.stdout.contains(outside) && said.stdout.contains(script), "{}", said.stdout);
+    assert!(!project.path("build.rs").exists());
+
     let project = Project::new("bare");
     std::os::unix::fs::symlink("nowhere/build.rs", project.path("build.rs")).expect("a link");
     let refused = project.run(&["init", "h200", "--yes", "--force"]).refused(2);

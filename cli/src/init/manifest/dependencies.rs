@@ -190,14 +190,12 @@ fn inherited(wanted: &Wanted<'_>, style: Style) -> Item {
     if !wanted.features.is_empty() {
         table.insert("features", Value::Array(wanted.features.iter().copied().collect::<Array>()));
     }
-    match style {
-        Style::Dotted if wanted.features.is_empty() => {
-            let mut table = table.into_table();
-            table.set_dotted(true);
-            Item::Table(table)
-        }
-        _ => Item::Value(Value::InlineTable(table)),
+    if wanted.features.is_empty() && matches!(style, Style::Dotted) {
+        let mut table = table.into_table();
+        table.set_dotted(true);
+        return Item::Table(table);
     }
+    Item::Value(Value::InlineTable(table))
 }
 
 fn enable(dependency: &mut Item, feature: &str) {
@@ -208,10 +206,8 @@ fn enable(dependency: &mut Item, feature: &str) {
 }
 
 fn take_from(dependency: &mut Item, folder: &Path) {
-    for key in ["git", "branch", "tag", "rev", "registry"] {
-        if let Some(table) = dependency.as_table_like_mut() {
-            table.remove(key);
-        }
+    if let Some(table) = dependency.as_table_like_mut() {
+        let _ = ["git", "branch", "tag", "rev", "registry"].map(|key| table.remove(key));
     }
     let path = folder.display().to_string();
     match dependency.get_mut("path").and_then(Item::as_value_mut) {
