@@ -177,11 +177,12 @@ fn doubted(doubt: Doubt) -> Unjudged {
 fn unwatched(stats: &RunStats<'_>) -> Unjudged {
     let what = "power, temperature, the PCIe link, other processes and the GPU's utilization";
     let of_monitor = stats.start.filter(|start| start.gpus.is_empty() && !start.trouble.is_empty());
-    let (why, how) = match of_monitor {
-        Some(start) => {
+    let (why, how) = match (of_monitor, stats.trouble) {
+        (Some(start), _) => {
             (format!("there was no GPU to sample: {}", start.trouble.join("; ")), "if there is a GPU, fix that first")
         }
-        None => (
+        (None, Some(trouble)) => (format!("the GPU did not answer: {trouble}"), "fix that first"),
+        (None, None) => (
             format!("there are fewer than {MIN_SAMPLES} samples during these steps"),
             "run the program under `cargo gpu-tuned diagnose -- COMMAND`, or use `cargo gpu-tuned monitor --record`",
         ),

@@ -1,5 +1,6 @@
 //! Reading.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ pub struct Recording {
     pub records: Vec<Record>,
     /// Numbers, from 1, of lines with an unfinished record: the last line, or one that another program continued.
     pub torn: Vec<usize>,
+    gpus: BTreeSet<(u32, Option<u32>)>,
 }
 
 /// A recording that cannot be read.
@@ -42,6 +44,11 @@ pub enum RecordingError {
 
 /// Bytes of the largest recording that is read: 1 GiB.
 pub const LARGEST: u64 = 1 << 30;
+
+/// GPUs and slices in a recording, at most. A host has fewer.
+const MOST_GPUS: usize = 1024;
+/// Seconds from 1970, at most, before and after: 31 million years, so that differences are finite.
+const FARTHEST: f64 = 1e15;
 
 /// Reads the recording at `path`: a file, or a pipe such as that of a program that unpacks it.
 ///
@@ -128,19 +135,28 @@ impl Recording {
 
     /// Adds a record that begins at this byte of the line.
     fn push(&mut self, record: Record, byte: usize) -> Result<(), Mistake> {
-        match record {
+        if let Record::Gpu(sample) = &record {
+            self.gpus.insert((sample.gpu, sample.mig_slot));
+        }
+        let message = match &record {
             Record::Start(start) if start.version > VERSION => {
-                let message = format!(
+                format!(
                     "the recording has format {}; this release reads up to {VERSION}: update gpu-tuned",
                     start.version
-                );
-                Err(Mistake { byte, message })
+                )
             }
-            record => {
+            record if record.at().is_some_and(|at| at.abs() > FARTHEST) => {
+                format!("the time is more than {FARTHEST:e} s from 1970")
+            }
+            _ if self.gpus.len() > MOST_GPUS => {
+                format!("the recording has more than {MOST_GPUS} GPUs, the most that is read")
+            }
+            _ => {
                 self.records.push(record);
-                Ok(())
+                return Ok(());
             }
-        }
+        };
+        Err(Mistake { byte, message })
     }
 }
 

@@ -60,9 +60,15 @@ fn errors_have_a_position() {
             "{\"kind\":\"start\",\"at\":1.5,\"version\":99}\n",
             "run.jsonl:1:1: the recording has format 99; this release reads up to 1: update gpu-tuned",
         ),
+        ("{\"kind\":\"host\",\"at\":-1e300}\n", "run.jsonl:1:1: the time is more than 1e15 s from 1970"),
     ] {
         assert_eq!(parse("run.jsonl", text).expect_err(text).to_string(), message.replace("{NOT_JSON}", NOT_JSON));
     }
+    let gpus =
+        |count| (0..count).map(|gpu| format!("{{\"kind\":\"gpu\",\"at\":1.5,\"gpu\":{gpu}}}\n")).collect::<String>();
+    assert_eq!(parse("run.jsonl", &gpus(1024).repeat(2)).expect("GPUs").records.len(), 2048);
+    let message = parse("run.jsonl", &gpus(1025)).expect_err("too many").to_string();
+    assert_eq!(message, "run.jsonl:1025:1: the recording has more than 1024 GPUs, the most that is read");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Statistics of the run's GPUs during the judged steps.
 
+use std::collections::BTreeMap;
+
 use gpu_tuned_core::profile::ProfileTable;
 
 use crate::recording::{Gpu, GpuProcess, GpuSample, Run, Start, Throttle};
@@ -94,25 +96,18 @@ pub(super) fn of_run<'a>(
     span: (f64, f64),
     idle: (f64, f64),
 ) -> Vec<GpuStats<'a>> {
-    let mut keys: Vec<_> = samples.iter().map(|sample| (sample.gpu, sample.mig_slot)).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    let gpu_stats = |key: (u32, Option<u32>)| {
-        let of_gpu = |sample: &&&GpuSample| (sample.gpu, sample.mig_slot) == key;
-        let within = |sample: &&&GpuSample| (span.0..=span.1).contains(&sample.at);
+    let mut groups: BTreeMap<_, (Vec<_>, Vec<_>)> = BTreeMap::new();
+    for &sample in samples.iter().filter(|sample| sample.trouble.is_none()) {
+        let (within, before) = groups.entry((sample.gpu, sample.mig_slot)).or_default();
+        within.extend((span.0..=span.1).contains(&sample.at).then_some(sample));
+        before.extend((idle.0 < sample.at && sample.at < idle.1).then_some(sample));
+    }
+    groups.retain(|_, (within, _)| within.len() >= MIN_SAMPLES);
+    let gpu_stats = |(key, (samples, before)): ((u32, Option<u32>), _)| {
         let gpu = start.and_then(|start| start.gpus.iter().find(|gpu| (gpu.gpu, gpu.mig_slot) == key));
-        GpuStats {
-            gpu: gpu.cloned().unwrap_or_else(|| Gpu::new(key.0)),
-            samples: samples.iter().filter(of_gpu).filter(within).copied().collect(),
-            before: samples
-                .iter()
-                .filter(of_gpu)
-                .filter(|sample| idle.0 < sample.at && sample.at < idle.1)
-                .copied()
-                .collect(),
-        }
+        GpuStats { gpu: gpu.cloned().unwrap_or_else(|| Gpu::new(key.0)), samples, before }
     };
-    let all: Vec<_> = keys.into_iter().map(gpu_stats).filter(|gpu| gpu.samples.len() >= MIN_SAMPLES).collect();
+    let all: Vec<_> = groups.into_iter().map(gpu_stats).collect();
     let is_named = |gpu: &GpuStats<'_>| {
         let named = run.map_or(&[][..], |run| &run.device.gpu_uuids);
         gpu.gpu.uuid.as_ref().is_some_and(|uuid| named.contains(uuid))

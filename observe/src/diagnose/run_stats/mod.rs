@@ -23,6 +23,8 @@ pub(super) struct RunStats<'a> {
     pub doubt: Option<Doubt>,
     /// The run's GPUs that have enough samples.
     pub gpus: Vec<GpuStats<'a>>,
+    /// The last reason for a sample without figures.
+    pub trouble: Option<&'a str>,
     pub host: Vec<&'a HostSample>,
     /// Begin and end of the judged time, in seconds since 1970 (UTC).
     pub span: (f64, f64),
@@ -51,8 +53,9 @@ impl<'a> RunStats<'a> {
         });
         let monitored = host.iter().find_map(|sample| sample.process.as_ref()).map(|process| process.pid);
         let pid = run.map(|run| run.pid).or(monitored);
+        let trouble = gpus.iter().rev().find_map(|sample| sample.trouble.as_deref());
         let gpus = gpu_stats::of_run(start, run, pid, &gpus, span, idle);
-        Self { start, run, pid, steps, doubt, gpus, host, span }
+        Self { start, run, pid, steps, doubt, gpus, trouble, host, span }
     }
 
     /// Part of the time in which kernels ran, averaged over the GPUs.

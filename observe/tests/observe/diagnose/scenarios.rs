@@ -1,7 +1,7 @@
 //! Each kind has a run in which it is found, and a run near it in which it is not.
 
 use gpu_tuned_observe::diagnose::{Diagnosis, Kind, diagnose};
-use gpu_tuned_observe::recording::Throttle;
+use gpu_tuned_observe::recording::{GpuSample, Throttle};
 
 use super::cases::{cases, computing, throttled, tiny, waiting};
 use super::recorded::Made;
@@ -79,6 +79,20 @@ fn without_a_monitor_steps_are_judged_and_the_rest_is_listed() {
     let diagnosis = diagnose(&made.records());
     assert_eq!(kinds(&diagnosis), [Kind::LoaderBound]);
     assert!(diagnosis.unjudged[0].what.starts_with("power, temperature, the PCIe link"), "{diagnosis:#?}");
+}
+
+#[test]
+fn a_gpu_that_never_answers_is_not_judged() {
+    let mut made = Made::healthy();
+    for sample in &mut made.gpu {
+        let mut lost = GpuSample::new(sample.at, sample.gpu);
+        lost.trouble = Some("the GPU is lost".to_owned());
+        *sample = lost;
+    }
+    let diagnosis = diagnose(&made.without_steps());
+    assert_eq!((diagnosis.judged.gpu_samples, diagnosis.severity()), (0, None));
+    let whats: Vec<_> = diagnosis.unjudged.iter().map(|it| &*it.what).collect();
+    assert!(whats[1].ends_with("utilization: the GPU did not answer: the GPU is lost"), "{whats:?}");
 }
 
 #[test]
