@@ -27,6 +27,27 @@ const ANYWHERE: [&str; 3] = ["##[", "##vso[", "##teamcity["];
 ///
 /// Every text of the command for people goes through this function as a whole, whatever it is made of.
 pub fn for_terminal(text: &str) -> Cow<'_, str> {
+    cleaned(text, true)
+}
+
+/// Replaces what [`for_terminal`] replaces, and sequences of colours: for pages, tables and figures that programs read.
+pub fn for_file(text: &str) -> Cow<'_, str> {
+    cleaned(text, false)
+}
+
+/// Escapes the same characters in a JSON document, whose values stay the same.
+pub fn for_json(document: &str) -> Cow<'_, str> {
+    // A string of JSON has no line break, so no line begins with a command.
+    let has_command = ANYWHERE.iter().any(|command| document.contains(command));
+    let is_escaped = |it: char| it != '\n' && is_harmful(it) || it == '#' && has_command;
+    if !document.contains(is_escaped) {
+        return Cow::Borrowed(document);
+    }
+    let escape = |it| if is_escaped(it) { format!("\\u{:04x}", u32::from(it)) } else { it.to_string() };
+    Cow::Owned(document.chars().map(escape).collect())
+}
+
+fn cleaned(text: &str, has_styles: bool) -> Cow<'_, str> {
     let is_harmless = |it: char| matches!(it, '\n' | '\t') || !is_harmful(it);
     if text.chars().all(is_harmless) && !text.lines().any(is_command) {
         return Cow::Borrowed(text);
@@ -37,7 +58,7 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
         // With styles and without: a program may remove them before a CI system reads the line.
         let (mut shown, mut plain) = (String::with_capacity(line.len()), String::with_capacity(line.len()));
         while let Some(character) = rest.chars().next() {
-            let length = style_length(rest).unwrap_or(character.len_utf8());
+            let length = style_length(rest).filter(|_| has_styles).unwrap_or(character.len_utf8());
             let (whole, behind) = rest.split_at(length);
             rest = behind;
             if length > character.len_utf8() {
@@ -77,7 +98,7 @@ fn style_length(text: &str) -> Option<usize> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::for_terminal;
+    use super::{for_file, for_json, for_terminal};
 
     #[test]
     fn styles_stay_and_other_sequences_go() {
@@ -118,7 +139,22 @@ mod tests {
         assert_eq!(for_terminal("core::plan\n  a::b\n"), "core::plan\n  a::b\n");
     }
 
+    #[test]
+    fn files_have_no_styles() {
+        let (text, shown) =
+            ("\u{1b}[1mbold\u{1b}[0m\n::error::x\n", "\u{fffd}[1mbold\u{fffd}[0m\n\u{fffd}::error::x\n");
+        assert_eq!(for_file(text), shown);
+    }
+
     proptest! {
+        #[test]
+        fn values_of_json_stay_the_same(text in "(##vso\\[|##|\\[|\\\\|\"|\n|\u{7f}|\u{9b}|\u{202e}|\u{2028}|x){0,20}") {
+            let document = serde_json::to_string_pretty(&[&text]).unwrap();
+            let safe = for_json(&document);
+            prop_assert_eq!(serde_json::from_str::<[String; 1]>(&safe).unwrap(), [text]);
+            prop_assert_eq!(for_terminal(&safe), &*safe);
+        }
+
         #[test]
         fn safe_text_stays_the_same(text in "(\u{1b}|\\[|[0-9;]|m|:|#|\n|\r|\u{9b}|\u{202e}| |x){0,40}") {
             let safe = for_terminal(&text).into_owned();

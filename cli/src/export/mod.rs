@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::files::{CSV_BEGIN, alone, check_replaceable, distinct, write};
 use crate::output::{Answer, Code, Form};
 use crate::recording::{Recorded, read};
-use crate::stdio::is_standard;
+use crate::stdio::{is_standard, quoted};
 
 /// Convert a recording for other programs: TensorBoard's event files, CSV, or Prometheus' text format
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
     if args.tensorboard.is_none() {
         alone(args.output.as_deref().unwrap_or(Path::new("-")), common.json)?;
     }
-    let Recorded { records, notes } = read(&args.recording)?;
+    let Recorded { records, mut notes } = read(&args.recording)?;
     let written = if let Some(directory) = &args.tensorboard {
         let file = event_file(&records, directory)?;
         Written::new("tensorboard", &file, Some(format!("tensorboard --logdir {}", directory.display())))
@@ -59,6 +59,8 @@ pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
             Some(table) => ("csv", CSV_BEGIN, csv(&records, table)),
             None => ("prometheus", "# HELP", prometheus(&records)),
         };
+        let is_empty = text.lines().count() < 2;
+        notes.extend(is_empty.then(|| format!("{} has no records for this export", quoted(&args.recording))));
         let Some(file) = args.output.as_ref().filter(|output| !is_standard(output)) else {
             return Ok(Answer { text, form: Form::Data, notes, code: Code::Ok });
         };

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_core::printable::for_json;
 use gpu_tuned_observe::monitor::amounts::{gib, part_of, rate, reasons, short, size, watts};
 use gpu_tuned_observe::monitor::{GpuTimeline, Summary, Timeline, csv_header, csv_line};
 use gpu_tuned_observe::recording::{GpuSample, HostSample, Record, StepRecord};
@@ -99,7 +100,7 @@ pub(super) fn summary_line(summary: &Summary) -> String {
 
 fn line_of(kind: Option<&str>, body: &impl Serialize) -> String {
     let line = Line { schema_version: SCHEMA_VERSION, kind, body };
-    format!("{}\n", serde_json::to_string(&line).expect("BUG: records are always JSON"))
+    for_json(&serde_json::to_string(&line).expect("BUG: records are always JSON")).into_owned() + "\n"
 }
 
 fn uuid<'a>(record: &Record, timeline: &'a Timeline) -> Option<&'a str> {

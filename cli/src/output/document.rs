@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use gpu_tuned_core::printable::for_json;
 use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{Formatter, PrettyFormatter};
@@ -24,7 +25,7 @@ pub(super) fn document(command: &str, body: &impl Serialize, notes: &[String]) -
     let mut text = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut text, WithUnits::new(command));
     document.serialize(&mut serializer).expect("BUG: reports are always JSON");
-    String::from_utf8(text).expect("BUG: JSON is UTF-8") + "\n"
+    for_json(&String::from_utf8(text).expect("BUG: JSON is UTF-8")).into_owned() + "\n"
 }
 
 /// Units of keys whose Rust types, not their names, have one: objects, suffix, keys. An object has the key under which it

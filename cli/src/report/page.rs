@@ -1,5 +1,6 @@
 //! Frame of the page: well-formed, self-contained HTML.
 
+use gpu_tuned_core::printable::for_file;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 pub(super) const BEGIN: &str = "<!DOCTYPE html>";
@@ -47,7 +48,7 @@ pub(super) fn page(package: &str, made: &str, sections: &[Section]) -> String {
             }
         }
     };
-    page.into_string()
+    for_file(&page.into_string()).into_owned()
 }
 
 pub(super) fn picture(svg: String) -> Markup {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_core::printable::for_json;
 use gpu_tuned_observe::recording::Record;
 use gpu_tuned_observe::trace::{Steps, from_records};
 use serde::Serialize;
@@ -46,7 +47,7 @@ pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
     alone(&output, common.json)?;
     if is_standard(&output) {
         let text = serde_json::to_string(&trace).expect("BUG: a trace is always JSON");
-        return Ok(Answer { text: format!("{text}\n"), form: Form::Data, notes, code: Code::Ok });
+        return Ok(Answer { text: for_json(&text).into_owned() + "\n", form: Form::Data, notes, code: Code::Ok });
     }
     distinct(&args.recording, &output)?;
     check_replaceable(&output, "a trace", BEGIN)?;

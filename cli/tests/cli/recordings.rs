@@ -85,13 +85,49 @@ fn a_recording_is_exported_as_tables_and_text() {
     assert!(lines[0].starts_with("at_s,step,rank,seconds,samples,") && lines.len() == 4, "{table}");
     assert!(lines[2].starts_with("1001.000000,2,0,0.5,64,1,64,0.5,"), "{table}");
     assert_eq!(project.run(&["export", "run.jsonl", "--csv=gpus"]).ended(0).lines().count(), 4);
-    assert_eq!(project.run(&["export", "run.jsonl", "--csv=values"]).ended(0), "at_s,name,step,value\n");
+    let Ran { code, stdout, stderr } = project.run(&["export", "run.jsonl", "--csv=values"]);
+    assert_eq!((code, &*stdout), (0, "at_s,name,step,value\n"));
+    assert_eq!(stderr, "note: `run.jsonl` has no records for this export\n");
     let text = project.run(&["export", "run.jsonl", "--prometheus"]).ended(0);
     for line in ["gpu_tuned_steps_total{rank=\"0\"} 3", "gpu_tuned_gpu_utilisation_ratio{gpu=\"0\"} 0.6"] {
         assert!(text.lines().any(|found| found == line), "no `{line}` in {text}");
     }
     assert_eq!(project.run(&["export", "run.jsonl", "--prometheus", "-o", "run.prom"]).ended(0), "run.prom\n");
     assert_eq!(project.read("run.prom"), text);
+}
+
+#[test]
+fn names_of_a_recording_are_no_commands_in_any_output() {
+    let name = "a##vso[task.complete]\u{9b}31m\u{202e}";
+    let project = Project::new("measured");
+    let start =
+        format!("{{\"kind\":\"start\",\"at\":1.0,\"gpus\":[{{\"gpu\":0,\"name\":\"{name}\",\"uuid\":\"{name}\"}}]}}\n");
+    let records = [
+        format!("{{\"kind\":\"run\",\"at\":1.0,\"workload\":\"{name}\",\"device\":{{\"is_gpu\":true}}}}\n"),
+        format!("{{\"kind\":\"gpu\",\"at\":2.0,\"gpu\":0,\"trouble\":\"{name}\"}}\n").repeat(9),
+        format!("{{\"kind\":\"value\",\"at\":2.0,\"name\":\"{name}\",\"value\":1.0}}\n"),
+        "{\"kind\":\"step\",\"at\":2.0,\"step\":1,\"seconds\":0.5,\"loss_s\":0.1}\n".to_owned(),
+    ];
+    project.write("run.jsonl", &(start + &records.concat()));
+    for args in [
+        &["monitor", "--replay", "run.jsonl", "--json"][..],
+        &["monitor", "--replay", "run.jsonl", "--csv"],
+        &["export", "run.jsonl", "--csv=values"],
+        &["export", "run.jsonl", "--csv=gpus"],
+        &["export", "run.jsonl", "--prometheus"],
+        &["trace", "run.jsonl", "-o", "-"],
+        &["diagnose", "run.jsonl", "--json"],
+        &["report", "h200", "--recording", "run.jsonl", "-o", "-"],
+    ] {
+        let said = project.run(args);
+        let text = said.stdout;
+        assert!(text.contains("vso["), "{args:?} shows no name: {text}");
+        assert!(!text.contains("##vso[") && !text.contains(['\u{9b}', '\u{202e}']), "{args:?}: {text}");
+    }
+    let replayed = project.run(&["monitor", "--replay", "run.jsonl", "--json"]).ended(0);
+    let mut lines = replayed.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    assert!(lines.any(|line| line["name"] == name), "{replayed}");
+    assert_eq!(project.run(&["diagnose", "run.jsonl"]).code, 4);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Columns and cells of CSV tables (RFC 4180, lines end with `\n`).
 
+use gpu_tuned_core::printable::for_file;
+
 use super::{HOST_FIGURES, gpu_figures, throttle_key};
 use crate::recording::{GpuSample, HostSample};
 
@@ -44,6 +46,7 @@ fn number(figure: Option<f64>) -> String {
 
 /// Quotes text that needs quotes. An apostrophe keeps spreadsheets from taking it for a formula.
 pub(crate) fn quoted(text: &str) -> String {
+    let text = &*for_file(text);
     let text = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { &format!("'{text}") } else { text };
     if text.contains([',', ';', '\t', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -67,6 +70,7 @@ mod tests {
             ("=HYPERLINK(\"http://a\",\"b\")", "\"'=HYPERLINK(\"\"http://a\"\",\"\"b\"\")\""),
             ("@SUM(A1)", "'@SUM(A1)"),
             ("-1+1", "'-1+1"),
+            ("\u{1b}[31m##vso[a]", "\u{fffd}[31m#\u{fffd}#\u{fffd}vso[a]"),
         ] {
             assert_eq!(quoted(text), cell);
         }

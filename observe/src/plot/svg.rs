@@ -3,6 +3,7 @@
 use core::fmt::{self, Write as _};
 
 use gpu_tuned_core::grouped;
+use gpu_tuned_core::printable::for_file;
 
 /// Colors that differ for all kinds of color vision, on light and on dark ground.
 const STYLE: &str = include_str!("plot.css");
@@ -46,9 +47,9 @@ pub(super) fn open(text: &mut String, [width, height]: [f64; 2], title: &str) ->
     )
 }
 
-/// Escapes text for an element.
+/// Escapes text for an element, and replaces control characters.
 pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    for_file(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// Upper bound of the width of text of 12 px.

@@ -5,6 +5,8 @@ mod table;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
+use gpu_tuned_core::printable::for_file;
+
 use crate::metrics::{Figure, HOST_FIGURES, REASONS, gpu_figures, phases, throttle_key};
 use crate::recording::{Gpu, GpuSample, HostSample, Run, StepRecord, Value};
 use table::metrics;
@@ -58,7 +60,7 @@ fn labelled(names: &[&str], values: &[String]) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('\n', "\\n")
+    for_file(text).replace('\\', "\\\\").replace('\n', "\\n")
 }
 
 /// Formats a number; the format spells infinity with a sign.
