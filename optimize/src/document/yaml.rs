@@ -129,7 +129,7 @@ impl<'t> Tree<'t> {
                 let span = span.start..end.unwrap_or(span.end);
                 let value = match class(tag.as_deref()).filter(|_| text.is_empty()) {
                     Some(class) => Value::Text(class),
-                    None if style == ScalarStyle::Plain => plain(&text),
+                    None if is_resolved(style, tag.as_deref()) => plain(&text),
                     None => Value::Text(text.into_owned()),
                 };
                 self.anchored.insert(anchor, (span.start, value.clone()));
@@ -196,6 +196,11 @@ impl<'t> Tree<'t> {
 fn class(tag: Option<&Tag>) -> Option<String> {
     let (kind, class) = tag.filter(|tag| tag.handle == "!")?.suffix.split_once(':')?;
     ["name", "new"].contains(&kind).then(|| class.to_owned())
+}
+
+/// Returns whether a scalar's type follows from its text: without a tag where it is unquoted, and with a tag such as `!!int`.
+fn is_resolved(style: ScalarStyle, tag: Option<&Tag>) -> bool {
+    tag.map_or(style == ScalarStyle::Plain, |tag| tag.is_yaml_core_schema() && tag.suffix != "str")
 }
 
 /// Value of an unquoted text, with the flags of YAML 1.1 that Python's readers accept.

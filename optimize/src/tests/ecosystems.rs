@@ -38,7 +38,10 @@ fn only_regular_files_of_a_bounded_size_are_read() {
     let found = ["zero.yaml", "socket.yaml", "large.yaml"].map(read);
     drop(socket);
     std::fs::remove_dir_all(&folder).expect("the folder goes");
-    assert!(found[0].ends_with("it is not a regular file") && found[1].ends_with("it is not a regular file"), "{found:?}");
+    assert!(
+        found[0].ends_with("it is not a regular file") && found[1].ends_with("it is not a regular file"),
+        "{found:?}"
+    );
     assert!(found[2].contains("64 MiB"), "{found:?}");
 }
 
@@ -48,6 +51,9 @@ fn numbers_that_readers_disagree_about_are_refused() {
         error("batch_size: 010\nlr: 1\n"),
         "config:2:13: `batch_size`: expected a whole number from 1 to 2^30, found 010, which is octal in YAML 1.1"
     );
+    let text = "config:2:19: `batch_size`: expected a whole number from 1 to 2^30, found a text";
+    assert_eq!(error("batch_size: !!str 8\nlr: 1\n"), text);
+    assert!(yaml("batch_size: !!int \"8\"\nlr: 1\n", "h200", &[]).starts_with("batch_size: !!int "));
 }
 
 /// The step of the text behind the model's dimensions.
