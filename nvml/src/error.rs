@@ -53,6 +53,12 @@ pub enum DriverError {
          cgroup access to the GPUs: restart the container"
     )]
     UnknownAtInit,
+    /// The driver has not answered for a minute.
+    #[error(
+        "the NVIDIA driver has not answered for a minute; see whether `nvidia-smi` works; if it hangs, too, reset the \
+         GPU or reboot"
+    )]
+    Silent,
     /// Any other failure.
     #[error("the NVIDIA driver failed at {call}: {reason}; see whether `nvidia-smi` works")]
     Other {

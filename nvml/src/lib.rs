@@ -11,6 +11,7 @@ mod error;
 mod gauge;
 mod gpu;
 mod library;
+mod limit;
 
 #[allow(unsafe_code, reason = "calls that nvml-wrapper does not wrap")]
 mod raw;
@@ -24,9 +25,12 @@ use gpu_tuned_core::device::{GpuIdentity, GpuReading};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
+use limit::{FIRST_CALLS, within};
+
 pub use cuda::{CudaError, add_cuda_figures, cuda_devices};
 pub use error::{DriverError, GpuTrouble, Trouble};
 pub use gauge::{Gauge, GaugeError, Load};
+pub use limit::Limited;
 pub use telemetry::{Telemetry, WatchedGpu};
 pub use visible::{CudaEnvironment, VisibleGpus};
 
@@ -54,8 +58,13 @@ pub struct DriverReading {
 ///
 /// # Errors
 ///
-/// [`DriverError`] if the library is missing or fails to start.
+/// [`DriverError`] if the library is missing, fails to start, or does not answer for a minute.
 pub fn read(library: Option<&Path>) -> Result<DriverReading, DriverError> {
+    let library = library.map(Path::to_owned);
+    within(FIRST_CALLS, move || read_now(library.as_deref())).unwrap_or(Err(DriverError::Silent))
+}
+
+fn read_now(library: Option<&Path>) -> Result<DriverReading, DriverError> {
     let nvml = library::open(library)?;
     let (units, trouble) = read_all(&nvml)?;
     let mut gpus: Vec<GpuReading> = units.into_iter().map(|unit| unit.reading).collect();

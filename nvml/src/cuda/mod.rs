@@ -7,6 +7,7 @@ use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::{ComputeCapability, CudaDevice, GpuIdentity, GpuReading, PciAddress};
 use thiserror::Error;
 
+use crate::limit::{FIRST_CALLS, within};
 use crate::unified;
 use library::{Attribute, Device};
 
@@ -17,6 +18,9 @@ pub enum CudaError {
     /// The library is missing.
     #[error("there is no CUDA driver on this machine")]
     NoLibrary,
+    /// The driver has not answered for a minute.
+    #[error("the CUDA driver has not answered for a minute: reset the GPU or reboot")]
+    Silent,
     /// The driver failed. Most often library and kernel module have different versions, or a container has no access.
     #[error("the CUDA driver failed at {call}: {message}")]
     Call {
@@ -35,7 +39,8 @@ pub enum CudaError {
 ///
 /// See [`CudaError`]. A driver without a device gives an empty list.
 pub fn cuda_devices() -> Result<Vec<CudaDevice>, CudaError> {
-    Ok(library::devices()?.iter().enumerate().map(|(index, device)| read(index, device)).collect())
+    let list = || Ok(library::devices()?.iter().enumerate().map(|(index, device)| read(index, device)).collect());
+    within(FIRST_CALLS, list).unwrap_or(Err(CudaError::Silent))
 }
 
 /// Completes GPUs for which NVML leaves figures out. Loads the CUDA driver only for these; creates no context.

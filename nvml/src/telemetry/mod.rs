@@ -13,6 +13,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
 use crate::error::{nonzero, text};
+use crate::limit::{FIRST_CALLS, within};
 use crate::{DriverError, GpuTrouble, Trouble, gpu, library};
 use counters::Counters;
 
@@ -62,8 +63,13 @@ impl Telemetry {
     ///
     /// # Errors
     ///
-    /// [`DriverError`] if the driver cannot be used.
+    /// [`DriverError`] if the driver cannot be used, or does not answer for a minute.
     pub fn open(library: Option<&Path>) -> Result<Self, DriverError> {
+        let library = library.map(Path::to_owned);
+        within(FIRST_CALLS, move || Self::open_now(library.as_deref())).unwrap_or(Err(DriverError::Silent))
+    }
+
+    fn open_now(library: Option<&Path>) -> Result<Self, DriverError> {
         let nvml = Arc::new(library::open(library)?);
         let count = nvml.device_count().map_err(|error| DriverError::from_call("counting the GPUs", &error))?;
         let driver_version = nvml.sys_driver_version().ok().filter(|version| !version.is_empty());

@@ -15,7 +15,7 @@ impl CudaEnvironment {
         devices: Result<Vec<CudaDevice>, CudaError>,
     ) -> VisibleGpus {
         let devices = match devices {
-            Err(error @ CudaError::Call { .. }) => {
+            Err(error @ (CudaError::Call { .. } | CudaError::Silent)) => {
                 predicted.notes.push(error.to_string());
                 return predicted;
             }

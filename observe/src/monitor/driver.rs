@@ -3,45 +3,88 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_nvml::{Telemetry, WatchedGpu};
+use gpu_tuned_nvml::{Limited, Telemetry, WatchedGpu};
 
-use crate::recording::{Gpu, GpuProcess, GpuSample, Start};
+use crate::recording::{Gpu, GpuProcess, GpuSample, Start, now};
 
 /// The host's PID namespace: Linux' `PROC_PID_INIT_INO`.
 const HOST_NAMESPACE: &str = "pid:[4026531836]";
 
+/// Time limit of a sample.
+const LIMIT: Duration = Duration::from_secs(10);
+
 /// GPUs that the driver samples.
 pub(super) struct Driver {
-    telemetry: Telemetry,
+    telemetry: Limited<Telemetry, Answer>,
     names: Names,
-    count: usize,
+    /// The GPUs of the last answer.
+    known: Known,
 }
+
+/// The GPUs that the driver shows, and reasons for missing ones.
+struct Known {
+    driver_version: Option<String>,
+    gpus: Vec<Gpu>,
+    trouble: Vec<String>,
+}
+
+/// Samples, and the GPUs if their number has changed.
+type Answer = (Vec<GpuSample>, Option<Known>);
 
 impl Driver {
     pub(super) fn new(telemetry: Telemetry) -> Self {
-        Self { count: telemetry.gpus().count(), telemetry, names: Names::default() }
+        Self { known: Known::of(&telemetry), telemetry: Limited::new(telemetry), names: Names::default() }
     }
 
     pub(super) fn describe(&self, start: &mut Start) {
-        start.driver_version = self.telemetry.driver_version().map(str::to_owned);
-        start.gpus = self.telemetry.gpus().map(identified).collect();
-        let trouble = self.telemetry.trouble().iter().map(|gpu| format!("GPU {}: {}", gpu.index, gpu.what));
-        start.trouble.extend(trouble);
+        start.driver_version.clone_from(&self.known.driver_version);
+        start.gpus.clone_from(&self.known.gpus);
+        start.trouble.extend(self.known.trouble.iter().cloned());
         if start.gpus.is_empty() && start.trouble.is_empty() {
             start.trouble.push("the driver works and shows no GPU".to_owned());
         }
     }
 
-    pub(super) fn sample(&mut self, now: impl Fn() -> f64) -> (Vec<GpuSample>, bool) {
-        let mut samples = self.telemetry.look(now);
+    /// Samples the GPUs. The flag is true if their number has changed. A driver that hangs is the trouble of each GPU.
+    pub(super) fn sample(&mut self) -> (Vec<GpuSample>, bool) {
+        let count = self.known.gpus.len();
+        let look = move |telemetry: &mut Telemetry| {
+            let samples = telemetry.look(now);
+            let is_changed = telemetry.gpus().count() != count;
+            (samples, is_changed.then(|| Known::of(telemetry)))
+        };
+        let Some((mut samples, changed)) = self.telemetry.call(LIMIT, look) else {
+            return (self.known.gpus.iter().map(silent).collect(), false);
+        };
         self.names.fill_in(samples.iter_mut().filter_map(|sample| sample.processes.as_mut()).flatten());
-        let count = self.telemetry.gpus().count();
-        let is_changed = std::mem::replace(&mut self.count, count) != count;
+        let is_changed = changed.is_some();
+        if let Some(known) = changed {
+            self.known = known;
+        }
         (samples, is_changed)
     }
+}
+
+impl Known {
+    fn of(telemetry: &Telemetry) -> Self {
+        let trouble = telemetry.trouble().iter().map(|gpu| format!("GPU {}: {}", gpu.index, gpu.what));
+        Self {
+            driver_version: telemetry.driver_version().map(str::to_owned),
+            gpus: telemetry.gpus().map(identified).collect(),
+            trouble: trouble.collect(),
+        }
+    }
+}
+
+fn silent(gpu: &Gpu) -> GpuSample {
+    let mut sample = GpuSample::new(now(), gpu.gpu);
+    sample.mig_slot = gpu.mig_slot;
+    sample.trouble = Some(format!("the driver has not answered for {LIMIT:?}"));
+    sample
 }
 
 fn identified(watched: &WatchedGpu) -> Gpu {

@@ -47,8 +47,8 @@ impl Gpus {
 
     /// Samples the GPUs. The flag is true if their number changed since the last sample.
     #[cfg(feature = "nvml")]
-    pub(super) fn sample(&mut self, now: impl Fn() -> f64) -> (Vec<GpuSample>, bool) {
-        let (mut samples, is_changed) = self.driver.as_mut().map(|driver| driver.sample(now)).unwrap_or_default();
+    pub(super) fn sample(&mut self) -> (Vec<GpuSample>, bool) {
+        let (mut samples, is_changed) = self.driver.as_mut().map(Driver::sample).unwrap_or_default();
         if let Some(only) = &self.only {
             samples.retain(|sample| only.contains(&sample.gpu));
         }
@@ -57,7 +57,7 @@ impl Gpus {
 
     #[cfg(not(feature = "nvml"))]
     #[expect(clippy::unused_self, reason = "it has a driver with feature `nvml`")]
-    pub(super) fn sample(&mut self, _now: impl Fn() -> f64) -> (Vec<GpuSample>, bool) {
+    pub(super) fn sample(&mut self) -> (Vec<GpuSample>, bool) {
         (Vec::new(), false)
     }
 }

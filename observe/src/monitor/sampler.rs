@@ -35,7 +35,7 @@ impl Sampler {
 
     /// Takes a sample: one record for each GPU and one for the host. A new [`Start`] comes first if a GPU was added.
     pub fn sample(&mut self) -> Vec<Record> {
-        let (samples, is_changed) = self.gpus.sample(now);
+        let (samples, is_changed) = self.gpus.sample();
         let start = is_changed.then(|| Record::Start(self.start()));
         let host = self.host.sample(now());
         start.into_iter().chain(samples.into_iter().map(Record::Gpu)).chain([Record::Host(host)]).collect()

@@ -155,6 +155,19 @@ mod fake {
         assert_eq!((summary.gpus.len(), summary.gpus[3].figures["power_w"].count), (8, 4));
     }
 
+    /// Takes the 10 s of the limit.
+    #[test]
+    fn a_driver_that_hangs_is_the_trouble_of_its_gpu_until_it_answers() {
+        let records = samples("hangs", 4, |options| options);
+        let troubles = records.iter().filter_map(|record| match record {
+            Record::Gpu(sample) => Some(sample.trouble.as_deref()),
+            _ => None,
+        });
+        let silent = Some("the driver has not answered for 10s");
+        assert_eq!(troubles.collect::<Vec<_>>(), [None, silent, None, None], "{records:?}");
+        assert_eq!(records.iter().filter(|record| matches!(record, Record::Host(_))).count(), 4);
+    }
+
     #[test]
     fn only_the_requested_gpus_are_sampled() {
         let records = samples("eight-h200", 2, |options| options.gpus([6, 2, 9]));

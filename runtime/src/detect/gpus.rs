@@ -42,14 +42,14 @@ fn managed(library: Option<&Path>) -> Result<DriverReading, String> {
     with_patience(|| gpu_tuned_nvml::read(library)).map_err(|error| error.to_string())
 }
 
-/// Calls the driver, and warns if it hangs: a call into the kernel cannot be cancelled.
+/// Calls the driver, and warns if it takes long. Each call has a limit of a minute.
 #[cfg(any(feature = "cuda", feature = "nvml"))]
 fn with_patience<T>(call: impl FnOnce() -> T) -> T {
     const PATIENCE: Duration = Duration::from_secs(10);
     let warn = || {
         warn_user(
-            "the NVIDIA driver has not answered for 10 s, still waiting: see whether `nvidia-smi` works; if it hangs, \
-             too, reset the GPU or reboot",
+            "the NVIDIA driver has not answered for 10 s, waiting for a minute: see whether `nvidia-smi` works; if it \
+             hangs, too, reset the GPU or reboot",
         );
     };
     warn_if_slow(PATIENCE, warn, call)

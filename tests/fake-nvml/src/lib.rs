@@ -3,7 +3,7 @@
 //! The crate builds two libraries from one source. `libfake_nvml.so` replaces `libnvidia-ml.so.1` in the code under
 //! test. The Rust library finds it and its scenarios. There are two ways to play one:
 //!
-//! * [`play`], in a test: sets the scenario of the calling thread, so tests of one process may run in parallel.
+//! * [`play`], in a test: sets the scenario of a copy of the library, so tests of one process may run in parallel.
 //! * the environment variable [`SCENARIO_VARIABLE`], for programs started by a test. Set the program's library path to
 //!   [`library`] and this variable to a scenario. Every `nvmlInit_v2` reads the variable again.
 //!

@@ -1,5 +1,7 @@
 //! Figures that change over time.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Unit;
@@ -19,6 +21,8 @@ pub struct Phase {
     /// True if the GPU is lost in this phase.
     #[serde(default)]
     pub lost: bool,
+    /// Time for which the driver hangs when it opens the GPU.
+    pub hang_ms: Option<u64>,
     /// See [`Unit`], also for the fields below.
     pub uuid: Option<String>,
     #[allow(missing_docs, reason = "as the GPU's")]
@@ -116,6 +120,11 @@ impl Unit {
         unit.counters = phase.counters.or(self.counters).map(|counted| counted.varied(variation));
         unit.processes = phase.processes.clone().or_else(|| self.processes.clone());
         (unit, phase.lost)
+    }
+
+    /// Time for which the driver hangs in a sample.
+    pub(crate) fn hangs_at(&self, sample: u32) -> Option<Duration> {
+        self.phase_at(sample)?.0.hang_ms.map(Duration::from_millis)
     }
 
     /// The phase of a sample, and the number of its samples already over.

@@ -1,6 +1,5 @@
-//! The current scenario: per thread if a test sets one, else per process from the environment.
+//! The current scenario: one that a test sets for its copy of the library, else that of the environment.
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -32,20 +31,12 @@ impl GpuState {
     }
 }
 
-/// The state of one thread, with the scenario that a test wants there.
-struct ThreadState {
-    file: PathBuf,
-    state: DriverState,
-}
+/// The state of this copy of the library, and the scenario file that a test wants.
+static STATE: Mutex<Option<(DriverState, Option<PathBuf>)>> = Mutex::new(None);
 
-thread_local! {
-    static THREAD_STATE: RefCell<Option<ThreadState>> = const { RefCell::new(None) };
-}
-static PROCESS_STATE: Mutex<Option<DriverState>> = Mutex::new(None);
-
-/// Sets the scenario file of the calling thread; with `None` the environment variable counts again.
+/// Sets the scenario file; with `None` the environment variable counts again.
 pub(crate) fn set_scenario(file: Option<PathBuf>) {
-    THREAD_STATE.set(file.map(|file| ThreadState { file, state: DriverState::default() }));
+    *STATE.lock().unwrap_or_else(PoisonError::into_inner) = Some((DriverState::default(), file));
 }
 
 /// `nvmlInit_v2`: reads the scenario.
@@ -95,6 +86,7 @@ pub(crate) fn query<T>(
         let now = state.gpus.get_mut(gpu).ok_or(Code::InvalidArgument)?;
         if call == Call::Handle && !state.scenario.gpu[gpu].phases.is_empty() {
             // The first opening is that of sample 0.
+            std::thread::sleep(state.scenario.gpu[gpu].hangs_at(now.samples).unwrap_or_default());
             *now = GpuState { samples: now.samples + 1, ..GpuState::new(&state.scenario.gpu[gpu], now.samples) };
         }
         if now.is_lost || state.lost.contains(&gpu) {
@@ -110,12 +102,8 @@ pub(crate) fn query<T>(
 }
 
 fn with_state<T>(phase: impl FnOnce(&mut DriverState, Option<&Path>) -> T) -> T {
-    THREAD_STATE.with_borrow_mut(|thread| {
-        if let Some(ThreadState { file, state }) = thread {
-            return phase(state, Some(file));
-        }
-        let mut process = PROCESS_STATE.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = std::env::var_os(SCENARIO_VARIABLE).map(PathBuf::from);
-        phase(process.get_or_insert_default(), file.as_deref())
-    })
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (state, file) = state.get_or_insert_default();
+    let file = file.clone().or_else(|| std::env::var_os(SCENARIO_VARIABLE).map(PathBuf::from));
+    phase(state, file.as_deref())
 }

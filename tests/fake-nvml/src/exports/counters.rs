@@ -1,8 +1,9 @@
 //! The performance counters (GPM).
 
-use std::cell::Cell;
 use std::ffi::{c_char, c_uint};
 use std::ptr;
+use std::sync::atomic::AtomicIsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Handle, Return, ask};
 use crate::Code;
@@ -10,10 +11,8 @@ use crate::phase::Counted;
 use crate::scenario::Call;
 use crate::state;
 
-thread_local! {
-    /// Samples that this thread has allocated and not freed yet.
-    static SAMPLES: Cell<isize> = const { Cell::new(0) };
-}
+/// Samples that are allocated and not freed yet.
+static SAMPLES: AtomicIsize = AtomicIsize::new(0);
 
 /// The target of an `nvmlGpmSample_t`.
 #[derive(Default)]
@@ -48,10 +47,10 @@ struct Request {
     newer: *mut Sample,
 }
 
-/// Number of samples that the calling thread has allocated and not freed.
+/// Number of samples that are allocated and not freed.
 #[unsafe(no_mangle)]
 extern "C" fn fake_nvml_samples() -> isize {
-    SAMPLES.get()
+    SAMPLES.load(Relaxed)
 }
 
 #[unsafe(no_mangle)]
@@ -69,7 +68,7 @@ unsafe extern "C" fn nvmlGpmQueryDeviceSupport(device: Handle, out: *mut Support
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlGpmSampleAlloc(out: *mut *mut Sample) -> Return {
-    SAMPLES.set(SAMPLES.get() + 1);
+    SAMPLES.fetch_add(1, Relaxed);
     // SAFETY: by NVML's contract.
     unsafe { out.write(Box::into_raw(Box::default())) };
     Code::Success as Return
@@ -77,7 +76,7 @@ unsafe extern "C" fn nvmlGpmSampleAlloc(out: *mut *mut Sample) -> Return {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlGpmSampleFree(sample: *mut Sample) -> Return {
-    SAMPLES.set(SAMPLES.get() - 1);
+    SAMPLES.fetch_sub(1, Relaxed);
     // SAFETY: by NVML's contract it comes from `nvmlGpmSampleAlloc` and is freed once.
     drop(unsafe { Box::from_raw(sample) });
     Code::Success as Return
