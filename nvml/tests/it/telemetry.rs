@@ -49,6 +49,7 @@ fn every_figure_of_a_gpu_is_read() {
         samples: 9,
         swing_percent: None,
         lost: false,
+        hang_ms: None,
         uuid: None,
         memory_free_mib: Some(95_000),
         memory_growth_mib: None,
