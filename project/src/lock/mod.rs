@@ -136,10 +136,13 @@ impl Lock {
         spec: &WorkloadSpec,
         devices: &[DeviceFacts],
     ) -> Option<(&str, &LockedWorkload)> {
-        let same = self.workload.iter().filter(|(_, entry)| entry.described.as_ref() == Some(spec));
-        let best = same.min_by_key(|(other, LockedWorkload { measured, .. })| {
-            let missing = devices.iter().filter(|device| !device.is_in(measured)).count();
-            (name != Some(other.as_str()), missing, measured.on.is_empty())
+        let is_same = |(_, entry): &(&String, &LockedWorkload)| entry.described.as_ref() == Some(spec);
+        let named = name.and_then(|name| self.workload.get_key_value(name)).filter(is_same);
+        let best = named.or_else(|| {
+            self.workload.iter().filter(is_same).min_by_key(|(_, LockedWorkload { measured, .. })| {
+                let missing = devices.iter().filter(|device| !device.is_in(measured)).count();
+                (missing, measured.on.is_empty())
+            })
         });
         best.map(|(name, entry)| (name.as_str(), entry))
     }
