@@ -127,7 +127,8 @@ fn with_codes(command: clap::Command) -> clap::Command {
 pub fn main() -> ExitCode {
     // Sources are parsed by recursion.
     let thread = thread::Builder::new().name("main".to_owned()).stack_size(STACK).spawn(on_large_stack);
-    thread.expect("the system gives a thread").join().unwrap_or_else(|panic| resume_unwind(panic))
+    // Without memory for a large stack, only deep sources fail.
+    thread.map_or_else(|_| on_large_stack(), |thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
 fn on_large_stack() -> ExitCode {

@@ -1,11 +1,10 @@
 //! Recordings that commands read.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpu_tuned_core::regular_file::read_all;
+use gpu_tuned_core::regular_file::{self, read_all};
 use gpu_tuned_observe::recording::{LARGEST, Record, parse};
 
 use crate::error::Error;
@@ -26,8 +25,7 @@ pub(crate) fn read(path: &Path) -> Result<Recorded, Error> {
 
 /// Reads a recording that may be empty.
 pub(crate) fn read_any(path: &Path) -> Result<Recorded, Error> {
-    let file = || File::open(path).and_then(|file| read_all(file, LARGEST));
-    let bytes = if is_standard(path) { read_all(io::stdin(), LARGEST) } else { file() };
+    let bytes = if is_standard(path) { read_all(io::stdin(), LARGEST) } else { regular_file::read_any(path, LARGEST) };
     let bytes = bytes.map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&bytes);
     let recording = parse(&input_name(path), &text);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
 #[cfg(unix)]
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,15 +15,16 @@ pub struct Draft {
     file: File,
     path: PathBuf,
     destination: PathBuf,
+    is_renamed: bool,
 }
 
 impl Draft {
-    /// Creates the draft of a file, with the permissions of the file that it replaces. Links are followed. Drafts that killed
-    /// processes left behind are removed: see [`sweep`].
+    /// Creates the draft of a file, with the permissions and, where allowed, the owner of the file that it replaces. Links are
+    /// followed. Drafts that killed processes left behind are removed: see [`sweep`].
     ///
     /// # Errors
     ///
-    /// A folder in which no file can be created, or a link to a file that is not there.
+    /// A folder in which no file can be created, a read-only file, or a link to a file that is not there.
     pub fn new(path: &Path) -> io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let destination = match fs::canonicalize(path) {
@@ -33,7 +34,10 @@ impl Draft {
             }
             Err(_) => path.to_owned(),
         };
-        let replaced = fs::metadata(&destination).ok().map(|there| there.permissions());
+        let replaced = fs::metadata(&destination).ok();
+        if replaced.as_ref().is_some_and(|there| there.permissions().readonly()) {
+            return Err(io::Error::new(ErrorKind::PermissionDenied, "the file is read-only"));
+        }
         let mut options = File::options();
         options.write(true).create_new(true);
         // Whoever may not read the file may not read its draft at any time.
@@ -55,10 +59,13 @@ impl Draft {
                 Err(error) => return Err(error),
             }
         };
-        let draft = Self { file, path, destination };
+        let draft = Self { file, path, destination, is_renamed: false };
         if let Some(replaced) = replaced {
+            // Only root can give files away.
+            #[cfg(unix)]
+            drop(fchown(&draft.file, Some(replaced.uid()), Some(replaced.gid())));
             // Some file systems have no permissions.
-            drop(draft.file.set_permissions(replaced));
+            drop(draft.file.set_permissions(replaced.permissions()));
         }
         Ok(draft)
     }
@@ -78,9 +85,10 @@ impl Draft {
     /// # Errors
     ///
     /// The first error. The draft is removed.
-    pub fn commit(self) -> io::Result<()> {
+    pub fn commit(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.path, &self.destination)?;
+        self.is_renamed = true;
         // Some systems cannot sync a folder; the file is complete in any case.
         drop(File::open(folder(&self.destination)).and_then(|folder| folder.sync_all()));
         Ok(())
@@ -89,8 +97,10 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // After the rename there is no such file.
-        drop(fs::remove_file(&self.path));
+        // After the rename, the name may be that of another process's draft.
+        if !self.is_renamed {
+            drop(fs::remove_file(&self.path));
+        }
     }
 }
 
@@ -130,7 +140,9 @@ pub fn sweep(path: &Path) {
         number.is_some_and(|number| number.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-'))
     };
     let entries = fs::read_dir(folder(path)).into_iter().flatten().flatten();
-    for draft in entries.filter(|entry| cfg!(unix) && is_draft(entry.file_name())) {
+    // Opening a pipe would wait, and a link may lead to a device.
+    let is_file = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|it| it.is_file());
+    for draft in entries.filter(|entry| cfg!(unix) && is_draft(entry.file_name()) && is_file(entry)) {
         // Locks of some network file systems need a file that is opened to write.
         let file = File::options().write(true).open(draft.path());
         let is_abandoned = file.as_ref().is_ok_and(|file| file.try_lock().is_ok());
@@ -173,128 +185,4 @@ fn folder(path: &Path) -> &Path {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::io::{self, Write as _};
-    use std::path::{Path, PathBuf};
-
-    use super::{Draft, replace, replace_with, sweep};
-
-    /// An empty folder of this process.
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("gpu-tuned-{name}-{}", std::process::id()));
-        drop(fs::remove_dir_all(&folder));
-        fs::create_dir_all(&folder).expect("a folder");
-        folder
-    }
-
-    fn names(folder: &PathBuf) -> Vec<String> {
-        let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
-        let mut names: Vec<_> = entries.map(|name| name.into_string().expect("UTF-8")).collect();
-        names.sort();
-        names
-    }
-
-    #[test]
-    fn a_failed_write_leaves_the_file_as_it_was() {
-        let folder = folder("failed-write");
-        let path = folder.join("file");
-        replace(&path, "before").expect("written");
-        let failed = replace_with(&path, |file| {
-            file.write_all(b"half")?;
-            Err(io::Error::other("full"))
-        });
-        assert_eq!(failed.expect_err("failed").to_string(), "full");
-        assert_eq!(fs::read_to_string(&path).expect("a file"), "before");
-        assert_eq!(names(&folder), ["file"]);
-        replace(&path, "after").expect("written");
-        assert_eq!(fs::read_to_string(&path).expect("a file"), "after");
-        fs::remove_dir_all(folder).expect("removed");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_draft_is_as_private_as_its_file_and_a_link_to_nothing_stays() {
-        use std::os::unix::fs::{PermissionsExt, symlink};
-
-        let folder = folder("private");
-        let path = folder.join("file");
-        fs::write(&path, "secret").expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a mode");
-        let draft = Draft::new(&path).expect("a draft");
-        assert_eq!(fs::metadata(&draft.path).expect("a file").permissions().mode() & 0o777, 0o600);
-        drop(draft);
-        let link = folder.join("link");
-        symlink(folder.join("nowhere"), &link).expect("a link");
-        let refused = replace(&link, "text").expect_err("a link to nothing").to_string();
-        assert_eq!(refused, "it is a link to a file that is not there");
-        assert!(link.is_symlink() && !folder.join("nowhere").exists());
-        assert_eq!(names(&folder), ["file", "link"]);
-        fs::remove_dir_all(folder).expect("removed");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn drafts_of_dead_writers_are_removed_and_of_living_ones_stay() {
-        let folder = folder("left-behind");
-        let path = folder.join("file");
-        let mut living = Draft::new(&path).expect("a draft");
-        // An editor's file, and another file's draft.
-        assert!([".file.old.tmp", ".file.2.1-0.tmp"].iter().all(|kept| fs::write(folder.join(kept), "").is_ok()));
-        for clean in [sweep, |path: &Path| replace(path, "first").expect("written")] {
-            fs::write(folder.join(".file.1-0.tmp"), "half").expect("written");
-            clean(&path);
-            assert!(!folder.join(".file.1-0.tmp").exists());
-        }
-        living.file().write_all(b"last").expect("written");
-        living.commit().expect("its draft is still there");
-        assert_eq!(fs::read_to_string(&path).expect("a file"), "last");
-        assert_eq!(names(&folder), [".file.2.1-0.tmp", ".file.old.tmp", "file"]);
-        fs::remove_dir_all(folder).expect("removed");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn writers_that_sweep_each_other_all_write() {
-        let folder = folder("many-writers");
-        let path = &folder.join("file");
-        std::thread::scope(|scope| {
-            for text in ["one", "two", "three", "four"] {
-                scope.spawn(move || (0..50).for_each(|_| replace(path, text).expect("written")));
-            }
-        });
-        assert_eq!(names(&folder), ["file"]);
-        fs::remove_dir_all(folder).expect("removed");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn only_files_are_replaced() {
-        use std::os::unix::fs::FileTypeExt as _;
-        use std::os::unix::net::UnixListener;
-        let folder = folder("devices");
-        let path = folder.join("socket");
-        let _socket = UnixListener::bind(&path).expect("a socket");
-        // A socket cannot be opened, unlike a pipe.
-        replace(&path, "text").expect_err("no file");
-        assert!(fs::metadata(&path).expect("a socket").file_type().is_socket());
-        assert_eq!(replace(&folder, "text").expect_err("a folder").kind(), io::ErrorKind::IsADirectory);
-        fs::remove_dir_all(folder).expect("removed");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn links_and_permissions_stay() {
-        use std::os::unix::fs::{PermissionsExt as _, symlink};
-        let folder = folder("links");
-        let (path, link) = (folder.join("file"), folder.join("link"));
-        fs::write(&path, "before").expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("a mode");
-        symlink(&path, &link).expect("a link");
-        replace(&link, "after").expect("written");
-        assert!(fs::symlink_metadata(&link).expect("a link").is_symlink());
-        assert_eq!(fs::read_to_string(&path).expect("a file"), "after");
-        assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o777, 0o640);
-        fs::remove_dir_all(folder).expect("removed");
-    }
-}
+mod tests;

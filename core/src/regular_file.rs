@@ -29,6 +29,15 @@ pub fn read(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Reads a file as [`read`] does, or a pipe, such as that of a program that unpacks a file.
+///
+/// # Errors
+///
+/// Errors of the system, more than `largest` bytes, and files of the kernel.
+pub fn read_any(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
+    if fs::metadata(path)?.is_file() { read(path, largest) } else { read_all(File::open(path)?, largest) }
+}
+
 /// Reads at most `largest` bytes, such as those of a pipe.
 ///
 /// # Errors

@@ -132,5 +132,6 @@ fn own_recording(pid: u32) -> Option<PathBuf> {
     let variables = fs::read(process.join("environ")).ok()?;
     let named = variables.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"GPU_TUNED_RECORD="))?;
     let file = String::from_utf8(named.to_vec()).ok()?;
-    Some(fs::read_link(process.join("cwd")).ok()?.join(file))
+    // A pipe would wait for its writer.
+    Some(fs::read_link(process.join("cwd")).ok()?.join(file)).filter(|path| path.is_file())
 }

@@ -44,9 +44,6 @@ fn check_unchanged(change: &Change) -> Result<(), Error> {
 }
 
 fn draft(path: &Path, text: &str) -> io::Result<Draft> {
-    if fs::metadata(path).is_ok_and(|old| old.permissions().readonly()) {
-        return Err(io::Error::new(ErrorKind::PermissionDenied, "the file is read-only"));
-    }
     let mut draft = Draft::new(path)?;
     draft.file().write_all(text.as_bytes())?;
     Ok(draft)

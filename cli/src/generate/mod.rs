@@ -5,6 +5,7 @@ use std::{fs, iter};
 
 use clap_complete::Shell;
 use clap_mangen::Man;
+use gpu_tuned_core::regular_file::{LARGEST, read_text};
 use gpu_tuned_project::schema::config_schema;
 
 use crate::args::Common;
@@ -74,7 +75,7 @@ fn man_pages(common: &Common, folder: &Path) -> Result<Answer, Error> {
         page.render(&mut text).expect("BUG: memory can be written");
         let (name, after) = (page.get_filename(), String::from_utf8_lossy(&text).into_owned());
         let path = folder.join(&name);
-        Change { before: fs::read_to_string(&path).ok(), path, name, after }
+        Change { before: read_text(&path, LARGEST).ok(), path, name, after }
     });
     let pages: Vec<_> = pages.collect();
     write_all(&pages)?;

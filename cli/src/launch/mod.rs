@@ -4,7 +4,6 @@ mod output;
 mod ranks;
 
 use std::ffi::OsString;
-use std::num::NonZeroU32;
 use std::time::Instant;
 
 use gpu_tuned::detect;
@@ -24,15 +23,22 @@ use ranks::{Attempt, Ranks};
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("help.txt"))]
 pub(crate) struct LaunchArgs {
-    /// Number of processes; without it, one for each GPU
-    #[arg(long, value_name = "NUMBER", value_parser = number::<NonZeroU32>)]
-    ranks: Option<NonZeroU32>,
+    /// Number of processes, up to 1024; without it, one for each GPU
+    #[arg(long, value_name = "NUMBER", value_parser = rank_count)]
+    ranks: Option<u32>,
     /// Start all ranks again after a failure, up to so many times
     #[arg(long, value_name = "NUMBER", value_parser = number::<u32>, default_value = "0")]
     restarts: u32,
     /// Program to start, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+fn rank_count(text: &str) -> Result<u32, String> {
+    number(text)
+        .ok()
+        .filter(|count| (1..=1024).contains(count))
+        .ok_or_else(|| "expected a number from 1 to 1024".to_owned())
 }
 
 #[derive(Serialize)]
@@ -45,7 +51,7 @@ struct Report {
 pub(crate) fn run(common: &Common, args: &LaunchArgs) -> Result<Answer, Error> {
     let stop = Stop::on_signals()?;
     let begin = Instant::now();
-    let count = args.ranks.map_or_else(|| u32::try_from(detect().gpus.len()).unwrap_or(u32::MAX).max(1), u32::from);
+    let count = args.ranks.unwrap_or_else(|| u32::try_from(detect().gpus.len()).unwrap_or(u32::MAX).max(1));
     let ranks = Ranks { command: &args.command, count, to_stderr: common.json, stop: &stop };
     let mut restarts = 0;
     loop {

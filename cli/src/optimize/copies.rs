@@ -1,5 +1,6 @@
 //! Copies of a config for its targets.
 
+use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -64,11 +65,13 @@ pub(super) fn path(config: &Path, target: &Target, args: &WriteArgs, profiles: &
     if let Some(output) = &args.output {
         return output.clone();
     }
-    let stem = config.file_stem().unwrap_or_default().to_string_lossy();
+    let stem = config.file_stem().unwrap_or_default();
     // The copy of a copy has the name of a copy of the config.
-    let stem = stem.rsplit_once('.').filter(|(_, last)| profiles.get(last).is_some()).map_or(&*stem, |(stem, _)| stem);
-    let extension = config.extension().unwrap_or_default().to_string_lossy();
-    config.with_file_name(format!("{stem}.{}.{extension}", short_name(target)))
+    let copied = stem.to_str().and_then(|stem| stem.rsplit_once('.')).filter(|(_, last)| profiles.get(last).is_some());
+    let mut name = copied.map_or(stem, |(stem, _)| OsStr::new(stem)).to_owned();
+    name.push(format!(".{}.", short_name(target)));
+    name.push(config.extension().unwrap_or_default());
+    config.with_file_name(name)
 }
 
 /// Name of a target in file names: its profile, else the device in small letters with dashes.

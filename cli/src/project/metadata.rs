@@ -68,7 +68,9 @@ fn ask(command: &MetadataCommand) -> Result<Metadata, Error> {
     detail(|| format!("runs {:?}", command.cargo_command()));
     command.exec().map_err(|error| {
         let message = match error {
-            cargo_metadata::Error::CargoMetadata { stderr } => stderr.trim().trim_start_matches("error: ").to_owned(),
+            cargo_metadata::Error::CargoMetadata { stderr } if !stderr.trim().is_empty() => {
+                stderr.trim().trim_start_matches("error: ").to_owned()
+            }
             cargo_metadata::Error::Io(source) => return Error::Start { program: "cargo".to_owned(), source },
             other => format!("`cargo metadata` failed: {other}"),
         };

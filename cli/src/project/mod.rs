@@ -22,6 +22,7 @@ use gpu_tuned_project::resolved::{Resolved, Selected};
 use gpu_tuned_project::workspace;
 
 pub(crate) use metadata::RUNTIME;
+use names::struct_names;
 use structs::Structs;
 pub(crate) use wanted::{ModelOrWorkloadArgs, WorkloadArgs};
 pub(crate) use workloads::Described;
@@ -126,7 +127,7 @@ impl Project {
         let resolved = Resolved::new(Selected::Generic, self.declared(), &self.file, &self.profiles());
         let resolved = resolved.with_measured(self.current.clone()).with_file(Path::new(&self.config_file));
         self.structs = Structs::read(self.package(), &self.workspace, &resolved);
-        self.name_structs();
+        self.struct_names = struct_names(&self.structs.read, &self.file, &self.lock);
         self
     }
 
@@ -159,7 +160,7 @@ impl Project {
 
     /// Returns one sentence for each annotated struct of the program with a mistake.
     pub(crate) fn broken_structs(&self) -> impl Iterator<Item = String> {
-        self.structs.broken_notes()
+        self.structs.first_mistakes().map(|(name, mistake)| format!("`{name}`: {mistake}"))
     }
 
     /// Refuses a program with mistakes in an annotated struct, which would not compile.

@@ -84,11 +84,6 @@ impl Structs {
         targets
     }
 
-    /// Returns one sentence for each struct of the program with a mistake.
-    pub(super) fn broken_notes(&self) -> impl Iterator<Item = String> {
-        self.first_mistakes().map(|(name, mistake)| format!("`{name}`: {mistake}"))
-    }
-
     /// Returns one sentence for each struct and file that is not read.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let broken = self.first_mistakes().map(|(name, mistake)| format!("`{name}` is not planned: {mistake}"));
@@ -96,7 +91,7 @@ impl Structs {
     }
 
     /// Returns the first mistake of each struct of the program, with the struct's name.
-    fn first_mistakes(&self) -> impl Iterator<Item = (&str, &FileError)> {
+    pub(super) fn first_mistakes(&self) -> impl Iterator<Item = (&str, &FileError)> {
         let broken = self.broken.iter().filter(|it| !it.is_test);
         broken.filter_map(|it| Some((it.name.as_str(), &it.mistakes.first()?.0)))
     }

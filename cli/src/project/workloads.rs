@@ -9,7 +9,6 @@ use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_core::{Goal, suggest};
 use gpu_tuned_project::lock::{Lock, LockedWorkload};
 
-use super::names::struct_names;
 use super::structs::Struct;
 use super::{Project, WorkloadArgs};
 use crate::error::Error;
@@ -178,11 +177,6 @@ impl Project {
             Some(unread) => Error::UnreadableStruct { why: unread.clone(), file: self.config_file.clone() },
             None => self.lock.older_warning().map_or_else(no_workload, |warning| Error::OlderLock { warning }),
         }
-    }
-
-    /// Computes the names of the structs' workloads.
-    pub(super) fn name_structs(&mut self) {
-        self.struct_names = struct_names(&self.structs.read, &self.file, &self.lock);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Frame of the page: well-formed, self-contained HTML.
 
 use gpu_tuned_core::printable::for_file;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 
-pub(super) const BEGIN: &str = "<!DOCTYPE html>";
+pub(super) const BEGIN: &str = "<!DOCTYPE html><!-- cargo gpu-tuned report -->";
 
 const STYLE: &str = include_str!("page.css");
 
@@ -19,7 +19,7 @@ pub(super) fn page(package: &str, made: &str, sections: &[Section]) -> String {
     let title = format!("{package}: gpu-tuned report");
     let summaries: Vec<_> = sections.iter().map(|section| &*section.summary).filter(|text| !text.is_empty()).collect();
     let page = html! {
-        (DOCTYPE)
+        (PreEscaped(BEGIN))
         html lang="en" {
             head {
                 meta charset="utf-8";

@@ -33,7 +33,7 @@ pub(crate) struct TraceArgs {
 }
 
 /// Begin of a trace.
-const BEGIN: &str = "{\"displayTimeUnit\"";
+const BEGIN: &str = "{\"otherData\":{\"producer\":\"gpu-tuned\"}";
 
 pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
     let Recorded { records, mut notes } = read(&args.recording)?;

@@ -162,6 +162,6 @@ fn links_to_devices_and_to_the_environment_are_refused() {
         let _ = std::fs::remove_file(project.path(file));
         std::os::unix::fs::symlink(target, project.path(file)).expect("a link");
         let said = project.run(&["check"]).refused(2);
-        assert!(said.contains("it is no "), "{file}, {target}: {said}");
+        assert!(said.contains("it is not a "), "{file}, {target}: {said}");
     }
 }

@@ -97,40 +97,6 @@ fn a_recording_is_exported_as_tables_and_text() {
 }
 
 #[test]
-fn names_of_a_recording_are_no_commands_in_any_output() {
-    let name = "a##vso[task.complete]\u{9b}31m\u{202e}";
-    let project = Project::new("measured");
-    let start =
-        format!("{{\"kind\":\"start\",\"at\":1.0,\"gpus\":[{{\"gpu\":0,\"name\":\"{name}\",\"uuid\":\"{name}\"}}]}}\n");
-    let records = [
-        format!("{{\"kind\":\"run\",\"at\":1.0,\"workload\":\"{name}\",\"device\":{{\"is_gpu\":true}}}}\n"),
-        format!("{{\"kind\":\"gpu\",\"at\":2.0,\"gpu\":0,\"trouble\":\"{name}\"}}\n").repeat(9),
-        format!("{{\"kind\":\"value\",\"at\":2.0,\"name\":\"{name}\",\"value\":1.0}}\n"),
-        "{\"kind\":\"step\",\"at\":2.0,\"step\":1,\"seconds\":0.5,\"loss_s\":0.1}\n".to_owned(),
-    ];
-    project.write("run.jsonl", &(start + &records.concat()));
-    for args in [
-        &["monitor", "--replay", "run.jsonl", "--json"][..],
-        &["monitor", "--replay", "run.jsonl", "--csv"],
-        &["export", "run.jsonl", "--csv=values"],
-        &["export", "run.jsonl", "--csv=gpus"],
-        &["export", "run.jsonl", "--prometheus"],
-        &["trace", "run.jsonl", "-o", "-"],
-        &["diagnose", "run.jsonl", "--json"],
-        &["report", "h200", "--recording", "run.jsonl", "-o", "-"],
-    ] {
-        let said = project.run(args);
-        let text = said.stdout;
-        assert!(text.contains("vso["), "{args:?} shows no name: {text}");
-        assert!(!text.contains("##vso[") && !text.contains(['\u{9b}', '\u{202e}']), "{args:?}: {text}");
-    }
-    let replayed = project.run(&["monitor", "--replay", "run.jsonl", "--json"]).ended(0);
-    let mut lines = replayed.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    assert!(lines.any(|line| line["name"] == name), "{replayed}");
-    assert_eq!(project.run(&["diagnose", "run.jsonl"]).code, 4);
-}
-
-#[test]
 fn a_file_of_another_kind_is_not_overwritten() {
     let project = recorded();
     for (args, kind) in [
@@ -155,6 +121,15 @@ fn a_file_of_another_kind_is_not_overwritten() {
     ] {
         (0..2).for_each(|_| drop(project.run(args).ended(0)));
     }
+    // Pages and traces of others begin alike.
+    project.write("page.html", "<!DOCTYPE html><p>mine");
+    project.run(&["report", "--recording", "run.jsonl", "-o", "page.html"]).refused(2);
+    project.write("other.json", "{\"displayTimeUnit\":\"ms\"}");
+    project.run(&["trace", "run.jsonl", "-o", "other.json"]).refused(2);
+    assert_eq!(
+        project.read("page.html") + &project.read("other.json"),
+        "<!DOCTYPE html><p>mine{\"displayTimeUnit\":\"ms\"}"
+    );
     let said = project.run(&["bench", "--svg", "none/picture.svg"]).refused(2);
     assert!(said.ends_with("help: make the folder, or name another file\n"), "{said}");
 }
@@ -169,6 +144,17 @@ fn a_recording_is_exported_for_tensorboard() {
     assert_eq!(files.len(), 1);
     let bytes = fs::read(files[0].as_ref().expect("a file").path()).expect("it can be read");
     assert!(bytes.windows(10).any(|part| part == b"train/loss"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_environment_is_no_recording() {
+    let project = Project::new("measured");
+    std::os::unix::fs::symlink("/proc/self/environ", project.path("run.jsonl")).expect("a link");
+    for args in [&["diagnose", "run.jsonl"][..], &["report", "h200", "--recording", "run.jsonl"]] {
+        let said = project.run(args).refused(2);
+        assert!(said.contains("it is not a file on a disk") && !said.contains("PATH="), "{said}");
+    }
 }
 
 /// Apple's file systems have no such names.

@@ -73,14 +73,14 @@ fn it_holds_plans_measurements_and_runs_and_needs_nothing_else() {
 #[test]
 fn a_recording_that_is_none_is_told_with_its_line_and_the_old_page_stays() {
     let project = Project::new("measured");
-    project.write("gpu-tuned.report.html", "<!DOCTYPE html>old");
+    project.write("gpu-tuned.report.html", "<!DOCTYPE html><!-- cargo gpu-tuned report -->old");
     project.write("run.jsonl", "{\"kind\":\"value\",\"at\":1.0,\"name\":\"a\",\"value\":1.0}\nnonsense\n");
     let said = project.run(&["report", "h200", "--recording", "run.jsonl"]).refused(2);
     assert!(
         said.starts_with("error: not a line of a recording: it is not JSON;") && said.contains("--> run.jsonl:2:"),
         "{said}"
     );
-    assert_eq!(project.read("gpu-tuned.report.html"), "<!DOCTYPE html>old");
+    assert_eq!(project.read("gpu-tuned.report.html"), "<!DOCTYPE html><!-- cargo gpu-tuned report -->old");
     let said = project.run(&["report", "h200", "--recording", "none.jsonl"]).refused(2);
     assert!(said.starts_with("error: cannot read `none.jsonl`"), "{said}");
 }

@@ -4,6 +4,8 @@
 use std::io::Write;
 use std::process::Stdio;
 
+use serde_json::Value;
+
 use crate::project::{Project, Ran};
 
 const RECORDING: &str = "{\"kind\":\"run\",\"at\":1000.0,\"pid\":77,\"workload\":\"digits\",\"world_size\":1}\n\
@@ -182,6 +184,40 @@ fn foreign_names_are_shown_and_not_obeyed() {
     }
     let exported = project.run(&["export", "named.jsonl", "--csv=values"]).ended(0);
     project.run(&["export", "named.jsonl", "--csv=values", "-o", "values.csv"]).ended(0);
-    assert!(exported.contains('\u{1b}'), "{exported:?}");
+    assert!(!exported.contains('\u{1b}'), "{exported:?}");
     assert_eq!(exported, project.read("values.csv"));
+}
+
+#[test]
+fn names_of_a_recording_are_no_commands_in_any_output() {
+    let name = "a##vso[task.complete]\u{9b}31m\u{202e}";
+    let project = Project::new("measured");
+    let start =
+        format!("{{\"kind\":\"start\",\"at\":1.0,\"gpus\":[{{\"gpu\":0,\"name\":\"{name}\",\"uuid\":\"{name}\"}}]}}\n");
+    let records = [
+        format!("{{\"kind\":\"run\",\"at\":1.0,\"workload\":\"{name}\",\"device\":{{\"is_gpu\":true}}}}\n"),
+        format!("{{\"kind\":\"gpu\",\"at\":2.0,\"gpu\":0,\"trouble\":\"{name}\"}}\n").repeat(9),
+        format!("{{\"kind\":\"value\",\"at\":2.0,\"name\":\"{name}\",\"value\":1.0}}\n"),
+        "{\"kind\":\"step\",\"at\":2.0,\"step\":1,\"seconds\":0.5,\"loss_s\":0.1}\n".to_owned(),
+    ];
+    project.write("run.jsonl", &(start + &records.concat()));
+    for args in [
+        &["monitor", "--replay", "run.jsonl", "--json"][..],
+        &["monitor", "--replay", "run.jsonl", "--csv"],
+        &["export", "run.jsonl", "--csv=values"],
+        &["export", "run.jsonl", "--csv=gpus"],
+        &["export", "run.jsonl", "--prometheus"],
+        &["trace", "run.jsonl", "-o", "-"],
+        &["diagnose", "run.jsonl", "--json"],
+        &["report", "h200", "--recording", "run.jsonl", "-o", "-"],
+    ] {
+        let said = project.run(args);
+        let text = said.stdout;
+        assert!(text.contains("vso["), "{args:?} shows no name: {text}");
+        assert!(!text.contains("##vso[") && !text.contains(['\u{9b}', '\u{202e}']), "{args:?}: {text}");
+    }
+    let replayed = project.run(&["monitor", "--replay", "run.jsonl", "--json"]).ended(0);
+    let mut lines = replayed.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    assert!(lines.any(|line| line["name"] == name), "{replayed}");
+    assert_eq!(project.run(&["diagnose", "run.jsonl"]).code, 4);
 }

@@ -44,10 +44,13 @@ fn number(figure: Option<f64>) -> String {
     figure.map(|figure| ((figure * 1e3).round() / 1e3).to_string()).unwrap_or_default()
 }
 
+/// First letters of formulas, as narrow and as wide forms, and those that some programs skip.
+const FORMULA: [char; 11] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}', '\t', '\r', '\n'];
+
 /// Quotes text that needs quotes. An apostrophe keeps spreadsheets from taking it for a formula.
 pub(crate) fn quoted(text: &str) -> String {
     let text = &*for_file(text);
-    let text = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { &format!("'{text}") } else { text };
+    let text = if text.starts_with(FORMULA) { &format!("'{text}") } else { text };
     if text.contains([',', ';', '\t', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
@@ -70,6 +73,8 @@ mod tests {
             ("=HYPERLINK(\"http://a\",\"b\")", "\"'=HYPERLINK(\"\"http://a\"\",\"\"b\"\")\""),
             ("@SUM(A1)", "'@SUM(A1)"),
             ("-1+1", "'-1+1"),
+            ("\u{ff1d}1", "'\u{ff1d}1"),
+            ("\n=1", "\"'\n=1\""),
             ("\u{1b}[31m##vso[a]", "\u{fffd}[31m#\u{fffd}#\u{fffd}vso[a]"),
         ] {
             assert_eq!(quoted(text), cell);

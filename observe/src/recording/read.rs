@@ -1,15 +1,15 @@
 //! Reading.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::regular_file::read_all;
+use gpu_tuned_core::regular_file::read_any;
 use gpu_tuned_core::source::{FileError, Position};
 use thiserror::Error;
 
 use super::{Record, VERSION};
+use crate::metrics::{Figure, HOST_FIGURES, gpu_figures};
 
 /// Number of incomplete lines that a remark lists.
 const MAX_LISTED: usize = 5;
@@ -56,8 +56,7 @@ const FARTHEST: f64 = 1e15;
 ///
 /// [`RecordingError`] if the file cannot be read, or a line is no record.
 pub fn read(path: &Path) -> Result<Recording, RecordingError> {
-    let bytes = File::open(path).and_then(|file| read_all(file, LARGEST));
-    let bytes = bytes.map_err(|cause| RecordingError::Read { path: path.to_owned(), cause })?;
+    let bytes = read_any(path, LARGEST).map_err(|cause| RecordingError::Read { path: path.to_owned(), cause })?;
     Ok(parse(&path.display().to_string(), &String::from_utf8_lossy(&bytes))?)
 }
 
@@ -138,6 +137,7 @@ impl Recording {
         if let Record::Gpu(sample) = &record {
             self.gpus.insert((sample.gpu, sample.mig_slot));
         }
+        let figure = too_large(&record);
         let message = match &record {
             Record::Start(start) if start.version > VERSION => {
                 format!(
@@ -148,6 +148,7 @@ impl Recording {
             record if record.at().is_some_and(|at| at.abs() > FARTHEST) => {
                 format!("the time is more than {FARTHEST:e} s from 1970")
             }
+            _ if figure.is_some() => format!("`{}` is negative, or more than {FARTHEST:e}", figure.unwrap_or_default()),
             _ if self.gpus.len() > MOST_GPUS => {
                 format!("the recording has more than {MOST_GPUS} GPUs, the most that is read")
             }
@@ -157,6 +158,20 @@ impl Recording {
             }
         };
         Err(Mistake { byte, message })
+    }
+}
+
+/// Returns the key of a figure that no machine has, and that sums would not hold.
+fn too_large(record: &Record) -> Option<&'static str> {
+    fn find<'a, S: 'static>(figures: impl IntoIterator<Item = &'a Figure<S>>, sample: &S) -> Option<&'static str> {
+        let is_possible = |figure: f64| (0.0..=FARTHEST).contains(&figure);
+        let mut figures = figures.into_iter();
+        figures.find(|figure| (figure.of)(sample).is_some_and(|it| !is_possible(it))).map(|figure| figure.key)
+    }
+    match record {
+        Record::Gpu(sample) => find(gpu_figures(), sample),
+        Record::Host(sample) => find(&HOST_FIGURES, sample),
+        _ => None,
     }
 }
 

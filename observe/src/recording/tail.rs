@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::Record;
 
+/// Bytes that are read at a time.
+const PIECE: u64 = 1 << 20;
+/// Bytes of the longest line that is kept until it is whole. Records have less than a thousandth of it.
+const LONGEST_LINE: usize = 16 << 20;
+
 /// Reader of a recording that grows.
 #[derive(Debug, Default)]
 pub struct Tail {
@@ -30,17 +35,31 @@ impl Tail {
             self.file = File::open(&self.path).ok();
         }
         let Some(file) = &mut self.file else { return Vec::new() };
-        if file.read_to_end(&mut self.begun).is_err() {
-            return Vec::new();
+        let (mut before, mut news) = (None, Vec::new());
+        loop {
+            let known = self.begun.len();
+            match file.take(PIECE).read_to_end(&mut self.begun) {
+                Ok(read) if read > 0 => {}
+                _ => return before.into_iter().chain(news).collect(),
+            }
+            let end = self.begun[known..].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| known + end + 1);
+            for line in self.begun[..end].split(|byte| *byte == b'\n') {
+                match serde_json::from_slice(line) {
+                    Ok(record @ (Record::Run(_) | Record::Step(_) | Record::Value(_))) => {
+                        if record.at().is_none_or(|at| at >= self.since) {
+                            news.push(record);
+                        } else if matches!(record, Record::Run(_)) {
+                            before = Some(record);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            self.begun.drain(..end);
+            if self.begun.len() > LONGEST_LINE {
+                self.begun.clear();
+            }
         }
-        let end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let lines: Vec<u8> = self.begun.drain(..end).collect();
-        let records = lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-        let of_programs = records.filter(|it| matches!(it, Record::Run(_) | Record::Step(_) | Record::Value(_)));
-        let is_old = |record: &Record| record.at().is_some_and(|at| at < self.since);
-        let (before, news): (Vec<Record>, Vec<Record>) = of_programs.partition(is_old);
-        let run = before.into_iter().rfind(|record| matches!(record, Record::Run(_)));
-        run.into_iter().chain(news).collect()
     }
 }
 
@@ -65,6 +84,20 @@ mod tests {
         assert_eq!(tail.news().len(), 1);
         assert_eq!(tail.news().len(), 0);
         append("lue\",\"at\":2.0,\"name\":\"loss\",\"value\":1.0}\n");
+        assert_eq!(tail.news().len(), 1);
+    }
+
+    #[test]
+    fn a_file_without_lines_is_not_kept_in_memory() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.jsonl");
+        let file = std::fs::File::create(&path).expect("a file");
+        file.set_len(super::LONGEST_LINE as u64 * 3 + 5).expect("a size");
+        let mut tail = Tail::new(&path, 0.0);
+        assert_eq!(tail.news().len(), 0);
+        assert!(tail.begun.len() <= super::LONGEST_LINE, "{}", tail.begun.len());
+        let mut file = OpenOptions::new().append(true).open(&path).expect("a file");
+        file.write_all(b"\n{\"kind\":\"step\",\"at\":1.0,\"step\":1}\n").expect("it is written");
         assert_eq!(tail.news().len(), 1);
     }
 

@@ -146,6 +146,7 @@ impl Serialize for Trace {
         // Metadata come first. Of spans that begin together, the enclosing one comes first.
         events.sort_by_key(|event| (event.begin, Reverse(event.length)));
         let mut object = serializer.serialize_struct("Trace", 2)?;
+        object.serialize_field("otherData", &BTreeMap::from([("producer", "gpu-tuned")]))?;
         object.serialize_field("displayTimeUnit", "ms")?;
         object.serialize_field("traceEvents", &events)?;
         object.end()

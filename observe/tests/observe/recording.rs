@@ -60,6 +60,10 @@ fn errors_have_a_position() {
             "{\"kind\":\"start\",\"at\":1.5,\"version\":99}\n",
             "run.jsonl:1:1: the recording has format 99; this release reads up to 1: update gpu-tuned",
         ),
+        (
+            "{\"kind\":\"host\",\"at\":1.0,\"cpu_percent\":1e308}\n",
+            "run.jsonl:1:1: `cpu_percent` is negative, or more than 1e15",
+        ),
         ("{\"kind\":\"host\",\"at\":-1e300}\n", "run.jsonl:1:1: the time is more than 1e15 s from 1970"),
     ] {
         assert_eq!(parse("run.jsonl", text).expect_err(text).to_string(), message.replace("{NOT_JSON}", NOT_JSON));

@@ -25,7 +25,11 @@ fn strictly(trace: &Trace) -> Vec<Event> {
     let text = serde_json::to_string(trace).unwrap();
     let json: Json = serde_json::from_str(&text).unwrap();
     let object = json.as_object().expect("an object");
-    assert!(object.keys().all(|key| ["traceEvents", "displayTimeUnit"].contains(&&**key)), "{:?}", object.keys());
+    assert!(
+        object.keys().all(|key| ["traceEvents", "displayTimeUnit", "otherData"].contains(&&**key)),
+        "{:?}",
+        object.keys()
+    );
     assert!(["ms", "ns"].contains(&json["displayTimeUnit"].as_str().expect("a unit")));
     let events: Vec<_> = json["traceEvents"].as_array().expect("an array").iter().map(event).collect();
     let times: Vec<_> = events.iter().filter(|event| event.phase != "M").map(|event| event.begin).collect();
