@@ -8,7 +8,7 @@ use crate::data_set::{DataSet, data_set};
 use crate::dialect::{Dialect, Role, Spelling};
 use crate::document::{ConfigText, Value};
 use crate::entry::ConfigEntry;
-use crate::error::OptimizeError;
+use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::index::{Index, other_file};
 use crate::matched::{MatchedKey, MatchedKeys, Meaning};
 use crate::names::{Names, optimizer_in};
@@ -81,9 +81,11 @@ impl Config {
         };
         let source = keys.source;
         let of_evaluations = keys.with_role(Role::EvalBatch);
-        let mut mistakes: Vec<_> = of_evaluations.filter_map(|key| key.count(1..=MAX_BATCH, source).err()).collect();
+        let mistakes = of_evaluations.filter_map(|key| key.count(1..=MAX_BATCH, source).err());
+        let mut mistakes: Vec<_> = mistakes.take(MOST_MISTAKES).collect();
         let unmodelled = |key: &&MatchedKey| !key.is_left && matches!(key.meaning(source.text), Meaning::Unknown);
-        mistakes.extend(keys.with_role(Role::Method).filter(unmodelled).map(|key| key.unknown(source)));
+        let methods = keys.with_role(Role::Method).filter(unmodelled);
+        mistakes.extend(methods.take(MOST_MISTAKES).map(|key| key.unknown(source)));
         keys.mistakes.extend(mistakes);
         match keys.mistakes.is_empty() {
             true => Ok(Self { keys: keys.all, ..config }),

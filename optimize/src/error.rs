@@ -86,6 +86,9 @@ pub enum OptimizeError {
     Plan { workload: String, source: PlanError },
 }
 
+/// Most mistakes of a kind that are collected.
+pub(crate) const MOST_MISTAKES: usize = 100;
+
 fn mistakes_by_line(mistakes: &[(FileError, Arc<str>)]) -> String {
     mistakes.iter().map(|(mistake, _)| mistake.to_string()).collect::<Vec<_>>().join("\n")
 }

@@ -85,16 +85,62 @@ pub(crate) fn other_file(index: &Index<'_>) -> Option<&'static str> {
     other.map(|other| other.name.as_str())
 }
 
+/// The values that references can mean.
+pub(crate) struct Targets<'i, 'e> {
+    index: &'i Index<'e>,
+    roles: HashMap<*const ConfigEntry, Role>,
+    /// Number of names in the longest path.
+    longest: usize,
+    /// The first values by so many last names of their paths.
+    by_names: HashMap<usize, HashMap<&'e [String], &'e ConfigEntry>>,
+}
+
+impl<'i, 'e> Targets<'i, 'e> {
+    pub(crate) fn new(index: &'i Index<'e>, matches: &[(&Key, &'e ConfigEntry)]) -> Self {
+        let roles = matches.iter().map(|(key, entry)| (core::ptr::from_ref(*entry), key.role)).collect();
+        let longest = index.entries.iter().map(|entry| entry.path.len()).max().unwrap_or_default();
+        Self { index, roles, longest, by_names: HashMap::new() }
+    }
+
+    /// The first value that a reference can mean, with the role of its key.
+    pub(crate) fn find(&mut self, names: &str) -> Option<(&'e ConfigEntry, Option<Role>)> {
+        let is_value = |entry: &&ConfigEntry| entry.value.is_scalar() && !entry.value.is_reference();
+        let parts: Vec<String> = names.split('.').map(str::to_owned).collect();
+        let entry = if parts.iter().any(String::is_empty) {
+            self.index.find(names).find(is_value)?
+        } else {
+            let count = Some(parts.len()).filter(|count| *count <= self.longest)?;
+            let values = self.by_names.entry(count).or_insert_with(|| {
+                let values = self.index.entries.iter().filter(|entry| !entry.key.is_empty()).filter(is_value);
+                let ends =
+                    values.filter_map(|entry| Some((&entry.path[entry.path.len().checked_sub(count)?..], entry)));
+                // The first value replaces the later ones.
+                ends.rev().collect()
+            });
+            *values.get(parts.as_slice())?
+        };
+        Some((entry, self.roles.get(&core::ptr::from_ref(entry)).copied()))
+    }
+}
+
 /// A mistake at the last entry of a setting that is there twice.
 pub(crate) fn given_twice<'e>(
-    index: &Index<'_>,
+    index: &Index<'e>,
     mut settings: impl Iterator<Item = &'e ConfigEntry>,
     source: Source<'_>,
 ) -> Option<FileError> {
-    let last = settings.find_map(|entry| {
-        let same = index.find(entry.name()).filter(|other| other.shown == entry.shown);
-        same.last().filter(|last| last.key_span != entry.key_span)
+    fn shown(entry: &ConfigEntry) -> (&str, &str) {
+        (entry.name(), &entry.shown)
+    }
+    let last: HashMap<_, _> = index.by_name.values().flatten().map(|entry| (shown(entry), *entry)).collect();
+    let (entry, last) = settings.find_map(|entry| {
+        let last = last.get(&shown(entry)).filter(|last| last.key_span != entry.key_span)?;
+        Some((entry, *last))
     })?;
-    let message = format!("`{}` is given twice, and programs read the last: delete the other", last.shown);
+    let message = if entry.path == last.path {
+        format!("`{}` is given twice, and programs read the last: delete the other", last.shown)
+    } else {
+        format!("two keys have the path `{}`, as one of their names has a dot: rename one", last.shown)
+    };
     Some(source.error(&last.key_span, message))
 }

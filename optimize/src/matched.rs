@@ -8,7 +8,8 @@ use gpu_tuned_core::source::{FileError, Source};
 use crate::dialect::{Dialect, Key, Role, Spelling};
 use crate::document::{ConfigText, Value};
 use crate::entry::ConfigEntry;
-use crate::index::{Index, given_twice, matches, recognise};
+use crate::error::MOST_MISTAKES;
+use crate::index::{Index, Targets, given_twice, matches, recognise};
 use crate::overrides::KeyOverride;
 
 /// A key of the file that a dialect lists.
@@ -47,13 +48,14 @@ impl<'t> MatchedKeys<'t> {
         let matches = matches(dialect, index);
         let has_step = !overrides.is_empty() || matches.iter().any(|(row, _)| row.role.is_of_step());
         let mut keys = Self { source: file.source(), dialect, has_step, all: Vec::new(), mistakes: Vec::new() };
+        let mut targets = Targets::new(index, &matches);
         let replaced: Vec<Role> = overrides.iter().filter_map(|it| it.role).collect();
         for (row, entry) in matches.iter().copied() {
             if overrides.iter().any(|it| it.role.is_some() && it.key == entry.shown) || replaced.contains(&row.role) {
                 continue;
             }
             let is_left = overrides.iter().any(|it| it.role.is_none() && it.key == entry.shown);
-            keys.add(MatchedKey::new(row, entry.clone(), is_left), index, &matches);
+            keys.add(MatchedKey::new(row, entry.clone(), is_left), &mut targets);
         }
         for (assigned, role) in overrides.iter().filter_map(|it| Some((it, it.role?))) {
             let own = matches.iter().find(|(row, entry)| row.role == role && entry.shown == assigned.key);
@@ -67,20 +69,19 @@ impl<'t> MatchedKeys<'t> {
     }
 
     /// Adds a key whose value can be one of its role; a reference that cannot be followed is a mistake.
-    fn add(&mut self, mut key: MatchedKey, index: &Index<'_>, matches: &[(&Key, &ConfigEntry)]) {
+    fn add(&mut self, mut key: MatchedKey, targets: &mut Targets<'_, '_>) {
         // `selective` is neither on nor off.
         key.is_left |= matches!(key.meaning(self.source.text), Meaning::Known("stays"));
         let (role, value) = (key.role, &key.entry.value);
         if let Some(target) = value.reference() {
-            let target = index.find(&target).find(|other| other.value.is_scalar() && other.value.reference().is_none());
-            let is_same = target
-                .is_some_and(|it| matches.iter().any(|(row, entry)| row.role == role && core::ptr::eq(*entry, it)));
-            if is_same || matches!(role, Role::NoCounterpart | Role::Optimizer | Role::Samples) {
+            let (target, of) = targets.find(&target).unzip();
+            if of.flatten() == Some(role) || matches!(role, Role::NoCounterpart | Role::Optimizer | Role::Samples) {
                 return;
             }
             match target {
                 Some(target) if !role.is_of_step() => key.entry.value = target.value.clone(),
                 _ if key.is_left => {}
+                _ if self.mistakes.len() >= MOST_MISTAKES => return,
                 _ => {
                     let (shown, raw) = (&key.entry.shown, key.entry.raw(self.source.text));
                     let named = target.zip(role.name());

@@ -2,7 +2,7 @@
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{ExprCall, ExprMethodCall, ImplItem, ImplItemFn, Item, ItemImpl};
+use syn::{Expr, ExprCall, ExprMethodCall, ImplItem, ImplItemFn, Item, ItemImpl};
 
 use crate::candidate::Candidate;
 use crate::code::{last, path, root};
@@ -21,7 +21,7 @@ pub(super) fn remove_overrides<'a>(
         let mut overrides = Overrides { of: candidate.item.ident.to_string(), setters, found: Vec::new() };
         overrides.visit_file(&source.file);
         for call in overrides.found {
-            let (start, end) = (call.receiver.span().byte_range().end, call.span().byte_range().end);
+            let (start, end) = (end(&call.receiver), call.paren_token.span.close().byte_range().end);
             patch.note(
                 source,
                 call.method.span().byte_range().start,
@@ -29,6 +29,14 @@ pub(super) fn remove_overrides<'a>(
             );
             patch.replace(source, start..end, "");
         }
+    }
+}
+
+/// End of an expression. `span` reads all tokens of a chain of calls; the parentheses of the last call end there, too.
+fn end(value: &Expr) -> usize {
+    match value {
+        Expr::MethodCall(call) => call.paren_token.span.close().byte_range().end,
+        other => other.span().byte_range().end,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Dimensions in nested configs, of Burn and of the program.
 
+use std::collections::BTreeMap;
+
 use syn::{Field, Type, Visibility};
 
 use crate::annotation::{Given, dimension};
@@ -28,7 +30,7 @@ impl NestedDim {
 /// little effect on costs.
 pub(super) fn dims(ty: &Type, file: &str, given: &Given<'_, '_>) -> Vec<NestedDim> {
     let mut found = Vec::new();
-    Inside { file, given, found: &mut found }.look(ty, &[]);
+    Inside { file, given, found: &mut found, looked: BTreeMap::new() }.look(ty, &[]);
     if found.iter().all(|held| held.dim == "classes") { Vec::new() } else { found }
 }
 
@@ -36,11 +38,18 @@ struct Inside<'i> {
     file: &'i str,
     given: &'i Given<'i, 'i>,
     found: &'i mut Vec<NestedDim>,
+    /// Depths of the shortest paths to the types that were looked at.
+    looked: BTreeMap<String, usize>,
 }
 
 impl Inside<'_> {
     fn look(&mut self, ty: &Type, path: &[String]) {
         let Some(name) = code::last(ty) else { return };
+        // Another path to a type gives no other dimensions, unless the path is shorter.
+        if self.looked.get(&name).is_some_and(|depth| *depth <= path.len()) {
+            return;
+        }
+        self.looked.insert(name.clone(), path.len());
         if let Some(fields) = BurnNames::get().config(&name) {
             for (field, dim) in fields {
                 let known = self.given.family.kind.dims.iter().find(|known| known.name == dim);
@@ -77,5 +86,57 @@ impl Inside<'_> {
         if self.found.iter().all(|held| held.dim != dim) {
             self.found.push(NestedDim { dim, path: [path, &[field.to_owned()]].concat(), value });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::workload::ModelKind;
+
+    use super::*;
+    use crate::code::{Code, Own};
+    use crate::numbers::Family;
+
+    /// Attributes of the dimensions in a config of type `S0`.
+    fn attributes(structs: &str) -> Vec<String> {
+        let own = |item| match item {
+            syn::Item::Struct(item) => Own { name: item.ident.to_string(), file: "a.rs".to_owned(), item },
+            _ => panic!("no struct"),
+        };
+        let items = syn::parse_file(structs).expect("Rust").items;
+        let mut code = Code::default();
+        code.own.extend(items.into_iter().map(own));
+        let family = Family { kind: ModelKind::named("transformer").expect("a kind"), hint: None, doubt: None };
+        let given = Given {
+            sources: &[],
+            reached: &[],
+            family: &family,
+            code: &code,
+            chosen: &Code::default(),
+            krate: "gpu-tuned",
+            holds_step: false,
+            accumulation: None,
+        };
+        dims(&syn::parse_str("S0").expect("a type"), "a.rs", &given).iter().map(NestedDim::to_attribute).collect()
+    }
+
+    #[test]
+    fn every_struct_is_looked_at_once() {
+        let of = |name: &str, of: &str| {
+            let fields: String = (0..3_000).map(|field| format!("f{field}: {of}, ")).collect();
+            format!("struct {name} {{ {fields} }}")
+        };
+        let last = "struct S3 { #[config(default = 8)] n_layers: usize }";
+        let text = [of("S0", "S1"), of("S1", "S2"), of("S2", "u8"), last.to_owned()].concat();
+        assert!(attributes(&text).is_empty());
+        let text = text.replace("u8", "S1").replace("f2999: S1", "n: S3");
+        assert_eq!(attributes(&text), ["layers: n.n_layers = 8"]);
+    }
+
+    #[test]
+    fn a_shorter_path_reaches_deeper_structs() {
+        let text = "struct S0 { a: A, d: D } struct A { b: B } struct B { d: D }
+            struct D { e: E } struct E { #[config(default = 8)] n_layers: usize }";
+        assert_eq!(attributes(text), ["layers: d.e.n_layers = 8"]);
     }
 }

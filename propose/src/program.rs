@@ -5,7 +5,7 @@ use syn::visit::{self, Visit};
 use syn::{ExprPath, Item};
 
 use crate::device;
-use crate::sources::{Patch, Source};
+use crate::sources::{self, Patch, Source};
 use crate::training_loop::TrainingLoop;
 
 /// The programs of a package, and the one that trains.
@@ -96,8 +96,7 @@ impl Program<'_> {
     }
 
     fn root<'s>(&self, sources: &'s [Source]) -> Option<&'s Source> {
-        let path = self.package.targets[self.target].src_path.as_std_path();
-        sources.iter().find(|source| source.is_at(path))
+        sources::at(sources, self.package.targets[self.target].src_path.as_std_path())
     }
 
     /// Returns true if the program calls the loop's function, by its name or through its module.

@@ -1,6 +1,6 @@
 //! Sources of a package and of its path dependencies, and edits by hand in several of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -43,8 +43,10 @@ pub(super) enum Owner {
 }
 
 impl Source {
+    /// A file at its canonical path, below a workspace at its canonical path.
     fn new(
-        SourceFile { path, text, syntax: mut file, .. }: SourceFile,
+        SourceFile { text, syntax: mut file, .. }: SourceFile,
+        path: PathBuf,
         workspace: &Path,
         owner: Owner,
         in_library: bool,
@@ -52,13 +54,7 @@ impl Source {
         remove_tests(&mut file.items);
         let mut tokens = TokenStream::new();
         collect(&file.items, &mut tokens);
-        let path = canonical(&path);
-        Self { name: display_name(&path, &canonical(workspace)), text, file, tokens, owner, in_library, path }
-    }
-
-    /// Returns true for the file at this path.
-    pub(super) fn is_at(&self, path: &Path) -> bool {
-        self.path == canonical(path)
+        Self { name: display_name(&path, workspace), text, file, tokens, owner, in_library, path }
     }
 
     /// Returns true for a source of the package itself.
@@ -97,12 +93,17 @@ pub(super) fn can_train(target: &Target) -> bool {
 /// Sources of the package's targets and of its path dependencies by name, and notes on unreadable ones.
 pub(super) fn read(package: &Package, workspace: &Path) -> (Vec<Source>, Vec<String>) {
     let (mut all, mut unread) = (Vec::<Source>::new(), Vec::new());
+    let root = canonical(workspace);
+    // Positions of sources by their canonical paths.
+    let mut known = HashMap::new();
     for (position, target) in package.targets.iter().enumerate().filter(|(_, target)| can_train(target)) {
         let (files, missing) = files(&target.name, target.src_path.as_std_path());
         unread.extend(missing);
         let is_program = target.kind.iter().any(|kind| matches!(kind, TargetKind::Bin | TargetKind::Example));
         for file in files {
-            match all.iter_mut().find(|known| known.is_at(&file.path)) {
+            let path = canonical(&file.path);
+            let at = *known.entry(path.clone()).or_insert(all.len());
+            match all.get_mut(at) {
                 Some(Source { owner: Owner::Targets(targets), in_library, .. }) => {
                     targets.insert(position);
                     *in_library |= !is_program;
@@ -110,21 +111,31 @@ pub(super) fn read(package: &Package, workspace: &Path) -> (Vec<Source>, Vec<Str
                 Some(_) => {}
                 None => {
                     let owner = Owner::Targets(BTreeSet::from([position]));
-                    all.push(Source::new(file, workspace, owner, !is_program));
+                    all.push(Source::new(file, path, &root, owner, !is_program));
                 }
             }
         }
     }
-    for (name, root) in dependencies(package) {
-        let (files, missing) = files(&name, &root);
+    for (name, library) in dependencies(package) {
+        let (files, missing) = files(&name, &library);
         unread.extend(missing);
-        all.extend(files.into_iter().map(|file| Source::new(file, workspace, Owner::Package(name.clone()), true)));
+        let owner = || Owner::Package(name.clone());
+        all.extend(files.into_iter().map(|file| {
+            let path = canonical(&file.path);
+            Source::new(file, path, &root, owner(), true)
+        }));
     }
     all.sort_by(|a, b| (!a.is_own(), &a.name).cmp(&(!b.is_own(), &b.name)));
     let mut notes: Vec<_> = unread.iter().map(|unread| note(unread, workspace)).collect();
     notes.sort();
     notes.dedup();
     (all, notes)
+}
+
+/// The source of the file at this path.
+pub(super) fn at<'s>(all: &'s [Source], path: &Path) -> Option<&'s Source> {
+    let path = canonical(path);
+    all.iter().find(|source| source.path == path)
 }
 
 fn canonical(path: &Path) -> PathBuf {
@@ -262,3 +273,6 @@ impl<'a> Patch<'a> {
         (edits, diffs, lines)
     }
 }
+
+#[cfg(test)]
+mod tests;

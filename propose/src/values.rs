@@ -1,19 +1,19 @@
 //! Numbers in code: literals, constants, and expressions of both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use syn::visit::{self, Visit};
 use syn::{BinOp, Expr, ExprLit, Item, Lit, Stmt};
 
 use crate::sources::Source;
 
-/// Depth of constants that refer to constants. A circle of them has no value.
-const MAX_DEPTH: usize = 8;
-
 /// Constants of a program, and functions that return an expression, by name.
 #[derive(Default)]
 pub(super) struct Values {
     all: BTreeMap<String, Vec<Expr>>,
+    /// Numbers of the names that were looked up; `None` while a name is evaluated, so that a circle of constants has no value.
+    numbers: RefCell<HashMap<String, Option<u64>>>,
     /// Names of the package's own constants.
     own: BTreeSet<String>,
     /// True while the package's own sources are read.
@@ -33,12 +33,35 @@ impl Values {
     /// The number of an expression; `None` if the expression has another part, or a constant that is defined twice with
     /// different values.
     pub(super) fn number(&self, value: &Expr) -> Option<u64> {
-        self.evaluate(value, 0)
+        evaluate(value, &mut |name| self.named(name))
     }
 
     /// The number of a constant or of a function without arguments.
     pub(super) fn named(&self, name: &str) -> Option<u64> {
-        self.constant(name, 0)
+        let mut numbers = self.numbers.borrow_mut();
+        // Names to evaluate; true for those whose parts have been evaluated.
+        let mut open = vec![(name.to_owned(), false)];
+        while let Some((name, has_parts)) = open.pop() {
+            if !has_parts && numbers.contains_key(&name) {
+                continue;
+            }
+            let mut missing = Vec::new();
+            let number = self.constant(&name, &mut |part| {
+                let known = numbers.get(part).copied();
+                if known.is_none() && part != name {
+                    missing.push((part.to_owned(), false));
+                }
+                known.flatten()
+            });
+            if missing.is_empty() {
+                numbers.insert(name, number);
+            } else {
+                numbers.insert(name.clone(), None);
+                open.push((name, true));
+                open.append(&mut missing);
+            }
+        }
+        numbers.get(name).copied().flatten()
     }
 
     /// The first of the package's own constants whose name in lower case is meant.
@@ -46,44 +69,47 @@ impl Values {
         self.own.iter().map(String::as_str).find(|name| is_meant(&name.to_lowercase()))
     }
 
-    fn constant(&self, name: &str, depth: usize) -> Option<u64> {
-        let definitions = self.all.get(name).filter(|_| depth < MAX_DEPTH)?;
-        let mut numbers = definitions.iter().map(|value| self.evaluate(value, depth + 1));
-        let first = numbers.next()??;
-        numbers.all(|other| other == Some(first)).then_some(first)
+    fn constant(&self, name: &str, named: &mut dyn FnMut(&str) -> Option<u64>) -> Option<u64> {
+        let definitions = self.all.get(name)?;
+        let numbers: Vec<_> = definitions.iter().map(|value| evaluate(value, named)).collect();
+        let first = (*numbers.first()?)?;
+        numbers.iter().all(|other| *other == Some(first)).then_some(first)
     }
+}
 
-    fn evaluate(&self, value: &Expr, depth: usize) -> Option<u64> {
-        let part = |value: &Expr| self.evaluate(value, depth);
-        match value {
-            Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_parse().ok(),
-            Expr::Paren(inner) => part(&inner.expr),
-            Expr::Group(inner) => part(&inner.expr),
-            Expr::Cast(inner) => part(&inner.expr),
-            Expr::Reference(inner) => part(&inner.expr),
-            Expr::Block(inner) => match &inner.block.stmts[..] {
-                [Stmt::Expr(value, None)] => part(value),
-                _ => None,
-            },
-            Expr::Binary(binary) => {
-                let (left, right) = (part(&binary.left)?, part(&binary.right)?);
-                match binary.op {
-                    BinOp::Add(_) => left.checked_add(right),
-                    BinOp::Sub(_) => left.checked_sub(right),
-                    BinOp::Mul(_) => left.checked_mul(right),
-                    BinOp::Div(_) => left.checked_div(right),
-                    BinOp::Shl(_) => left.checked_mul(2_u64.checked_pow(u32::try_from(right).ok()?)?),
-                    _ => None,
-                }
-            }
-            Expr::MethodCall(call) if call.method == "pow" => {
-                part(&call.receiver)?.checked_pow(u32::try_from(part(call.args.first()?)?).ok()?)
-            }
-            Expr::MethodCall(call) if call.method == "into" => part(&call.receiver),
-            Expr::Call(call) if call.args.is_empty() => part(&call.func),
-            Expr::Path(path) => self.constant(&path.path.segments.last()?.ident.to_string(), depth),
+/// The number of an expression with these numbers of names. All of its names are looked up, whatever their numbers.
+fn evaluate(value: &Expr, named: &mut dyn FnMut(&str) -> Option<u64>) -> Option<u64> {
+    let mut part = |value: &Expr| evaluate(value, named);
+    match value {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_parse().ok(),
+        Expr::Paren(inner) => part(&inner.expr),
+        Expr::Group(inner) => part(&inner.expr),
+        Expr::Cast(inner) => part(&inner.expr),
+        Expr::Reference(inner) => part(&inner.expr),
+        Expr::Block(inner) => match &inner.block.stmts[..] {
+            [Stmt::Expr(value, None)] => part(value),
             _ => None,
+        },
+        Expr::Binary(binary) => {
+            let (left, right) = (part(&binary.left), part(&binary.right));
+            let (left, right) = (left?, right?);
+            match binary.op {
+                BinOp::Add(_) => left.checked_add(right),
+                BinOp::Sub(_) => left.checked_sub(right),
+                BinOp::Mul(_) => left.checked_mul(right),
+                BinOp::Div(_) => left.checked_div(right),
+                BinOp::Shl(_) => left.checked_mul(2_u64.checked_pow(u32::try_from(right).ok()?)?),
+                _ => None,
+            }
         }
+        Expr::MethodCall(call) if call.method == "pow" => {
+            let (base, exponent) = (part(&call.receiver), part(call.args.first()?));
+            base?.checked_pow(u32::try_from(exponent?).ok()?)
+        }
+        Expr::MethodCall(call) if call.method == "into" => part(&call.receiver),
+        Expr::Call(call) if call.args.is_empty() => part(&call.func),
+        Expr::Path(path) => named(&path.path.segments.last()?.ident.to_string()),
+        _ => None,
     }
 }
 
@@ -170,6 +196,22 @@ mod tests {
             ("64.0", None),
         ] {
             assert_eq!(values.number(&syn::parse_str(text).expect("an expression")), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_constant_is_evaluated_once() {
+        let sum = |name: &str| [name; 8].join(" + ");
+        let mut file: String =
+            (1..=12).map(|at| format!("const A{at}: u64 = {};", sum(&format!("A{}", at - 1)))).collect();
+        file += "const A0: u64 = 1; const C0: u64 = 1;";
+        file += &format!("const TO: u64 = {}; const FRO: u64 = {}; const AT: u64 = TO;", sum("FRO"), sum("TO"));
+        file.extend((1..=5_000).map(|at| format!("const C{at}: u64 = C{};", at - 1)));
+        let mut values = Values::default();
+        values.visit_file(&syn::parse_file(&file).expect("Rust"));
+        for (name, number) in [("A12", Some(1 << 36)), ("A1", Some(8)), ("AT", None), ("FRO", None), ("C5000", Some(1))]
+        {
+            assert_eq!(values.named(name), number, "{name}");
         }
     }
 }

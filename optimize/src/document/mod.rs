@@ -142,6 +142,9 @@ const MAX_DEPTH: usize = 100;
 #[cfg(test)]
 mod tests;
 
+/// Bytes of the largest config that is read. Its entries need far more memory than its text.
+const LARGEST: u64 = 8 << 20;
+
 /// The byte-order mark that some editors put before UTF-8.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
@@ -166,11 +169,11 @@ impl ConfigText {
     ///
     /// # Errors
     ///
-    /// An unknown extension, and a file that cannot be read as UTF-8.
+    /// An unknown extension, a file of more than 8 MiB, and a file that cannot be read as UTF-8.
     pub fn read(path: &Path) -> Result<Self, OptimizeError> {
         let format = Format::from_path(path).ok_or_else(|| OptimizeError::Format { path: path.to_owned() })?;
         let refuse = |source| OptimizeError::Read { path: path.to_owned(), source };
-        let text = regular_file::read_text(path, regular_file::LARGEST).map_err(refuse)?;
+        let text = regular_file::read_text(path, LARGEST).map_err(refuse)?;
         Ok(Self::new(path, format, &text))
     }
 

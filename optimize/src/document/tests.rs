@@ -130,6 +130,8 @@ fn brackets_that_are_not_indented_are_read_as_python_reads_them() {
         ("c: [\n  \"a\"\n]\nbatch: 8\n", "c: ["),
         ("c: {\n  \"k\": \"ä # }\" # a comment with ] in it\n}\nbatch: 8\n", "c: {"),
         ("c: [1, # ]\r\n'it''s'\r\n]\r\nbatch: 8\r\n", "c: ["),
+        ("c: {\npath: \"C:\\\\\",\nq: \"\\\"}\"\n}\nbatch: 8\n", "c: {"),
+        ("c: {\npath: 'C:\\',\nq: '}\\\\'\n}\nbatch: 8\n", "c: {"),
     ] {
         let root = parse(Format::Yaml, text).expect(text);
         let batch = entry(&root, &["batch"]);

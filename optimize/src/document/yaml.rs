@@ -39,20 +39,27 @@ fn parse_text(source: Source<'_>, text: &str) -> Result<(Node, Aliases), FileErr
 /// Python's readers do not. `None` if brackets do not match.
 fn on_one_line(text: &str) -> Option<String> {
     let mut joined = String::with_capacity(text.len());
-    let (mut depth, mut quote, mut before, mut is_comment) = (0_usize, None, '\n', false);
-    for letter in text.chars() {
+    let (mut depth, mut before, mut is_comment) = (0_usize, '\n', false);
+    let mut at = 0;
+    while let Some(letter) = text[at..].chars().next() {
         is_comment &= letter != '\n';
         let starts_token = before.is_whitespace() || "[{,:".contains(before);
-        match (quote, letter) {
+        let start = at;
+        at += letter.len_utf8();
+        match letter {
             _ if is_comment => {}
-            (Some(open), _) if letter == open && before != '\\' => quote = None,
-            (None, '"' | '\'') if starts_token => quote = Some(letter),
-            (None, '#') if before.is_whitespace() => is_comment = true,
-            (None, '[' | '{') if starts_token || depth > 0 => depth += 1,
-            (None, ']' | '}') if depth > 0 => depth -= 1,
+            '"' | '\'' if starts_token => {
+                at = quoted_end(text, start, letter).unwrap_or(text.len());
+                joined.push_str(&text[start..at]);
+                before = letter;
+                continue;
+            }
+            '#' if before.is_whitespace() => is_comment = true,
+            '[' | '{' if starts_token || depth > 0 => depth += 1,
+            ']' | '}' if depth > 0 => depth -= 1,
             _ => {}
         }
-        let is_blank = depth > 0 && quote.is_none() && (is_comment || matches!(letter, '\n' | '\r'));
+        let is_blank = depth > 0 && (is_comment || matches!(letter, '\n' | '\r'));
         joined.push(if is_blank { ' ' } else { letter });
         before = letter;
     }

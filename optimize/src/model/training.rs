@@ -9,6 +9,7 @@ use super::read::value;
 use crate::config::Config;
 use crate::dialect::{Key, Role};
 use crate::document::Value;
+use crate::error::MOST_MISTAKES;
 use crate::matched::{MatchedKey, Meaning};
 use crate::names::Names;
 
@@ -25,6 +26,9 @@ pub(super) fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut
         dim.filter(|dim| dim.name != "lora_targets" && (is_adapted || dim.name != "lora_rank"))
     };
     for key in config.with_role(Role::Dim).filter(|key| !key.is_left && !key.is_open()) {
+        if mistakes.len() >= MOST_MISTAKES {
+            break;
+        }
         let Some(dim) = find(key.row) else { continue };
         let read = match key.meaning(source.text) {
             _ if key.row.words.is_empty() => {

@@ -33,6 +33,27 @@ fn unrelated_keys_may_be_there_twice() {
 }
 
 #[test]
+fn keys_with_one_path_are_not_the_same_key() {
+    let text =
+        format!("{{\"a.b\": {{\"batch_size\": 1}},\n\"a\": {{\"b\": {{\"batch_size\": 4}}}}, \"lr\": 1, {DIMS}}}");
+    let words = "config:2:13: two keys have the path `a.b.batch_size`, as one of their names has a dot: rename one";
+    assert_eq!(refused(Format::Json, &text, &[]), words);
+}
+
+#[test]
+fn many_keys_of_one_name_are_read_in_linear_time() {
+    let tables = |text: &dyn Fn(usize) -> String| {
+        let tables: String = (0..30_000).map(|at| format!("\"t{at}\": {{{}}},\n", text(at))).collect();
+        refused(Format::Json, &format!("{{{tables} \"lr\": 1, {DIMS}}}"), &[])
+    };
+    let words = tables(&|at| format!("\"batch_size\": 1{at}"));
+    assert!(words.contains("`t0.batch_size` and `t1.batch_size` both look like the batch_size"), "{words}");
+    let words = tables(&|at| format!("\"batch_size\": \"${{u{at}.batch_size}}\", \"x\": {{\"batch_size\": 1}}"));
+    assert!(words.starts_with("config:1:23: `t0.batch_size` refers to `\"${u0.batch_size}\"`"), "{words}");
+    assert_eq!(words.lines().count(), 101);
+}
+
+#[test]
 fn files_of_other_programs_are_refused() {
     for (format, text) in [
         (Format::Yaml, "services: {web: {image: x, deploy: {replicas: 2}}}\nvolumes: {}\n"),
