@@ -44,15 +44,14 @@ impl Tail {
             }
             let end = self.begun[known..].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| known + end + 1);
             for line in self.begun[..end].split(|byte| *byte == b'\n') {
-                match serde_json::from_slice(line) {
-                    Ok(record @ (Record::Run(_) | Record::Step(_) | Record::Value(_))) => {
-                        if record.at().is_none_or(|at| at >= self.since) {
-                            news.push(record);
-                        } else if matches!(record, Record::Run(_)) {
-                            before = Some(record);
-                        }
-                    }
-                    _ => {}
+                let Ok(record) = serde_json::from_slice(line) else { continue };
+                if !matches!(record, Record::Run(_) | Record::Step(_) | Record::Value(_)) {
+                    continue;
+                }
+                if record.at().is_none_or(|at| at >= self.since) {
+                    news.push(record);
+                } else if matches!(record, Record::Run(_)) {
+                    before = Some(record);
                 }
             }
             self.begun.drain(..end);
