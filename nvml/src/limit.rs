@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Time limit of the first calls. A driver that is not kept loaded starts for up to half a minute on a machine with eight GPUs.
+/// Time limit of the first calls, in which the driver may have to start.
 pub(crate) const FIRST_CALLS: Duration = Duration::from_secs(60);
 
 /// A handle whose calls run on threads of their own, with a time limit.

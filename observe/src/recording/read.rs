@@ -137,18 +137,17 @@ impl Recording {
         if let Record::Gpu(sample) = &record {
             self.gpus.insert((sample.gpu, sample.mig_slot));
         }
-        let figure = too_large(&record);
-        let message = match &record {
-            Record::Start(start) if start.version > VERSION => {
+        let message = match (&record, too_large(&record)) {
+            (Record::Start(start), _) if start.version > VERSION => {
                 format!(
                     "the recording has format {}; this release reads up to {VERSION}: update gpu-tuned",
                     start.version
                 )
             }
-            record if record.at().is_some_and(|at| at.abs() > FARTHEST) => {
+            (record, _) if record.at().is_some_and(|at| at.abs() > FARTHEST) => {
                 format!("the time is more than {FARTHEST:e} s from 1970")
             }
-            _ if figure.is_some() => format!("`{}` is negative, or more than {FARTHEST:e}", figure.unwrap_or_default()),
+            (_, Some(key)) => format!("`{key}` is negative, or more than {FARTHEST:e}"),
             _ if self.gpus.len() > MOST_GPUS => {
                 format!("the recording has more than {MOST_GPUS} GPUs, the most that is read")
             }

@@ -8,7 +8,7 @@ use super::Record;
 
 /// Bytes that are read at a time.
 const PIECE: u64 = 1 << 20;
-/// Bytes of the longest line that is kept until it is whole. Records have less than a thousandth of it.
+/// Bytes of the longest line that is kept until it is whole.
 const LONGEST_LINE: usize = 16 << 20;
 
 /// Reader of a recording that grows.

@@ -207,7 +207,7 @@ fn enable(dependency: &mut Item, feature: &str) {
 
 fn take_from(dependency: &mut Item, folder: &Path) {
     if let Some(table) = dependency.as_table_like_mut() {
-        let _ = ["git", "branch", "tag", "rev", "registry"].map(|key| table.remove(key));
+        ["git", "branch", "tag", "rev", "registry"].iter().for_each(|key| drop(table.remove(key)));
     }
     let path = folder.display().to_string();
     match dependency.get_mut("path").and_then(Item::as_value_mut) {
