@@ -35,10 +35,8 @@ pub(crate) struct LaunchArgs {
 }
 
 fn rank_count(text: &str) -> Result<u32, String> {
-    number(text)
-        .ok()
-        .filter(|count| (1..=1024).contains(count))
-        .ok_or_else(|| "expected a number from 1 to 1024".to_owned())
+    let count = number(text).ok().filter(|count| (1..=1024).contains(count));
+    count.ok_or_else(|| "expected a number from 1 to 1024".to_owned())
 }
 
 #[derive(Serialize)]

@@ -207,7 +207,9 @@ fn enable(dependency: &mut Item, feature: &str) {
 
 fn take_from(dependency: &mut Item, folder: &Path) {
     if let Some(table) = dependency.as_table_like_mut() {
-        ["git", "branch", "tag", "rev", "registry"].iter().for_each(|key| drop(table.remove(key)));
+        for key in ["git", "branch", "tag", "rev", "registry"] {
+            table.remove(key);
+        }
     }
     let path = folder.display().to_string();
     match dependency.get_mut("path").and_then(Item::as_value_mut) {
