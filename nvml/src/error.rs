@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use nvml_wrapper::error::NvmlError;
 use thiserror::Error;
 
-use crate::LIBRARY_VARIABLE;
+use crate::{LIBRARY_VARIABLE, SAMPLE_LIMIT};
 
 /// Failures of the driver itself, before any GPU can be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -128,6 +128,9 @@ pub enum Trouble {
         "MIG is switched on and there is no slice to use; create one (`nvidia-smi mig -cgi … -C`) or switch it off"
     )]
     NoMigSlice,
+    /// The driver does not answer.
+    #[error("the driver has not answered for {SAMPLE_LIMIT:?}")]
+    Silent,
     /// Any other reason.
     #[error("the driver cannot open the GPU: {reason}")]
     Other {

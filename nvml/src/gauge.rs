@@ -9,11 +9,15 @@ use nvml_wrapper::{Device, Nvml};
 use thiserror::Error;
 
 use crate::error::optional;
-use crate::{DriverError, Trouble, Unit, gpu, library, read_all};
+use crate::limit::{FIRST_CALLS, within};
+use crate::{DriverError, Limited, SAMPLE_LIMIT, Trouble, Unit, gpu, library, read_all};
 
 /// Reads one GPU repeatedly; keeps the management library open.
 #[derive(Debug)]
-pub struct Gauge {
+pub struct Gauge(Limited<Opened, Result<Load, Trouble>>);
+
+#[derive(Debug)]
+struct Opened {
     nvml: Nvml,
     /// NVML's index of the GPU, and the slot of a MIG slice.
     index: u32,
@@ -64,6 +68,24 @@ impl Gauge {
     ///
     /// See [`GaugeError`].
     pub fn open(library: Option<&Path>, gpu: &GpuReading) -> Result<Self, GaugeError> {
+        let (library, gpu) = (library.map(Path::to_owned), gpu.clone());
+        let open = move || Opened::new(library.as_deref(), &gpu);
+        let opened = within(FIRST_CALLS, open).unwrap_or_else(|| Err(DriverError::Silent.into()))?;
+        Ok(Self(Limited::new(opened)))
+    }
+
+    /// Reads the GPU now.
+    ///
+    /// # Errors
+    ///
+    /// [`Trouble`] if the GPU is gone for good, can no longer be opened, or does not answer within [`SAMPLE_LIMIT`].
+    pub fn read(&mut self) -> Result<Load, Trouble> {
+        self.0.call(SAMPLE_LIMIT, |opened| opened.read()).unwrap_or(Err(Trouble::Silent))
+    }
+}
+
+impl Opened {
+    fn new(library: Option<&Path>, gpu: &GpuReading) -> Result<Self, GaugeError> {
         let nvml = library::open(library)?;
         let (units, _) = read_all(&nvml)?;
         let Unit { slot, reading } = find_gpu(&units, gpu).ok_or_else(|| GaugeError::NoSuchGpu {
@@ -74,12 +96,7 @@ impl Gauge {
         Ok(Self { nvml, index: reading.index, slot: *slot, has_unified_memory })
     }
 
-    /// Reads the GPU now.
-    ///
-    /// # Errors
-    ///
-    /// [`Trouble`] if the GPU is gone for good, or can no longer be opened.
-    pub fn read(&self) -> Result<Load, Trouble> {
+    fn read(&self) -> Result<Load, Trouble> {
         let open = |error: NvmlError| Trouble::from_nvml(&error);
         let whole = self.nvml.device_by_index(self.index).map_err(open)?;
         match self.slot {

@@ -30,7 +30,7 @@ use limit::{FIRST_CALLS, within};
 pub use cuda::{CudaError, add_cuda_figures, cuda_devices};
 pub use error::{DriverError, GpuTrouble, Trouble};
 pub use gauge::{Gauge, GaugeError, Load};
-pub use limit::Limited;
+pub use limit::{Limited, SAMPLE_LIMIT};
 pub use telemetry::{Telemetry, WatchedGpu};
 pub use visible::{CudaEnvironment, VisibleGpus};
 

@@ -7,6 +7,9 @@ use std::time::Duration;
 /// Time limit of the first calls, in which the driver may have to start.
 pub(crate) const FIRST_CALLS: Duration = Duration::from_secs(60);
 
+/// Time limit of a sample.
+pub const SAMPLE_LIMIT: Duration = Duration::from_secs(10);
+
 /// A handle whose calls run on threads of their own, with a time limit.
 #[derive(Debug)]
 pub struct Limited<T, R> {

@@ -102,3 +102,14 @@ fn a_lost_gpu_and_a_missing_library_are_errors() {
     let missing = look(&folder.path().join("libnvidia-ml.so.1"), &GpuReading::default());
     assert!(matches!(missing, Err(GaugeError::Driver(DriverError::NoLibrary { .. }))), "{missing:?}");
 }
+
+#[test]
+fn a_driver_that_hangs_is_an_error_and_is_read_again() {
+    play("watch/hangs", |library| {
+        let gpu = read(Some(library)).expect("a driver").gpus.swap_remove(0);
+        let mut gauge = Gauge::open(Some(library), &gpu).expect("it is there");
+        let silent = (0..3).find_map(|_| gauge.read().err());
+        assert_eq!(silent, Some(Trouble::Silent));
+        assert_eq!(gauge.read().expect("it answers again").utilisation_percent, Some(0));
+    });
+}

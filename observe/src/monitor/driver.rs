@@ -3,19 +3,15 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_nvml::{Limited, Telemetry, WatchedGpu};
+use gpu_tuned_nvml::{Limited, SAMPLE_LIMIT, Telemetry, Trouble, WatchedGpu};
 
 use crate::recording::{Gpu, GpuProcess, GpuSample, Start, now};
 
 /// The host's PID namespace: Linux' `PROC_PID_INIT_INO`.
 const HOST_NAMESPACE: &str = "pid:[4026531836]";
-
-/// Time limit of a sample.
-const LIMIT: Duration = Duration::from_secs(10);
 
 /// GPUs that the driver samples.
 pub(super) struct Driver {
@@ -57,7 +53,7 @@ impl Driver {
             let is_changed = telemetry.gpus().count() != count;
             (samples, is_changed.then(|| Known::of(telemetry)))
         };
-        let Some((mut samples, changed)) = self.telemetry.call(LIMIT, look) else {
+        let Some((mut samples, changed)) = self.telemetry.call(SAMPLE_LIMIT, look) else {
             return (self.known.gpus.iter().map(silent).collect(), false);
         };
         self.names.fill_in(samples.iter_mut().filter_map(|sample| sample.processes.as_mut()).flatten());
@@ -83,7 +79,7 @@ impl Known {
 fn silent(gpu: &Gpu) -> GpuSample {
     let mut sample = GpuSample::new(now(), gpu.gpu);
     sample.mig_slot = gpu.mig_slot;
-    sample.trouble = Some(format!("the driver has not answered for {LIMIT:?}"));
+    sample.trouble = Some(Trouble::Silent.to_string());
     sample
 }
 

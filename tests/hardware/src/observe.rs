@@ -112,8 +112,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 impl Arguments {
     fn look(&self, session: &Session<Any>, device: &Device) -> anyhow::Result<()> {
         let gpu = &session.selection().gpu.as_ref().context("there is no GPU")?.reading;
-        let gauge = Gauge::open(None, gpu)?;
-        let look = |when| {
+        let mut gauge = Gauge::open(None, gpu)?;
+        let mut look = |when| {
             let begin = Instant::now();
             let load = gauge.read()?;
             let seconds_to_look = begin.elapsed().as_secs_f64();

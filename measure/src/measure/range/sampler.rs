@@ -39,7 +39,17 @@ impl DeviceSampler {
     #[cfg(feature = "nvml")]
     pub(super) fn on(gpu: &GpuReading, library: Option<&Path>) -> Self {
         match gpu_tuned_nvml::Gauge::open(library, gpu) {
-            Ok(gauge) => Self::with(move || gauge.read().ok()?.utilisation_percent),
+            Ok(gauge) => {
+                let mut gauge = Some(gauge);
+                Self::with(move || match gauge.as_mut()?.read() {
+                    Ok(load) => load.utilisation_percent,
+                    Err(reason) => {
+                        tracing::info!("the GPU's utilisation is no longer known: {reason}");
+                        gauge = None;
+                        None
+                    }
+                })
+            }
             Err(error) => {
                 tracing::info!("the GPU's utilisation is not known: {error}");
                 Self::default()

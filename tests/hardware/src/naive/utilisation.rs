@@ -3,7 +3,10 @@
 use std::{
     env,
     path::Path,
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    sync::{
+        Mutex,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -20,7 +23,7 @@ const EVERY: Duration = Duration::from_millis(100);
 const BEFORE: Duration = Duration::from_secs(1);
 
 /// Samples the utilisation of a GPU.
-pub(super) struct Watch(Gauge);
+pub(super) struct Watch(Mutex<Gauge>);
 
 /// Share of the time in which a kernel was running, 0 to 1, over all samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -35,12 +38,12 @@ impl Watch {
     pub(super) fn for_session<C>(session: &Session<C>) -> Option<Self> {
         let gpu = &session.selection().gpu.as_ref()?.reading;
         let library = env::var_os(LIBRARY).filter(|path| !path.is_empty());
-        let watch = Self(Gauge::open(library.as_deref().map(Path::new), gpu).ok()?);
+        let watch = Self(Mutex::new(Gauge::open(library.as_deref().map(Path::new), gpu).ok()?));
         watch.look().is_some().then_some(watch)
     }
 
     fn look(&self) -> Option<f64> {
-        Some(f64::from(self.0.read().ok()?.utilisation_percent?) / 100.0)
+        Some(f64::from(self.0.lock().ok()?.read().ok()?.utilisation_percent?) / 100.0)
     }
 
     /// Samples until `over` closes.

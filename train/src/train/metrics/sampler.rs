@@ -85,9 +85,9 @@ fn through(gpu: GpuReading, library: Option<PathBuf>) -> ReadLoad {
 
     let mut opened = None;
     Box::new(move || {
-        let gauge = match &opened {
+        let gauge = match &mut opened {
             Some(gauge) => gauge,
-            None => &*opened.insert(Gauge::open(library.as_deref(), &gpu).map_err(|error| error.to_string())?),
+            None => opened.insert(Gauge::open(library.as_deref(), &gpu).map_err(|error| error.to_string())?),
         };
         let load = gauge.read().map_err(|trouble| trouble.to_string())?;
         Ok(Load {
