@@ -29,7 +29,10 @@ pub enum Line {
     },
 }
 
-/// The newest results of a file.
+/// Most sections of a file that are kept, so that reading takes linear time.
+const MAX_SECTIONS: usize = 1000;
+
+/// The newest results of a file, at most those of the last thousand sections.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// Sections by header, that of the last line last.
@@ -65,6 +68,9 @@ impl Record {
     }
 
     fn select(&mut self, header: Header) {
+        if self.sections.len() > MAX_SECTIONS {
+            self.sections.remove(0);
+        }
         let known = self.sections.iter().position(|section| section.header == header);
         let section = known.map(|at| self.sections.remove(at));
         let new = || Section { header, begin: None, outcomes: BTreeMap::new(), open: None };
