@@ -76,3 +76,37 @@ fn includes(workspace: &Value, folder: &Path, package: &Path) -> bool {
     };
     !lists("exclude") || lists("members")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{MANIFEST, cargo_lock, config_file, root};
+
+    #[test]
+    fn packages_have_the_root_that_cargo_finds() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |file: &str, text: &str| {
+            let path = folder.path().join(file);
+            fs::create_dir_all(path.parent().expect("it is below"))
+                .and_then(|()| fs::write(path, text))
+                .expect("it is written");
+        };
+        write(MANIFEST, "[workspace]\nmembers = ['in']\nexclude = ['out']\n");
+        for (package, manifest) in
+            [("in", "[package]\n"), ("out", "[package]\n"), ("far/own", "[package]\nworkspace = '../..'\n")]
+        {
+            write(&format!("{package}/{MANIFEST}"), manifest);
+        }
+        write("Cargo.lock", "");
+        write("gpu-tuned.toml", "");
+        let (inner, outer, far) = (folder.path().join("in"), folder.path().join("out"), folder.path().join("far/own"));
+        assert_eq!(root(&inner).as_deref(), Some(folder.path()));
+        assert_eq!(root(&outer), None);
+        assert_eq!(root(&far), Some(far.join("../..")));
+        assert_eq!(cargo_lock(&inner), Some(folder.path().join("Cargo.lock")));
+        assert_eq!(config_file(&inner), Path::new("../gpu-tuned.toml"));
+        assert_eq!(config_file(&outer), Path::new("gpu-tuned.toml"));
+    }
+}

@@ -116,3 +116,10 @@ fn rounded(value: f64) -> f64 {
 fn integer(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+#[test]
+fn figures_have_three_digits_at_least() {
+    let rounded = [9.996, 10.04, 82.58, 1.234, 0.5].map(rounded);
+    assert_eq!(rounded.map(|value| value.to_string()), ["10", "10", "82.6", "1.23", "0.5"]);
+}

@@ -69,13 +69,13 @@ fn files_of_this_repository_pass() {
 }
 
 #[test]
-fn both_take_counts_and_fractions_as_people_write_them() {
+fn both_take_values_as_people_write_them() {
     let validator = Validator::new();
     for goal in [
         "memory_headroom = \"10%\"",
         "global_batch = 1e3",
         "throughput_tolerance = \"2.5 %\"",
-        "mean_tokens = 3\nglobal_tokens = 6e4",
+        "mean_tokens = 3\nglobal_tokens = 6e4\n[profile.mine]\nbase = \"rtx4090\"\nnames = [\"Mine\"]",
     ] {
         let text = format!("[goal]\n{goal}\n");
         assert!(is_parsed(&text), "{text}");
