@@ -4,9 +4,9 @@
 #   scripts/long-run.sh MINUTES FOLDER [OPTION OF char-lm]...
 #
 # The folder gets the recording, samples of both processes, checkpoints, and `trends.txt`: growth per hour with its standard
-# error, without the first quarter of the time, and the speed at both ends. A folder with checkpoints is resumed. The neighbour takes all memory but 8 GiB for 50 s,
-# and trains for 50 s, with 50 s between; it is killed each time. Needs `char-lm`, `hardware` and `cargo-gpu-tuned` on the PATH,
-# the first two built with feature `cuda`.
+# error, without the first quarter of the time, and the speed at both ends. A folder with checkpoints is resumed. The neighbour
+# takes all memory but 8 GiB for 50 s, and trains for 50 s, with 50 s between; it is killed each time. Needs `char-lm`,
+# `hardware` and `cargo-gpu-tuned` on the PATH, the first two built with feature `cuda`.
 set -euo pipefail
 if [[ $# -lt 2 ]]; then
   sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"
@@ -16,9 +16,12 @@ seconds=$(($1 * 60)) folder=$2
 shift 2
 mkdir -p "$folder"
 cd "$folder"
-neighbour_model=(--window 128 --layers 2 --d-model 64 --steps 1000000)
-# Its kernels are compiled before the time begins, or its first visit would differ from the others.
-timeout -s KILL 240 char-lm "${neighbour_model[@]}" --steps 20 >/dev/null 2>&1 || true
+neighbour_model=(--window 128 --layers 2 --d-model 64)
+# Kernels are compiled before the time begins, or its first minutes would differ from the others.
+for model in "${neighbour_model[*]}" "$*"; do
+  # shellcheck disable=SC2086
+  timeout -s KILL 240 char-lm $model --steps 20 >/dev/null 2>&1 || true
+done
 
 settings=(--steps 10000000 "$@")
 [[ ! -e checkpoints ]] || settings=(--resume)
@@ -37,8 +40,8 @@ figures() {
 begin=$SECONDS
 while ((SECONDS - begin < seconds)) && kill -0 $program 2>/dev/null; do
   case $(((SECONDS - begin) % 200 / 50)) in
-    0) next=holds ;;
-    2) next=trains ;;
+    1) next=holds ;;
+    3) next=trains ;;
     *) next='' ;;
   esac
   if [[ $next != "$kind" ]]; then
@@ -46,7 +49,7 @@ while ((SECONDS - begin < seconds)) && kill -0 $program 2>/dev/null; do
     neighbour='' kind=$next
     case $kind in
       holds) hardware hold 8192 >>neighbour.log 2>&1 & neighbour=$! ;;
-      trains) char-lm "${neighbour_model[@]}" >>neighbour.log 2>&1 & neighbour=$! ;;
+      trains) char-lm "${neighbour_model[@]}" --steps 1000000 >>neighbour.log 2>&1 & neighbour=$! ;;
     esac
   fi
   printf '%d\t%s\t%s\t%s\n' "$(date +%s)" "${kind:-away}" "$(figures $program)" "$(figures $monitor)" >>samples.tsv || true
