@@ -18,11 +18,13 @@ fn is_harmful(character: char) -> bool {
 
 /// Beginning of a line that is a command to GitHub.
 const AT_BEGINNING: &str = "::";
+/// End of all styles.
+const RESET: &str = "\u{1b}[0m";
 /// Commands that GitHub, Azure and `TeamCity` find anywhere in a line.
 const ANYWHERE: [&str; 3] = ["##[", "##vso[", "##teamcity["];
 
 /// Replaces what could affect a terminal or a CI system: all control characters but tabs, line breaks, and the sequences of
-/// colours and weights. A line that CI systems take for a command loses its styles, and gets a replacement character within the
+/// weights and of colours that are visible on any background. Styles end with the text. A line that CI systems take for a command loses its styles, and gets a replacement character within the
 /// command.
 ///
 /// Every text of the command for people goes through this function as a whole, whatever it is made of.
@@ -52,7 +54,7 @@ fn cleaned(text: &str, has_styles: bool) -> Cow<'_, str> {
     if text.chars().all(is_harmless) && !text.lines().any(is_command) {
         return Cow::Borrowed(text);
     }
-    let mut safe = String::with_capacity(text.len());
+    let (mut safe, mut style) = (String::with_capacity(text.len()), RESET);
     for line in text.split_inclusive('\n') {
         let mut rest = line;
         // With styles and without: a program may remove them before a CI system reads the line.
@@ -62,7 +64,7 @@ fn cleaned(text: &str, has_styles: bool) -> Cow<'_, str> {
             let (whole, behind) = rest.split_at(length);
             rest = behind;
             if length > character.len_utf8() {
-                shown.push_str(whole);
+                (shown, style) = (shown + whole, whole);
                 continue;
             }
             let kept = match character {
@@ -80,6 +82,9 @@ fn cleaned(text: &str, has_styles: bool) -> Cow<'_, str> {
             safe.push_str(&shown);
         }
     }
+    if ![RESET, "\u{1b}[m"].contains(&style) {
+        safe.push_str(RESET);
+    }
     Cow::Owned(safe)
 }
 
@@ -91,7 +96,15 @@ fn is_command(line: &str) -> bool {
 fn style_length(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix("\u{1b}[")?;
     let end = parameters.find(|letter: char| !letter.is_ascii_digit() && letter != ';')?;
-    parameters[end..].starts_with('m').then_some("\u{1b}[".len() + end + 1)
+    let is_style = parameters[end..].starts_with('m') && is_visible(&parameters[..end]);
+    is_style.then_some("\u{1b}[".len() + end + 1)
+}
+
+/// Returns true for weights, and for colours but black, white and those of the background.
+fn is_visible(style: &str) -> bool {
+    let is_bright = |colour: &str| matches!(colour.parse(), Ok(9..=14));
+    let is_plain = |number: &str| matches!(number.parse(), Ok(0..=4 | 22..=24 | 31..=36 | 39 | 91..=96));
+    style.is_empty() || style.strip_prefix("38;5;").map_or_else(|| style.split(';').all(is_plain), is_bright)
 }
 
 #[cfg(test)]
@@ -110,6 +123,13 @@ mod tests {
             ("\u{1b}[2J\u{1b}[?25l", "\u{fffd}[2J\u{fffd}[?25l"),
             ("a\rb\u{8}\u{9b}31m\u{202e}c", "a\u{fffd}b\u{fffd}\u{fffd}31m\u{fffd}c"),
             ("\u{1b}[1", "\u{fffd}[1"),
+            // Hidden, black, reversed, white, and a background.
+            ("a\u{1b}[8mb\u{1b}[1;30mc", "a\u{fffd}[8mb\u{fffd}[1;30mc"),
+            (
+                "\u{1b}[7m\u{1b}[38;5;15m\u{1b}[41m\u{1b}[38;2;0;0;0m",
+                "\u{fffd}[7m\u{fffd}[38;5;15m\u{fffd}[41m\u{fffd}[38;2;0;0;0m",
+            ),
+            ("\u{1b}[1m\u{1b}[91mstyled\nfurther\n", "\u{1b}[1m\u{1b}[91mstyled\nfurther\n\u{1b}[0m"),
             ("\ta\tb\r\nc\r", "\ta\tb\r\nc\u{fffd}"),
         ] {
             assert_eq!(for_terminal(text), shown, "{text:?}");
