@@ -1,6 +1,6 @@
 //! Changes that a plan makes to a config: new values in place of old ones, and keys that the file lacks.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::{Precision, Provenance, Setting};
@@ -9,7 +9,8 @@ use crate::change::{Change, ChangeState};
 use crate::config::Config;
 use crate::dialect::{Role, Spelling};
 use crate::document::{ConfigText, Edit, Insertion, Value, apply};
-use crate::entry::ConfigEntry;
+use crate::effects;
+use crate::entry::{ConfigEntry, Sharing};
 use crate::matched::MatchedKey;
 use crate::precision;
 use crate::spelling::{like, spelled};
@@ -20,6 +21,8 @@ pub(crate) struct Changes {
     pub text: String,
     /// A key that changes, of a table with aliases.
     pub shared: Option<String>,
+    /// Effects on other parts of the file.
+    pub effects: Vec<String>,
 }
 
 type Reason = (String, Provenance);
@@ -38,6 +41,8 @@ struct Editor<'a> {
     /// Entries beside which keys are added, with the keys and their values.
     added: Vec<(&'a ConfigEntry, Vec<(String, String)>)>,
     shared: Option<String>,
+    /// Keys of tables that are merged into one other, by its place.
+    merged: BTreeMap<usize, String>,
 }
 
 impl Changes {
@@ -49,12 +54,13 @@ impl Changes {
         plan: &Plan,
         (add_keys, knows_host): (bool, bool),
     ) -> Self {
-        let (all, edits, added) = (Vec::new(), Vec::new(), Vec::new());
-        let mut editor = Editor { config, file, entries, plan, add_keys, knows_host, all, edits, added, shared: None };
+        let (all, edits, added, shared, merged) = Default::default();
+        let mut editor =
+            Editor { config, file, entries, plan, add_keys, knows_host, all, edits, added, shared, merged };
         editor.set_counts();
         editor.set_precision();
         editor.set_others();
-        let Editor { all, mut edits, added, shared, .. } = editor;
+        let Editor { all, mut edits, added, shared, merged, .. } = editor;
         for (neighbour, added) in added {
             let insertion = Insertion {
                 beside_key: neighbour.key_span.clone(),
@@ -65,7 +71,8 @@ impl Changes {
             edits.extend(insertion.edits(file.format, &file.text));
         }
         edits.retain(|edit| file.text.get(edit.span.clone()) != Some(&edit.text));
-        Self { all, text: apply(&file.text, edits), shared }
+        let effects = effects::merges(&file.text, &merged).chain(effects::references(entries, &all)).collect();
+        Self { all, text: apply(&file.text, edits), shared, effects }
     }
 }
 
@@ -170,9 +177,7 @@ impl Editor<'_> {
         if after == raw {
             return;
         }
-        if entry.is_shared {
-            self.shared = Some(entry.shown.clone());
-        }
+        self.change_within(entry);
         // Other settings that refer to the value keep the old one, unless they have an edit of their own.
         let edited: HashSet<_> = self.edits.iter().map(|edit| edit.span.clone()).collect();
         let kept = entry.aliases.iter().filter(|alias| !edited.contains(*alias));
@@ -186,6 +191,15 @@ impl Editor<'_> {
         } else {
             Edit { span: entry.span.clone(), text: after }
         });
+    }
+
+    /// Records that the table of an entry changes.
+    fn change_within(&mut self, entry: &ConfigEntry) {
+        match entry.sharing {
+            Sharing::None => {}
+            Sharing::Once(at) => self.merged.extend([(at, entry.shown.clone())]),
+            Sharing::Shared => self.shared = Some(entry.shown.clone()),
+        }
     }
 
     /// Returns true if a key that the file lacks is added.
@@ -211,17 +225,15 @@ impl Editor<'_> {
         let is_short = |entry: &&ConfigEntry| entry.value.is_scalar() && !entry.span.is_empty();
         let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
         let in_table = |entry: &&ConfigEntry| entry.tables().next() == Some(table) && is_short(entry);
-        let neighbour = match table {
-            "" => self.entries.iter().find(beside),
-            _ => self.entries.iter().find(in_table),
-        };
-        let neighbour = neighbour.filter(|_| is_read);
+        let is_neighbour = |entry: &&ConfigEntry| if table.is_empty() { beside(entry) } else { in_table(entry) };
+        let neighbour = self.entries.iter().find(is_neighbour).filter(|_| is_read);
         let sibling = neighbour.or_else(|| self.entries.iter().find(beside)).map(|entry| entry.key.as_str());
         let name = sibling.map_or_else(|| name.to_owned(), |sibling| like(name, sibling));
         let tables = neighbour.and_then(|entry| entry.shown.strip_suffix(entry.key.as_str()));
         let key =
             format!("{}{name}", tables.unwrap_or(&path[..path.len() - path.rsplit('.').next().map_or(0, str::len)]));
         if let Some(neighbour) = neighbour {
+            self.change_within(neighbour);
             let new = (name, after.clone());
             match self.added.iter_mut().find(|(entry, _)| core::ptr::eq(*entry, neighbour)) {
                 Some((_, added)) => added.push(new),

@@ -23,8 +23,17 @@ pub struct ConfigEntry {
     pub(crate) in_braces: bool,
     /// Byte ranges of aliases of the value.
     pub(crate) aliases: Vec<Range<usize>>,
-    /// True if the table of the entry has aliases, so that a change has effects elsewhere.
-    pub(crate) is_shared: bool,
+    pub(crate) sharing: Sharing,
+}
+
+/// Use of an entry's table elsewhere in the file, by YAML aliases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sharing {
+    None,
+    /// One other table has this one, at a byte of the file.
+    Once(usize),
+    /// Several tables have this one, or one of evaluation, so that a change would have effects elsewhere.
+    Shared,
 }
 
 impl ConfigText {
@@ -37,8 +46,9 @@ impl ConfigText {
         let (root, aliases) = self.format.parse(self.source()).map_err(|mistake| self.mistakes(vec![mistake]))?;
         let mut evaluations = Vec::new();
         find_evaluations(&root, &mut evaluations);
+        evaluations.sort_by_key(|span| span.start);
         let mut walk = Walk { text: &self.text, aliases, evaluations, all: Vec::new() };
-        walk.node(&root, &[], "", false);
+        walk.node(&root, &[], "", Sharing::None);
         Ok(walk.all)
     }
 }
@@ -46,7 +56,7 @@ impl ConfigText {
 struct Walk<'t> {
     text: &'t str,
     aliases: Aliases,
-    /// Byte ranges of tables of evaluation.
+    /// Byte ranges of the outermost tables of evaluation, in order.
     evaluations: Vec<Range<usize>>,
     all: Vec<ConfigEntry>,
 }
@@ -57,8 +67,9 @@ fn find_evaluations(node: &Node, all: &mut Vec<Range<usize>>) {
             for entry in entries {
                 if !entry.node.value.is_scalar() && Names::get().is_of_evaluation(&normal(&entry.key)) {
                     all.push(entry.node.span.clone());
+                } else {
+                    find_evaluations(&entry.node, all);
                 }
-                find_evaluations(&entry.node, all);
             }
         }
         Value::List(nodes) => nodes.iter().for_each(|node| find_evaluations(node, all)),
@@ -67,14 +78,20 @@ fn find_evaluations(node: &Node, all: &mut Vec<Range<usize>>) {
 }
 
 impl Walk<'_> {
-    /// Returns true if a table is merged into several others, or into one of evaluation.
-    fn is_shared(&self, start: usize) -> bool {
-        let is_evaluated = |alias: &Range<usize>| self.evaluations.iter().any(|span| span.contains(&alias.start));
-        self.aliases.get(&start).is_some_and(|all| all.len() > 1 || all.iter().any(is_evaluated))
+    fn sharing(&self, node: &Node) -> Sharing {
+        let is_evaluated = |alias: &Range<usize>| {
+            let before = self.evaluations.partition_point(|span| span.start <= alias.start);
+            self.evaluations[..before].last().is_some_and(|span| span.contains(&alias.start))
+        };
+        match self.aliases.get(&node.span.start).map(Vec::as_slice) {
+            None | Some([]) => Sharing::None,
+            Some([alias]) if !is_evaluated(alias) => Sharing::Once(alias.start),
+            Some(_) => Sharing::Shared,
+        }
     }
 
-    fn node(&mut self, node: &Node, path: &[String], shown: &str, is_shared: bool) {
-        let is_shared = is_shared || self.is_shared(node.span.start);
+    fn node(&mut self, node: &Node, path: &[String], shown: &str, outer: Sharing) {
+        let sharing = outer.max(self.sharing(node));
         match &node.value {
             Value::Table(entries) => {
                 let in_braces = self.text.get(node.span.start..).is_some_and(|table| table.starts_with('{'));
@@ -100,14 +117,14 @@ impl Walk<'_> {
                         span: entry.node.span.clone(),
                         in_braces,
                         aliases: self.aliases.get(&entry.node.span.start).cloned().unwrap_or_default(),
-                        is_shared,
+                        sharing,
                     });
-                    self.node(&entry.node, &path, &shown, is_shared);
+                    self.node(&entry.node, &path, &shown, sharing);
                 }
             }
             Value::List(nodes) => {
                 for (index, inner) in nodes.iter().enumerate() {
-                    self.node(inner, path, &format!("{shown}[{index}]"), is_shared);
+                    self.node(inner, path, &format!("{shown}[{index}]"), sharing);
                 }
             }
             _ => {}

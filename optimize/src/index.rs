@@ -123,24 +123,30 @@ impl<'i, 'e> Targets<'i, 'e> {
     }
 }
 
-/// A mistake at the last entry of a setting that is there twice.
+/// A mistake at the last of two entries with one path, if a setting is the first of them or within it.
 pub(crate) fn given_twice<'e>(
     index: &Index<'e>,
     mut settings: impl Iterator<Item = &'e ConfigEntry>,
     source: Source<'_>,
 ) -> Option<FileError> {
-    fn shown(entry: &ConfigEntry) -> (&str, &str) {
-        (entry.name(), &entry.shown)
+    let (mut last, mut repeated): (HashMap<&str, &ConfigEntry>, HashSet<&str>) = Default::default();
+    for entry in index.entries.iter().filter(|entry| !entry.key.is_empty()) {
+        if last.insert(&entry.shown, entry).is_some() {
+            repeated.insert(&entry.shown);
+        }
     }
-    let last: HashMap<_, _> = index.by_name.values().flatten().map(|entry| (shown(entry), *entry)).collect();
-    let (entry, last) = settings.find_map(|entry| {
-        let last = last.get(&shown(entry)).filter(|last| last.key_span != entry.key_span)?;
-        Some((entry, *last))
-    })?;
-    let message = if entry.path == last.path {
-        format!("`{}` is given twice, and programs read the last: delete the other", last.shown)
+    let dropped_for = |entry: &'e ConfigEntry| {
+        let tables = entry.shown.match_indices('.').map(|(end, _)| &entry.shown[..end]);
+        let paths = [entry.shown.as_str()].into_iter().chain(tables);
+        let mut last = paths.filter(|path| repeated.contains(path)).filter_map(|path| Some((path, *last.get(path)?)));
+        let is_in = |last: &ConfigEntry| (last.key_span.start..last.span.end).contains(&entry.key_span.start);
+        last.find(|(_, last)| !is_in(last))
+    };
+    let (entry, (path, last)) = settings.find_map(|entry| Some((entry, dropped_for(entry)?)))?;
+    let message = if entry.path.starts_with(&last.path) {
+        format!("`{path}` is given twice, and programs read the last: delete the other")
     } else {
-        format!("two keys have the path `{}`, as one of their names has a dot: rename one", last.shown)
+        format!("two keys have the path `{path}`, as one of their names has a dot: rename one")
     };
     Some(source.error(&last.key_span, message))
 }

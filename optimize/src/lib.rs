@@ -12,6 +12,7 @@ mod config;
 mod data_set;
 mod dialect;
 mod document;
+mod effects;
 mod entry;
 mod error;
 mod framework;

@@ -7,7 +7,7 @@ use gpu_tuned_core::source::{FileError, Source};
 
 use crate::dialect::{Dialect, Key, Role, Spelling};
 use crate::document::{ConfigText, Value};
-use crate::entry::ConfigEntry;
+use crate::entry::{ConfigEntry, Sharing};
 use crate::error::MOST_MISTAKES;
 use crate::index::{Index, Targets, given_twice, matches, recognise};
 use crate::overrides::KeyOverride;
@@ -169,7 +169,7 @@ impl MatchedKey {
             && let [one] = nodes.as_slice()
         {
             // Aliases of the list would change with it.
-            entry.is_shared |= !entry.aliases.is_empty();
+            entry.sharing = if entry.aliases.is_empty() { entry.sharing } else { Sharing::Shared };
             (entry.span, entry.value) = (one.span.clone(), one.value.clone());
         }
         let spelling = match (row.role, row.spelling, &entry.value) {

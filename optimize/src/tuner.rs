@@ -117,6 +117,7 @@ impl Tuner<'_> {
             return Err(OptimizeError::Shared { key });
         }
         self.verify(&changes, plan)?;
+        tuned.warnings.extend(changes.effects);
         let sets_workers =
             |it: &Change| it.setting == "num_workers" && matches!(it.state, ChangeState::Changed | ChangeState::Added);
         if changes.all.iter().any(sets_workers) {

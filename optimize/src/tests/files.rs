@@ -16,6 +16,19 @@ fn settings_that_share_a_value_keep_theirs() {
     let words =
         optimised(Format::Yaml, &format!("{MODEL}{shared}"), "gtx1080", &[]).expect_err("two tables").to_string();
     assert!(words.starts_with("`base.grad_accum` is in a table with a YAML anchor"), "{words}");
+    let trainer = "data: {batch_size: 2048, lr: 1}\ntrainer: &t {accelerator: gpu, max_epochs: 3}\n";
+    for (others, effect) in [
+        ("a: {<<: *t}\nb: {<<: *t}\n", Err("`trainer.accelerator` is in a table with a YAML anchor")),
+        ("a: {<<: *t}\n", Ok("the table of `trainer.accelerator` is merged in line 4, and changes there, too")),
+        ("a: {n: '${data.batch_size}'}\n", Ok("values that refer to changed keys change with them: `a.n`")),
+    ] {
+        let tuned = super::tuned(Format::Yaml, &format!("{MODEL}{trainer}{others}"), "gtx1080", &[]);
+        match (tuned, effect) {
+            (Ok((tuned, _)), Ok(effect)) => assert!(tuned.warnings.iter().any(|it| it == effect), "{effect}"),
+            (Err(error), Err(start)) => assert!(error.to_string().starts_with(start), "{error}"),
+            (tuned, _) => panic!("{others}: {:?}", tuned.map(|(tuned, _)| tuned.text)),
+        }
+    }
     let quoted = yaml("batch_size: 8\nlr: 1\ndtype: \"bfloat16\" # keep me\n", "gtx1080", &[]);
     assert_eq!(quoted, "batch_size: 8\nlr: 1\ndtype: \"float32\" # keep me\n");
 }
@@ -29,6 +42,13 @@ fn unrelated_keys_may_be_there_twice() {
     for options in [&[][..], &["--at", "batch_size=batch_size"]] {
         let words = refused(Format::Json, &twice, options);
         assert_eq!(words, "config:3:1: `batch_size` is given twice, and programs read the last: delete the other");
+    }
+    for (format, text) in [
+        (Format::Json, format!("{{\"train\": {{\"batch_size\": 8}},\n\"train\": {{\"lr\": 1}}, {DIMS}}}")),
+        (Format::Yaml, format!("train: {{batch_size: 8, x: 1}}\ntrain: {{lr: 1}}\n{MODEL}")),
+    ] {
+        let words = refused(format, &text, &[]);
+        assert_eq!(words, "config:2:1: `train` is given twice, and programs read the last: delete the other");
     }
 }
 

@@ -1,0 +1,34 @@
+//! Effects of changes on other parts of a config.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::change::{Change, ChangeState};
+use crate::dialect::ends;
+use crate::entry::ConfigEntry;
+
+/// Most keys of a note.
+const MOST_LISTED: usize = 8;
+
+/// Notes on tables that are merged into one other: a changed key of each, by the place of the alias.
+pub(crate) fn merges<'a>(text: &'a str, merged: &'a BTreeMap<usize, String>) -> impl Iterator<Item = String> + 'a {
+    let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+    merged
+        .iter()
+        .map(move |(at, key)| format!("the table of `{key}` is merged in line {}, and changes there, too", line(*at)))
+}
+
+/// A note on values that refer to changed keys.
+pub(crate) fn references(entries: &[ConfigEntry], changes: &[Change]) -> Option<String> {
+    let is_changed = |change: &&Change| change.state == ChangeState::Changed;
+    let keys: HashSet<_> = changes.iter().filter(is_changed).map(|change| change.key.as_str()).collect();
+    let (changed, others): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| keys.contains(entry.shown.as_str()));
+    let follows = |entry: &&ConfigEntry| {
+        let names = entry.value.reference();
+        names.is_some_and(|names| changed.iter().any(|changed| ends(&changed.path, names.trim_start_matches('.'))))
+    };
+    let mut following = others.into_iter().filter(follows).map(|entry| format!("`{}`", entry.shown));
+    let listed = following.by_ref().take(MOST_LISTED).collect::<Vec<_>>().join(", ");
+    let more = following.count();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!listed.is_empty()).then(|| format!("values that refer to changed keys change with them: {listed}{more}"))
+}
