@@ -55,3 +55,14 @@ pub fn read<T>(
     let parsed = parse(Source { file: &name, text: &text });
     parsed.map(Some).map_err(|mistakes| ReadError::Mistakes { text, mistakes })
 }
+
+#[cfg(test)]
+#[test]
+fn a_file_that_is_not_there_is_no_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let length = |name: &str| read(folder.path(), Path::new(name), "", |source| Ok(source.text.len()));
+    std::fs::write(folder.path().join("three"), "abc").expect("it is written");
+    assert_eq!(length("three").expect("a file"), Some(3));
+    assert_eq!(length("none").expect("no file"), None);
+    assert!(matches!(length("."), Err(ReadError::Io { .. })));
+}

@@ -114,3 +114,9 @@ fn held_out_sizes_stay_below_the_bound() {
         }
     }
 }
+
+#[test]
+fn the_least_for_a_sample_is_of_any_micro_batch() {
+    assert_eq!(interpolation(&[(2, 3.0), (4, 5.0), (8, 12.0)]).least_per_sample(), 1.25);
+    assert_eq!(interpolation(&[(1, 0.5), (4, 5.0), (8, 12.0)]).least_per_sample(), 0.5);
+}

@@ -1,4 +1,4 @@
-use super::{MOST_MICRO_BATCHES, divisors, micro_batches};
+use super::{MOST_MICRO_BATCHES, between_widest, divisors, micro_batches};
 
 #[test]
 fn sizes_lie_near_powers_of_two_and_divide_the_step_where_they_can() {
@@ -38,5 +38,18 @@ fn sizes_are_few_ascending_and_close() {
         assert!(sizes.first() == Some(&1) && sizes.last() == Some(&largest), "{sizes:?}");
         let widest = sizes.windows(2).map(|pair| pair[1] as f64 / pair[0] as f64).fold(1.0, f64::max);
         assert!(widest <= 3.1, "{sizes:?}");
+    }
+}
+
+#[test]
+fn the_widest_gap_gets_the_divisor_nearest_to_its_middle() {
+    for (sizes, divisors, expected) in [
+        (&[1, 64][..], &[1, 2, 8, 32, 64][..], Some(8)),
+        // Both are four times as far from 8, and the larger is preferred.
+        (&[1, 64], &[1, 2, 32, 64], Some(32)),
+        (&[1, 4, 64], &[1, 2, 4, 16, 64], Some(16)),
+        (&[1, 2], &[1, 2], None),
+    ] {
+        assert_eq!(between_widest(sizes, divisors), expected, "{sizes:?}");
     }
 }

@@ -16,11 +16,16 @@ fn a_program_takes_along_what_is_selected_and_what_is_the_users_own() {
     let id = |id: &str| id.parse().expect("an id");
     let declared = ["h200", "rtx4090", "t4", "a100-sxm4-80gb"].map(id).to_vec();
     let resolved = Resolved::new(Selected::Targets(vec![id("h200")]), declared, &file, &table);
+    let with_workload = ConfigFile::parse(Source { file: "gpu-tuned.toml", text: WORKLOAD }).expect("valid");
+    let whole = Resolved::new(Selected::Generic, Vec::new(), &with_workload, &table);
+    assert_eq!((whole.workload.len(), whole.for_runtime().workload.len()), (1, 0));
     let taken = resolved.for_runtime();
     let ids: Vec<_> = taken.profile.iter().map(|profile| profile.id.as_str()).collect();
     assert_eq!(ids, ["generic", "h200", "mine", "t4"]);
     assert_eq!(Resolved::from_toml(&taken.to_toml()).expect("it reads back"), taken);
 }
+
+const WORKLOAD: &str = "[workload.m.mlp]\nwidths = [8, 4]\n";
 
 const LOCK: &str = r#"format = 2
 

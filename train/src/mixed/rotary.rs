@@ -24,3 +24,25 @@ pub fn rotary(config: &RotaryEncodingConfig, device: &Device) -> RotaryEncoding 
     encoding.freq_complex = Tensor::from_data(table, device);
     encoding
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::nn::RotaryEncodingConfig;
+    use burn::tensor::{Device, Tensor};
+
+    use super::rotary;
+
+    #[test]
+    fn pairs_turn_by_powers_of_theta() {
+        let device = Device::flex();
+        let encoding = rotary(&RotaryEncodingConfig::new(8, 4).with_theta(100.0), &device);
+        let turned = encoding.forward(Tensor::<2>::from_data([[1.0, 0.0, 1.0, 0.0]; 8], &device));
+        let turned: Vec<f32> = turned.into_data().iter().collect();
+        for (position, components) in (0_u8..).zip(turned.chunks(4)) {
+            let angles = [f32::from(position), f32::from(position) / 10.0];
+            let expected = [angles[0].cos(), angles[0].sin(), angles[1].cos(), angles[1].sin()];
+            let is_near = components.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6);
+            assert!(is_near, "{position}: {components:?}, not {expected:?}");
+        }
+    }
+}

@@ -50,3 +50,30 @@ impl LoaderCounters {
         waited
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gpu_tuned_observe::recording::StepRecord;
+
+    use super::LoaderCounters;
+
+    #[test]
+    fn a_step_has_the_work_since_the_one_before() {
+        let counters = LoaderCounters::default();
+        let seconds = Duration::from_secs;
+        let filled = || {
+            let mut record = StepRecord::default();
+            let waited = counters.fill(&mut record);
+            (waited, record.waited_s, record.queued, record.prepared, record.prepared_s)
+        };
+        counters.add_preparation(seconds(3), Some(seconds(2)));
+        assert_eq!(filled(), (Duration::ZERO, None, None, None, None));
+        counters.add_preparation(seconds(4), None);
+        counters.add_wait(seconds(1), 5);
+        counters.add_wait(seconds(1), 6);
+        assert_eq!(filled(), (seconds(2), Some(2.0), Some(6), Some(2), Some(7.0)));
+        assert_eq!(filled(), (Duration::ZERO, Some(0.0), Some(6), Some(0), Some(0.0)));
+    }
+}

@@ -127,6 +127,9 @@ mod tests {
         size.shrink(u64::MAX, None);
         let second = waits(&mut size);
         assert!(second > first, "{first}, then {second}");
+        let mut replanned = size.with_planned(16);
+        replanned.shrink(u64::MAX, None);
+        assert!(waits(&mut replanned) >= second);
     }
 
     proptest! {
