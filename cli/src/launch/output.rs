@@ -13,21 +13,17 @@ use crate::process::Readers;
 const LONGEST: u64 = 64 << 10;
 
 /// Starts to copy the output and the errors of a rank. With `to_stderr` both go to standard error.
-pub(super) fn copy(child: &mut Child, rank: u32, to_stderr: bool, readers: &mut Readers) {
+pub(super) fn copy(child: &mut Child, rank: u32, to_stderr: bool, readers: &mut Readers) -> io::Result<()> {
     let on_stderr = prefix(rank, &io::stderr());
     if let Some(errors) = child.stderr.take() {
         let prefix = on_stderr.clone();
-        readers.add(errors, move |errors| lines(errors, &prefix, io::stderr()));
+        readers.add(errors, move |errors| lines(errors, &prefix, io::stderr()))?;
     }
-    if let Some(out) = child.stdout.take() {
-        let prefix = if to_stderr { on_stderr } else { prefix(rank, &io::stdout()) };
-        readers.add(
-            out,
-            move |out| {
-                if to_stderr { lines(out, &prefix, io::stderr()) } else { lines(out, &prefix, io::stdout()) }
-            },
-        );
-    }
+    let Some(out) = child.stdout.take() else { return Ok(()) };
+    let prefix = if to_stderr { on_stderr } else { prefix(rank, &io::stdout()) };
+    let copied =
+        move |out| if to_stderr { lines(out, &prefix, io::stderr()) } else { lines(out, &prefix, io::stdout()) };
+    readers.add(out, copied)
 }
 
 fn has_colors(stream: &impl RawStream) -> bool {

@@ -65,7 +65,7 @@ impl Ranks<'_> {
         for rank in 1..self.count {
             children.add(&mut self.rank(rank, &variables))?;
         }
-        (0..).zip(children.all()).for_each(|(rank, child)| copy(child, rank, self.to_stderr, &mut readers));
+        (0..).zip(children.all()).try_for_each(|(rank, child)| copy(child, rank, self.to_stderr, &mut readers))?;
         Ok((children, readers))
     }
 
@@ -153,12 +153,16 @@ fn exit_code(status: ExitStatus) -> u8 {
 fn free_port() -> io::Result<u16> {
     const FIRST: u32 = 15_000;
     const COUNT: u32 = 17_000;
-    let is_free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
     // Launches at one time begin at different ports.
     let begin = std::process::id().wrapping_mul(2);
-    let ports = (0..COUNT / 2).map(|pair| FIRST + begin.wrapping_add(2 * pair) % COUNT);
-    let mut free = ports.filter_map(|port| u16::try_from(port).ok()).filter(|port| is_free(*port) && is_free(port + 1));
-    free.next().ok_or_else(|| io::ErrorKind::AddrInUse.into())
+    let pairs = (0..COUNT / 2).map(|pair| FIRST + begin.wrapping_add(2 * pair) % COUNT);
+    let mut ports = pairs.filter_map(|port| u16::try_from(port).ok());
+    let free = ports.find_map(|port| match bind(port).and_then(|()| bind(port + 1)) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+        bound => Some(bound.map(|()| port)),
+    });
+    free.unwrap_or_else(|| Err(io::ErrorKind::AddrInUse.into()))
 }
 
 /// 256 random bits in hexadecimal digits.

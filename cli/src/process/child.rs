@@ -48,9 +48,7 @@ impl Started {
         read: impl FnOnce(Printed) -> io::Result<()> + Send + 'static,
     ) -> io::Result<Ended> {
         let mut readers = Readers::default();
-        if let Some(out) = self.children.first.stdout.take() {
-            readers.add(out, read);
-        }
+        self.children.first.stdout.take().map(|out| readers.add(out, read)).transpose()?;
         let ended = self.wait_for_end(duration)?;
         readers.finish(|| ended.was_stopped || self.stop.is_wanted())?;
         Ok(ended)

@@ -24,10 +24,11 @@ impl Readers {
         &mut self,
         out: impl Read + Send + 'static,
         read: impl FnOnce(Printed) -> io::Result<()> + Send + 'static,
-    ) {
+    ) -> io::Result<()> {
         let silence = Silence::default();
         let printed = Printed { out: Box::new(out), silence: Arc::clone(&silence) };
-        self.0.push((thread::spawn(|| read(printed)), silence));
+        self.0.push((thread::Builder::new().spawn(|| read(printed))?, silence));
+        Ok(())
     }
 
     /// Waits for the end of all output, once the children have ended. `is_stopped` ends the wait early.
