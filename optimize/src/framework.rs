@@ -1,6 +1,7 @@
 //! Memory of a training in the framework of its config, where that is PyTorch.
 
 use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::pytorch::{OptimizerState, Run, Sharding, Weights, peak};
 use gpu_tuned_core::workload::{WeightFormat, WorkloadSpec};
 use gpu_tuned_core::{Bytes, Precision};
@@ -28,6 +29,17 @@ pub(crate) struct MicroBatch {
     pub steps: u64,
     pub precision: Precision,
     pub checkpointing: bool,
+}
+
+impl MicroBatch {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        Self {
+            samples: plan.settings.batch_size,
+            steps: plan.settings.gradient_accumulation,
+            precision: plan.settings.precision,
+            checkpointing: plan.settings.gradient_checkpointing,
+        }
+    }
 }
 
 impl PytorchMemory {

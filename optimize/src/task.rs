@@ -260,7 +260,7 @@ impl Task<'_> {
 }
 
 /// Replaces the reason of a setting.
-fn explain(plan: &mut Plan, setting: Setting, why: &str) {
+pub(crate) fn explain(plan: &mut Plan, setting: Setting, why: &str) {
     for reason in plan.reasons.iter_mut().filter(|reason| reason.setting == setting) {
         why.clone_into(&mut reason.why);
         if reason.provenance == Provenance::Declared {

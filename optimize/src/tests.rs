@@ -141,6 +141,27 @@ fn a_precision_that_the_keys_cannot_express_is_refused() {
 }
 
 #[test]
+fn a_micro_batch_fits_in_pytorch_too() {
+    let dims = "\"num_hidden_layers\": 32, \"hidden_size\": 256, \"num_attention_heads\": 4, \"vocab_size\": 128256";
+    let train = "\"max_position_embeddings\": 512, \"fp16\": true, \"num_train_epochs\": 1, \"output_dir\": \"x\"";
+    let tune = |batch: u64, steps: u64| {
+        let step = format!("\"per_device_train_batch_size\": {batch}, \"gradient_accumulation_steps\": {steps}");
+        let (tuned, _) = tuned(Format::Json, &format!("{{{step}, {dims}, {train}}}"), "h200", &[]).expect("a plan");
+        let (plan, memory) = tuned.plan.clone().zip(tuned.pytorch).expect("a transformer");
+        let schedule = &plan.schedule;
+        assert_eq!(schedule.samples_per_rank(), batch * steps);
+        (
+            plan.settings.batch_size,
+            memory.after_bytes.is_some_and(|bytes| bytes <= plan.memory.available),
+            tuned.warnings,
+        )
+    };
+    // All 128 at once would fit in Burn, and need 144 GiB in PyTorch.
+    assert_eq!(tune(4, 32), (64, true, Vec::new()));
+    assert_eq!(tune(64, 2), (64, true, Vec::new()));
+}
+
+#[test]
 fn prefetch_is_per_worker_in_pytorch_keys() {
     for (key, becomes) in [("prefetch_factor", "1"), ("prefetch_depth", "2")] {
         let text = format!("{MODEL}batch_size: 8\nnum_workers: 8\n{key}: 5\n");

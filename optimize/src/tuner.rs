@@ -16,7 +16,7 @@ use crate::framework::{MicroBatch, PytorchMemory};
 use crate::overrides::KeyOverride;
 use crate::step::Step;
 use crate::suggestions::Suggestions;
-use crate::task::{Outcome, Task};
+use crate::task::{Outcome, Planned, Task, explain};
 
 /// Tunes a config for one device after another.
 pub struct Tuner<'a> {
@@ -85,7 +85,7 @@ impl Tuner<'_> {
     /// A goal that no device can meet, and a plan that the file cannot express.
     pub fn tune(&self, target: &str, facts: &DeviceFacts, goal: Goal) -> Result<Tuned, OptimizeError> {
         let task = &self.task;
-        let planned = task.plan(facts, goal)?;
+        let (planned, pytorch) = self.plan(facts, goal)?;
         let assumed = facts.host_cores.is_none();
         let mut tuned = Tuned {
             target: target.to_owned(),
@@ -95,22 +95,13 @@ impl Tuner<'_> {
             after: Expectation::new(&planned.after, task.workload, task.config.workers),
             speedup: None,
             filling: None,
-            pytorch: None,
+            pytorch,
             warnings: planned.warnings,
             suggestions: Suggestions::default(),
             plan: None,
             with_accumulation: planned.with_accumulation,
             text: None,
         };
-        let micro_batch = |plan: &Plan| MicroBatch {
-            samples: plan.settings.batch_size,
-            steps: plan.settings.gradient_accumulation,
-            precision: plan.settings.precision,
-            checkpointing: plan.settings.gradient_checkpointing,
-        };
-        let after = planned.after.plan().map(micro_batch);
-        let spec = self.spec.filter(|_| !task.config.leaves_micro_batch());
-        tuned.pytorch = spec.and_then(|spec| PytorchMemory::new((task.config, task.step), spec, facts, after));
         let Outcome::Plan(plan) = &planned.after else { return Ok(tuned) };
         let changes = Changes::new(task.config, self.file, self.entries, plan, (task.add_keys, !assumed));
         if let Some(key) = changes.shared {
@@ -129,6 +120,46 @@ impl Tuner<'_> {
         (tuned.changes, tuned.text) = (changes.all, Some(changes.text));
         tuned.plan = Some(plan.clone());
         Ok(tuned)
+    }
+
+    /// Plans the training, in a smaller micro-batch where the planned one does not fit in PyTorch, which runs the config.
+    fn plan(&self, facts: &DeviceFacts, mut goal: Goal) -> Result<(Planned, Option<PytorchMemory>), OptimizeError> {
+        let task = &self.task;
+        let mut planned = task.plan(facts, goal.clone())?;
+        let memory = |after: Option<MicroBatch>| {
+            let spec = self.spec.filter(|_| !task.config.leaves_micro_batch())?;
+            PytorchMemory::new((task.config, task.step), spec, facts, after)
+        };
+        let memory_of = |planned: &Planned| memory(planned.after.plan().map(MicroBatch::of));
+        let pytorch = memory_of(&planned);
+        let Some(plan) = planned.after.plan() else { return Ok((planned, pytorch)) };
+        let (available, share) = (plan.memory.available, task.step.samples_per_rank());
+        let fits =
+            |memory: Option<PytorchMemory>| memory.and_then(|it| it.after_bytes).is_none_or(|it| it <= available);
+        if fits(pytorch) {
+            return Ok((planned, pytorch));
+        }
+        let split = |samples: u64| MicroBatch { samples, steps: share / samples, ..MicroBatch::of(plan) };
+        let mut smaller = (1..plan.settings.batch_size).rev().filter(|samples| share.is_multiple_of(*samples));
+        if let Some(largest) = smaller.find(|samples| fits(memory(Some(split(*samples))))) {
+            (goal.pins.batch_size, goal.pins.gradient_accumulation) = (Some(largest), Some(share / largest));
+            let mut limited = task.plan(facts, goal)?;
+            let pytorch = memory_of(&limited);
+            if let Outcome::Plan(plan) = &mut limited.after
+                && fits(pytorch)
+            {
+                explain(
+                    plan,
+                    Setting::BatchSize,
+                    "the largest divisor of the step that fits in PyTorch, by an estimate",
+                );
+                explain(plan, Setting::GradientAccumulation, "follows from the batch size");
+                return Ok((limited, pytorch));
+            }
+        }
+        let needed = pytorch.and_then(|memory| memory.after_bytes).unwrap_or_default();
+        planned.warnings.push(format!("by an estimate, PyTorch needs {needed} for it, of {available}"));
+        Ok((planned, pytorch))
     }
 
     /// Reads the edited text back, and refuses one whose step or precision is not the plan's, unless the user adds the key of
