@@ -10,7 +10,8 @@ fuzz_target!(|text: &str| {
     let summary = Summary::from_records(&read.records);
     assert!(summary.gpus.iter().flat_map(|gpu| &gpu.figures).all(|(_, stats)| stats.mean.is_finite()));
     for finding in diagnose::diagnose(&read.records).findings {
-        assert!(!format!("{finding:?}").contains("NaN"));
+        // Advice may name samples with NaN.
+        assert!(!format!("{} {:?} {:?}", finding.headline, finding.evidence, finding.figures).contains("NaN"));
     }
     for table in [export::Table::Steps, export::Table::Gpus] {
         let csv = export::csv(&read.records, table);
