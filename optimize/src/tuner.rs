@@ -143,22 +143,20 @@ impl Tuner<'_> {
         let mut smaller = (1..plan.settings.batch_size).rev().filter(|samples| share.is_multiple_of(*samples));
         if let Some(largest) = smaller.find(|samples| fits(memory(Some(split(*samples))))) {
             (goal.pins.batch_size, goal.pins.gradient_accumulation) = (Some(largest), Some(share / largest));
-            let mut limited = task.plan(facts, goal)?;
-            let pytorch = memory_of(&limited);
-            if let Outcome::Plan(plan) = &mut limited.after
-                && fits(pytorch)
+            // Without a key for accumulation there may be no such plan.
+            if let Ok(mut limited) = task.plan(facts, goal)
+                && let Outcome::Plan(plan) = &mut limited.after
+                && plan.settings.batch_size == largest
             {
-                explain(
-                    plan,
-                    Setting::BatchSize,
-                    "the largest divisor of the step that fits in PyTorch, by an estimate",
-                );
+                let why = "the largest divisor of the step that fits in PyTorch, by an estimate";
+                explain(plan, Setting::BatchSize, why);
                 explain(plan, Setting::GradientAccumulation, "follows from the batch size");
+                let pytorch = memory_of(&limited);
                 return Ok((limited, pytorch));
             }
         }
         let needed = pytorch.and_then(|memory| memory.after_bytes).unwrap_or_default();
-        planned.warnings.push(format!("by an estimate, PyTorch needs {needed} for it, of {available}"));
+        planned.warnings.push(format!("by an estimate, PyTorch needs {needed} for the tuned config, of {available}"));
         Ok((planned, pytorch))
     }
 
