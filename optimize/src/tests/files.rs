@@ -61,6 +61,15 @@ fn keys_with_one_path_are_not_the_same_key() {
 }
 
 #[test]
+fn a_table_of_arguments_is_no_config_of_keras() {
+    let arch = "arch: {type: T, args: {n_layers: 32, d_model: 256, vocab_size: 8192, n_heads: 4, seq_len: 512}}\n";
+    let loader = "data_loader: {type: L, args: {batch_size: 4096, validation_split: 0.1}}\n";
+    let rest = "optimizer: {type: Adam, args: {lr: 0.001}}\ntrainer: {epochs: 100}\n";
+    let tuned = optimised(Format::Yaml, &format!("{arch}{loader}{rest}"), "gtx1080", &[]);
+    assert!(matches!(tuned, Ok(None)), "pytorch-template has no key for accumulation: {tuned:?}");
+}
+
+#[test]
 fn many_keys_of_one_name_are_read_in_linear_time() {
     let tables = |text: &dyn Fn(usize) -> String| {
         let tables: String = (0..30_000).map(|at| format!("\"t{at}\": {{{}}},\n", text(at))).collect();
