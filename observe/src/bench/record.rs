@@ -68,13 +68,13 @@ impl Record {
     }
 
     fn select(&mut self, header: Header) {
-        if self.sections.len() > MAX_SECTIONS {
-            self.sections.remove(0);
-        }
         let known = self.sections.iter().position(|section| section.header == header);
         let section = known.map(|at| self.sections.remove(at));
         let new = || Section { header, begin: None, outcomes: BTreeMap::new(), open: None };
         self.sections.push(section.unwrap_or_else(new));
+        if self.sections.len() > MAX_SECTIONS {
+            self.sections.remove(0);
+        }
     }
 
     /// Returns the section of the last line.

@@ -128,3 +128,12 @@ proptest! {
         prop_assert_eq!(frontier(&points), wanted);
     }
 }
+
+#[test]
+fn results_below_the_last_thousand_headers_are_kept() {
+    let name = |at: usize| format!("GPU {at}");
+    let headers = (0..=1000).map(|at| Line::Header(Box::new(header(&name(at)))));
+    let record = Record::from_lines(headers);
+    let kept = [0, 1, 1000].map(|at| record.section(&header(&name(at))).is_some());
+    assert_eq!(kept, [false, true, true]);
+}
