@@ -92,7 +92,7 @@ column() { head -1 "$1" | tr , '\n' | grep -nx "$2" | cut -d: -f1; }
   awk -F, -v s="$(column steps.csv samples)" '
     NR > 1 { if (!begin) begin = $1; at[NR] = $1; samples[NR] = $s; end = $1 }
     END {
-      part = 600; if (end - begin < 1300) part = (end - begin) / 3
+      span = end - begin; part = span < 860 ? span / 3 : span < 1260 ? 400 : 600
       for (r in at) { if (at[r] < begin + 60 + part && at[r] >= begin + 60) a += samples[r]; if (at[r] > end - part) b += samples[r] }
       printf "samples/s of %d s: %.1f after the first minute, %.1f at the end: %+.2f%%\n", part, a / part, b / part, (b / a - 1) * 100
     }' steps.csv
