@@ -29,11 +29,9 @@ mod timed;
 mod times;
 mod training;
 
-use std::thread;
-
 use burn::tensor::Device;
 use gpu_tuned_core::Bytes;
-use gpu_tuned_train::device::catching;
+use gpu_tuned_train::device::catching_on_thread;
 
 #[cfg(feature = "cuda")]
 pub use dry::dry;
@@ -64,11 +62,7 @@ pub fn is_requested() -> bool {
 /// `CubeCL` keeps memory pools for every thread, whose pages grow with the largest tensor and never shrink. A new thread
 /// starts with the empty pools of a new process.
 fn isolated<T: Send>(step: Step, measure: impl FnOnce() -> T + Send) -> Result<T, MeasureError> {
-    let outcome = thread::scope(|scope| scope.spawn(|| catching(measure)).join());
-    match outcome {
-        Ok(outcome) => outcome.map_err(|message| step.failed(&message)),
-        Err(_) => Err(step.failed(&"its thread ended")),
-    }
+    catching_on_thread(measure).map_err(|message| step.failed(&message))
 }
 
 /// Releases memory that nothing uses.

@@ -3,8 +3,8 @@
 //! If `CubeCL` cannot create a context, it panics on its own thread, and the caller never sees the reason. Retaining the
 //! same context first returns the driver's error.
 
+use std::convert::identity;
 use std::sync::Arc;
-use std::thread;
 
 use cudarc::driver::{CudaContext, DriverError};
 use gpu_tuned_core::Bytes;
@@ -12,7 +12,7 @@ use gpu_tuned_core::device::CudaDevice;
 use gpu_tuned_nvml::CudaError;
 
 use super::OpenError;
-use super::guard::catching;
+use super::guard::catching_on_thread;
 
 impl From<CudaError> for OpenError {
     fn from(error: CudaError) -> Self {
@@ -33,13 +33,8 @@ pub(super) fn retain(device: &CudaDevice) -> Result<(Arc<CudaContext>, Bytes), O
         Ok((context, Bytes(free as u64)))
     };
     // On a thread of its own, because it makes the context current: the caller's thread keeps the one it had.
-    let outcome = thread::scope(|scope| scope.spawn(|| catching(take)).join());
-    let refused = |message| OpenError::Context { device: Box::new(device.clone()), message };
-    match outcome {
-        Ok(Ok(taken)) => taken.map_err(|error: DriverError| refused(words(error))),
-        Ok(Err(message)) => Err(refused(message)),
-        Err(_) => Err(refused("the driver's answer was lost".to_owned())),
-    }
+    let taken = catching_on_thread(|| take().map_err(words)).and_then(identity);
+    taken.map_err(|message| OpenError::Context { device: Box::new(device.clone()), message })
 }
 
 /// Memory that is free on a device that is open.

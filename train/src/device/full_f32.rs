@@ -100,7 +100,6 @@ mod cuda {
     use std::convert::identity;
     use std::sync::Arc;
     use std::sync::atomic::{Ordering, fence};
-    use std::thread;
 
     use burn::backend::DeviceService;
     use cubecl::client::Client;
@@ -112,7 +111,7 @@ mod cuda {
 
     use super::{OpenError, Place, has_tf32, opened, strip};
     use crate::device::driver;
-    use crate::device::guard::catching;
+    use crate::device::guard::catching_on_thread;
 
     pub(super) fn switch_off(place: &Place) -> Result<(), OpenError> {
         let gpu = place.find(&cuda_devices()?)?.clone();
@@ -131,11 +130,8 @@ mod cuda {
         // The driver reports errors for which CubeCL would panic.
         let (context, _) = driver::retain(&gpu)?;
         let id = DeviceId::new(0, gpu.index as u16);
-        let serve = || catching(|| serve(id)).and_then(identity);
         // On a thread of its own, because it makes the context current.
-        let outcome = thread::scope(|scope| scope.spawn(serve).join());
-        let outcome = outcome.unwrap_or_else(|_| Err("the answer was lost".to_owned()));
-        outcome.map_err(refused)?;
+        catching_on_thread(|| serve(id)).and_then(identity).map_err(refused)?;
         drop(context);
         opened.without.insert(gpu.index);
         Ok(())
