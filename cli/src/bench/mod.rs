@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use gpu_tuned_core::atomic_file::Draft;
 use gpu_tuned_observe::bench::{Comparison, Header, Planned, Row};
+use gpu_tuned_observe::plot::MemorySpeedPlot;
 use serde::Serialize;
 
 use crate::args::Common;
@@ -45,7 +46,7 @@ struct Point<'a> {
 /// The program appends results line by line, so that an interruption keeps them.
 pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
     if let Some(path) = &args.svg {
-        check_replaceable(path, "a picture in SVG", "<svg")?;
+        check_replaceable(path, "a picture of this command", MemorySpeedPlot::SVG_BEGIN)?;
         // A file that cannot be written is refused before the long run.
         Draft::new(path).map(drop).map_err(|source| Error::Write { path: path.clone(), source })?;
     }

@@ -75,9 +75,10 @@ fn man_pages(common: &Common, folder: &Path) -> Result<Answer, Error> {
         page.render(&mut text).expect("BUG: memory can be written");
         let (name, after) = (page.get_filename(), String::from_utf8_lossy(&text).into_owned());
         let path = folder.join(&name);
-        Change { before: read_text(&path, LARGEST).ok(), path, name, after }
+        check_replaceable(&path, "what this command writes", after.lines().next().unwrap_or_default())?;
+        Ok(Change { before: read_text(&path, LARGEST).ok(), path, name, after })
     });
-    let pages: Vec<_> = pages.collect();
+    let pages = pages.collect::<Result<Vec<_>, Error>>()?;
     write_all(&pages)?;
     Ok(written(common, &pages.iter().map(|page| page.path.display().to_string()).collect::<Vec<_>>()))
 }

@@ -35,11 +35,13 @@ fn the_frontier_and_the_plan_are_marked() {
     let report = bench(&project, &["--batch", "8..32", "--svg", "frontier.svg"], &[]).ended(0);
     insta::assert_snapshot!("bench", timeless(&report));
     let svg = project.read("frontier.svg");
-    assert!(
-        svg.contains("lm on CPU (2 cores)") && svg.contains("<title>planned: f32, batch 16, 61.5 samples/s"),
-        "{svg}"
-    );
+    assert!(svg.contains("lm on CPU (2 cores)"), "{svg}");
+    assert!(svg.contains("<title>planned: f32, batch 16, 61.5 samples/s"), "{svg}");
     assert_eq!(svg.matches("r=\"3\"><title>").count(), 6);
+    bench(&project, &["--batch", "8..32", "--svg", "frontier.svg"], &[]).ended(0);
+    project.write("frontier.svg", "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"9\"/>");
+    let said = bench(&project, &["--svg", "frontier.svg"], &[]).refused(2);
+    assert!(said.contains("`frontier.svg` exists and is not a picture of this command"), "{said}");
 }
 
 /// Apple's file systems have no such names.

@@ -62,12 +62,13 @@ fn the_schema_has_the_keys_of_the_file() {
 #[test]
 fn files_of_another_kind_are_not_overwritten() {
     let project = Project::new("bare");
-    let manifest = project.read("Cargo.toml");
-    for what in [&["schema"][..], &["completions", "bash"]] {
-        let said = project.run(&[&["generate"], what, &["-o", "Cargo.toml"]].concat()).refused(2);
-        assert!(said.contains("`Cargo.toml` exists and is not what this command writes"), "{said}");
+    let page = "cargo-gpu-tuned.1";
+    project.write(page, "notes\n");
+    for what in [&["schema", "-o", page][..], &["completions", "bash", "-o", page], &["man"]] {
+        let said = project.run(&[&["generate"], what].concat()).refused(2);
+        assert!(said.contains("cargo-gpu-tuned.1` exists and is not what this command writes"), "{said}");
     }
-    assert_eq!(project.read("Cargo.toml"), manifest);
+    assert_eq!(project.read(page), "notes\n");
     for _ in 0..2 {
         project.run(&["generate", "schema", "-o", "schema.json"]).ended(0);
     }

@@ -72,6 +72,9 @@ const RADIUS: f64 = 3.0;
 const BOLD: f64 = 1.2;
 
 impl MemorySpeedPlot {
+    /// Begin of the files of plots of the default size.
+    pub const SVG_BEGIN: &str = r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 "#;
+
     /// Draws the plot as an SVG file with light and dark colors, and with the names of points where a pointer rests.
     pub fn svg(&self) -> String {
         let mut text = String::new();
