@@ -21,9 +21,11 @@ pub fn read(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     if !facts.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    let bytes = read_all(File::open(path)?, largest)?;
-    // Files of the kernel have no length.
-    if facts.len() == 0 && !bytes.is_empty() {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let bytes = read_all(file, largest)?;
+    // Files of the kernel have no length, or that of a page.
+    if (length == 0 && !bytes.is_empty()) || (bytes.len() as u64) < length {
         return Err(io::Error::other("it is not a file on a disk"));
     }
     Ok(bytes)
@@ -80,6 +82,10 @@ mod tests {
         if cfg!(target_os = "linux") {
             let own = fs::read("/proc/self/environ").expect("the environment");
             assert!(own.is_empty() || link("environment", "/proc/self/environ").is_err());
+            let of_kernel = read(Path::new("/sys/kernel/mm/transparent_hugepage/enabled"), LARGEST);
+            assert!(
+                of_kernel.is_err_and(|error| error.kind() == ErrorKind::NotFound || error.to_string().contains("disk"))
+            );
         }
         let file = folder.join("file");
         for (text, is_read) in [("", true), ("four", true), ("fives", false), ("\u{fffd}", true)] {
