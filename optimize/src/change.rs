@@ -37,3 +37,10 @@ pub enum ChangeState {
     /// The file lacks the key; other keys imply the value.
     Implied,
 }
+
+impl ChangeState {
+    /// Returns true if the text of the file changes.
+    pub(crate) const fn is_edit(self) -> bool {
+        matches!(self, Self::Changed | Self::Added)
+    }
+}

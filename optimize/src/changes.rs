@@ -181,7 +181,7 @@ impl Editor<'_> {
         // Other settings that refer to the value keep the old one, unless they have an edit of their own.
         let edited: HashSet<_> = self.edits.iter().map(|edit| edit.span.clone()).collect();
         let kept = entry.aliases.iter().filter(|alias| !edited.contains(*alias));
-        self.edits.extend(kept.map(|alias| Edit { span: alias.clone(), text: raw.to_owned() }));
+        self.edits.extend(kept.map(|alias| Edit { span: alias.clone(), text: entry.with_tag(text) }));
         self.edits.retain(|edit| edit.span != entry.span || edit.span.is_empty());
         self.edits.push(if entry.span.is_empty() {
             // `batch_size:` without a value.
@@ -222,7 +222,9 @@ impl Editor<'_> {
         let reason = self.reason(Some(setting));
         let batch = self.config.matched(Role::Batch).or(self.config.matched(Role::GlobalBatch));
         let beside = |entry: &&ConfigEntry| batch.is_some_and(|batch| batch.entry.shown == entry.shown);
-        let is_short = |entry: &&ConfigEntry| entry.value.is_scalar() && !entry.span.is_empty();
+        let is_short = |entry: &&ConfigEntry| {
+            entry.value.is_scalar() && !entry.span.is_empty() && !entry.raw(&self.file.text).contains('\n')
+        };
         let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
         let in_table = |entry: &&ConfigEntry| entry.tables().next() == Some(table) && is_short(entry);
         let is_neighbour = |entry: &&ConfigEntry| if table.is_empty() { beside(entry) } else { in_table(entry) };

@@ -148,6 +148,13 @@ impl ConfigEntry {
         text.get(self.span.clone()).unwrap_or_default()
     }
 
+    /// The value as the file spells it, with its YAML tag.
+    pub(crate) fn with_tag(&self, text: &str) -> String {
+        let before = text.get(self.key_span.end..self.span.start).unwrap_or_default();
+        let tag = before.split_whitespace().find(|word| word.starts_with('!'));
+        tag.into_iter().chain([self.raw(text)]).collect::<Vec<_>>().join(" ")
+    }
+
     /// Byte range of the value, or of the key where the value is empty.
     pub(crate) fn place(&self) -> Range<usize> {
         if self.span.is_empty() { self.key_span.clone() } else { self.span.clone() }

@@ -1,5 +1,7 @@
 //! Tunes a config for one device after another.
 
+use std::collections::BTreeMap;
+
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{ASSUMED_CORES, Filling, Plan, Remedy, filling};
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
@@ -9,7 +11,7 @@ use serde::Serialize;
 use crate::change::{Change, ChangeState};
 use crate::changes::Changes;
 use crate::config::Config;
-use crate::document::ConfigText;
+use crate::document::{ConfigText, Value};
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
 use crate::framework::{MicroBatch, PytorchMemory};
@@ -109,8 +111,7 @@ impl Tuner<'_> {
         }
         self.verify(&changes, plan)?;
         tuned.warnings.extend(changes.effects);
-        let sets_workers =
-            |it: &Change| it.setting == "num_workers" && matches!(it.state, ChangeState::Changed | ChangeState::Added);
+        let sets_workers = |it: &Change| it.setting == "num_workers" && it.state.is_edit();
         if changes.all.iter().any(sets_workers) {
             tuned.after = Expectation::new(&planned.after, task.workload, Some(plan.settings.num_workers));
         }
@@ -170,10 +171,20 @@ impl Tuner<'_> {
             refuse(format!("the plan: the edited text would be invalid ({})", first.lines().next().unwrap_or_default()))
         };
         let entries = edited.entries().map_err(broken)?;
-        let is_there = |added: &Change| entries.iter().any(|entry| entry.shown == added.key);
-        let added = || changes.all.iter().filter(|change| change.state == ChangeState::Added);
-        if let Some(lost) = added().find(|added| !is_there(added)) {
-            return Err(refuse(format!("`{}`: its table cannot be extended in place; add it by hand", lost.key)));
+        let edits: BTreeMap<_, _> =
+            changes.all.iter().filter(|it| it.state.is_edit()).map(|it| (it.key.as_str(), it.after.as_str())).collect();
+        let there: BTreeMap<_, _> = entries.iter().map(|it| (it.shown.as_str(), it.raw(&edited.text))).collect();
+        // `update_freq: [16]`
+        let is_there =
+            |key: &str, after: &str| there.get(key).is_some_and(|raw| raw.trim_matches(['[', ' ', ']']) == after);
+        if let Some((lost, _)) = edits.iter().find(|(key, after)| !is_there(key, after)) {
+            return Err(refuse(format!("`{lost}`: it cannot be written in place; write it by hand")));
+        }
+        let is_other = |(path, _): &(String, Value)| !edits.contains_key(path.trim_end_matches("[0]"));
+        let leaves = |file: &ConfigText| Ok(file.leaves()?.into_iter().filter(is_other));
+        let (before, after) = (leaves(self.file)?, leaves(&edited).map_err(broken)?);
+        if let Some(path) = first_difference(before, after) {
+            return Err(refuse(format!("the plan without an effect on `{path}`; edit it by hand")));
         }
         let config = Config::read(&entries, &edited, self.overrides).map_err(broken)?;
         // An open batch was taken from the user's global batch.
@@ -189,6 +200,20 @@ impl Tuner<'_> {
             return Ok(());
         }
         Err(refuse(planned.name().to_owned()))
+    }
+}
+
+/// Path of the first value that differs.
+fn first_difference(
+    mut before: impl Iterator<Item = (String, Value)>,
+    mut after: impl Iterator<Item = (String, Value)>,
+) -> Option<String> {
+    loop {
+        match (before.next(), after.next()) {
+            (None, None) => return None,
+            (before, after) if before == after => {}
+            (before, after) => return before.or(after).map(|(path, _)| path),
+        }
     }
 }
 

@@ -82,6 +82,26 @@ pub(crate) struct Entry {
     pub node: Node,
 }
 
+impl Node {
+    /// Lists paths and values of everything but tables and lists with content.
+    fn collect_leaves(self, path: &str, all: &mut Vec<(String, Value)>) {
+        match self.value {
+            Value::Table(entries) if !entries.is_empty() => {
+                for Entry { key, node, .. } in entries {
+                    let path = if path.is_empty() { key } else { format!("{path}.{key}") };
+                    node.collect_leaves(&path, all);
+                }
+            }
+            Value::List(nodes) if !nodes.is_empty() => {
+                for (index, node) in nodes.into_iter().enumerate() {
+                    node.collect_leaves(&format!("{path}[{index}]"), all);
+                }
+            }
+            value => all.push((path.to_owned(), value)),
+        }
+    }
+}
+
 impl Value {
     /// The type's name in messages.
     pub(crate) const fn kind(&self) -> &'static str {
@@ -193,6 +213,14 @@ impl ConfigText {
     /// Another text of the same file.
     pub(crate) fn edited(&self, text: &str) -> Self {
         Self { text: text.to_owned(), ..self.clone() }
+    }
+
+    /// Paths and values of everything in the file but tables and lists with content.
+    pub(crate) fn leaves(&self) -> Result<Vec<(String, Value)>, OptimizeError> {
+        let (root, _) = self.format.parse(self.source()).map_err(|mistake| self.mistakes(vec![mistake]))?;
+        let mut all = Vec::new();
+        root.collect_leaves("", &mut all);
+        Ok(all)
     }
 
     /// A text as the file stores it, with the byte-order mark.

@@ -12,6 +12,8 @@ fn settings_that_share_a_value_keep_theirs() {
     let text = "batch_size: &bs 512 # of a step\nlr: 1\ngrad_accum: 1\nbuffer_size: *bs\nother: [*bs, 3]\n";
     let tuned = yaml(text, "gtx1080", &[]);
     assert_eq!(tuned, "batch_size: &bs 16 # of a step\nlr: 1\ngrad_accum: 32\nbuffer_size: 512\nother: [512, 3]\n");
+    let tuned = yaml("batch_size: &bs !!int '512'\nlr: 1\ngrad_accum: 1\nother: [*bs]\n", "gtx1080", &[]);
+    assert_eq!(tuned, "batch_size: &bs !!int '16'\nlr: 1\ngrad_accum: 32\nother: [!!int '512']\n");
     let shared = "base: &base {batch_size: 512, lr: 1, grad_accum: 1}\na: {<<: *base}\nb: {<<: *base}\n";
     let words =
         optimised(Format::Yaml, &format!("{MODEL}{shared}"), "gtx1080", &[]).expect_err("two tables").to_string();
@@ -239,17 +241,31 @@ proptest! {
 }
 
 #[test]
-fn a_key_whose_table_cannot_be_extended_in_place_is_refused() {
+fn a_key_that_cannot_be_written_in_place_is_refused() {
     // A dotted key in braces, and an entry of a list.
     let model = "n_layer=6\nn_embd=512\nvocab_size=8192\nblock_size=256\nn_head=8\n";
     let dotted = "[top]\ntrain = { args.per_device_train_batch_size = 4096, args.learning_rate = 1.0 }\n";
     let message = refused(Format::Toml, &format!("{model}{dotted}"), &[]);
-    assert!(
-        message.contains("`top.train.args.gradient_accumulation_steps`: its table cannot be extended"),
-        "{message}"
-    );
+    assert!(message.contains("`top.train.args.gradient_accumulation_steps`: it cannot be written"), "{message}");
     let message = refused(Format::Yaml, &format!("{MODEL}args: [per_device_train_batch_size: 4096]\n"), &[]);
-    assert!(message.contains("its table cannot be extended in place"), "{message}");
+    assert!(message.contains("it cannot be written in place"), "{message}");
+    // Keys without a value and a colon.
+    for text in [
+        "train: {batch_size, grad_accum: 40}\n",
+        "train:\n  grad_accum: 40\n  ? batch_size\n",
+        "train:\n  ? batch_size # note: x\n  :\n  grad_accum: 40\n",
+    ] {
+        let message = refused(Format::Yaml, &format!("{MODEL}{text}"), &["--global-batch", "480"]);
+        assert!(message.contains("`train.batch_size`: it cannot be written in place"), "{message}");
+    }
+}
+
+#[test]
+fn texts_on_several_lines_stay_as_they_are() {
+    let text = "trainer:\n  desc: |\n    # Task\n  max_epochs: 3\ndata:\n  init_args:\n    batch_size: 512\n";
+    let tuned = yaml(text, "gtx1080", &[]);
+    let (before, after) = ("max_epochs: 3\n", "max_epochs: 3\n  accumulate_grad_batches: 32\n");
+    assert_eq!(tuned, text.replace(before, after).replace("512", "16"));
 }
 
 #[test]
