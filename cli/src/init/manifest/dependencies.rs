@@ -1,7 +1,7 @@
 //! Dependencies of a package.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, iter};
 
 use gpu_tuned_propose::toml_insert::{self, Order};
 use toml_edit::{Array, InlineTable, Item, TableLike, Value};
@@ -9,6 +9,8 @@ use toml_edit::{Array, InlineTable, Item, TableLike, Value};
 use super::Manifest;
 use super::origin::Origin;
 use crate::error::Error;
+
+const TABLES: [&str; 3] = ["dependencies", "build-dependencies", "dev-dependencies"];
 
 pub(in crate::init) struct Wanted<'a> {
     pub table: &'static str,
@@ -21,7 +23,7 @@ pub(in crate::init) struct Wanted<'a> {
 
 impl Manifest {
     /// Adds or completes a dependency, and returns its name in the package.
-    /// A dependency that is optional, or for some targets only, is an error.
+    /// A dependency that is optional, or only for some targets or uses, is an error.
     pub(in crate::init) fn depend(
         &mut self,
         wanted: &Wanted<'_>,
@@ -56,9 +58,7 @@ impl Manifest {
     /// Style of dependencies that the package inherits from its workspace, if it has any.
     pub(in crate::init) fn inherits(&self, root: Option<&Self>) -> Option<Style> {
         root.unwrap_or(self).table(&["workspace", "dependencies"])?;
-        let tables =
-            ["dependencies", "build-dependencies", "dev-dependencies"].iter().filter_map(|name| self.table(&[name]));
-        let all = tables.flat_map(TableLike::iter).map(|(_, item)| item);
+        let all = TABLES.iter().filter_map(|name| self.table(&[name])).flat_map(TableLike::iter).map(|(_, item)| item);
         let inherited: Vec<_> = all.filter(|item| is_true(item, "workspace")).collect();
         let is_dotted = |item: &&&Item| item.as_table().is_some_and(toml_edit::Table::is_dotted);
         let dotted = inherited.iter().filter(is_dotted).count();
@@ -79,11 +79,12 @@ impl Manifest {
             }
             return Ok(());
         }
-        for (target, item) in self.table(&["target"]).into_iter().flat_map(TableLike::iter) {
-            let all = item.get(table).and_then(Item::as_table_like);
-            if let Some(name) = all.and_then(|all| named(all, krate)) {
-                let message = format!("`{krate}` is for some targets only; move it into [{table}]");
-                return Err(self.mistake(&["target", target, table, &name], message));
+        let targets = self.table(&["target"]).into_iter().flat_map(TableLike::iter);
+        let places = iter::once(vec![]).chain(targets.map(|(target, _)| vec!["target", target]));
+        for keys in places.flat_map(|place| TABLES.map(|table| [&place[..], &[table]].concat())) {
+            if let Some(name) = self.table(&keys).and_then(|all| named(all, krate)) {
+                let message = format!("`{krate}` is only for some targets or uses; move it into [{table}]");
+                return Err(self.mistake(&[&keys[..], &[&name]].concat(), message));
             }
         }
         Ok(())
@@ -119,10 +120,8 @@ impl Manifest {
             _ => (self, &[wanted.table, name][..]),
         };
         let there = manifest.get(keys).and_then(|item| item.get("path")).and_then(Item::as_str);
-        if there
-            .and_then(|path| fs::canonicalize(manifest.folder().join(path)).ok())
-            .is_some_and(|there| there == *folder)
-        {
+        let there = there.and_then(|path| fs::canonicalize(manifest.folder().join(path)).ok());
+        if there.is_some_and(|there| there == *folder) {
             return;
         }
         let document = manifest.document.as_item_mut();
