@@ -12,7 +12,7 @@ use super::DiagnoseArgs;
 use super::program::{self, Ended};
 use crate::error::Error;
 use crate::output::note;
-use crate::process::Stop;
+use crate::process::{Stop, is_running};
 use crate::recording::{Recorded, read, read_any};
 
 /// Default time to watch a process.
@@ -88,13 +88,13 @@ impl Input {
 
     /// Watches a running process, and reads its own recording.
     fn watched(pid: u32, file: &Path, duration: Duration, stop: &Stop) -> Result<Self, Error> {
-        if cfg!(target_os = "linux") && !is_there(pid) {
+        if !is_running(pid) {
             return Err(Error::NoProcess { pid });
         }
         let own = own_recording(pid);
         let monitor = program::watch(pid, file)?;
         let begin = Instant::now();
-        while begin.elapsed() < duration && !stop.is_wanted() && (!cfg!(target_os = "linux") || is_there(pid)) {
+        while begin.elapsed() < duration && !stop.is_wanted() && is_running(pid) {
             thread::sleep(POLL.min(duration));
         }
         monitor.stop()?;
@@ -120,10 +120,6 @@ impl Input {
 /// The records of a program, which may have made no recording.
 pub(super) fn read_if_there(file: &Path) -> Result<Recorded, Error> {
     if file.exists() { read_any(file) } else { Ok(Recorded::default()) }
-}
-
-fn is_there(pid: u32) -> bool {
-    Path::new("/proc").join(pid.to_string()).exists()
 }
 
 /// The recording of a process by its environment, where that is readable.

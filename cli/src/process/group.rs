@@ -33,44 +33,45 @@ fn number_of(group: u32) -> Option<rustix::process::Pid> {
     rustix::process::Pid::from_raw(i32::try_from(group).ok()?)
 }
 
-/// State and group of a process, from `/proc`.
-#[cfg(target_os = "linux")]
+/// State and group of a process, from Linux's `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     state: char,
     group: u32,
 }
 
-#[cfg(target_os = "linux")]
 fn state(process: u32) -> Option<Stat> {
     parsed(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
 /// Returns true if a process is stopped, as by the terminal.
-#[cfg(target_os = "linux")]
 pub(super) fn is_stopped(process: u32) -> bool {
     state(process).is_some_and(|stat| stat.state == 'T')
 }
 
-#[cfg(not(target_os = "linux"))]
-pub(super) fn is_stopped(_: u32) -> bool {
-    false
+/// Zombies do not run: in containers nobody reaps them.
+const fn runs(stat: Stat) -> bool {
+    !matches!(stat.state, 'Z' | 'X')
+}
+
+/// Returns true if a process runs, or where that is unknown.
+pub(crate) fn is_running(process: u32) -> bool {
+    !cfg!(target_os = "linux") || state(process).is_some_and(runs)
 }
 
 /// Parses `4711 (name) state parent group …`; a name may contain brackets.
-#[cfg(target_os = "linux")]
 fn parsed(stat: &str) -> Option<Stat> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     Some(Stat { state: fields.next()?.chars().next()?, group: fields.nth(1)?.parse().ok()? })
 }
 
-/// Returns true if any process of a group runs. Zombies do not count: in containers nobody reaps them.
+/// Returns true if any process of a group runs.
 #[cfg(target_os = "linux")]
 pub(super) fn has_members(group: u32) -> bool {
     let Ok(processes) = std::fs::read_dir("/proc") else { return false };
     let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
     let mut stats = processes.flatten().filter_map(number).filter_map(state);
-    stats.any(|stat| stat.group == group && !matches!(stat.state, 'Z' | 'X'))
+    stats.any(|stat| stat.group == group && runs(stat))
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]

@@ -11,6 +11,9 @@ use crate::output::note;
 /// Time to drain pipes after exit: a detached grandchild may keep a pipe open.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Time after which only output that is in a pipe is drained.
+const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+
 /// Begin of the read that is waiting for output.
 type Silence = Arc<Mutex<Option<Instant>>>;
 
@@ -34,9 +37,10 @@ impl Readers {
     /// Waits for the end of all output, once the children have ended. `is_stopped` ends the wait early.
     pub(crate) fn finish(self, is_stopped: impl Fn() -> bool) -> io::Result<()> {
         let end = Instant::now();
-        let is_silent =
-            |silence: &Silence| locked(silence).is_some_and(|since: Instant| since.elapsed() >= DRAIN_TIMEOUT);
         loop {
+            // Output that comes later is not the children's: theirs is in the pipe.
+            let limit = if end.elapsed() < DRAIN_LIMIT { DRAIN_TIMEOUT } else { Duration::from_millis(1) };
+            let is_silent = |silence: &Silence| locked(silence).is_some_and(|since| since.elapsed() >= limit);
             let mut open = self.0.iter().filter(|(thread, _)| !thread.is_finished()).peekable();
             if open.peek().is_none() {
                 break;

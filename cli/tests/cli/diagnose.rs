@@ -208,6 +208,21 @@ fn a_process_that_records_itself_is_judged_by_its_own_recording() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn a_process_that_has_ended_is_not_there() {
+    use std::process::{Command, Stdio};
+
+    let mut ended = Command::new("true").stdout(Stdio::piped()).spawn().expect("there is one");
+    // Its output ends with it, and nobody has reaped it.
+    std::io::copy(&mut ended.stdout.take().expect("a pipe"), &mut std::io::sink()).expect("nothing");
+    let project = Project::new("bare");
+    let pid = ended.id().to_string();
+    let refused = diagnose(&project, &["--duration", "300ms", "--pid", &pid]).refused(2);
+    assert!(refused.starts_with(&format!("error: there is no process {pid}\n")), "{refused}");
+    ended.wait().expect("it is reaped");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn why_the_recording_of_a_process_cannot_be_read_is_told() {
     use std::process::Command;
 

@@ -19,6 +19,7 @@ const STUBBORN: &str =
 const WITHOUT_ITS_WORKER: &str = "sleep 1000 & echo worker $!; exit 7";
 /// Program whose worker leaves the process group and keeps the pipe open.
 const WITH_DAEMON: &str = "setsid sleep 1000 & echo worker $!; exit 0";
+const WITH_TALKING_DAEMON: &str = "setsid sh -c 'while :; do echo there; sleep 0.2; done' & echo worker $!; exit 0";
 fn diagnosing(project: &Project, program: &str) -> Started {
     Started::new(&mut project.command(&["diagnose", "--json", "--", "sh", "-c", program]))
 }
@@ -94,11 +95,13 @@ fn what_whoever_starts_it_wants_ignored_is_ignored() {
 #[cfg(target_os = "linux")]
 #[test]
 fn what_has_left_its_group_is_not_waited_for() {
-    let mut started = diagnosing(&Project::new("bare"), WITH_DAEMON);
-    assert_eq!(started.ended().code(), Some(4));
-    assert!(runs(started.worker));
-    started.says("note: the program has exited; not waiting for output of processes that have left its group");
-    kill_process(started.worker, Signal::KILL).expect("it is there");
+    for program in [WITH_DAEMON, WITH_TALKING_DAEMON] {
+        let mut started = diagnosing(&Project::new("bare"), program);
+        assert_eq!(started.ended().code(), Some(4));
+        assert!(runs(started.worker));
+        started.says("note: the program has exited; not waiting for output of processes that have left its group");
+        kill_process(started.worker, Signal::KILL).expect("it is there");
+    }
 }
 
 /// Here, because its recording cannot be written: no file may have anything in it, and no signal is raised.

@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::recording::{HostSample, ProcessSample};
-use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
+use sysinfo::{Pid, Process, ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System};
 
 use crate::host::Host;
 
@@ -69,7 +69,9 @@ impl Program {
         let family: Vec<_> = self.family.union(&gone).copied().collect();
         let figures = ProcessRefreshKind::nothing().with_cpu().with_memory().without_tasks();
         system.refresh_processes_specifics(ProcessesToUpdate::Some(&family), true, figures);
-        system.process(self.pid)?;
+        // In containers nobody may reap it.
+        let has_ended = |process: &Process| matches!(process.status(), ProcessStatus::Zombie | ProcessStatus::Dead);
+        system.process(self.pid).filter(|process| !has_ended(process))?;
         let seconds = self.last.replace(Instant::now()).map(|last| last.elapsed().as_secs_f64());
         let mut sample = ProcessSample::new(self.pid.as_u32());
         let members = || family.iter().filter_map(|pid| Some((*pid, system.process(*pid)?)));
@@ -144,6 +146,7 @@ fn cpu_time_by_thread(pid: u32) -> Vec<((u32, u32), u64)> {
 mod tests {
     use std::hint::black_box;
     use std::process::Command;
+    use std::thread;
     use std::time::{Duration, Instant};
 
     use super::{HostSampler, family};
@@ -184,7 +187,14 @@ mod tests {
         assert!(family(Pid::from_u32(std::process::id())).contains(&Pid::from_u32(pid)));
         let mut sampler = HostSampler::new(Some(pid));
         assert!(sampler.sample(0.0).process.is_some());
-        child.kill().and_then(|()| child.wait()).expect("it ends");
-        assert_eq!(sampler.sample(1.0).process, None);
+        child.kill().expect("it runs");
+        // Nobody has reaped it.
+        let begin = Instant::now();
+        while sampler.sample(1.0).process.is_some() && begin.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(sampler.sample(2.0).process, None);
+        child.wait().expect("it ends");
+        assert_eq!(sampler.sample(3.0).process, None);
     }
 }
