@@ -30,6 +30,8 @@ pub struct Config {
     pub(crate) global_batch: Option<u64>,
     /// Devices that train together.
     pub ranks: Option<u64>,
+    /// Key that leaves the number of devices open.
+    open_ranks: Option<String>,
     /// Loader workers.
     pub workers: Option<u64>,
     /// Batches prepared ahead, in the unit of its key.
@@ -58,6 +60,7 @@ impl Config {
         }
         let mut keys = MatchedKeys::new(&index, file, overrides);
         let batch = keys.count(Role::Batch, 1..=MAX_BATCH);
+        let (ranks, open_ranks) = ranks(&mut keys);
         let is_assigned = overrides.iter().any(|it| it.role == Some(Role::Samples));
         let config = Self {
             file: file.clone(),
@@ -68,7 +71,8 @@ impl Config {
                 let default = keys.dialect.default_of(Role::GlobalBatch, "");
                 default.and_then(|default| default.parse().ok())
             }),
-            ranks: ranks(&mut keys),
+            ranks,
+            open_ranks,
             workers: keys.count(Role::Workers, 0..=4096),
             prefetch: keys.count(Role::Prefetch, 0..=1 << 16),
             precision: precision::read(&mut keys),
@@ -164,9 +168,9 @@ impl Config {
         open.map(|key| key.entry.shown.as_str())
     }
 
-    /// Key of the number of devices, where its value leaves that number open.
+    /// Key of the number of devices or machines, where its value leaves that number open.
     pub fn open_ranks(&self) -> Option<&str> {
-        self.key(Role::RanksOfNode).or(self.key(Role::Ranks)).filter(|_| self.ranks.is_none())
+        self.open_ranks.as_deref()
     }
 
     /// Batches prepared ahead by all workers; PyTorch counts per worker.
@@ -189,16 +193,23 @@ fn is_training(entries: &[ConfigEntry], keys: &MatchedKeys<'_>) -> bool {
     !keys.dialect.is_plain() || settings || names().any(|name| Names::get().is_of_training(name))
 }
 
-/// All devices, by one key; or the devices of a machine times the machines.
-fn ranks(keys: &mut MatchedKeys<'_>) -> Option<u64> {
+/// All devices, by one key; or the devices of a machine times the machines. Also the key that leaves their number open.
+fn ranks(keys: &mut MatchedKeys<'_>) -> (Option<u64>, Option<String>) {
+    let mut open = None;
     let mut read = |role: Role| {
-        let read = devices(&keys.with_role(role).next().cloned()?, keys.source);
-        keys.keep(read)
+        let key = keys.with_role(role).next().cloned()?;
+        let read = devices(&key, keys.source);
+        let count = keys.keep(read);
+        // Without a value there is one machine.
+        if count.is_none() && !(role == Role::Nodes && key.entry.value == Value::Null) {
+            open.get_or_insert(key.entry.shown);
+        }
+        count
     };
-    let (all, devices, nodes) = (read(Role::Ranks), read(Role::RanksOfNode), read(Role::Nodes));
+    let (devices, all, nodes) = (read(Role::RanksOfNode), read(Role::Ranks), read(Role::Nodes));
     let product =
         (devices.is_some() || nodes.is_some()).then(|| devices.unwrap_or(1).saturating_mul(nodes.unwrap_or(1)));
-    all.or(product)
+    (all.or(product), open.filter(|_| all.is_none()))
 }
 
 /// Number of devices: a number or a list; `None` for words such as `auto` and for all that there are.

@@ -98,8 +98,8 @@ fn overrides(args: &OptimizeArgs, entries: &[ConfigEntry]) -> Result<Vec<KeyOver
 
 /// A note on a key that leaves the number of devices open.
 fn open_ranks(args: &OptimizeArgs, config: &Config) -> Option<String> {
-    let key = config.open_ranks().filter(|_| args.goal.world_size.is_none())?;
-    Some(format!("`{key}` does not give the number of devices: 1 is assumed; give it with --world-size"))
+    let (key, ranks) = (config.open_ranks().filter(|_| args.goal.world_size.is_none())?, config.ranks.unwrap_or(1));
+    Some(format!("`{key}` does not give the number of devices: {ranks} is assumed; give it with --world-size"))
 }
 
 /// The package, where there is one; measured again with `--benchmark`.
