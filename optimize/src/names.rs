@@ -21,6 +21,8 @@ pub(crate) struct Names {
     /// Keys of models that no kind describes.
     pub(crate) unmodelled: Words,
     pub(crate) unmodelled_above_one: Words,
+    /// Words of keys of mixtures of experts.
+    pub(crate) mixture: Words,
     /// Names of matrices by the planner's names.
     matrices: BTreeMap<String, Words>,
 }

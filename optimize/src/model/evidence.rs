@@ -63,8 +63,18 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         Value::List(nodes) => !nodes.is_empty(),
         value => value.count().is_none_or(|count| count > least),
     };
+    let experts = evidence.names.keys_of("experts");
+    let is_dense = experts.is_some_and(|names| !entries.iter().any(|entry| names.has(entry.name())));
+    let is_large = |value: &Value| match value {
+        Value::Flag(is_on) => *is_on,
+        Value::Table(entries) => !entries.is_empty(),
+        value => value.count().is_some_and(|count| count > 1),
+    };
     let unmodelled = entries.iter().find(|entry| {
         let key = entry.name();
+        if is_dense && key.split('_').any(|word| names.mixture.has(word)) && is_large(&entry.value) {
+            return true;
+        }
         (names.unmodelled.has(key) || own.is_some_and(|own| own.has(key))) && is_given(entry, 0)
             || names.unmodelled_above_one.has(key) && is_given(entry, 1)
     });

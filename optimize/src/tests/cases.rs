@@ -1,7 +1,7 @@
 //! Configs of usual ecosystems, each with a value that is easily read wrong.
 
-use super::{MODEL, optimised, refused, tuned};
-use crate::{Format, Step, Tuned};
+use super::{MODEL, file, model, optimised, refused, tuned};
+use crate::{Config, Format, Step, Tuned};
 
 /// A small transformer, as JSON entries.
 pub(super) const DIMS: &str = "\"n_layer\": 2, \"n_head\": 4, \"n_embd\": 64, \"block_size\": 128, \"vocab_size\": 256";
@@ -260,4 +260,23 @@ fn memory_in_pytorch_follows_the_features_of_the_run() {
     assert!(path < alone && path == inline, "{alone} {path} {inline}");
     let plain = format!("{MODEL}batch_size: 8\nlr: 1\n");
     assert!(tuned(Format::Yaml, &plain, "h200", &[]).expect("a plan").0.pytorch.is_none());
+}
+
+#[test]
+fn mixtures_of_experts_have_their_size_under_all_names() {
+    let of = |more: &str| {
+        let text = format!(
+            "model: {{num_layers: 6, hidden_size: 512, num_attention_heads: 8, seq_length: 256, vocab_size: 8192, \
+             micro_batch_size: 4, global_batch_size: 64, {more}}}\ntrainer: {{devices: auto, num_nodes: 4}}\n"
+        );
+        let file = file(Format::Yaml, &text);
+        let config = Config::read(&file.entries().expect("YAML"), &file, &[]).expect("a config");
+        assert_eq!((config.ranks, config.open_ranks()), (Some(4), Some("trainer.devices")));
+        model(&file, None, None).expect("a model").spec.workload().parameters.trained()
+    };
+    let dense = of("num_moe_experts: null, moe_router_topk: 2");
+    let sparse = of("num_experts: 8, moe_top_k: 2");
+    assert!(sparse > 4 * dense, "{sparse} {dense}");
+    assert_eq!(of("num_moe_experts: 8, moe_router_topk: 2"), sparse);
+    assert_eq!(of("experts: 8, moe_router_topk: 2"), sparse);
 }
