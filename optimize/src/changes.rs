@@ -71,7 +71,7 @@ impl Changes {
             edits.extend(insertion.edits(file.format, &file.text));
         }
         edits.retain(|edit| file.text.get(edit.span.clone()) != Some(&edit.text));
-        let effects = effects::merges(&file.text, &merged).chain(effects::references(entries, &all)).collect();
+        let effects = effects::merges(&file.text, &merged).collect();
         Self { all, text: apply(&file.text, edits), shared, effects }
     }
 }

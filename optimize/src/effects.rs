@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::change::{Change, ChangeState};
 use crate::dialect::ends;
+use crate::document::Value;
 use crate::entry::ConfigEntry;
 
 /// Most keys of a note.
@@ -18,15 +19,15 @@ pub(crate) fn merges<'a>(text: &'a str, merged: &'a BTreeMap<usize, String>) -> 
 }
 
 /// A note on values that refer to changed keys.
-pub(crate) fn references(entries: &[ConfigEntry], changes: &[Change]) -> Option<String> {
+pub(crate) fn references(entries: &[ConfigEntry], values: &[(String, Value)], changes: &[Change]) -> Option<String> {
     let is_changed = |change: &&Change| change.state == ChangeState::Changed;
     let keys: HashSet<_> = changes.iter().filter(is_changed).map(|change| change.key.as_str()).collect();
-    let (changed, others): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| keys.contains(entry.shown.as_str()));
-    let follows = |entry: &&ConfigEntry| {
-        let names = entry.value.reference();
-        names.is_some_and(|names| changed.iter().any(|changed| ends(&changed.path, names.trim_start_matches('.'))))
+    let changed: Vec<_> = entries.iter().filter(|entry| keys.contains(entry.shown.as_str())).collect();
+    let is_changed = |names: &str| !names.is_empty() && changed.iter().any(|entry| ends(&entry.path, names));
+    let follows = |(path, value): &&(String, Value)| {
+        !keys.contains(path.as_str()) && value.references().any(|names| is_changed(names.trim_start_matches('.')))
     };
-    let mut following = others.into_iter().filter(follows).map(|entry| format!("`{}`", entry.shown));
+    let mut following = values.iter().filter(follows).map(|(path, _)| format!("`{path}`"));
     let listed = following.by_ref().take(MOST_LISTED).collect::<Vec<_>>().join(", ");
     let more = following.count();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -11,7 +11,8 @@ use serde::Serialize;
 use crate::change::{Change, ChangeState};
 use crate::changes::Changes;
 use crate::config::Config;
-use crate::document::{ConfigText, Value};
+use crate::document::{ConfigText, Value, first_difference};
+use crate::effects;
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
 use crate::framework::{MicroBatch, PytorchMemory};
@@ -109,8 +110,10 @@ impl Tuner<'_> {
         if let Some(key) = changes.shared {
             return Err(OptimizeError::Shared { key });
         }
-        self.verify(&changes, plan)?;
+        let leaves = self.file.leaves()?;
+        self.verify(&changes, plan, &leaves)?;
         tuned.warnings.extend(changes.effects);
+        tuned.warnings.extend(effects::references(self.entries, &leaves, &changes.all));
         let sets_workers = |it: &Change| it.setting == "num_workers" && it.state.is_edit();
         if changes.all.iter().any(sets_workers) {
             tuned.after = Expectation::new(&planned.after, task.workload, Some(plan.settings.num_workers));
@@ -163,7 +166,7 @@ impl Tuner<'_> {
 
     /// Reads the edited text back, and refuses one whose step or precision is not the plan's, unless the user adds the key of
     /// the precision by hand.
-    fn verify(&self, changes: &Changes, plan: &Plan) -> Result<(), OptimizeError> {
+    fn verify(&self, changes: &Changes, plan: &Plan, before: &[(String, Value)]) -> Result<(), OptimizeError> {
         let (task, refuse) = (&self.task, |what: String| OptimizeError::Inexpressible { what });
         let edited = self.file.edited(&changes.text);
         let broken = |error: OptimizeError| {
@@ -180,10 +183,9 @@ impl Tuner<'_> {
         if let Some((lost, _)) = edits.iter().find(|(key, after)| !is_there(key, after)) {
             return Err(refuse(format!("`{lost}`: it cannot be written in place; write it by hand")));
         }
-        let is_other = |(path, _): &(String, Value)| !edits.contains_key(path.trim_end_matches("[0]"));
-        let leaves = |file: &ConfigText| Ok(file.leaves()?.into_iter().filter(is_other));
-        let (before, after) = (leaves(self.file)?, leaves(&edited).map_err(broken)?);
-        if let Some(path) = first_difference(before, after) {
+        let is_other = |(path, _): &&(String, Value)| !edits.contains_key(path.trim_end_matches("[0]"));
+        let after = edited.leaves().map_err(broken)?;
+        if let Some(path) = first_difference(before.iter().filter(is_other), after.iter().filter(is_other)) {
             return Err(refuse(format!("the plan without an effect on `{path}`; edit it by hand")));
         }
         let config = Config::read(&entries, &edited, self.overrides).map_err(broken)?;
@@ -200,20 +202,6 @@ impl Tuner<'_> {
             return Ok(());
         }
         Err(refuse(planned.name().to_owned()))
-    }
-}
-
-/// Path of the first value that differs.
-fn first_difference(
-    mut before: impl Iterator<Item = (String, Value)>,
-    mut after: impl Iterator<Item = (String, Value)>,
-) -> Option<String> {
-    loop {
-        match (before.next(), after.next()) {
-            (None, None) => return None,
-            (before, after) if before == after => {}
-            (before, after) => return before.or(after).map(|(path, _)| path),
-        }
     }
 }
 

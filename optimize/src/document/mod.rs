@@ -102,6 +102,20 @@ impl Node {
     }
 }
 
+/// Path of the first value that differs.
+pub(crate) fn first_difference<'l>(
+    mut before: impl Iterator<Item = &'l (String, Value)>,
+    mut after: impl Iterator<Item = &'l (String, Value)>,
+) -> Option<&'l str> {
+    loop {
+        match (before.next(), after.next()) {
+            (None, None) => return None,
+            (before, after) if before == after => {}
+            (before, after) => return before.or(after).map(|(path, _)| path.as_str()),
+        }
+    }
+}
+
 impl Value {
     /// The type's name in messages.
     pub(crate) const fn kind(&self) -> &'static str {
@@ -126,6 +140,18 @@ impl Value {
         let is_reference = ["${", "{{", "<", "$(", "@"].iter().any(|start| text.starts_with(start));
         let inner = || text.trim_start_matches(['$', '{', '<', '(', '@']).trim_end_matches(['}', '>', ')']).trim();
         is_reference.then(|| inner().split('.').map(normal).collect::<Vec<_>>().join("."))
+    }
+
+    /// Paths of normal names in all placeholders of a text, such as `${mul:2,${data.batch_size}}`; also other words of them.
+    pub(crate) fn references(&self) -> impl Iterator<Item = String> + '_ {
+        let text = match self {
+            Self::Text(text) if ["${", "{{", "<", "$(", "@"].iter().any(|start| text.contains(start)) => text.as_str(),
+            _ => "",
+        };
+        let inner = text.split(['{', '<', '(', '@']).skip(1).filter_map(|rest| rest.split(['}', '>', ')']).next());
+        let words =
+            inner.flat_map(|inner| inner.split(|letter: char| !letter.is_alphanumeric() && !"._".contains(letter)));
+        self.reference().into_iter().chain(words.map(|path| path.split('.').map(normal).collect::<Vec<_>>().join(".")))
     }
 
     /// Returns true if the value is a placeholder.

@@ -23,6 +23,10 @@ fn settings_that_share_a_value_keep_theirs() {
         ("a: {<<: *t}\nb: {<<: *t}\n", Err("`trainer.accelerator` is in a table with a YAML anchor")),
         ("a: {<<: *t}\n", Ok("the table of `trainer.accelerator` is merged in line 4, and changes there, too")),
         ("a: {n: '${data.batch_size}'}\n", Ok("values that refer to changed keys change with them: `a.n`")),
+        (
+            "a: {n: ['${mul:2,${data.batch_size}}'], m: 'x{{ data.batch_size }}', o: '<data.other>'}\neval: {n: '${data.batch_size}'}\n",
+            Ok("values that refer to changed keys change with them: `a.n[0]`, `a.m`, `eval.n`"),
+        ),
     ] {
         let tuned = super::tuned(Format::Yaml, &format!("{MODEL}{trainer}{others}"), "gtx1080", &[]);
         match (tuned, effect) {
