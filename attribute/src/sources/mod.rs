@@ -10,6 +10,7 @@ mod depth;
 mod modules;
 mod recognize;
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -122,9 +123,7 @@ impl SourceFile {
         let failed = |cause| SourceError::Io { path: path.to_owned(), cause };
         let text = regular_file::read_text(path, LARGEST).map_err(failed)?;
         let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-        // syn removes a shebang and counts places from there: a comment keeps the places right.
-        let text = if text.starts_with("#!/") { text.replacen("#!", "//", 1) } else { text };
-        match parse_within_limit(&text) {
+        match parse_within_limit(&without_shebang(&text)) {
             Ok(syntax) => Ok(Self { path: path.to_owned(), text, syntax, is_conditional: false }),
             Err(error) => Err(SourceError::Syntax {
                 path: path.to_owned(),
@@ -133,6 +132,13 @@ impl SourceFile {
             }),
         }
     }
+}
+
+/// Source code with spaces in place of a shebang: syn would remove it and count places from its end.
+fn without_shebang(text: &str) -> Cow<'_, str> {
+    let is_shebang = text.strip_prefix("#!").is_some_and(|rest| !rest.trim_start().starts_with('['));
+    let end = text.find('\n').filter(|_| is_shebang).unwrap_or(0);
+    if end > 0 { Cow::Owned(" ".repeat(end) + &text[end..]) } else { Cow::Borrowed(text) }
 }
 
 /// An annotated struct of a source file.
