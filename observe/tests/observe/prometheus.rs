@@ -182,6 +182,14 @@ fn a_monitor_and_a_recording_have_the_same_samples() {
 }
 
 #[test]
+fn names_that_are_printed_alike_are_one_metric() {
+    let value = |name: &str, value| Record::Value(Value::new(5.0, name, value));
+    let samples = parsed(&prometheus(&[value("a\u{1}", 1.0), value("a\u{2}", 2.0)]));
+    let name = label_set(&[("name", "a\u{fffd}")]);
+    assert_eq!(samples["gpu_tuned_value"], BTreeMap::from([(name, 2.0)]));
+}
+
+#[test]
 fn a_gpu_without_a_known_uuid_has_its_number_alone() {
     let samples: Vec<_> = records().into_iter().filter(|record| matches!(record, Record::Gpu(_))).collect();
     for metrics in [of_monitor(&samples), parsed(&prometheus(&samples))] {

@@ -17,7 +17,8 @@ pub(crate) struct Exposition(BTreeMap<&'static str, BTreeMap<Vec<String>, f64>>)
 
 impl Exposition {
     fn value(&mut self, metric: &'static str, labels: &[&str]) -> &mut f64 {
-        let labels = labels.iter().map(|&value| value.to_owned()).collect();
+        // Values that look alike are one.
+        let labels = labels.iter().map(|&value| for_file(value).into_owned()).collect();
         self.0.entry(metric).or_default().entry(labels).or_default()
     }
 
