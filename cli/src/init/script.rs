@@ -1,6 +1,6 @@
 //! The build script.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use cargo_metadata::TargetKind;
 use gpu_tuned_core::regular_file::{LARGEST, read_text};
@@ -33,7 +33,6 @@ pub(super) fn of(project: &Project, manifest: &Manifest, krate: &str) -> Result<
 }
 
 fn existing(project: &Project) -> Option<PathBuf> {
-    let mut targets = project.package().targets.iter();
-    let script = targets.find(|target| target.kind.contains(&TargetKind::CustomBuild))?;
-    Some(Path::new(script.src_path.as_str()).to_owned())
+    let is_script = |target: &&cargo_metadata::Target| target.kind.contains(&TargetKind::CustomBuild);
+    project.package().targets.iter().find(is_script).map(|script| script.src_path.as_std_path().to_owned())
 }

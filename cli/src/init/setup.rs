@@ -83,10 +83,12 @@ impl Setup {
         }
         setup.changes.retain(Change::is_needed);
         // Without the dependencies, the build script fails.
-        let outside = |change: &Change| !change.is_below(workspace);
+        let is_rust = |change: &Change| change.path.extension().is_some_and(|extension| extension == "rs");
+        let outside = |it: &Change| !it.is_below(if is_rust(it) { &project.root } else { workspace });
         let is_manifest_outside = setup.changes.iter().any(|it| outside(it) && it.path.ends_with("Cargo.toml"));
         for left in setup.changes.extract_if(.., |change| is_manifest_outside || outside(change)) {
-            let why = if outside(&left) { "is outside of the workspace" } else { "needs the edit of Cargo.toml" };
+            let why =
+                if outside(&left) { "is outside of the package or workspace" } else { "needs the edit of Cargo.toml" };
             setup.by_hand.push(format!("edit {}, which {why}:\n{}", left.name, left.diff()));
         }
         setup.notes.extend(notes);

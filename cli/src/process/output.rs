@@ -11,7 +11,7 @@ use crate::output::note;
 /// Time to drain pipes after exit: a detached grandchild may keep a pipe open.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time after which only output that is in a pipe is drained.
+/// Time after which only output that is in a pipe is drained: later output is not the children's.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 
 /// Begin of the read that is waiting for output.
@@ -38,7 +38,6 @@ impl Readers {
     pub(crate) fn finish(self, is_stopped: impl Fn() -> bool) -> io::Result<()> {
         let end = Instant::now();
         loop {
-            // Output that comes later is not the children's: theirs is in the pipe.
             let limit = if end.elapsed() < DRAIN_LIMIT { DRAIN_TIMEOUT } else { Duration::from_millis(1) };
             let is_silent = |silence: &Silence| locked(silence).is_some_and(|since| since.elapsed() >= limit);
             let mut open = self.0.iter().filter(|(thread, _)| !thread.is_finished()).peekable();

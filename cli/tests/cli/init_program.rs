@@ -170,7 +170,7 @@ fn files_outside_of_the_workspace_are_left_alone() {
     fs::write(&outside, "fn main() {}\n").expect("a file");
     project.replace("Cargo.toml", "[package]\n", "[package]\nbuild = \"../elsewhere.rs\"\n");
     let said = project.run(&["init", "h200", "--yes", "--force"]);
-    assert!(said.stdout.contains("elsewhere.rs, which is outside of the workspace:"), "{}", said.stdout);
+    assert!(said.stdout.contains("elsewhere.rs, which is outside of the package or workspace:"), "{}", said.stdout);
     assert!(said.stdout.contains("+    gpu_tuned_build::configure().emit();"), "{}", said.stdout);
     assert_eq!(fs::read_to_string(&outside).expect("a file"), "fn main() {}\n");
 
@@ -181,7 +181,7 @@ fn files_outside_of_the_workspace_are_left_alone() {
     std::os::unix::fs::symlink(&manifest, project.path("Cargo.toml")).expect("a link");
     let said = project.run(&["init", "h200", "--yes", "--force"]);
     let (outside, script) =
-        ("Cargo.toml, which is outside of the workspace:", "build.rs, which needs the edit of Cargo.toml:");
+        ("Cargo.toml, which is outside of the package or workspace:", "build.rs, which needs the edit of Cargo.toml:");
     assert!(said.stdout.contains(outside) && said.stdout.contains(script), "{}", said.stdout);
     assert!(!project.path("build.rs").exists());
 
