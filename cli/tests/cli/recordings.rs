@@ -103,7 +103,7 @@ fn a_file_of_another_kind_is_not_overwritten() {
         (&["trace", "run.jsonl", "-o", "Cargo.toml"][..], "a trace"),
         (&["export", "run.jsonl", "--csv", "-o", "Cargo.toml"], "an export of this form"),
         (&["export", "run.jsonl", "--prometheus", "-o", "Cargo.toml"], "an export of this form"),
-        (&["bench", "--svg", "Cargo.toml"], "a picture in SVG"),
+        (&["bench", "--svg", "Cargo.toml"], "a picture of this command"),
     ] {
         let said = project.run(args).refused(2);
         assert_eq!(
