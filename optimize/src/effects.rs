@@ -23,9 +23,9 @@ pub(crate) fn references(entries: &[ConfigEntry], values: &[(String, Value)], ch
     let is_changed = |change: &&Change| change.state == ChangeState::Changed;
     let keys: HashSet<_> = changes.iter().filter(is_changed).map(|change| change.key.as_str()).collect();
     let changed: Vec<_> = entries.iter().filter(|entry| keys.contains(entry.shown.as_str())).collect();
-    let is_changed = |names: &str| !names.is_empty() && changed.iter().any(|entry| ends(&entry.path, names));
+    let is_meant = |names: &str| !names.is_empty() && changed.iter().any(|entry| ends(&entry.path, names));
     let follows = |(path, value): &&(String, Value)| {
-        !keys.contains(path.as_str()) && value.references().any(|names| is_changed(names.trim_start_matches('.')))
+        !keys.contains(path.as_str()) && value.references().any(|names| is_meant(names.trim_start_matches('.')))
     };
     let mut following = values.iter().filter(follows).map(|(path, _)| format!("`{path}`"));
     let listed = following.by_ref().take(MOST_LISTED).collect::<Vec<_>>().join(", ");

@@ -142,7 +142,7 @@ impl Value {
         is_reference.then(|| inner().split('.').map(normal).collect::<Vec<_>>().join("."))
     }
 
-    /// Paths of normal names in all placeholders of a text, such as `${mul:2,${data.batch_size}}`; also other words of them.
+    /// Words of all placeholders of a text as paths of normal names: `mul`, `2`, `data.batch_size` of `${mul:2,${data.batch_size}}`.
     pub(crate) fn references(&self) -> impl Iterator<Item = String> + '_ {
         let text = match self {
             Self::Text(text) if ["${", "{{", "<", "$(", "@"].iter().any(|start| text.contains(start)) => text.as_str(),
