@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn devices_folders_kernel_files_and_large_files_are_refused() {
-        let folder = std::env::temp_dir().join(format!("gpu-tuned-regular-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
+        let temporary = tempfile::tempdir().expect("a folder");
+        let folder = temporary.path();
         let link = |name: &str, target: &str| {
             symlink(target, folder.join(name)).expect("a link");
             read_text(&folder.join(name), 4).map_err(|error| error.to_string())
@@ -94,6 +94,5 @@ mod tests {
         }
         fs::write(&file, [0xff]).expect("written");
         assert_eq!(read_text(&file, 4).unwrap_err().kind(), ErrorKind::InvalidData);
-        fs::remove_dir_all(folder).expect("removed");
     }
 }

@@ -28,8 +28,8 @@ fn values_that_stay_are_not_rewritten() {
 #[cfg(unix)]
 #[test]
 fn only_regular_files_of_a_bounded_size_are_read() {
-    let folder = std::env::temp_dir().join(format!("gpu-tuned-optimize-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let temporary = tempfile::tempdir().expect("a folder");
+    let folder = temporary.path();
     let read = |name: &str| ConfigText::read(&folder.join(name)).expect_err("not read").to_string();
     std::os::unix::fs::symlink("/dev/zero", folder.join("zero.yaml")).expect("a link");
     let socket = std::os::unix::net::UnixListener::bind(folder.join("socket.yaml")).expect("a socket");
@@ -37,7 +37,6 @@ fn only_regular_files_of_a_bounded_size_are_read() {
     large.set_len((8 << 20) + 1).expect("a size");
     let found = ["zero.yaml", "socket.yaml", "large.yaml"].map(read);
     drop(socket);
-    std::fs::remove_dir_all(&folder).expect("the folder goes");
     assert!(
         found[0].ends_with("it is not a regular file") && found[1].ends_with("it is not a regular file"),
         "{found:?}"

@@ -133,8 +133,8 @@ fn the_file_of_the_model_is_named() {
 
 #[test]
 fn users_add_dialects() {
-    let folder = std::env::temp_dir().join(format!("gpu-tuned-dialects-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let temporary = tempfile::tempdir().expect("a folder");
+    let folder = temporary.path();
     let path = folder.join("gpu-tuned.toml");
     let read = |text: &str| {
         std::fs::write(&path, text).expect("a file");
@@ -172,9 +172,8 @@ fn users_add_dialects() {
         let words = read(&text).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(words.contains(message), "{message}: {words}");
     }
-    assert!(matches!(Dialect::read_user(&folder), Err(OptimizeError::Read { .. })));
+    assert!(matches!(Dialect::read_user(folder), Err(OptimizeError::Read { .. })));
     assert!(Dialect::read_user(&folder.join("none.toml")).is_ok_and(|dialects| dialects.is_empty()));
-    std::fs::remove_dir_all(&folder).expect("the folder is there");
 }
 
 /// Eight times the keys take about eight times as long: a quadratic reader would take 64 times.

@@ -7,7 +7,8 @@ use crate::Reading;
 
 /// Calls a function with a package of these files, and its folder.
 fn with_package<T>(name: &str, files: &[(&str, &str)], of: impl FnOnce(&Package, &Path) -> T) -> T {
-    let folder = std::env::temp_dir().join(format!("gpu-tuned-{name}-{}", std::process::id()));
+    let temporary = tempfile::tempdir().expect("a folder");
+    let folder = temporary.path();
     fs::create_dir_all(folder.join("src/inner")).expect("a folder");
     let manifest = folder.join("Cargo.toml");
     fs::write(&manifest, format!("[package]\nname = \"{name}\"\nedition = \"2024\"\n[workspace]\n")).expect("written");
@@ -15,9 +16,7 @@ fn with_package<T>(name: &str, files: &[(&str, &str)], of: impl FnOnce(&Package,
         fs::write(folder.join(file), text).expect("written");
     }
     let metadata = cargo_metadata::MetadataCommand::new().manifest_path(manifest).no_deps().exec();
-    let result = of(&metadata.expect("metadata").packages[0], &folder);
-    fs::remove_dir_all(folder).expect("removed");
-    result
+    of(&metadata.expect("metadata").packages[0], folder)
 }
 
 #[test]
