@@ -11,6 +11,7 @@ use crate::entry::ConfigEntry;
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::index::{Index, other_file};
 use crate::matched::{MatchedKey, MatchedKeys, Meaning};
+use crate::model::compares_samples;
 use crate::names::{Names, optimizer_in};
 use crate::overrides::KeyOverride;
 use crate::precision;
@@ -43,6 +44,8 @@ pub struct Config {
     /// The optimizer, where a key names one.
     pub optimizer: Option<Optimizer>,
     pub(crate) data_set: Option<DataSet>,
+    /// True if the loss compares the samples of a micro-batch.
+    pub(crate) compares_samples: bool,
     /// True if keys besides the batch identify a training config.
     pub is_training: bool,
 }
@@ -80,6 +83,7 @@ impl Config {
             checkpointing: keys.flag(Role::Checkpointing),
             optimizer: optimizer(entries, &mut keys),
             data_set: data_set(&mut keys, batch.unwrap_or(1), is_assigned),
+            compares_samples: compares_samples(entries),
             is_training: !overrides.is_empty() || is_training(entries, &keys),
             keys: Vec::new(),
         };

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::change::{Change, ChangeState};
-use crate::dialect::ends;
+use crate::config::Config;
+use crate::dialect::{Role, Spelling, ends};
 use crate::document::Value;
 use crate::entry::ConfigEntry;
+use crate::matched::MatchedKey;
 
 /// Most keys of a note.
 const MOST_LISTED: usize = 8;
@@ -32,4 +34,26 @@ pub(crate) fn references(entries: &[ConfigEntry], values: &[(String, Value)], ch
     let more = following.count();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     (!listed.is_empty()).then(|| format!("values that refer to changed keys change with them: {listed}{more}"))
+}
+
+/// Notes on keys that count micro-batches, whose size changes.
+pub(crate) fn micro_batches(config: &Config, from: u64, to: u64) -> impl Iterator<Item = String> + '_ {
+    let note = move |key: &MatchedKey| {
+        let shown = &key.entry.shown;
+        let sizes = format!("{to} samples in place of {from}");
+        match &key.entry.value {
+            Value::Flag(true) if key.spelling == Spelling::Flag => Some(format!(
+                "`{shown}` scales the learning rate by the micro-batch, which has {sizes}: set the rate by hand"
+            )),
+            value => {
+                let count = value.count().filter(|count| *count > 0)?;
+                let same = (count as f64 * from as f64 / to as f64 * 10.0).round() / 10.0;
+                Some(format!(
+                    "`{shown}` counts micro-batches, which have {sizes}: {same} have as many samples as the {count}"
+                ))
+            }
+        }
+    };
+    let keys = config.with_role(Role::MicroBatches).filter(move |key| from != to && !key.is_left);
+    keys.filter_map(note)
 }

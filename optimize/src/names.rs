@@ -21,6 +21,12 @@ pub(crate) struct Names {
     /// Keys of models that no kind describes.
     pub(crate) unmodelled: Words,
     pub(crate) unmodelled_above_one: Words,
+    /// Keys of losses.
+    pub(crate) losses: Words,
+    /// Words of losses and models that compare the samples of a micro-batch.
+    pub(crate) comparing: Words,
+    /// Words of models that no kind describes.
+    pub(crate) unmodelled_words: Words,
     /// Words of keys of mixtures of experts.
     pub(crate) mixture: Words,
     /// Names of matrices by the planner's names.

@@ -118,7 +118,8 @@ fn no_batch(config: &Config) -> OptimizeError {
 
 /// Returns true if the devices share the count of a role.
 pub(crate) fn is_over_ranks(config: &Config, role: Role) -> bool {
-    config.matched(role).is_some_and(|key| key.spelling == Spelling::CountOverRanks)
+    let is_split = || role == Role::Batch && config.feature("split_batches").as_deref() == Some("true");
+    is_split() || config.matched(role).is_some_and(|key| key.spelling == Spelling::CountOverRanks)
 }
 
 /// Samples of a step; those of a nominal batch are rounded to whole batches, at least one.

@@ -51,7 +51,7 @@ impl Suggestions {
             }))
         };
         let with_batch = |samples: Option<u64>| gain(&Goal { global_batch: samples, ..unpinned.clone() });
-        let (now, statistics) = (plan.schedule.global_batch, task.workload.batch_statistics);
+        let (now, statistics) = (plan.schedule.global_batch, task.depends_on_micro_batch().is_some());
         let filling = with_batch(None)?;
         let filling_batch = filling.map_or(now, |gain| gain.global_batch);
         let small_set = task.config.data_set.as_ref().filter(|set| filling_batch > set.samples && set.can_feed(now));

@@ -156,14 +156,20 @@ impl Task<'_> {
         if config.tf32 == Some(false) || config.leaves(Role::Tf32) {
             goal.pins.allow_tf32 = config.tf32;
         }
-        if self.workload.batch_statistics {
+        if let Some(what) = self.depends_on_micro_batch() {
             let fits = self.step.samples_per_rank().is_multiple_of(self.step.batch);
             goal.pins.batch_size = fits.then_some(self.step.batch);
             if !fits {
-                warnings.push("the model computes statistics over the micro-batch, whose size changes".to_owned());
+                warnings.push(format!("{what} the micro-batch, whose size changes"));
             }
         }
         goal
+    }
+
+    /// What the samples of a micro-batch change beside the rounding.
+    pub(crate) fn depends_on_micro_batch(&self) -> Option<&'static str> {
+        let statistics = self.workload.batch_statistics.then_some("the model computes statistics over");
+        statistics.or_else(|| self.config.compares_samples.then_some("the loss compares the samples of"))
     }
 
     /// The plan in micro-batches of one size; in one micro-batch where the file has no key for accumulation.

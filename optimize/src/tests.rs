@@ -4,6 +4,7 @@ mod cases;
 mod ecosystems;
 mod files;
 mod guides;
+mod micro_batches;
 mod models;
 mod precision;
 

@@ -113,6 +113,8 @@ impl Tuner<'_> {
         let leaves = self.file.leaves()?;
         self.verify(&changes, plan, &leaves)?;
         tuned.warnings.extend(changes.effects);
+        let micro_batch = plan.settings.batch_size;
+        tuned.warnings.extend(effects::micro_batches(task.config, task.step.batch, micro_batch));
         tuned.warnings.extend(effects::references(self.entries, &leaves, &changes.all));
         let sets_workers = |it: &Change| it.setting == "num_workers" && it.state.is_edit();
         if changes.all.iter().any(sets_workers) {

@@ -55,6 +55,8 @@ pub enum Role {
     Method,
     /// A feature that changes the memory of PyTorch.
     Feature,
+    /// A number of micro-batches, or a switch for a learning rate that their size changes.
+    MicroBatches,
     /// A switch without a counterpart in Burn.
     NoCounterpart,
 }
@@ -146,8 +148,15 @@ pub(crate) struct Key {
 }
 
 /// Features that change the memory of PyTorch, or what a step allows.
-const FEATURES: [&str; 6] =
-    ["flash_attention", "prepared", "fused_cross_entropy", "zero_stage", "whole_step", "checkpointing_stays"];
+const FEATURES: [&str; 7] = [
+    "flash_attention",
+    "prepared",
+    "fused_cross_entropy",
+    "zero_stage",
+    "whole_step",
+    "checkpointing_stays",
+    "split_batches",
+];
 
 impl Key {
     /// A word or name in the table that means nothing.

@@ -4,7 +4,7 @@ use crate::document::Value;
 use crate::entry::ConfigEntry;
 use crate::error::OptimizeError;
 use crate::key_names::{contains_word, normal};
-use crate::names::{Family, KindNames, Names};
+use crate::names::{Family, KindNames, Names, Words};
 
 /// Fewest dimensions that identify a kind of model without its name: chosen, not measured.
 const MIN_DIMS: usize = 2;
@@ -85,12 +85,31 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
     if let Some(entry) = unmodelled {
         return Err(OptimizeError::NotModelled { what: what(entry) });
     }
+    let is_unknown = |text: &str| {
+        let has = |words: &Words| words.iter().any(|word| contains_word(text, word));
+        has(&names.unmodelled_words) && !names.kinds().any(|kind| has(&kind.words))
+    };
+    if let Some((_, what)) = entries.iter().flat_map(names_of_models).find(|(text, _)| is_unknown(text)) {
+        return Err(OptimizeError::NotModelled { what });
+    }
     let of = |name: &str| entries.iter().find(|entry| entry.path.len() == 1 && entry.name() == name);
     let is_published = ["architectures", "transformers_version"].into_iter().any(|name| of(name).is_some());
     let Some(model_type) = of("model_type").filter(|_| is_published) else { return Ok(()) };
     let family = model_type.value.bare().unwrap_or_default().to_lowercase().replace('-', "_");
     let is_known = names.layout.iter().any(|layout| layout.words.has(&family));
     if is_known { Ok(()) } else { Err(OptimizeError::NotModelled { what: what(model_type) }) }
+}
+
+/// Returns true if a loss or a model compares the samples of a micro-batch, by its name.
+pub(crate) fn compares_samples(entries: &[ConfigEntry]) -> bool {
+    let names = Names::get();
+    let is_loss = |entry: &&ConfigEntry| {
+        let is_within = entry.tables().any(|table| names.losses.has(table));
+        names.losses.has(entry.name()) || is_within && names.keys.naming_within.has(entry.name())
+    };
+    let of_losses = entries.iter().filter(is_loss).filter_map(|entry| entry.value.bare());
+    let mut texts = entries.iter().flat_map(names_of_models).map(|(text, _)| text).chain(of_losses);
+    texts.any(|text| names.comparing.iter().any(|word| contains_word(&text, word)))
 }
 
 /// Texts of an entry that name a model, each with the entry for messages.

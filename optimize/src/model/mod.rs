@@ -20,6 +20,7 @@ use crate::names::{Family, KindNames, Names};
 use dims::Dims;
 pub use dims::{Dimension, Origin};
 use evidence::Evidence;
+pub(crate) use evidence::compares_samples;
 use read::Reader;
 
 /// A model with its dimensions.
