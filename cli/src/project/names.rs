@@ -13,19 +13,12 @@ type Choice<'a> = &'a dyn Fn(&Struct) -> Option<String>;
 pub(super) fn struct_names(structs: &[Struct], file: &ConfigFile, lock: &Lock) -> Vec<String> {
     let mut names: Vec<Option<String>> = vec![None; structs.len()];
     let of_file = |it: &Struct| it.workload.clone();
-    let is_free = |name: &str| !file.workloads.contains_key(name);
-    let measured = |it: &Struct| {
-        let (name, _) = lock.measured_for(None, &it.spec, &[])?;
-        is_free(name).then(|| name.to_owned())
-    };
-    let before = |it: &Struct| {
-        let name = lock.measured_before(None, &it.spec)?.name;
-        is_free(name).then(|| name.to_owned())
-    };
-    let own = |it: &Struct| Some(it.name.clone());
+    let free = |name: &str| (!file.workloads.contains_key(name)).then(|| name.to_owned());
+    let measured = |it: &Struct| free(lock.measured_for(None, &it.spec, &[])?.0);
+    let before = |it: &Struct| free(lock.measured_before(None, &it.spec)?.name);
     let path = |it: &Struct| Some(it.path.clone());
     let is_shared = |name: &str| structs.iter().filter(|it| it.name == name).count() > 1;
-    let unique = |it: &Struct| own(it).filter(|name| !is_shared(name) && is_free(name));
+    let unique = |it: &Struct| free(&it.name).filter(|name| !is_shared(name));
     let choices: [Choice<'_>; 5] = [&of_file, &measured, &before, &unique, &path];
     for choice in choices {
         for (index, it) in structs.iter().enumerate() {

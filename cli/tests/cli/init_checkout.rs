@@ -55,6 +55,13 @@ fn a_package_that_has_it_from_elsewhere_is_moved_to_the_checkout() {
         let path = read["packages"][0]["dependencies"][0]["path"].as_str();
         assert_eq!(path, Some(here), "{after}");
     }
+    // Cargo has one source of a package.
+    let twice = "[dependencies]\ngpu-tuned = \"0.1\"\n\n[dev-dependencies]\ngpu-tuned = { version = \"0.1\", features = [\"cuda\"] }\n\n\
+                 [target.'cfg(unix)'.dev-dependencies]\ntuned = { package = \"gpu-tuned\", version = \"0.1\" }\n";
+    let project = package(&format!("{PLAIN}\n{twice}"));
+    written(&project, &["--checkout", CHECKOUT]);
+    let after = project.read("Cargo.toml");
+    assert_eq!(after.matches(&format!("path = \"{here}\"")).count(), 3, "{after}");
     // Dependencies of the whole workspace move there.
     let project = inheriting("anyhow.workspace = true\n");
     written(&project, &["-p", "two"]);

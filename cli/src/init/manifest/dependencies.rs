@@ -35,7 +35,7 @@ impl Manifest {
         let name = known.clone().unwrap_or_else(|| wanted.krate.to_owned());
         if known.is_some() {
             self.complete(wanted, &name, root.as_deref());
-            self.relocate(wanted, &name, root);
+            self.relocate(wanted, root);
             return Ok(name);
         }
         let item = match inherits {
@@ -79,15 +79,23 @@ impl Manifest {
             }
             return Ok(());
         }
-        let targets = self.table(&["target"]).into_iter().flat_map(TableLike::iter);
-        let places = iter::once(vec![]).chain(targets.map(|(target, _)| vec!["target", target]));
-        for keys in places.flat_map(|place| TABLES.map(|table| [&place[..], &[table]].concat())) {
-            if let Some(name) = self.table(&keys).and_then(|all| named(all, krate)) {
-                let message = format!("`{krate}` is only for some targets or uses; move it into [{table}]");
-                return Err(self.mistake(&[&keys[..], &[&name]].concat(), message));
-            }
+        if let Some(keys) = self.uses(krate).first() {
+            let message = format!("`{krate}` is only for some targets or uses; move it into [{table}]");
+            return Err(self.mistake(&keys.iter().map(String::as_str).collect::<Vec<_>>(), message));
         }
         Ok(())
+    }
+
+    /// Keys of all dependencies on a crate, also of those for some targets or uses.
+    fn uses(&self, krate: &str) -> Vec<Vec<String>> {
+        let targets = self.table(&["target"]).into_iter().flat_map(TableLike::iter);
+        let places = iter::once(vec![]).chain(targets.map(|(target, _)| vec!["target", target]));
+        let tables = places.flat_map(|place| TABLES.map(|table| [&place[..], &[table]].concat()));
+        let in_table = |keys: Vec<&str>| {
+            let name = named(self.table(&keys)?, krate)?;
+            Some(keys.into_iter().map(str::to_owned).chain([name]).collect())
+        };
+        tables.filter_map(in_table).collect()
     }
 
     fn complete(&mut self, wanted: &Wanted<'_>, name: &str, root: Option<&Self>) {
@@ -110,24 +118,23 @@ impl Manifest {
         }
     }
 
-    /// Sets the path of a dependency to the requested checkout, in the workspace where that describes the dependency.
-    fn relocate(&mut self, wanted: &Wanted<'_>, name: &str, root: Option<&mut Self>) {
+    /// Sets the path of a dependency to the requested checkout, wherever the package or its workspace describes it.
+    fn relocate(&mut self, wanted: &Wanted<'_>, mut root: Option<&mut Self>) {
         let Origin::Path(folder) = wanted.from else { return };
-        let inherits = self.get(&[wanted.table, name]).is_some_and(|item| is_true(item, "workspace"));
-        let (manifest, keys) = match root {
-            Some(root) if inherits => (root, &["workspace", "dependencies", name][..]),
-            _ if inherits => (self, &["workspace", "dependencies", name][..]),
-            _ => (self, &[wanted.table, name][..]),
-        };
-        let there = manifest.get(keys).and_then(|item| item.get("path")).and_then(Item::as_str);
-        let there = there.and_then(|path| fs::canonicalize(manifest.folder().join(path)).ok());
-        if there.is_some_and(|there| there == *folder) {
-            return;
-        }
-        let document = manifest.document.as_item_mut();
-        let found = keys.iter().try_fold(document, |item, key| item.as_table_like_mut()?.get_mut(key));
-        if let Some(item) = found {
-            take_from(item, folder);
+        for keys in self.uses(wanted.krate) {
+            let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            let mut manifest = &mut *self;
+            if manifest.get(&keys).is_some_and(|item| is_true(item, "workspace")) {
+                keys.splice(..keys.len() - 1, ["workspace", "dependencies"]);
+                manifest = root.as_deref_mut().unwrap_or(manifest);
+            }
+            let there = manifest.get(&keys).and_then(|item| item.get("path")).and_then(Item::as_str);
+            let there = there.and_then(|path| fs::canonicalize(manifest.folder().join(path)).ok());
+            let document = manifest.document.as_item_mut();
+            let found = keys.iter().try_fold(document, |item, key| item.as_table_like_mut()?.get_mut(key));
+            if let Some(item) = found.filter(|_| there.as_ref() != Some(folder)) {
+                take_from(item, folder);
+            }
         }
     }
 
