@@ -67,7 +67,7 @@ pub(crate) enum Error {
     SeveralStructs { names: Vec<String> },
     #[error("--model: {source}\n  help: describe it as --model 'MODEL(NAME = VALUE, …)', or add --dim NAME=VALUE")]
     Model { source: PairsError },
-    #[error("{source}\n  help: write one call without a condition: `.config_file(\"gpu-tuned.toml\")`")]
+    #[error(transparent)]
     ConfigFile { source: ConfigFileError },
     #[error(
         "`{name}` is measured but not described\n  help: describe it in {file}: [workload.{name}], and measure it again"
@@ -175,9 +175,7 @@ pub(crate) enum Error {
     NeedsPackage { option: &'static str },
     #[error("`{}` exists and differs\n  help: overwrite it with --force, or choose another file with --output", path.display())]
     Exists { path: PathBuf },
-    #[error(
-        "cannot run `{program}`: {source}\n  help: name a program with its arguments, such as `-- target/release/train`"
-    )]
+    #[error("cannot run `{program}`: {source}{}", remedy(source, Access::Run))]
     StartCommand { program: String, source: io::Error },
     #[error("--price names `{gpu}` twice\n  help: give one price for each GPU")]
     TwicePriced { gpu: String },

@@ -25,7 +25,10 @@ pub enum ConfigFileError {
     #[error(transparent)]
     Source(#[from] SourceError),
     /// The file depends on more than the text of the build script.
-    #[error("{}:{line}: {why}, so the file is unknown", path.display())]
+    #[error(
+        "{}:{line}: {why}, so the file is unknown\n  help: write one call without a condition: `.config_file(\"gpu-tuned.toml\")`",
+        path.display()
+    )]
     Unknown {
         /// The build script.
         path: PathBuf,
