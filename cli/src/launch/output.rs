@@ -44,7 +44,7 @@ pub(super) fn color_variable() -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Copies lines with a prefix. A closed destination is ignored.
+/// Copies lines with a prefix, until the destination is closed: then the rank finds its pipe closed, too.
 fn lines(out: impl Read, prefix: &str, mut to: impl Write) -> io::Result<()> {
     let mut out = BufReader::new(out);
     let mut line = Vec::new();
@@ -57,7 +57,9 @@ fn lines(out: impl Read, prefix: &str, mut to: impl Write) -> io::Result<()> {
             line.push(b'\n');
         }
         // One call, so that lines of several ranks do not mix.
-        drop(to.write_all(&line));
+        if to.write_all(&line).is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+            return Ok(());
+        }
         line.clear();
     }
 }

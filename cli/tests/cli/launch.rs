@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::{Command, Output};
+use std::io::Read as _;
+use std::process::{Command, Output, Stdio};
 
 use crate::project::{Project, Ran};
 
@@ -77,6 +78,18 @@ fn the_last_line_needs_no_end_and_bytes_are_passed_on() {
 }
 
 #[test]
+fn ranks_end_with_the_reader_of_their_output() {
+    let project = Project::new("bare");
+    let mut command = launch(&project, 2, &[], "exec yes");
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("it starts");
+    let mut first = [0; 6];
+    child.stdout.take().expect("a pipe").read_exact(&mut first).expect("a line");
+    assert_eq!(&first[3..], b" y\n");
+    assert_eq!(child.wait().expect("it ends").code(), Some(128 + 13));
+}
+
+#[test]
 fn with_json_standard_output_is_the_document_only() {
     let ran = Ran::of(&mut launch(&Project::new("bare"), 2, &["--json"], "echo out"));
     assert_eq!(by_rank(&ran.stderr), [(0, vec!["out"]), (1, vec!["out"])].into());
@@ -136,6 +149,11 @@ fn after_a_failure_all_start_again_and_no_more_often_than_asked_for() {
 fn a_program_that_is_not_there_is_bad_input() {
     let said = Project::new("bare").run(&["launch", "--ranks", "2", "--", "./nothing"]).refused(2);
     assert!(said.starts_with("error: cannot run `./nothing`: No such file"), "{said}");
+    assert!(said.contains("help: name a program with its arguments"), "{said}");
+    let project = Project::new("bare");
+    project.write("script", "");
+    let said = project.run(&["launch", "--ranks", "2", "--", "./script"]).refused(2);
+    assert!(said.contains("help: make it executable, or name another program"), "{said}");
     for args in
         [&["launch"][..], &["launch", "--ranks", "0", "--", "true"], &["launch", "--ranks", "two", "--", "true"]]
     {
