@@ -1,11 +1,11 @@
 //! Input of a diagnosis: recordings, a running process, or a started program.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
-use gpu_tuned_observe::recording::Record;
+use gpu_tuned_observe::recording::{Record, of_process};
 use tempfile::TempDir;
 
 use super::DiagnoseArgs;
@@ -91,7 +91,7 @@ impl Input {
         if !is_running(pid) {
             return Err(Error::NoProcess { pid });
         }
-        let own = own_recording(pid);
+        let own = of_process(pid);
         let monitor = program::watch(pid, file)?;
         let begin = Instant::now();
         while begin.elapsed() < duration && !stop.is_wanted() && is_running(pid) {
@@ -119,15 +119,12 @@ impl Input {
 
 /// The records of a program, which may have made no recording.
 pub(super) fn read_if_there(file: &Path) -> Result<Recorded, Error> {
-    if file.exists() { read_any(file) } else { Ok(Recorded::default()) }
+    if is_there(file)? { read_any(file) } else { Ok(Recorded::default()) }
 }
 
-/// The recording of a process by its environment, where that is readable.
-fn own_recording(pid: u32) -> Option<PathBuf> {
-    let process = Path::new("/proc").join(pid.to_string());
-    let variables = fs::read(process.join("environ")).ok()?;
-    let named = variables.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"GPU_TUNED_RECORD="))?;
-    let file = String::from_utf8(named.to_vec()).ok()?;
-    // A pipe would wait for its writer.
-    Some(fs::read_link(process.join("cwd")).ok()?.join(file)).filter(|path| path.is_file())
+/// Returns true for a file, and refuses what would block, such as a pipe that the program made in its place.
+pub(super) fn is_there(file: &Path) -> Result<bool, Error> {
+    let is_other = fs::metadata(file).is_ok_and(|found| !found.is_file());
+    let refused = || Error::Read { path: file.to_owned(), source: io::Error::other("it is not a regular file") };
+    if is_other { Err(refused()) } else { Ok(file.exists()) }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use gpu_tuned_observe::monitor::{Monitor, Options};
 use serde::Serialize;
 
+use super::input::is_there;
 use crate::error::Error;
 use crate::process::{self, Started, Stop, pass_on};
 
@@ -64,6 +65,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Records a process and the machine until the monitor is stopped.
 pub(super) fn watch(pid: u32, file: &Path) -> Result<Monitor, Error> {
+    is_there(file)?;
     // The file has all samples.
     Ok(Monitor::start(&Options::default().pid(pid).interval(INTERVAL).record(file).history(0))?)
 }

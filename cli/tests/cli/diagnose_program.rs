@@ -152,6 +152,14 @@ fn a_program_that_is_started_from_a_terminal_sees_none_to_print_to() {
 }
 
 #[test]
+fn a_program_that_makes_a_pipe_of_its_recording_is_refused() {
+    let program =
+        "while [ ! -s $GPU_TUNED_RECORD ]; do sleep 0.1; done; rm $GPU_TUNED_RECORD; mkfifo $GPU_TUNED_RECORD";
+    let said = Project::new("bare").run(&["diagnose", "--", "sh", "-c", program]).refused(2);
+    assert!(said.contains("run.jsonl`: it is not a regular file"), "{said}");
+}
+
+#[test]
 fn without_a_driver_it_is_said_that_there_is_none() {
     let text = Project::new("bare").run(&["diagnose", "--", "true"]).ended(4);
     let said = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -44,7 +44,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use gpu_tuned_core::plan::Expected;
 pub use gpu_tuned_core::telemetry::{Gpu, GpuProcess, GpuSample, Throttle};
 
-pub use read::{LARGEST, Recording, RecordingError, parse, read};
+pub use read::{LARGEST, Recording, RecordingError, of_process, parse, read};
 pub use record::{Device, HostSample, ProcessSample, Record, Run, Start, VERSION, Value};
 pub(crate) use record::{belongs_to, is_of_process, last_run};
 pub use recorder::{Observer, Observers, Recorder};

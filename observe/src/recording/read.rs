@@ -1,15 +1,15 @@
 //! Reading.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use gpu_tuned_core::regular_file::read_any;
 use gpu_tuned_core::source::{FileError, Position};
 use thiserror::Error;
 
 use super::{Record, VERSION};
-use crate::metrics::{Figure, HOST_FIGURES, gpu_figures};
+use crate::metrics::{Figure, HOST_FIGURES, gpu_figures, step_figures};
 
 /// Number of incomplete lines that a remark lists.
 const MAX_LISTED: usize = 5;
@@ -58,6 +58,16 @@ const FARTHEST: f64 = 1e15;
 pub fn read(path: &Path) -> Result<Recording, RecordingError> {
     let bytes = read_any(path, LARGEST).map_err(|cause| RecordingError::Read { path: path.to_owned(), cause })?;
     Ok(parse(&path.display().to_string(), &String::from_utf8_lossy(&bytes))?)
+}
+
+/// The recording of a running process by the variable `GPU_TUNED_RECORD` of its environment, where that is readable.
+pub fn of_process(pid: u32) -> Option<PathBuf> {
+    let process = Path::new("/proc").join(pid.to_string());
+    let variables = fs::read(process.join("environ")).ok()?;
+    let named = variables.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"GPU_TUNED_RECORD="))?;
+    let file = String::from_utf8(named.to_vec()).ok()?;
+    // A pipe would wait for its writer.
+    Some(fs::read_link(process.join("cwd")).ok()?.join(file)).filter(|path| path.is_file())
 }
 
 /// Parses the text of a recording; `file` is the name in messages.
@@ -170,6 +180,11 @@ fn too_large(record: &Record) -> Option<&'static str> {
     match record {
         Record::Gpu(sample) => find(gpu_figures(), sample),
         Record::Host(sample) => find(&HOST_FIGURES, sample),
+        Record::Step(step) => {
+            let is_time = |key: &str| key == "seconds" || key.ends_with("_s");
+            let mut times = step_figures(step).filter(|(key, _)| is_time(key));
+            times.find(|(_, time)| time.is_some_and(|it| !(0.0..=FARTHEST).contains(&it))).map(|(key, _)| key)
+        }
         _ => None,
     }
 }
