@@ -17,8 +17,10 @@ pub fn with_call(name: &str, before: &str, call: &str) -> Result<Option<String>,
     let mut text = Text::parse(name, before).map_err(|mistake| mistake.message.clone())?;
     let file = parsed(&text.lines)?;
     let krate = call.split("::").next().unwrap_or_default();
-    if mentions(text.lines.parse().map_err(|error| format!("{error}"))?, krate) {
-        return Ok(None);
+    let tokens: TokenStream = text.lines.parse().map_err(|error| format!("{error}"))?;
+    if mentions(tokens.clone(), krate) {
+        let has_call = mentions(tokens, "emit");
+        return if has_call { Ok(None) } else { Err(format!("it names `{krate}`, and calls no `emit`")) };
     }
     let main = main(&file)?;
     let Range { end, .. } = main.block.brace_token.span.open().byte_range();
@@ -122,6 +124,7 @@ mod tests {
             ("#[cfg(unix)]\nfn main() {}\n", "its `main` has attributes"),
             ("#[cfg(unix)]\nfn main() {}\n#[cfg(windows)]\nfn main() {}\n", "it has no `main`, or several"),
             ("fn main() {\n    #![allow(dead)]\n}\n", "its `main` has attributes"),
+            ("fn main() { gpu_tuned_build::configure(); }\n", "it names `gpu_tuned_build`, and calls no `emit`"),
             ("#!/usr/bin/env x\nfn main() {}\n", "it begins with a line for a shell"),
         ] {
             let said = with_call("build.rs", before, CALL).expect_err(before);
