@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::MonitorArgs;
 use crate::error::Error;
 use crate::files::{CSV_BEGIN, check_replaceable};
-use crate::output::{Form, SCHEMA_VERSION, print};
+use crate::output::{Form, SCHEMA_VERSION, one_line, print};
 
 pub(super) enum Ended {
     Whole(Box<Timeline>),
@@ -111,15 +111,15 @@ fn uuid<'a>(record: &Record, timeline: &'a Timeline) -> Option<&'a str> {
 
 /// Line of a record that is in `timeline`, if it has one.
 pub(super) fn line(record: &Record, timeline: &Timeline) -> Option<String> {
-    let time = |at: f64| time(at - timeline.begun);
+    let line = |at: f64, text: String| Some(format!("{}  {text}\n", time(at - timeline.begun)));
     match record {
-        Record::Gpu(sample) => Some(format!("{}  {}\n", time(sample.at), gpu(sample, timeline))),
-        Record::Host(sample) => Some(format!("{}  {}\n", time(sample.at), host(sample, timeline))),
-        Record::Step(record) if record.rank == 0 => Some(format!("{}  {}\n", time(record.at), step(record))),
-        Record::Run(run) => {
-            Some(format!("{}  training `{}` begins: process {}\n", time(run.at), run.workload, run.pid))
+        Record::Gpu(sample) => line(sample.at, gpu(sample, timeline)),
+        Record::Host(sample) => line(sample.at, host(sample, timeline)),
+        Record::Step(record) if timeline.steps.front().is_some_and(|first| first.rank == record.rank) => {
+            line(record.at, step(record))
         }
-        Record::Value(value) => Some(format!("{}  {} = {}\n", time(value.at), value.name, short(value.value))),
+        Record::Run(run) => line(run.at, format!("training `{}` begins: process {}", one_line(&run.workload), run.pid)),
+        Record::Value(value) => line(value.at, format!("{} = {}", one_line(&value.name), short(value.value))),
         _ => None,
     }
 }
@@ -133,7 +133,7 @@ fn gpu(sample: &GpuSample, timeline: &Timeline) -> String {
     let track = timeline.gpus.iter().find(|track| (track.gpu.gpu, track.gpu.mig_slot) == (sample.gpu, sample.mig_slot));
     let mut parts = vec![format!("{:<7}", track.map_or_else(|| format!("GPU {}", sample.gpu), GpuTimeline::number))];
     if let Some(trouble) = &sample.trouble {
-        parts.push(trouble.clone());
+        parts.push(one_line(trouble));
         return parts.join("  ");
     }
     parts.extend(sample.utilisation_percent.map(|percent| format!("{percent:>3.0} %")));

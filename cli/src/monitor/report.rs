@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use gpu_tuned_observe::monitor::{GPU_FIGURES, GpuSummary, HOST_FIGURES, Stats, Summary};
 
-use crate::output::{BOLD, MARKED, PLAIN, Table, or_dash, styled};
+use crate::output::{BOLD, MARKED, PLAIN, Table, one_line, or_dash, styled};
 use crate::view::readable;
 use gpu_tuned_observe::monitor::amounts::{clock, energy, gib, reason, short};
 
@@ -16,10 +16,10 @@ pub(super) fn text(summary: &Summary, trouble: &[String]) -> String {
     if summary.gpus.is_empty() {
         // The remedy was printed at the start.
         let why = trouble.first().and_then(|trouble| trouble.split(';').next()).unwrap_or("there is none");
-        let _ = writeln!(text, "\n{}", styled(MARKED, format!("No GPU was watched: {why}")));
+        let _ = writeln!(text, "\n{}", styled(MARKED, format!("No GPU was watched: {}", one_line(why))));
     }
     if !summary.gpus.is_empty() && !trouble.is_empty() {
-        let lines = trouble.iter().map(|trouble| format!("{}\n", styled(MARKED, trouble)));
+        let lines = trouble.iter().map(|trouble| format!("{}\n", styled(MARKED, one_line(trouble))));
         text.push('\n');
         text.extend(lines);
     }
@@ -71,5 +71,5 @@ fn table<'s>(heading: &str, figures: impl Iterator<Item = (&'s str, &'s Stats)>)
         table.row(PLAIN, [format!("{name:<26}"), mean, min, max, deviation], "");
         is_empty = false;
     }
-    if is_empty { String::new() } else { format!("\n{}\n{}", styled(BOLD, heading), table.print()) }
+    if is_empty { String::new() } else { format!("\n{}\n{}", styled(BOLD, one_line(heading)), table.print()) }
 }

@@ -17,7 +17,7 @@ pub(crate) use code::{Code, help, meanings};
 pub(crate) use document::SCHEMA_VERSION;
 use document::document;
 
-pub(crate) use table::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, styled};
+pub(crate) use table::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, one_line, styled};
 pub(crate) use verbosity::{Verbosity, detail, note, verbosity};
 pub(crate) use wrap::{wrapped, wrapped_at};
 

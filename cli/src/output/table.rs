@@ -20,6 +20,11 @@ pub(crate) fn styled(style: Style, text: impl core::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
+/// Replaces line breaks, which names of others can have.
+pub(crate) fn one_line(text: &str) -> String {
+    text.replace('\n', "\u{fffd}")
+}
+
 /// Rows of aligned cells. Text after the last cell is wrapped at the width of the terminal, unless the cells are wider.
 pub(crate) struct Table {
     /// Headings; true for columns of numbers, which are right-aligned.
@@ -42,13 +47,14 @@ impl Table {
         Self { columns, rows: Vec::new(), indent }
     }
 
-    /// Adds a row, which may have fewer cells than columns. Long cells are cut.
+    /// Adds a row, which may have fewer cells than columns. Long cells are cut, and line breaks in them are replaced.
     pub(crate) fn row(&mut self, style: Style, cells: impl Into<Vec<String>>, rest: impl Into<String>) {
         let cut = |cell: String| match cell.char_indices().nth(MAX_CELL) {
             Some((end, _)) => format!("{}…", &cell[..end]),
             None => cell,
         };
-        self.rows.push(Row { style, cells: cells.into().into_iter().map(cut).collect(), rest: rest.into() });
+        let cells = cells.into().into_iter().map(|cell| cut(one_line(&cell))).collect();
+        self.rows.push(Row { style, cells, rest: rest.into() });
     }
 
     pub(crate) fn print(&self) -> String {

@@ -35,12 +35,7 @@ pub(super) fn section(path: &Path, records: &[Record]) -> Section {
         gathering.observe(record);
     }
     let (summary, diagnosis) = (gathering.summary(), diagnose(records));
-    let runs = || {
-        records.iter().filter_map(|record| match record {
-            Record::Run(run) => Some(run.as_ref()),
-            _ => None,
-        })
-    };
+    let runs = || records.iter().filter_map(Record::run);
     let file = match path.file_name() {
         Some(name) if !is_standard(path) => name.to_string_lossy().into_owned(),
         _ => "standard input".to_owned(),
@@ -160,10 +155,9 @@ fn gpu_lines(records: &[Record], figure: &Figure<GpuSample>, begin: f64) -> Vec<
 }
 
 fn step_line(records: &[Record], begin: f64, figure: impl Fn(&StepRecord) -> Option<f64>) -> TimeSeries {
-    let points = records.iter().filter_map(|record| match record {
-        Record::Step(step) if step.rank == 0 => Some((step.at - begin, figure(step)?)),
-        _ => None,
-    });
+    let steps = || records.iter().filter_map(Record::step);
+    let of_first = |step: &&StepRecord| steps().next().is_some_and(|first| first.rank == step.rank);
+    let points = steps().filter(of_first).filter_map(|step| Some((step.at - begin, figure(step)?)));
     TimeSeries { name: String::new(), points: points.collect() }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
 }
 
 fn counted(records: &[Record], steps: Steps) -> usize {
-    records.iter().filter(|record| matches!(record, Record::Step(step) if steps.has(step.step))).count()
+    records.iter().filter(|record| record.step().is_some_and(|step| steps.has(step.step))).count()
 }
 
 #[derive(Serialize)]
@@ -76,10 +76,7 @@ impl Written {
 }
 
 fn nothing(recording: &Path, records: &[Record]) -> String {
-    let steps = records.iter().filter_map(|record| match record {
-        Record::Step(step) => Some((step.step, step.step)),
-        _ => None,
-    });
+    let steps = records.iter().filter_map(Record::step).map(|step| (step.step, step.step));
     match steps.reduce(|span, step| (span.0.min(step.0), span.1.max(step.1))) {
         Some((first, last)) => format!("{} has none of these steps: it has {first}..{last}", quoted(recording)),
         None => format!(

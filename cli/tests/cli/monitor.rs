@@ -180,6 +180,19 @@ fn the_time_between_two_monitors_in_one_file_is_not_watched() {
 }
 
 #[test]
+fn steps_of_any_rank_are_summarised_and_names_stay_on_their_line() {
+    let project = Project::new("bare");
+    let step = |number: u64| {
+        format!("{{\"kind\":\"step\",\"at\":{number}.0,\"step\":{number},\"rank\":1,\"seconds\":1.0,\"samples\":64}}\n")
+    };
+    let value = "{\"kind\":\"value\",\"at\":2.0,\"name\":\"a\\n\\nok  sound\",\"value\":1.5}\n";
+    project.write("run.jsonl", &(step(1) + &step(2) + value));
+    let text = project.run(&["monitor", "--replay", "run.jsonl"]).ended(0);
+    assert!(text.contains("Steps: 2, 128 samples"), "{text}");
+    assert!(text.contains("  a\u{fffd}\u{fffd}ok  sound  "), "{text}");
+}
+
+#[test]
 fn without_a_driver_the_host_is_watched_and_one_line_says_why() {
     let project = Project::new("bare");
     let ran = project.run(&["monitor", "--interval", "100ms", "--duration", "400ms"]);

@@ -61,7 +61,7 @@ pub struct GpuSummary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StepSummary {
-    /// Steps of the first rank.
+    /// Steps of the rank that is recorded first.
     pub steps: u64,
     /// Training samples over all ranks.
     pub samples: u64,
@@ -89,6 +89,7 @@ struct Device {
 
 #[derive(Clone, Debug, Default)]
 struct Steps {
+    rank: Option<u64>,
     taken: u64,
     samples: u64,
     samples_per_s: Series,
@@ -187,7 +188,7 @@ impl Device {
 impl Steps {
     fn observe(&mut self, step: &StepRecord) {
         // Every rank records its steps, with the samples of all ranks.
-        if step.rank != 0 {
+        if *self.rank.get_or_insert(step.rank) != step.rank {
             return;
         }
         self.taken += 1;

@@ -19,7 +19,7 @@ pub struct Timeline {
     pub host: VecDeque<HostSample>,
     /// The program.
     pub run: Option<Run>,
-    /// Steps of the first rank.
+    /// Steps of the rank that is recorded first.
     pub steps: VecDeque<StepRecord>,
     /// The last value of each name.
     pub values: BTreeMap<String, Value>,
@@ -68,7 +68,9 @@ impl Timeline {
                 push(&mut self.host, sample.clone());
             }
             Record::Run(run) => self.run = Some((**run).clone()),
-            Record::Step(step) if step.rank == 0 => push(&mut self.steps, (**step).clone()),
+            Record::Step(step) if self.steps.front().is_none_or(|first| first.rank == step.rank) => {
+                push(&mut self.steps, (**step).clone());
+            }
             Record::Value(value) => {
                 self.values.insert(value.name.clone(), value.clone());
             }

@@ -79,6 +79,16 @@ fn number_or_nan<'de, D: Deserializer<'de>>(number: D) -> Result<f64, D::Error> 
 }
 
 impl Record {
+    /// The training program that starts.
+    pub fn run(&self) -> Option<&Run> {
+        if let Self::Run(run) = self { Some(run) } else { None }
+    }
+
+    /// The optimizer step.
+    pub fn step(&self) -> Option<&StepRecord> {
+        if let Self::Step(step) = self { Some(step) } else { None }
+    }
+
     /// Time of the record in seconds since 1970; `None` for an unknown kind.
     pub const fn at(&self) -> Option<f64> {
         match self {
@@ -148,10 +158,7 @@ impl ProcessSample {
 
 /// Returns the run that began last, wherever it stands in the file.
 pub(crate) fn last_run(records: &[Record]) -> Option<&Run> {
-    let runs = records.iter().filter_map(|record| match record {
-        Record::Run(run) => Some(&**run),
-        _ => None,
-    });
+    let runs = records.iter().filter_map(Record::run);
     runs.max_by(|a, b| a.at.total_cmp(&b.at))
 }
 

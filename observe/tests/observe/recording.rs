@@ -64,6 +64,11 @@ fn errors_have_a_position() {
             "{\"kind\":\"host\",\"at\":1.0,\"cpu_percent\":1e308}\n",
             "run.jsonl:1:1: `cpu_percent` is negative, or more than 1e15",
         ),
+        ("{\"kind\":\"step\",\"seconds\":-1.0}\n", "run.jsonl:1:1: `seconds` is negative, or more than 1e15"),
+        (
+            "{\"kind\":\"step\",\"seconds\":1.0,\"drain_s\":1e300}\n",
+            "run.jsonl:1:1: `drain_s` is negative, or more than 1e15",
+        ),
         ("{\"kind\":\"host\",\"at\":-1e300}\n", "run.jsonl:1:1: the time is more than 1e15 s from 1970"),
     ] {
         assert_eq!(parse("run.jsonl", text).expect_err(text).to_string(), message.replace("{NOT_JSON}", NOT_JSON));

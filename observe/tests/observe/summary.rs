@@ -75,6 +75,9 @@ fn steps_of_the_first_rank_are_counted_with_the_samples_of_all() {
     let steps = Summary::from_records(&records).steps.expect("there are steps");
     assert_eq!((steps.steps, steps.samples, steps.last_loss), (3, 192, Some(1.0)));
     assert_eq!((steps.samples_per_s.mean, steps.loss.map(|loss| loss.mean)), (64.0, Some(2.0)));
+    // Of a recording of one rank, that one.
+    let steps = Summary::from_records(&records[1..2]).steps.expect("there are steps");
+    assert_eq!((steps.steps, steps.samples), (1, 64));
 }
 
 #[test]

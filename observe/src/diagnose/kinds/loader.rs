@@ -127,9 +127,9 @@ fn with_workers(
     feeding: &Feeding,
     kind: Kind,
 ) -> (Change, WhatIf, String) {
-    let now = workers(model);
     let setting = input.change(Setting::NumWorkers, SettingValue::Count(feeding.workers as u64));
-    let more = format!("num_workers = {:.0} (was {now:.0})", feeding.workers);
+    let was = model.settings.map(|settings| format!(" (was {})", settings.num_workers)).unwrap_or_default();
+    let more = format!("num_workers = {:.0}{was}", feeding.workers);
     let what = match kind {
         Kind::SlowStorage => format!(
             "keep the samples in memory or on a local disk (`CachedDataset`), or have more reads under way: {more}"
@@ -141,8 +141,9 @@ fn with_workers(
     };
     let fed = model.fed();
     let how = format!(
-        "{} of one worker for the samples of a step, divided by {:.0} workers, against {} for the rest of the step",
+        "{} of one worker for the samples of a step{}, divided by {:.0} workers, against {} for the rest of the step",
         seconds(feeding.step.loader * feeding.workers),
+        if model.settings.is_some() { "" } else { ", if there is one worker now" },
         feeding.workers,
         seconds(fed.serial + fed.training)
     );

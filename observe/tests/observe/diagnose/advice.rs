@@ -16,6 +16,15 @@ fn among_findings_that_are_gone_together_the_first_is_tested() {
 }
 
 #[test]
+fn a_number_of_workers_that_is_not_recorded_is_not_invented() {
+    let made = Made::healthy().started(|run| run.settings = None);
+    let diagnosis = diagnose(&computing(waiting(made, 0.1), 450.0).records());
+    let finding = &diagnosis.findings[0];
+    assert_eq!(finding.kind, Kind::LoaderBound);
+    assert!(finding.change.what.starts_with("num_workers = ") && !finding.change.what.contains("was"), "{finding:#?}");
+}
+
+#[test]
 fn losses_that_are_not_recorded_are_not_judged() {
     let skipping = |recorded: bool| {
         let made = Made::healthy().each_step(move |step| {
