@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod depth;
 mod keys;
 mod mistakes;
 mod model;
@@ -16,6 +17,7 @@ pub mod sources;
 mod table;
 
 pub use check::{Checked, NestedDim, PlanInput, Role, check, peer_default, plan_input};
+pub use depth::{DEEPEST_IN_MACROS, check_depth};
 pub use mistakes::{Mistake, Mistakes};
 pub use model::{
     Argument, DefaultForm, DerivePresence, Derives, Field, ForeignDefault, Helper, Holder, Model, Nested, Value, bare,

@@ -10,14 +10,18 @@ use crate::expand::expand;
 use crate::fallback::fallback;
 use gpu_tuned_attribute::Mistakes;
 use gpu_tuned_attribute::Table;
-use gpu_tuned_attribute::check;
 use gpu_tuned_attribute::parse;
+use gpu_tuned_attribute::{DEEPEST_IN_MACROS, check, check_depth};
 
 /// The variable with the directory for expansions.
 const EXPAND_DIR: &str = "GPU_TUNED_EXPAND_DIR";
 
 /// Expands the item, or returns it with every mistake.
 pub(crate) fn run(attribute: TokenStream, item: &TokenStream, table: Table) -> TokenStream {
+    if let Err(error) = [&attribute, item].into_iter().try_for_each(|tokens| check_depth(tokens, DEEPEST_IN_MACROS)) {
+        let error = error.to_compile_error();
+        return quote!(#error #item);
+    }
     let mut mistakes = Mistakes::default();
     let model = match parse(attribute, item.clone(), &mut mistakes) {
         Ok(model) => model,

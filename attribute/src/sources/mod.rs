@@ -6,7 +6,6 @@
 
 mod build_script;
 mod collect;
-mod depth;
 mod modules;
 mod recognize;
 
@@ -18,12 +17,12 @@ use std::rc::Rc;
 use gpu_tuned_core::regular_file;
 use gpu_tuned_core::source::{FileError, Position};
 use proc_macro2::{LineColumn, TokenStream};
+use syn::parse::Parse;
 use thiserror::Error;
 
-use crate::{Mistakes, PlanInput, Table, parse, plan_input};
+use crate::{Mistakes, PlanInput, Table, check_depth, parse, plan_input};
 pub use build_script::{ConfigFileError, config_file};
 pub use collect::needs_test;
-pub use depth::{STACK, parse_within_limit};
 pub use recognize::{Aliases, find_attribute};
 
 /// The root file of a target.
@@ -108,6 +107,23 @@ pub enum SourceError {
         /// The parser's message.
         message: String,
     },
+}
+
+/// Largest depth of code that is parsed. A thread with [`STACK`] bytes has room for this many times 16 KiB.
+pub(crate) const DEEPEST: usize = 16_384;
+
+/// Stack of a thread that parses sources, in bytes.
+pub const STACK: usize = 256 << 20;
+
+/// Parses Rust, unless it is nested too deeply.
+///
+/// # Errors
+///
+/// The parser's errors, and one at the place that is too deep.
+pub fn parse_within_limit<T: Parse>(text: &str) -> syn::Result<T> {
+    let tokens: TokenStream = text.parse().map_err(syn::Error::from)?;
+    check_depth(&tokens, DEEPEST)?;
+    syn::parse2(tokens)
 }
 
 /// Largest file that is read, in bytes.

@@ -156,8 +156,7 @@ fn code_that_is_nested_too_deeply_is_skipped_with_its_line() {
     project.write("src/deep.rs", &format!("\nfn f() {{ {}1{}; }}\n", "(".repeat(20_000), ")".repeat(20_000)));
     project.write("src/main.rs", "mod deep;\nfn main() {}\n");
     let said = project.run(&["init", "--dry-run"]);
-    let skipped =
-        "src/deep.rs:2: code is nested or chained more than 4096 times, and is not read; this file was skipped";
+    let skipped = "src/deep.rs:2: code is nested or chained too deeply, and is not read; this file was skipped";
     assert!(said.stderr.contains(skipped), "{}", said.stderr);
     said.ended(0);
 }

@@ -9,11 +9,12 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::DeriveInput;
 
-use gpu_tuned_attribute::Mistakes;
+use gpu_tuned_attribute::{DEEPEST_IN_MACROS, Mistakes, check_depth};
 
 /// Returns the implementation, or every mistake beside a placeholder implementation.
 pub(crate) fn run(item: TokenStream) -> TokenStream {
-    let item: DeriveInput = match syn::parse2(item) {
+    let parsed = check_depth(&item, DEEPEST_IN_MACROS).and_then(|()| syn::parse2(item));
+    let item: DeriveInput = match parsed {
         Ok(item) => item,
         Err(error) => return error.to_compile_error(),
     };

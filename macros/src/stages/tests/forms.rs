@@ -109,3 +109,21 @@ fn types_from_macro_rules_and_in_parentheses_are_those_within() {
     assert_eq!(in_parentheses.replace("(u64)", "u64").replace("(bool)", "bool"), plain);
     assert!(!expanded(item(group(quote!(usize)), quote!(bool))).contains("compile_error"));
 }
+
+#[test]
+fn code_that_would_overflow_the_stack_of_the_compiler_is_refused() {
+    for (deep, is_refused) in [(20, false), (100_000, true)] {
+        let default: TokenStream = format!("{}1", "-".repeat(deep)).parse().expect("tokens");
+        let item = quote!(
+            struct Config {
+                #[tuned]
+                batch_size: usize,
+                #[tuned(default = #default)]
+                x: i32,
+            }
+        );
+        let attribute = quote!(transformer(layers = 6, seq = 256, vocab = 8192, d_model = 512), global_batch = 512);
+        let text = run(attribute, &item, table(&["h200"])).to_string();
+        assert_eq!(text.contains("nested or chained too deeply"), is_refused);
+    }
+}

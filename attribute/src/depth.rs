@@ -1,42 +1,35 @@
-//! A limit for the depth of sources. The parser calls itself for nested code, and would overflow the stack.
+//! A limit for the depth of code. The parser calls itself for nested code, and would overflow the stack.
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
-use syn::parse::Parse;
 
-/// Largest depth of code that is parsed. A thread with [`STACK`] bytes parses it in a build without optimisation.
-const DEEPEST: usize = 4096;
+/// Largest depth of code that a macro parses: on 6 MiB of stack, which a thread of the compiler has left.
+pub const DEEPEST_IN_MACROS: usize = 1_536;
 
-/// Stack of a thread that parses sources, in bytes.
-pub const STACK: usize = 256 << 20;
-
-/// Parses Rust, unless it is nested too deeply.
+/// Refuses code that is nested or chained too deeply. A step of depth takes the parser up to 4 KiB of stack, in a build without
+/// optimisation.
 ///
 /// # Errors
 ///
-/// The parser's errors, and one at the place that is too deep.
-pub fn parse_within_limit<T: Parse>(text: &str) -> syn::Result<T> {
-    let tokens: TokenStream = text.parse().map_err(syn::Error::from)?;
-    if let Some(place) = beyond_limit(&tokens) {
-        let message = format!("code is nested or chained more than {DEEPEST} times, and is not read");
-        return Err(syn::Error::new(place, message));
-    }
-    syn::parse2(tokens)
+/// One at the place that is too deep.
+pub fn check_depth(tokens: &TokenStream, deepest: usize) -> syn::Result<()> {
+    let message = "code is nested or chained too deeply, and is not read";
+    beyond(tokens, deepest).map_or(Ok(()), |place| Err(syn::Error::new(place, message)))
 }
 
 /// The place where the depth exceeds the limit.
 ///
 /// Groups nest; so do operators, calls and generic arguments, at most once a token, until a comma, a semicolon or a block ends
 /// them.
-fn beyond_limit(tokens: &TokenStream) -> Option<Span> {
+fn beyond(tokens: &TokenStream, deepest: usize) -> Option<Span> {
     let mut open = vec![(tokens.clone().into_iter().peekable(), 0, 0)];
     while let Some((tokens, depth, run)) = open.last_mut() {
         let Some(token) = tokens.next() else {
             open.pop();
             continue;
         };
-        *run = if is_separator(&token) { 0 } else { *run + 1 };
+        *run = if is_separator(&token) { 0 } else { *run + steps(&token) };
         let depth = *depth + *run;
-        if depth > DEEPEST {
+        if depth > deepest {
             return Some(token.span());
         }
         if let TokenTree::Group(group) = token {
@@ -44,10 +37,23 @@ fn beyond_limit(tokens: &TokenStream) -> Option<Span> {
             if is_block && !tokens.peek().is_some_and(continues_expression) {
                 *run = 0;
             }
-            open.push((group.stream().into_iter().peekable(), depth + 1, 0));
+            open.push((group.stream().into_iter().peekable(), depth + IN_GROUP, 0));
         }
     }
     None
+}
+
+/// Steps of depth within a group, measured with syn 3.
+const IN_GROUP: usize = 12;
+
+/// Steps of depth for a token, measured with syn 3: types, and the arguments of closures, take more than operators and calls.
+fn steps(token: &TokenTree) -> usize {
+    match token {
+        TokenTree::Punct(punct) if punct.as_char() == '<' => 16,
+        TokenTree::Punct(punct) if punct.as_char() == '&' => 12,
+        TokenTree::Punct(punct) if punct.as_char() == '|' => 4,
+        _ => 1,
+    }
 }
 
 fn is_separator(token: &TokenTree) -> bool {
@@ -63,11 +69,15 @@ fn continues_expression(token: &TokenTree) -> bool {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "sources"))]
 mod tests {
     use std::thread;
 
-    use super::{DEEPEST, STACK, beyond_limit, parse_within_limit};
+    use super::{DEEPEST_IN_MACROS, beyond, check_depth};
+    use crate::sources::{DEEPEST, STACK, parse_within_limit};
+
+    /// Stack of the compiler's threads, less what they use before a macro is called.
+    const STACK_IN_MACROS: usize = 6 << 20;
 
     fn parsed(text: String) -> Result<(), String> {
         let parse = move || parse_within_limit::<syn::File>(&text).map(drop).map_err(|error| error.to_string());
@@ -97,18 +107,26 @@ mod tests {
         for shape in SHAPES {
             assert_eq!(parsed(nested(50, shape)), Ok(()), "{shape:?}");
             let refused = parsed(nested(100_000, shape)).expect_err(shape[1]);
-            assert_eq!(refused, "code is nested or chained more than 4096 times, and is not read");
+            assert_eq!(refused, "code is nested or chained too deeply, and is not read");
         }
     }
 
     #[test]
     fn code_at_the_limit_does_not_overflow_the_stack() {
-        for shape in SHAPES {
-            let is_read = |count: usize| beyond_limit(&nested(count, shape).parse().expect("tokens")).is_none();
-            let counts: Vec<usize> = (1..=DEEPEST).collect();
-            let largest = counts.partition_point(|count| is_read(*count));
-            assert!(largest > DEEPEST / 8, "{shape:?}");
-            assert_eq!(parsed(nested(largest, shape)), Ok(()), "{shape:?}");
+        for (deepest, stack) in [(DEEPEST, STACK), (DEEPEST_IN_MACROS, STACK_IN_MACROS)] {
+            for shape in SHAPES {
+                let tokens = move |count: usize| nested(count, shape).parse().expect("tokens");
+                let counts: Vec<usize> = (1..=deepest).collect();
+                let largest = counts.partition_point(|count| beyond(&tokens(*count), deepest).is_none());
+                assert!(largest > deepest / 32, "{shape:?}");
+                let parse = move || {
+                    let tokens = tokens(largest);
+                    check_depth(&tokens, deepest).expect("it is not too deep");
+                    syn::parse2::<syn::File>(tokens).map(drop).map_err(|error| error.to_string())
+                };
+                let thread = thread::Builder::new().stack_size(stack).spawn(parse).expect("a thread");
+                assert_eq!(thread.join().expect("no overflow"), Ok(()), "{shape:?}");
+            }
         }
     }
 
