@@ -186,7 +186,7 @@ fn two_names_for_one_description_are_told_unless_the_config_has_both() {
 fn a_broken_lock_stops_the_build_at_its_place() {
     let broken = LOCK.replace("host_ms_per_sample = 0.5", "host_ms_per_sample = -1");
     let expected = "\
-error: workload.lm.host_ms_per_sample: expected milliseconds, more than 0 and at most 1e9; mend that, put back the file \
+error: workload.lm.host_ms_per_sample: expected milliseconds from 1e-6 to 1e9; mend that, put back the file \
                     that was committed, or delete it and run `cargo gpu-tuned measure`
  --> gpu-tuned.lock:4:22
   |

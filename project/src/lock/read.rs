@@ -17,6 +17,8 @@ use crate::conflict;
 const COUNTS: RangeInclusive<u64> = 0..=Measured::LARGEST;
 const FORMATS: RangeInclusive<u64> = Lock::FORMAT as u64..=Lock::FORMAT as u64;
 const BATCHES: RangeInclusive<u64> = 1..=1 << 30;
+/// Micro-batches of a mode, at most: measurements take a few dozen, and plans compare all.
+const MOST_BATCHES: usize = 1_000;
 
 /// Remedy for a file with both sides of a merge.
 const REMEDY_OF_MERGE: &str = "keep either side whole (`git checkout --ours` or `--theirs` and the file), or delete the file; \
@@ -146,6 +148,11 @@ fn mode(mut facts: TableReader<'_, '_>, kind: Option<DeviceKind>) -> Option<Meas
     if sizes.is_empty() {
         facts.reader.mistake(&facts.place, format!("{} needs a batch", facts.path));
     }
+    if sizes.len() > MOST_BATCHES {
+        let message = format!("{} has more than {MOST_BATCHES} micro-batches, the most that is read", facts.path);
+        facts.reader.mistake(&facts.place, message);
+        return None;
+    }
     // Only steps that ran on a CPU may have been run where nothing counted their memory.
     let may_be_uncounted = method == Some(MeasurementMethod::Executed) && kind != Some(DeviceKind::Gpu);
     let needed: &[&str] = if method.is_some() && !may_be_uncounted { &["reserved_bytes"] } else { &[] };
@@ -191,5 +198,5 @@ fn bytes(facts: &mut TableReader<'_, '_>, key: &str) -> Option<Bytes> {
 }
 
 fn milliseconds(facts: &mut TableReader<'_, '_>, key: &str) -> Option<f64> {
-    facts.number(key, &(f64::MIN_POSITIVE..=1e9), "milliseconds, more than 0 and at most 1e9")
+    facts.number(key, &(1e-6..=1e9), "milliseconds from 1e-6 to 1e9")
 }

@@ -14,17 +14,17 @@ const SLIPS: [(&str, &str, &str); 23] = [
     (
         "12.31",
         "-12.31",
-        "37:50: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds, more than 0 and at most 1e9",
+        "37:50: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds from 1e-6 to 1e9",
     ),
     (
         "12.31",
         "0",
-        "37:50: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds, more than 0 and at most 1e9",
+        "37:50: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds from 1e-6 to 1e9",
     ),
     (
         "12.31",
         "\"12\"",
-        "37:50: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds, more than 0 and at most 1e9",
+        "37:50: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds from 1e-6 to 1e9",
     ),
     ("818_256", "1e3", "7:14: workload.char-lm.parameters: expected a whole number from 0 to 2^50"),
     ("818_256", "1_125_899_906_842_625", "7:14: workload.char-lm.parameters: expected a whole number from 0 to 2^50"),
@@ -75,6 +75,19 @@ fn mistakes_have_their_places() {
         assert!(last.ends_with("or delete it and run `cargo gpu-tuned measure`"), "{last}");
         assert_eq!(merged(Some(source(&text)), "char-lm", &whole()), Err(mistakes));
     }
+}
+
+#[test]
+fn the_micro_batches_of_a_mode_are_bounded() {
+    let line = |samples: usize| format!("{samples} = {{ reserved_bytes = 1 }}\n");
+    let with = |count: usize| {
+        let (head, rest) = WHOLE.split_once("64 = ").expect("the first batch");
+        let (_, end) = rest.rsplit_once("\n\n").expect("the last line");
+        parse(&format!("{head}{}\n{end}", (1..=count).map(line).collect::<String>()))
+    };
+    assert_eq!(with(1_000).err(), None);
+    let mistakes = with(1_001).expect_err("too many");
+    assert!(mistakes[0].message.contains("has more than 1000 micro-batches, the most that is read"), "{}", mistakes[0]);
 }
 
 #[test]
