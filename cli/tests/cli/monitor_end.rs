@@ -1,9 +1,13 @@
 //! Ends of `monitor`: signals, readers that have seen enough, and files that cannot be written.
 
-use std::io::{BufRead, BufReader, Read};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
 use gpu_tuned_observe::recording::read;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::monitor::{looked, on};
 use crate::project::{Project, Ran};
@@ -33,6 +37,56 @@ fn signals_end_it_with_its_summary_and_whole_files() {
         assert_eq!(read(&project.path("run.jsonl")).expect("a recording").torn, [0; 0]);
         assert!(project.read("gpu.csv").ends_with('\n'));
     }
+}
+
+/// Both ends of a terminal: the user's, and the program's.
+#[cfg(target_os = "linux")]
+fn terminal() -> (File, File) {
+    let user = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+    grantpt(&user).and_then(|()| unlockpt(&user)).expect("it is ours");
+    let name = ptsname(&user, Vec::new()).expect("it has a name").into_string().expect("UTF-8");
+    let program = OpenOptions::new().read(true).write(true).open(name).expect("its other end");
+    (user.into(), program)
+}
+
+/// A monitor with the whole of a terminal, once it shows something.
+#[cfg(target_os = "linux")]
+fn on_terminal(project: &Project) -> (Child, File) {
+    let (mut user, program) = terminal();
+    let end = || Stdio::from(program.try_clone().expect("a handle"));
+    let mut command = on("training", project, &["--interval", "100ms", "--duration", "60s"]);
+    let child = command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn().expect("it starts");
+    drop(command);
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"\x1b[?1049h") {
+        let mut byte = [0];
+        user.read_exact(&mut byte).expect("output");
+        seen.extend(byte);
+    }
+    (child, user)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_begin_of_a_key_does_not_keep_the_screen_from_ending() {
+    let project = Project::new("bare");
+    let (mut child, mut user) = on_terminal(&project);
+    user.write_all(b"\x1b[").expect("it is read");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    let mut text = Vec::new();
+    // A terminal without a program fails to be read.
+    drop(user.read_to_end(&mut text));
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("\x1b[?1049l") && text.contains("Watched for"), "{text}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminal_that_hangs_up_ends_the_screen() {
+    let (mut child, user) = on_terminal(&Project::new("bare"));
+    drop(user);
+    assert_eq!(child.wait().expect("it ends").code(), Some(2));
 }
 
 #[test]

@@ -10,9 +10,9 @@ mod styles;
 #[cfg(test)]
 mod tests;
 
+use std::mem::ManuallyDrop;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -26,7 +26,6 @@ use super::output::Table;
 use super::source::Source;
 use crate::args::Common;
 use crate::error::Error;
-use crate::output::Code;
 use crate::process::Stop;
 use keys::Act;
 use styles::has_colors;
@@ -51,33 +50,22 @@ pub(super) struct Screen {
     seconds_per_cell: f64,
 }
 
-/// The terminal, which is restored on drop and by ratatui's panic hook.
+/// The terminal, which is restored on drop and by ratatui's panic hook, and what happens on it.
 struct Stage {
-    terminal: DefaultTerminal,
-    is_over: Arc<AtomicBool>,
+    /// Never dropped: ratatui would print an error, and panic without a standard error.
+    terminal: ManuallyDrop<DefaultTerminal>,
+    events: Receiver<io::Result<Event>>,
 }
 
-/// Time for the screen to end after a signal.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 impl Stage {
-    fn open(stop: &Stop) -> Result<Self, Error> {
+    fn open() -> Result<Self, Error> {
         let terminal = ratatui::try_init().map_err(Error::Terminal)?;
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (stop, watched) = (stop.clone(), Arc::clone(&is_over));
-        // crossterm never returns from reading a terminal that has hung up.
-        let guard = thread::Builder::new().name("terminal-guard".to_owned()).spawn(move || {
-            while !stop.is_wanted() {
-                thread::sleep(REST);
-            }
-            thread::sleep(PATIENCE);
-            if !watched.load(Ordering::Relaxed) {
-                ratatui::restore();
-                std::process::exit(i32::from(Code::Ok as u8));
-            }
-        });
-        guard.map_err(Error::Terminal)?;
-        Ok(Self { terminal, is_over })
+        let (sender, events) = mpsc::channel();
+        let stage = Self { terminal: ManuallyDrop::new(terminal), events };
+        // crossterm waits for the end of a sequence that has begun, and for ever on a terminal that has hung up.
+        let read = move || while sender.send(event::read()).is_ok() {};
+        thread::Builder::new().name("terminal".to_owned()).spawn(read).map_err(Error::Terminal)?;
+        Ok(stage)
     }
 
     fn show(&mut self, screen: &Screen, timeline: &Timeline) -> Result<(), Error> {
@@ -87,8 +75,9 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        ratatui::restore();
+        // A terminal that has hung up stays as it is.
+        drop(self.terminal.show_cursor());
+        drop(ratatui::try_restore());
     }
 }
 
@@ -103,7 +92,7 @@ pub(super) fn live(
     let mut screen = Screen::new(has_colors(common.color), None, args.interval);
     let begin = Instant::now();
     let (mut timeline, mut is_old, mut has_ended) = (Timeline::since(source.begun()), true, false);
-    let mut stage = Stage::open(stop)?;
+    let mut stage = Stage::open()?;
     loop {
         for record in source.news()? {
             timeline.observe(&record);
@@ -119,7 +108,7 @@ pub(super) fn live(
         if std::mem::take(&mut is_old) {
             stage.show(&screen, &timeline)?;
         }
-        match screen.wait(&timeline)? {
+        match screen.wait(&stage.events, &timeline)? {
             Act::Quit => return Ok(timeline),
             Act::Draw => is_old = true,
             Act::Nothing => {}
@@ -133,13 +122,13 @@ pub(super) fn replayed(common: &Common, timeline: &Timeline, path: &Path, stop: 
     let mut screen = Screen::new(has_colors(common.color), Some(name), interval_of(timeline));
     screen.until = timeline.last;
     screen.fit(timeline);
-    let mut stage = Stage::open(stop)?;
+    let mut stage = Stage::open()?;
     let mut is_old = true;
     while !stop.is_wanted() {
         if std::mem::take(&mut is_old) {
             stage.show(&screen, timeline)?;
         }
-        match screen.wait(timeline)? {
+        match screen.wait(&stage.events, timeline)? {
             Act::Quit => break,
             Act::Draw => is_old = true,
             Act::Nothing => {}
@@ -167,15 +156,14 @@ impl Screen {
     }
 
     /// Waits briefly for a key.
-    fn wait(&mut self, timeline: &Timeline) -> Result<Act, Error> {
-        let happened = event::poll(REST).and_then(|is_there| if is_there { event::read().map(Some) } else { Ok(None) });
-        match happened {
-            Ok(Some(Event::Key(key))) => Ok(self.press(key, timeline)),
-            Ok(Some(Event::Resize(..))) => Ok(Act::Draw),
-            Ok(_) => Ok(Act::Nothing),
+    fn wait(&mut self, events: &Receiver<io::Result<Event>>, timeline: &Timeline) -> Result<Act, Error> {
+        match events.recv_timeout(REST) {
+            Ok(Ok(Event::Key(key))) => Ok(self.press(key, timeline)),
+            Ok(Ok(Event::Resize(..))) => Ok(Act::Draw),
             // The caller checks for signals.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Act::Nothing),
-            Err(error) => Err(Error::Terminal(error)),
+            Ok(Err(error)) if error.kind() != io::ErrorKind::Interrupted => Err(Error::Terminal(error)),
+            Ok(_) | Err(RecvTimeoutError::Timeout) => Ok(Act::Nothing),
+            Err(RecvTimeoutError::Disconnected) => Ok(Act::Quit),
         }
     }
 
