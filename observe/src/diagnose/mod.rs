@@ -169,6 +169,10 @@ fn doubted(doubt: Doubt) -> Unjudged {
             format!("the owner of the steps: their numbers repeat, from {from} on, and all are judged as one run"),
             "record each program in a file of its own, and give each file once",
         ),
+        Doubt::SetBack { count } => (
+            format!("{count} steps of the run: they ended before it began, as the clock was set back"),
+            "record it again",
+        ),
     };
     Unjudged { what, how: how.to_owned() }
 }

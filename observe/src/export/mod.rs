@@ -11,7 +11,7 @@ use crate::metrics::csv::{gpu_cells, gpu_columns, host_cells, host_columns, line
 use crate::metrics::prometheus::Exposition;
 use crate::metrics::step_figures;
 use crate::monitor::{Gathering, Latest, expose};
-use crate::recording::{Record, StepRecord, belongs_to, last_run};
+use crate::recording::{Record, StepRecord, belongs_to, last_run, set_back};
 
 /// A table of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,9 @@ pub fn prometheus(records: &[Record]) -> String {
                 gathering.observe(record);
             }
         }
+    }
+    for step in set_back(run, records) {
+        exposition.step(step);
     }
     expose(&mut exposition, &latest, &gathering.summary());
     exposition.to_string()

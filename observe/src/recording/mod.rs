@@ -46,7 +46,7 @@ pub use gpu_tuned_core::telemetry::{Gpu, GpuProcess, GpuSample, Throttle};
 
 pub use read::{LARGEST, Recording, RecordingError, of_process, parse, read};
 pub use record::{Device, HostSample, ProcessSample, Record, Run, Start, VERSION, Value};
-pub(crate) use record::{belongs_to, is_of_process, last_run};
+pub(crate) use record::{belongs_to, is_of_process, last_run, set_back};
 pub use recorder::{Observer, Observers, Recorder};
 pub use step::{SlowestRank, StepRecord};
 pub use tail::Tail;

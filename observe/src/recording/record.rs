@@ -172,6 +172,17 @@ pub(crate) fn belongs_to(run: Option<&Run>, step: &StepRecord) -> bool {
     run.is_none_or(|run| step.at >= run.at && is_of_process(run, step))
 }
 
+/// Returns steps of the run's process that ended before the run began, and whose numbers go on from its others: the clock was
+/// set back.
+pub(crate) fn set_back<'a>(run: Option<&Run>, records: &'a [Record]) -> Vec<&'a StepRecord> {
+    let is_own = |step: &&StepRecord| run.is_some_and(|run| run.pid != 0 && step.pid == Some(run.pid));
+    let own = records.iter().filter_map(Record::step).filter(is_own);
+    let (steps, before): (Vec<_>, Vec<_>) = own.partition(|step| belongs_to(run, step));
+    let last = steps.iter().map(|step| step.step).max();
+    let goes_on = before.iter().map(|step| step.step).min().is_some_and(|first| last == Some(first.saturating_sub(1)));
+    if goes_on { before } else { Vec::new() }
+}
+
 gpu_tuned_core::sparse! {
     /// The start of a training program: the build's target, the device, and the settings.
     #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

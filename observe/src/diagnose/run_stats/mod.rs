@@ -5,7 +5,7 @@ mod steps;
 
 use std::collections::BTreeSet;
 
-use crate::recording::{GpuSample, HostSample, Record, Run, Start, StepRecord, is_of_process, last_run};
+use crate::recording::{GpuSample, HostSample, Record, Run, Start, StepRecord, is_of_process, last_run, set_back};
 use crate::stats::mean;
 pub(super) use gpu_stats::{GpuStats, MIN_SAMPLES};
 pub(super) use steps::{MIN_STEPS, Memory, Parts, Steps};
@@ -119,6 +119,8 @@ pub(super) enum Doubt {
     NoOwnSteps { before: usize, others: usize },
     /// Step numbers repeat, from this one on.
     Repeated { from: u64 },
+    /// So many steps ended before the run began: the clock was set back.
+    SetBack { count: usize },
 }
 
 /// Returns the steps of `run` and of its first recorded rank, in the order of time, and a reason to doubt them.
@@ -134,7 +136,12 @@ fn steps_of_run<'a>(run: Option<&Run>, records: &'a [Record]) -> (Vec<&'a StepRe
     let steps: Vec<_> = steps.into_iter().filter(|step| Some(step.rank) == rank).collect();
     let none = Doubt::NoOwnSteps { before: before.len(), others: others.len() };
     let are_elsewhere = steps.is_empty() && before.len() + others.len() > 0;
-    let doubt = if are_elsewhere { Some(none) } else { repeated(&steps).map(|from| Doubt::Repeated { from }) };
+    let count = set_back(run, records).len();
+    let doubt = match repeated(&steps) {
+        _ if are_elsewhere => Some(none),
+        Some(from) => Some(Doubt::Repeated { from }),
+        None => (count > 0).then_some(Doubt::SetBack { count }),
+    };
     (steps, doubt)
 }
 

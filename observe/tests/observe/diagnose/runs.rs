@@ -1,5 +1,6 @@
 //! Recordings of several runs, and of a run with steps of others.
 
+use gpu_tuned_observe::export::prometheus;
 use gpu_tuned_observe::monitor::Summary;
 use gpu_tuned_observe::recording::Record;
 use gpu_tuned_observe::trace::{Steps, from_records};
@@ -84,13 +85,15 @@ fn steps_that_end_before_their_run_begins_are_no_short_recording() {
 #[test]
 fn a_clock_that_is_set_back_within_a_run_gives_no_negative_times() {
     for (seconds, steps) in [(4.0, 198), (3600.0, 98)] {
-        let mut made = Made::healthy();
+        let mut made = Made::healthy().each_step(|step| step.pid = Some(7)).started(|run| run.pid = 7);
         made.steps[100..].iter_mut().for_each(|step| step.at -= seconds);
         made.gpu[20..].iter_mut().for_each(|sample| sample.at -= seconds);
         made.host[20..].iter_mut().for_each(|sample| sample.at -= seconds);
         let records = made.records();
         let diagnosis = diagnose(&records);
         assert_eq!((kinds(&diagnosis), diagnosis.judged.steps), (Vec::new(), steps), "{diagnosis:#?}");
+        assert_eq!(diagnosis.unjudged.iter().any(|it| it.what.starts_with("100 steps of the run: ")), steps == 98);
+        assert!(prometheus(&records).contains("\ngpu_tuned_steps_total{rank=\"0\"} 200\n"));
         assert!((0.0..=20.0).contains(&diagnosis.judged.seconds), "{diagnosis:#?}");
         let summary = Summary::from_records(&records);
         assert!((0.0..=20.0).contains(&summary.seconds), "{summary:#?}");
