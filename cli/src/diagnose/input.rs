@@ -40,7 +40,10 @@ impl RecordingFile {
             // The program may change its folder.
             return Ok(Self { file: std::path::absolute(file).map_err(failed)?, folder: None });
         }
-        let folder = tempfile::tempdir().map_err(Error::Temporary)?;
+        let mut private = tempfile::Builder::new();
+        #[cfg(unix)]
+        private.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+        let folder = private.tempdir().map_err(Error::Temporary)?;
         Ok(Self { file: folder.path().join("run.jsonl"), folder: Some(folder) })
     }
 

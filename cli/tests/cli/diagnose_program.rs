@@ -152,6 +152,12 @@ fn a_program_that_is_started_from_a_terminal_sees_none_to_print_to() {
 }
 
 #[test]
+fn a_recording_of_its_own_is_private() {
+    let said = Project::new("bare").run(&["diagnose", "--", "sh", "-c", "stat -c %a $(dirname $GPU_TUNED_RECORD)"]);
+    assert_eq!(said.stderr, "700\n");
+}
+
+#[test]
 fn a_program_that_makes_a_pipe_of_its_recording_is_refused() {
     let program =
         "while [ ! -s $GPU_TUNED_RECORD ]; do sleep 0.1; done; rm $GPU_TUNED_RECORD; mkfifo $GPU_TUNED_RECORD";
