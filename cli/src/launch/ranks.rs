@@ -124,6 +124,8 @@ impl Ranks<'_> {
             if let (Some(signal), false) = (self.stop.signal(), is_passed_on) {
                 is_passed_on = true;
                 children.send(Signal::Passed(signal));
+                // A stopped rank receives it only after this.
+                children.send(Signal::Cont);
             }
             thread::sleep(POLL);
         }

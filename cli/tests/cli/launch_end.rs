@@ -50,6 +50,15 @@ fn ranks_that_ignore_sigterm_are_killed_after_ten_seconds() {
 }
 
 #[test]
+fn stopped_ranks_get_a_signal_too() {
+    let (mut started, other) = started("echo worker $$; kill -STOP $$; exec sleep 1000");
+    thread::sleep(Duration::from_millis(300));
+    started.send(Signal::TERM);
+    assert_eq!(started.ended().signal(), Some(Signal::TERM.as_raw()));
+    assert!(!runs(started.worker) && !runs(other));
+}
+
+#[test]
 fn signals_are_passed_on_and_end_the_command_as_they_end_ranks() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let (mut started, other) = started(WITH_WORKER);
