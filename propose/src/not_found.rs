@@ -6,8 +6,16 @@ use syn::Item;
 use crate::candidate::{self, Candidate};
 use crate::sources::{Owner, Source};
 
-/// Largest number of files in a message.
-const MAX_FILES: usize = 4;
+/// Largest number of files or structs in a message.
+pub(super) const MAX_LISTED: usize = 4;
+
+/// The first texts of a list, and how many more there are.
+fn listed(mut all: Vec<String>, separator: &str) -> String {
+    let more = all.len().saturating_sub(MAX_LISTED);
+    all.truncate(MAX_LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    all.join(separator) + &more
+}
 
 /// The lines that a config needs.
 fn example(krate: &str) -> String {
@@ -25,7 +33,7 @@ pub(super) fn several(candidates: &[(&Source, Candidate<'_>)], krate: &str) -> S
     let places: Vec<_> = candidates.iter().map(place).collect();
     format!(
         "several structs look like the training config: {}; for the one that trains, {}",
-        places.join(", "),
+        listed(places, ", "),
         example(krate)
     )
 }
@@ -42,13 +50,11 @@ pub(super) fn describe(sources: &[Source], elsewhere: &[(&Source, Candidate<'_>)
             candidate.line()
         )];
     }
-    let own: Vec<&str> = sources.iter().filter(|source| source.is_own()).map(|source| source.name.as_str()).collect();
-    let mut looked = own.iter().take(MAX_FILES).copied().collect::<Vec<_>>().join(", ");
-    if own.len() > MAX_FILES {
-        looked = format!("{looked} and {} more", own.len() - MAX_FILES);
-    }
-    let place = if own.is_empty() { "no source could be read".to_owned() } else { format!("looked in {looked}") };
-    let close: String = own_hints(sources).iter().map(|hint| format!("; {hint}")).collect();
+    let own: Vec<String> = sources.iter().filter(|source| source.is_own()).map(|source| source.name.clone()).collect();
+    let nothing = || "no source could be read".to_owned();
+    let place = if own.is_empty() { nothing() } else { format!("looked in {}", listed(own, ", ")) };
+    let hints = own_hints(sources);
+    let close = if hints.is_empty() { String::new() } else { format!("; {}", listed(hints, "; ")) };
     vec![format!("no training config found: {place}{close}; {}", example(krate))]
 }
 

@@ -150,7 +150,10 @@ impl Reading {
             None if is_open => found.left.push(not_found::several(&tied, krate)),
             None => found.left.extend(not_found::describe(sources, &elsewhere, krate)),
         }
-        found.notes.extend(others.map(also));
+        let mut others: Vec<_> = others.map(also).collect();
+        let more = others.split_off(others.len().min(not_found::MAX_LISTED)).len();
+        found.notes.extend(others);
+        found.notes.extend((more > 0).then(|| format!("{more} more structs look like a training config")));
         found.model = Some(hints.model(&numbers));
         found
     }
