@@ -198,7 +198,7 @@ pub(crate) enum Error {
     NoGpu { wanted: u64, whose: &'static str, there: Vec<String> },
     #[error("cannot use the terminal: {0}\n  help: --plain prints lines instead")]
     Terminal(#[source] io::Error),
-    #[error("cannot print: {0}{help}", help = remedy(.0, Access::Write))]
+    #[error("cannot print: {0}; what was written to files stays{help}", help = remedy(.0, Access::Write))]
     Print(#[source] io::Error),
 }
 

@@ -4,7 +4,7 @@ mod all;
 
 use std::fs;
 use std::io::{self, Read as _, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 use gpu_tuned_core::atomic_file;
 use gpu_tuned_propose::diff::unified;
@@ -28,7 +28,9 @@ pub(crate) fn alone(output: &Path, is_json: bool) -> Result<(), Error> {
 /// Refuses to overwrite an input.
 pub(crate) fn distinct(input: &Path, output: &Path) -> Result<(), Error> {
     let same =
-        || fs::canonicalize(input).is_ok_and(|input| fs::canonicalize(output).is_ok_and(|output| input == output));
+        |of: fn(&Path) -> io::Result<PathBuf>| of(input).is_ok_and(|it| of(output).is_ok_and(|other| it == other));
+    // Files that are not there yet have no canonical path.
+    let same = || same(|path| fs::canonicalize(path)) || same(|path| absolute(path));
     if !is_standard(input) && !is_standard(output) && same() {
         return Err(Error::SameFile { path: output.to_owned() });
     }
