@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Replaces control and bidirectional characters, one for one. The mark below a line must stay below its character, and
+/// Replaces control and bidirectional characters, and line breaks of Unicode, one for one. The mark below a line must stay below its character, and
 /// content of a file must not affect the terminal.
 pub(crate) fn printable(character: char) -> char {
     match character {
@@ -13,7 +13,7 @@ pub(crate) fn printable(character: char) -> char {
 }
 
 fn is_harmful(character: char) -> bool {
-    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    character.is_control() || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Beginning of a line that is a command to GitHub.
