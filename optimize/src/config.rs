@@ -11,7 +11,7 @@ use crate::entry::ConfigEntry;
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::index::{Index, other_file};
 use crate::matched::{MatchedKey, MatchedKeys, Meaning};
-use crate::model::compares_samples;
+use crate::model::use_of_micro_batch;
 use crate::names::{Names, optimizer_in};
 use crate::overrides::KeyOverride;
 use crate::precision;
@@ -31,7 +31,7 @@ pub struct Config {
     pub(crate) global_batch: Option<u64>,
     /// Devices that train together.
     pub ranks: Option<u64>,
-    /// Key that leaves the number of devices open.
+    /// Key that leaves the number of devices open: its own, or that of a step whose parts depend on it.
     open_ranks: Option<String>,
     /// Loader workers.
     pub workers: Option<u64>,
@@ -44,8 +44,8 @@ pub struct Config {
     /// The optimizer, where a key names one.
     pub optimizer: Option<Optimizer>,
     pub(crate) data_set: Option<DataSet>,
-    /// True if the loss compares the samples of a micro-batch.
-    pub(crate) compares_samples: bool,
+    /// What the samples of a micro-batch change beside the rounding.
+    pub(crate) use_of_micro_batch: Option<&'static str>,
     /// True if keys besides the batch identify a training config.
     pub is_training: bool,
 }
@@ -83,7 +83,7 @@ impl Config {
             checkpointing: keys.flag(Role::Checkpointing),
             optimizer: optimizer(entries, &mut keys),
             data_set: data_set(&mut keys, batch.unwrap_or(1), is_assigned),
-            compares_samples: compares_samples(entries),
+            use_of_micro_batch: use_of_micro_batch(entries),
             is_training: !overrides.is_empty() || is_training(entries, &keys),
             keys: Vec::new(),
         };
@@ -96,12 +96,23 @@ impl Config {
         mistakes.extend(methods.take(MOST_MISTAKES).map(|key| key.unknown(source)));
         keys.mistakes.extend(mistakes);
         match keys.mistakes.is_empty() {
-            true => Ok(Self { keys: keys.all, ..config }),
+            true => {
+                let config = Self { keys: keys.all, ..config };
+                let open_ranks = config.open_ranks.clone().or_else(|| config.step_of_unknown_ranks());
+                Ok(Self { open_ranks, ..config })
+            }
             false if config.is_training && (!config.dialect.is_plain() || keys.has_step) => {
                 Err(file.mistakes(keys.mistakes))
             }
             false => Err(OptimizeError::NotTraining { found: String::new() }),
         }
+    }
+
+    /// Key of a global batch that devices share in micro-batches, where no key has their number.
+    fn step_of_unknown_ranks(&self) -> Option<String> {
+        let is_shared = |key: &&MatchedKey| !matches!(key.spelling, Spelling::Nominal | Spelling::CountPerRank);
+        let key = self.matched(Role::GlobalBatch).filter(is_shared)?;
+        (self.ranks.is_none() && self.batch.is_some()).then(|| key.entry.shown.clone())
     }
 
     pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &MatchedKey> {
@@ -172,7 +183,8 @@ impl Config {
         open.map(|key| key.entry.shown.as_str())
     }
 
-    /// Key of the number of devices or machines, where its value leaves that number open.
+    /// Key of the number of devices or machines, or of a global batch beside micro-batches, where the file leaves the number
+    /// of devices open.
     pub fn open_ranks(&self) -> Option<&str> {
         self.open_ranks.as_deref()
     }

@@ -118,11 +118,11 @@ impl<'t> MatchedKeys<'t> {
         self.all.iter().filter(move |found| found.role == role)
     }
 
-    /// The only key of a role; several are a mistake.
+    /// The only key of a role; several are a mistake, which proposes one of a table that no other merges.
     pub(crate) fn only(&mut self, role: Role) -> Option<MatchedKey> {
         let found = self.with_role(role).filter(|key| !key.row.mirror || !key.is_open());
         let mut found: Vec<MatchedKey> = found.cloned().collect();
-        found.sort_by_key(|key| key.row.mirror);
+        found.sort_by_key(|key| (key.row.mirror, key.entry.sharing));
         let first = found.first()?.clone();
         let (one, text) = (first.entry.shown.clone(), first.entry.raw(self.source.text));
         for other in &found[1..] {

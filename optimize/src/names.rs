@@ -21,6 +21,9 @@ pub(crate) struct Names {
     /// Keys of models that no kind describes.
     pub(crate) unmodelled: Words,
     pub(crate) unmodelled_above_one: Words,
+    /// Keys of norms, and words of those of whole micro-batches.
+    pub(crate) norms: Words,
+    pub(crate) of_batches: Words,
     /// Keys of losses.
     pub(crate) losses: Words,
     /// Words of losses and models that compare the samples of a micro-batch.

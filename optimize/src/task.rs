@@ -169,7 +169,7 @@ impl Task<'_> {
     /// What the samples of a micro-batch change beside the rounding.
     pub(crate) fn depends_on_micro_batch(&self) -> Option<&'static str> {
         let statistics = self.workload.batch_statistics.then_some("the model computes statistics over");
-        statistics.or_else(|| self.config.compares_samples.then_some("the loss compares the samples of"))
+        statistics.or(self.config.use_of_micro_batch)
     }
 
     /// The plan in micro-batches of one size; in one micro-batch where the file has no key for accumulation.

@@ -64,9 +64,10 @@ pub(crate) fn known(path: &[String]) -> Option<&'static Key> {
 
 /// Returns true if a path ends in these names.
 pub(crate) fn ends(path: &[String], names: &str) -> bool {
-    let count = names.split('.').filter(|name| !name.is_empty()).count();
-    let is_whole = !names.starts_with('.') || path.len() == count;
-    is_whole && path.len() >= count && names.rsplit('.').zip(path.iter().rev()).all(|(name, own)| name == own)
+    let count = || names.split('.').filter(|name| !name.is_empty()).count();
+    let fits = || if names.starts_with('.') { path.len() == count() } else { path.len() >= count() };
+    // Most paths differ in the last name.
+    names.rsplit('.').zip(path.iter().rev()).all(|(name, own)| name == own) && fits()
 }
 
 impl Dialect {

@@ -58,6 +58,8 @@ fn distinct(all: impl Iterator<Item = Evidence>) -> Vec<Evidence> {
 pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Result<(), OptimizeError> {
     let names = Names::get();
     let own = evidence.layout.map(|(layout, _)| &layout.unmodelled);
+    let of_layout = evidence.layout.iter().flat_map(|(layout, _)| &layout.keys);
+    let of_dims: Vec<_> = evidence.names.dims.iter().chain(of_layout).map(|(_, keys)| keys).collect();
     let is_given = |entry: &&ConfigEntry, least: u64| match &entry.value {
         Value::Null | Value::Flag(false) => false,
         Value::List(nodes) => !nodes.is_empty(),
@@ -75,7 +77,8 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         if is_dense && key.split('_').any(|word| names.mixture.has(word)) && is_large(&entry.value) {
             return true;
         }
-        (names.unmodelled.has(key) || own.is_some_and(|own| own.has(key))) && is_given(entry, 0)
+        let is_general = names.unmodelled.has(key) && !of_dims.iter().any(|keys| keys.has(key));
+        (is_general || own.is_some_and(|own| own.has(key))) && is_given(entry, 0)
             || names.unmodelled_above_one.has(key) && is_given(entry, 1)
     });
     let what = |entry: &ConfigEntry| match entry.value.bare() {
@@ -100,16 +103,23 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
     if is_known { Ok(()) } else { Err(OptimizeError::NotModelled { what: what(model_type) }) }
 }
 
-/// Returns true if a loss or a model compares the samples of a micro-batch, by its name.
-pub(crate) fn compares_samples(entries: &[ConfigEntry]) -> bool {
+/// What the samples of a micro-batch change beside the rounding, by the names of norm, loss and model.
+pub(crate) fn use_of_micro_batch(entries: &[ConfigEntry]) -> Option<&'static str> {
     let names = Names::get();
-    let is_loss = |entry: &&ConfigEntry| {
-        let is_within = entry.tables().any(|table| names.losses.has(table));
-        names.losses.has(entry.name()) || is_within && names.keys.naming_within.has(entry.name())
+    let texts = |keys: &'static Words| {
+        let is_there = move |entry: &&ConfigEntry| {
+            let is_within = entry.tables().any(|table| keys.has(table));
+            keys.has(entry.name()) || is_within && names.keys.naming_within.has(entry.name())
+        };
+        entries.iter().filter(is_there).filter_map(|entry| entry.value.bare())
     };
-    let of_losses = entries.iter().filter(is_loss).filter_map(|entry| entry.value.bare());
-    let mut texts = entries.iter().flat_map(names_of_models).map(|(text, _)| text).chain(of_losses);
-    texts.any(|text| names.comparing.iter().any(|word| contains_word(&text, word)))
+    let has = |text: &str, words: &Words| words.iter().any(|word| contains_word(text, word));
+    let models = entries.iter().flat_map(names_of_models).map(|(text, _)| text);
+    if texts(&names.norms).any(|text| has(&text, &names.of_batches)) {
+        return Some("the model computes statistics over");
+    }
+    let compares = models.chain(texts(&names.losses)).any(|text| has(&text, &names.comparing));
+    compares.then_some("the loss compares the samples of")
 }
 
 /// Texts of an entry that name a model, each with the entry for messages.

@@ -20,7 +20,7 @@ use crate::names::{Family, KindNames, Names};
 use dims::Dims;
 pub use dims::{Dimension, Origin};
 use evidence::Evidence;
-pub(crate) use evidence::compares_samples;
+pub(crate) use evidence::use_of_micro_batch;
 use read::Reader;
 
 /// A model with its dimensions.

@@ -1,8 +1,8 @@
 //! Keys whose meaning depends on the size of a micro-batch.
 
 use super::cases::{json, refused_yaml};
-use super::{MODEL, tuned};
-use crate::Format;
+use super::{MODEL, file, tuned};
+use crate::{Config, Format};
 
 /// Batch and accumulation, and the warnings, of the text behind the model's dimensions.
 fn planned(text: &str) -> ((u64, u64), Vec<String>) {
@@ -63,7 +63,52 @@ fn devices_share_a_batch_that_is_split() {
 }
 
 #[test]
-fn losses_that_compare_samples_keep_their_micro_batch() {
+fn ranks_are_read_from_data_parallel_sizes_or_noted_where_they_are_open() {
+    let megatron = "micro_batch_size: 2\nglobal_batch_size: 64\ntensor_model_parallel_size: 1\nlr: 1\n";
+    let read = |text: &str| {
+        let file = file(Format::Yaml, &format!("{MODEL}{text}"));
+        let config = Config::read(&file.entries().expect("entries"), &file, &[]).expect("a config");
+        (config.ranks, config.open_ranks().map(str::to_owned))
+    };
+    assert_eq!(read(&format!("{megatron}data_parallel_size: 4\n")), (Some(4), None));
+    assert_eq!(read(megatron), (None, Some("global_batch_size".to_owned())));
+    let titan =
+        "local_batch_size: 1\nglobal_batch_size: 64\ndata_parallel_replicate_degree: 2\ndata_parallel_shard_degree: ";
+    assert_eq!(read(&format!("{titan}4\n")), (Some(8), None));
+    assert_eq!(read(&format!("{titan}-1\n")), (Some(2), Some("data_parallel_shard_degree".to_owned())));
+    assert_eq!(read("batch_size: 8\nlr: 1\n"), (None, None));
+}
+
+#[test]
+fn of_merged_tables_the_last_word_is_proposed() {
+    let text =
+        "base: &base\n  batch_size: 8\n  accumulation_steps: 16\ntrain:\n  <<: *base\n  batch_size: 4\n  lr: 1e-3\n";
+    let words = refused_yaml(text, &[]);
+    assert!(words.contains("choose one: --at batch_size=train.batch_size"), "{words}");
+}
+
+#[test]
+fn parts_that_the_model_would_lack_are_refused() {
+    let model = "model: {type: transformer, n_layer: 12, d_model: 768, n_heads: 12, vocab_size: 30522, seq_len: 512}\n";
+    for (more, what) in [("decoder_layers: 6\n", "decoder_layers = 6"), ("teacher: {n_layer: 24}\n", "teacher")] {
+        let words = super::refused(Format::Yaml, &format!("{model}{more}batch_size: 8\nlr: 1\n"), &[]);
+        assert!(words.contains(&format!("`{what}`")), "{words}");
+    }
+}
+
+#[test]
+fn losses_and_norms_over_samples_keep_their_micro_batch() {
+    let resnet = |more: &str| {
+        let text = format!(
+            "model: {{type: resnet, image_size: 64, num_classes: 10, base_channels: 32, num_blocks: 4{more}}}\nbatch_size: 4\n\
+             accum_steps: 16\nlr: 0.1\n"
+        );
+        tuned(Format::Yaml, &text, "h200", &[]).expect("a plan").0.plan.expect("it fits").settings.batch_size
+    };
+    for norm in ["", ", norm: batch", ", norm_cfg: {type: SyncBN}", ", norm_layer: BatchNorm2d"] {
+        assert_eq!(resnet(norm), 4, "{norm}");
+    }
+    assert!(resnet(", batch_norm: false") > 4);
     for loss in ["loss: contrastive", "train: {loss: {type: InfoNCELoss}}", "criterion: MultipleNegativesRankingLoss"] {
         let ((batch, steps), warnings) = planned(&format!("{loss}\nbatch_size: 2\naccum_steps: 16\nlr: 1\n"));
         assert_eq!((batch, steps, warnings.len()), (2, 16, 0), "{loss}");
