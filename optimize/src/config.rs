@@ -112,7 +112,7 @@ impl Config {
     fn step_of_unknown_ranks(&self) -> Option<String> {
         let is_shared = |key: &&MatchedKey| !matches!(key.spelling, Spelling::Nominal | Spelling::CountPerRank);
         let key = self.matched(Role::GlobalBatch).filter(is_shared)?;
-        (self.ranks.is_none() && self.batch.is_some()).then(|| key.entry.shown.clone())
+        (self.ranks.is_none() && self.key(Role::Batch).is_some()).then(|| key.entry.shown.clone())
     }
 
     pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &MatchedKey> {

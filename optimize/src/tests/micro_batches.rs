@@ -72,6 +72,8 @@ fn ranks_are_read_from_data_parallel_sizes_or_noted_where_they_are_open() {
     };
     assert_eq!(read(&format!("{megatron}data_parallel_size: 4\n")), (Some(4), None));
     assert_eq!(read(megatron), (None, Some("global_batch_size".to_owned())));
+    let composer = "device_train_microbatch_size: auto\nglobal_train_batch_size: 256\nmax_duration: 48ba\n";
+    assert_eq!(read(composer), (None, Some("global_train_batch_size".to_owned())));
     let titan =
         "local_batch_size: 1\nglobal_batch_size: 64\ndata_parallel_replicate_degree: 2\ndata_parallel_shard_degree: ";
     assert_eq!(read(&format!("{titan}4\n")), (Some(8), None));
@@ -124,7 +126,7 @@ fn preferences_and_rewards_are_not_plain_training() {
         let words = refused_yaml(&format!("{head}{key}\n"), &[]);
         assert!(words.contains("is not modelled"), "{key}: {words}");
     }
-    for key in ["loss_type: nll", "use_vllm: false"] {
+    for key in ["loss_type: nll", "loss_type: cross_entropy", "use_vllm: false"] {
         assert!(planned(&format!("{head}{key}\n")).0.0 >= 2);
     }
     let other = "model: {type: clip, d_model: 512, n_layer: 6, n_heads: 8, vocab_size: 49408, seq_len: 77}\nbatch_size: 8\nlr: 1\n";
