@@ -173,6 +173,8 @@ pub(crate) enum Error {
     OneTarget { what: &'static str, count: usize },
     #[error("--{option} needs a package\n  help: run this in its folder, or name it with --manifest-path")]
     NeedsPackage { option: &'static str },
+    #[error("`{}` has the name of another format than the config\n  help: end it in `.{ending}`", path.display())]
+    OtherFormat { path: PathBuf, ending: String },
     #[error("`{}` exists and differs\n  help: overwrite it with --force, or choose another file with --output", path.display())]
     Exists { path: PathBuf },
     #[error("cannot run `{program}`: {source}{}", remedy(source, Access::Run))]

@@ -30,7 +30,7 @@ const REMEDIES: [(ErrorKind, [&str; 3]); 10] = [
     (ErrorKind::StorageFull, ["", "free disk space, and run the command again", ""]),
     (ErrorKind::FileTooLarge, ["", "raise the limit of file sizes (`ulimit -f`), or name another file", ""]),
     (ErrorKind::IsADirectory, ["name a file, not a folder", "name a file, not a folder", PROGRAM]),
-    (ErrorKind::AlreadyExists, ["", "name a folder, or remove the file", ""]),
+    (ErrorKind::AlreadyExists, ["", "name another, or remove it", ""]),
     (ErrorKind::NotADirectory, ["check the path", "name a folder, or remove the file", PROGRAM]),
     (ErrorKind::WouldBlock, ["", "", "end other processes, or raise their number (`ulimit -u`)"]),
     (ErrorKind::OutOfMemory, ["", "", "end other processes: the memory is full"]),

@@ -7,10 +7,12 @@ mod training;
 
 pub(crate) use args::OptimizeArgs;
 
+use std::path::PathBuf;
+
 use gpu_tuned::Fit;
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_optimize::{Config, ConfigEntry, ConfigText, Dialect, KeyOverride, Step, Task, Tuned, Tuner};
+use gpu_tuned_optimize::{Config, ConfigEntry, ConfigText, Dialect, Format, KeyOverride, Step, Task, Tuned, Tuner};
 use gpu_tuned_project::config::ConfigFile;
 
 use crate::args::{Common, TargetArgs};
@@ -26,6 +28,11 @@ use report::{OnTarget, Report};
 pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error> {
     args.write.output.iter().try_for_each(|output| alone(output, common.json))?;
     let mut file = ConfigText::read(&args.config)?;
+    let is_other = |output: &&PathBuf| Format::from_path(output).is_some_and(|format| format != file.format);
+    if let Some(path) = args.write.output.as_ref().filter(is_other) {
+        let ending = args.config.extension().unwrap_or_default().display().to_string();
+        return Err(Error::OtherFormat { path: path.clone(), ending });
+    }
     let project = project(common, args)?;
     file.dialects = dialects(project.as_ref(), args)?;
     let profiles = project.as_ref().map_or_else(|| ProfileTable::builtin().clone(), Project::profiles);

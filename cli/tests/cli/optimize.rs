@@ -121,6 +121,11 @@ fn copies_are_beside_the_config_or_where_it_is_said() {
     assert_eq!(project.read("series.h200.yaml"), "edited: true\n");
     optimize(&project, &["series.yaml", "--target", "h200", "--force"]).ended(0);
     optimize(&project, &["series.yaml", "--target", "h200", "--output", "other.yaml"]).ended(0);
+    let said = optimize(&project, &["series.yaml", "--target", "h200", "--output", "other.json"]).refused(2);
+    assert!(
+        said.contains("`other.json` has the name of another format than the config\n  help: end it in `.yaml`"),
+        "{said}"
+    );
     assert_eq!(project.read("series.h200.yaml"), project.read("other.yaml"));
     optimize(&project, &["series.yaml", "--target", "h200", "--in-place"]).ended(0);
     assert_eq!(project.read("series.yaml"), project.read("other.yaml"));
