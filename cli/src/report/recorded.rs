@@ -156,8 +156,8 @@ fn gpu_lines(records: &[Record], figure: &Figure<GpuSample>, begin: f64) -> Vec<
 
 fn step_line(records: &[Record], begin: f64, figure: impl Fn(&StepRecord) -> Option<f64>) -> TimeSeries {
     let steps = || records.iter().filter_map(Record::step);
-    let of_first = |step: &&StepRecord| steps().next().is_some_and(|first| first.rank == step.rank);
-    let points = steps().filter(of_first).filter_map(|step| Some((step.at - begin, figure(step)?)));
+    let rank = steps().next().map(|step| step.rank);
+    let points = steps().filter(|it| Some(it.rank) == rank).filter_map(|it| Some((it.at - begin, figure(it)?)));
     TimeSeries { name: String::new(), points: points.collect() }
 }
 
