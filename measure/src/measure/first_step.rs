@@ -30,10 +30,10 @@ impl MeasurementTarget {
     ///
     /// See [`MeasureError`].
     pub fn take_first_step<M: Module>(self, step: &FirstStep<'_, M>) -> Result<(), MeasureError> {
-        let FirstStep { model, optimizer, samples, batch, loss } = *step;
+        let FirstStep { model, optimizer, samples, batch, loss, accepts_half_loss } = *step;
         let (models, optimizers) = (Mutex::new(model.clone()), Mutex::new(optimizer.clone()));
         let model = |device: &Device| copy(&models).map(&mut FreshParameters { device });
-        let subject = Subject::new(model, || copy(&optimizers), batch, loss);
+        let subject = Subject::new(model, || copy(&optimizers), batch, loss).accept_half_loss(accepts_half_loss);
         self.with_max_samples(samples).run(&program(), &subject)?;
         process::exit(0);
     }

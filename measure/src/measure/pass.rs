@@ -4,15 +4,13 @@ use std::any::Any;
 
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
-use burn::tensor::Tensor;
-
-use gpu_tuned_train::mixed::LossScale;
-use gpu_tuned_train::train::times;
+use gpu_tuned_train::loss::{Loss, Weight};
+use gpu_tuned_train::mixed::{Factor, LossScale};
 
 /// Computation of a micro-batch's gradients.
 pub(super) enum Pass<'a, M, B> {
     /// A loss, and its backward pass.
-    Loss(Function<'a, M, B, Tensor<1>>),
+    Loss(Function<'a, M, B, Loss>),
     /// A step of the program's own, both passes in one.
     #[cfg_attr(not(feature = "train"), expect(dead_code, reason = "such steps are those of Burn's own loop"))]
     Whole(Whole<'a, M, B>),
@@ -35,8 +33,8 @@ pub(super) struct Whole<'a, M, B> {
 pub(super) type Function<'a, M, B, T> = Box<dyn Fn(&M, B) -> T + Send + Sync + 'a>;
 
 impl<M: Module, B> Pass<'_, M, B> {
-    /// Computes the gradients of a micro-batch, as one of so many, of a loss in fp32 times `scale`. Calls `between`
-    /// between the passes if they are separate.
+    /// Computes the gradients of a micro-batch, as one of so many, of a loss in fp32 times `scale`, and their factor in a sum.
+    /// Calls `between` between the passes if they are separate.
     pub(super) fn gradients(
         &self,
         model: &M,
@@ -44,20 +42,19 @@ impl<M: Module, B> Pass<'_, M, B> {
         micro_batches: usize,
         scale: Option<&LossScale>,
         between: impl FnOnce(),
-    ) -> GradientsParams {
-        let share = (micro_batches > 1).then(|| 1.0 / micro_batches as f64);
+    ) -> (GradientsParams, Option<Factor>) {
+        let share = 1.0 / micro_batches as f64;
         match self {
             Self::Loss(loss) => {
-                let loss = loss(model, batch);
-                let loss = if let Some(share) = share { loss * share } else { loss };
-                let loss = if let Some(scale) = scale { scale.scale(loss) } else { loss };
+                let (mean, weight) = loss(model, batch).into_parts();
+                let mean = if weight.is_some() || micro_batches == 1 { mean } else { mean * share };
+                let mean = if let Some(scale) = scale { scale.scale(mean) } else { mean };
                 between();
-                GradientsParams::from_grads(loss.backward(), model)
+                let gradients = GradientsParams::from_grads(mean.backward(), model);
+                let number = scale.map_or(1.0, |scale| scale.value().recip());
+                (gradients, Weight::factor(weight, number).unwrap_or_else(|fault| panic!("{fault}")))
             }
-            Self::Whole(step) => {
-                let gradients = (step.gradients)(model, batch);
-                if let Some(share) = share { times(gradients, model, share) } else { gradients }
-            }
+            Self::Whole(step) => ((step.gradients)(model, batch), Some(Factor::Number(share))),
         }
     }
 
@@ -87,7 +84,7 @@ impl<M: Module, B> Pass<'_, M, B> {
             Self::Loss(loss) => {
                 let loss = loss(model, batch);
                 let seen = observe();
-                drop(loss.backward());
+                drop(loss.mean().backward());
                 Some(seen)
             }
             Self::Whole(step) => {

@@ -4,8 +4,9 @@ use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Precision;
+use gpu_tuned_train::loss::Loss;
 use gpu_tuned_train::mixed::{Half, MixedError};
-use gpu_tuned_train::train::NotReady;
+use gpu_tuned_train::train::{NotReady, StepError, check_loss};
 
 use super::MeasureError;
 use super::pass::{Optimizer, Pass};
@@ -34,6 +35,7 @@ pub struct Subject<'a, M, B> {
     parts: Arc<Parts<'a, M, B>>,
     host_batch: Option<Prepare<'a>>,
     half: Option<Half>,
+    accepts_half_loss: bool,
     not_ready: NotReady,
 }
 
@@ -62,14 +64,15 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
     /// - `model` makes it with fresh weights on a device, which has autodiff;
     /// - `optimizer` makes the optimizer that training uses;
     /// - `batch` makes a micro-batch of so many samples for a device; a copy of it goes into every micro-step;
-    /// - `loss` is a mean over the samples of a micro-batch, of shape `[1]`.
-    pub fn new(
+    /// - `loss` is a mean over the samples of a micro-batch, of shape `[1]`, or a mean with its [weight](Loss).
+    pub fn new<L: Into<Loss>>(
         model: impl Fn(&Device) -> M + Send + Sync + 'a,
         optimizer: impl Fn() -> ModuleOptimizer + Send + Sync + 'a,
         batch: impl Fn(usize, &Device) -> B + Send + Sync + 'a,
-        loss: impl Fn(&M, B) -> Tensor<1> + Send + Sync + 'a,
+        loss: impl Fn(&M, B) -> L + Send + Sync + 'a,
     ) -> Self {
         let begin = move |device: &Device| (model(device), Optimizer::Burn(optimizer()));
+        let loss = move |model: &M, batch| loss(model, batch).into();
         Self::from_parts(begin, batch, Pass::Loss(Box::new(loss)))
     }
 
@@ -80,7 +83,21 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
         pass: Pass<'a, M, B>,
     ) -> Self {
         let parts = Parts { begin: Box::new(begin), batch: Box::new(batch), pass };
-        Self { parts: Arc::new(parts), host_batch: None, half: None, not_ready: NotReady::default() }
+        let not_ready = NotReady::default();
+        Self { parts: Arc::new(parts), host_batch: None, half: None, accepts_half_loss: false, not_ready }
+    }
+
+    /// Accepts losses in 16 bits in mixed precision, if `accepts`: see
+    /// [`Trainer::accept_half_loss`](gpu_tuned_train::train::Trainer::accept_half_loss).
+    #[must_use]
+    pub fn accept_half_loss(self, accepts: bool) -> Self {
+        Self { accepts_half_loss: accepts, ..self }
+    }
+
+    /// Returns true for a subject whose loss may be in 16 bits.
+    #[cfg(feature = "warm")]
+    pub(crate) fn accepts_half_loss(&self) -> bool {
+        self.accepts_half_loss
     }
 
     /// Trains in mixed precision: fp32 weights and optimizer, and a 16-bit copy that computes, as with
@@ -113,6 +130,15 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
     pub(super) fn fail_not_ready(&self, error: &MixedError) -> ! {
         self.not_ready.report(error);
         panic!("{error}")
+    }
+
+    /// Fails a step whose loss cannot be minimised, or is in 16 bits in mixed precision. Panics in steps are caught.
+    pub(super) fn check_loss(&self, loss: &Tensor<1>) {
+        match check_loss(loss, self.half.is_some() && !self.accepts_half_loss) {
+            Ok(()) => {}
+            Err(StepError::Mixed(error)) => self.fail_not_ready(&error),
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// 16-bit type beside fp32 weights.
@@ -169,7 +195,7 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
 
     /// The loss, which subjects have that a program makes.
     #[cfg(feature = "warm")]
-    pub(crate) fn loss(&self, model: &M, batch: B) -> Tensor<1> {
+    pub(crate) fn loss(&self, model: &M, batch: B) -> Loss {
         match self.pass() {
             Pass::Loss(loss) => loss(model, batch),
             Pass::Whole(_) => unreachable!("BUG: archives are made of subjects that programs give"),

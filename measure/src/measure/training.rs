@@ -1,8 +1,10 @@
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, FloatDType, Tensor, TensorReadError};
-use gpu_tuned_train::mixed::{LossScale, Master};
-use gpu_tuned_train::train::{FixedBatchGraphs, GraphStatus, ModelWeights, accumulate, witness};
+use gpu_tuned_train::mixed::{Factor, LossScale, Master};
+use gpu_tuned_train::train::{
+    FixedBatchGraphs, GraphStatus, ModelWeights, accumulate, in_parameter_types, witness,
+};
 use serde::{Deserialize, Serialize};
 
 use super::Subject;
@@ -118,13 +120,12 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     ///
     /// If memory runs out in a step with CUDA graphs, as without.
     pub(super) fn gradients(&mut self, micro_batches: usize) -> GradientsParams {
-        let widens = self.weights().is_mixed();
         if let Some(graphs) = &mut self.graphs {
-            graphs.begin_step(self.samples, widens);
+            graphs.begin_step(self.samples);
         }
         let sum = (0..micro_batches).fold(GradientsParams::new(), |sum, _| {
             let gradients = self.micro_step(micro_batches);
-            self.added(sum, gradients)
+            self.added(sum, gradients, micro_batches)
         });
         if let (Some(graphs), Some(weights)) = (&mut self.graphs, &self.weights) {
             graphs.complete(weights.model()).unwrap_or_else(|message| panic!("{message}"));
@@ -132,12 +133,12 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
         sum
     }
 
-    /// The gradients of one of so many micro-batches, with CUDA graphs where the step has them.
+    /// The gradients of one of so many micro-batches and their factor in the sum, with CUDA graphs where the step has them.
     ///
     /// # Panics
     ///
     /// If memory runs out in a step with CUDA graphs, as without.
-    fn micro_step(&mut self, micro_batches: usize) -> GradientsParams {
+    fn micro_step(&mut self, micro_batches: usize) -> (GradientsParams, Option<Factor>) {
         let (Some(graphs), Pass::Loss(loss)) = (&mut self.graphs, self.subject.pass()) else {
             return self.backward(micro_batches, || ());
         };
@@ -156,7 +157,10 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
 
     /// Applies the optimizer to the gradients.
     pub(super) fn optimize(&mut self, gradients: GradientsParams) {
-        let step = |model| self.optimizer.step(LEARNING_RATE, model, gradients);
+        let step = |model| {
+            let gradients = in_parameter_types(gradients, &model);
+            self.optimizer.step(LEARNING_RATE, model, gradients)
+        };
         self.weights = self.weights.take().map(|weights| match weights {
             ModelWeights::Plain(model) => ModelWeights::Plain(step(model)),
             ModelWeights::Mixed { master, copy } => {
@@ -170,20 +174,26 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     /// The gradients of a micro-batch that is all of a step. `between` is called between the passes, where there is a place
     /// for it.
     pub(super) fn passes(&self, between: impl FnOnce()) -> GradientsParams {
-        self.added(GradientsParams::new(), self.backward(1, between))
+        self.added(GradientsParams::new(), self.backward(1, between), 1)
     }
 
     /// As the model computes them, of a micro-batch that is one of so many.
-    fn backward(&self, micro_batches: usize, between: impl FnOnce()) -> GradientsParams {
+    fn backward(&self, micro_batches: usize, between: impl FnOnce()) -> (GradientsParams, Option<Factor>) {
         let (pass, scale) = (self.subject.pass(), self.scale.as_ref());
         pass.gradients(self.weights().model(), self.batch.clone(), micro_batches, scale, between)
     }
 
-    /// The sum as the optimizer takes it.
-    fn added(&self, sum: GradientsParams, gradients: GradientsParams) -> GradientsParams {
-        let scale = self.scale.clone().unwrap_or_else(LossScale::none);
+    /// The sum of so many micro-batches, in the type in which a trainer sums them.
+    fn added(
+        &self,
+        sum: GradientsParams,
+        (gradients, factor): (GradientsParams, Option<Factor>),
+        micro_batches: usize,
+    ) -> GradientsParams {
+        let Some(factor) = factor else { return sum };
         let weights = self.weights();
-        let sum = accumulate(weights.is_mixed(), weights.model(), sum, gradients, &scale);
+        let widens = weights.is_mixed() || micro_batches > 1;
+        let sum = accumulate(weights.model(), sum, gradients, &factor, widens);
         sum.unwrap_or_else(|error| self.subject.fail_not_ready(&error))
     }
 
@@ -198,7 +208,8 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     pub(super) fn check(&self) -> Result<bool, TensorReadError> {
         let value = match self.subject.pass() {
             Pass::Loss(loss) => {
-                let loss = loss(self.weights().model(), self.batch.clone());
+                let (loss, _) = loss(self.weights().model(), self.batch.clone()).into_parts();
+                self.subject.check_loss(&loss);
                 let value = loss.clone().inner();
                 drop(loss.backward());
                 Some(value)

@@ -1,4 +1,4 @@
-//! Cross-entropy of a linear head over a large vocabulary, without the logits of all rows in memory.
+//! Losses: their [weight](Loss) in a step, and cross-entropy over a large vocabulary in chunks.
 //!
 //! Logits take `rows * vocabulary` numbers, and cross-entropy keeps several copies until the backward pass. With 16,384
 //! tokens and a vocabulary of 50,257, one copy in fp32 is 3.3 GB. [`ChunkedCrossEntropy`] multiplies `chunk` rows by the
@@ -16,10 +16,13 @@
 
 #[cfg(test)]
 mod tests;
+mod weight;
 
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Bool, DType, IndexingUpdateOp, Int, Tensor};
 
+pub(crate) use self::weight::StepWeight;
+pub use self::weight::{Loss, Weight, WeightFault};
 use crate::mixed::in_f32;
 
 /// Mean cross-entropy of the logits `hidden * weight + bias`, in chunks of rows.
@@ -50,7 +53,7 @@ pub fn chunked_cross_entropy(
     targets: Tensor<1, Int>,
     chunk: usize,
 ) -> Tensor<1> {
-    ChunkedCrossEntropy::new(chunk).forward(hidden, weight, bias, targets)
+    ChunkedCrossEntropy::new(chunk).forward(hidden, weight, bias, targets).into_parts().0
 }
 
 /// Cross-entropy of a linear head in chunks of rows, with targets that do not count.
@@ -66,15 +69,16 @@ impl ChunkedCrossEntropy {
         Self { chunk: chunk.max(1), pad_tokens: Vec::new() }
     }
 
-    /// Excludes rows with these targets from the mean, as `pad_tokens` of Burn's `CrossEntropyLossConfig` does. They may
-    /// be outside of the vocabulary, such as -100.
+    /// Excludes rows with these targets from the mean and from its weight, as `pad_tokens` of Burn's `CrossEntropyLossConfig`
+    /// does for the mean. They may be outside of the vocabulary, such as -100.
     #[must_use]
     pub fn with_pad_tokens(mut self, pad_tokens: Vec<i64>) -> Self {
         self.pad_tokens = pad_tokens;
         self
     }
 
-    /// The mean cross-entropy (nats) over the rows that are not padding; NaN if all are.
+    /// The mean cross-entropy (nats) over the rows that are not padding, with their number as its weight. The mean is NaN if
+    /// all rows are padding; a trainer leaves out a mean of weight 0.
     ///
     /// - `hidden`: `[rows, width]`, the input of the head
     /// - `weight`: `[width, vocabulary]`, as in Burn's `Linear`; the transpose of an embedding's weights for a tied head
@@ -96,7 +100,7 @@ impl ChunkedCrossEntropy {
         weight: Tensor<2>,
         bias: Option<Tensor<1>>,
         targets: Tensor<1, Int>,
-    ) -> Tensor<1> {
+    ) -> Loss {
         let rows = hidden.dims()[0];
         assert_eq!(rows, targets.dims()[0], "`hidden` and `targets` have different numbers of rows");
         assert!(rows > 0, "cross-entropy of a batch without rows has no mean: skip empty batches");
@@ -116,7 +120,7 @@ impl ChunkedCrossEntropy {
                 loss = loss + carry(bias, gradient);
             }
         }
-        loss / sums.rows
+        Loss::new(loss / sums.rows.clone(), sums.rows)
     }
 
     /// The sums over all rows, of tensors without autodiff.

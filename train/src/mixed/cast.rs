@@ -37,7 +37,7 @@ impl ModuleMapper for Narrow {
 }
 
 /// The 16-bit types; a packed tensor is of neither.
-pub(super) fn is_half(dtype: DType) -> bool {
+pub(crate) fn is_half(dtype: DType) -> bool {
     matches!(dtype, DType::BF16 | DType::F16)
 }
 

@@ -29,4 +29,15 @@ pub enum MixedError {
         /// The type of its gradient.
         gradient: DType,
     },
+    /// A loss in 16 bits. It has two to three digits in bf16, and its gradients begin from rounded logits. PyTorch's autocast
+    /// computes losses in fp32.
+    #[error(
+        "the loss is in {loss:?}, which rounds it to {} digits, and its gradients with it: call `in_f32` on the inputs of the \
+         loss, such as the logits; or set precision = \"f32\"; or accept such losses with `Trainer::accept_half_loss`",
+        if *.loss == DType::BF16 { 2 } else { 3 }
+    )]
+    HalfLoss {
+        /// Type of the loss.
+        loss: DType,
+    },
 }

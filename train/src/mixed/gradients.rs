@@ -3,6 +3,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{FloatDType, Tensor};
 
 use super::MixedError;
+use super::cast::is_half;
 use super::module_path::{ModulePath, track_path};
 use crate::visit::visit_floats;
 
@@ -32,49 +33,88 @@ pub fn widen_onto<M: Module>(
     gradients: GradientsParams,
     copy: &M,
 ) -> Result<GradientsParams, MixedError> {
-    widen_by(sum, gradients, copy, 1.0)
+    add(sum, gradients, copy, &Factor::Number(1.0), true)
 }
 
-/// [`widen_onto`], and a factor in f32.
-pub(crate) fn widen_by<M: Module>(
+/// Factor of a micro-batch's gradients in a sum.
+#[derive(Clone, Debug)]
+pub enum Factor {
+    /// Number on the host.
+    Number(f64),
+    /// Product of a value on the device, in fp32 and of shape `[1]`, and of a number. Gradients times zero are zero, even if
+    /// they are NaN.
+    Device(Tensor<1>, f64),
+}
+
+/// Adds gradients times a factor to a sum, parameter by parameter. Sums are in fp32 if `widens`, else in the type of the
+/// gradients. Each gradient is released as soon as it is added.
+///
+/// # Errors
+///
+/// As [`widen`]; the sum is lost then.
+pub(crate) fn add<M: Module>(
     sum: GradientsParams,
     gradients: GradientsParams,
-    copy: &M,
-    factor: f64,
+    model: &M,
+    factor: &Factor,
+    widens: bool,
 ) -> Result<GradientsParams, MixedError> {
-    let mut visitor = WidenGradients { narrow: gradients, sum, factor, path: ModulePath::default(), mixed: None };
-    copy.visit(&mut visitor);
+    let mut visitor = Addition { gradients, sum, factor, widens, path: ModulePath::default(), mixed: None };
+    model.visit(&mut visitor);
     visitor.mixed.map_or(Ok(visitor.sum), Err)
 }
 
-struct WidenGradients {
-    narrow: GradientsParams,
+struct Addition<'f> {
+    gradients: GradientsParams,
     sum: GradientsParams,
-    factor: f64,
+    factor: &'f Factor,
+    widens: bool,
     path: ModulePath,
     mixed: Option<MixedError>,
 }
 
-impl ModuleVisitor for WidenGradients {
+impl ModuleVisitor for Addition<'_> {
     track_path!();
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let Some(gradient) = self.narrow.remove::<D>(param.id) else { return };
+        let Some(gradient) = self.gradients.remove::<D>(param.id) else { return };
         let (parameter, found) = (param.dtype(), gradient.dtype());
         if parameter != found {
             let path = self.path.path();
             self.mixed.get_or_insert(MixedError::MixedTypes { path, parameter, gradient: found });
             return;
         }
-        let gradient = gradient.cast(FloatDType::F32);
-        #[expect(clippy::float_cmp, reason = "exactly 1 is what bf16 has")]
-        let gradient = if self.factor == 1.0 { gradient } else { gradient.mul_scalar(self.factor) };
+        let gradient = if self.widens && is_half(found) { gradient.cast(FloatDType::F32) } else { gradient };
+        let gradient = multiplied(gradient, self.factor);
         let sum = match self.sum.remove::<D>(param.id) {
             Some(sum) => sum + gradient,
             None => gradient,
         };
         self.sum.register(param.id, sum);
     }
+}
+
+fn multiplied<const D: usize>(gradient: Tensor<D>, factor: &Factor) -> Tensor<D> {
+    match factor {
+        #[expect(clippy::float_cmp, reason = "exactly 1 is what bf16 has")]
+        Factor::Number(number) if *number == 1.0 => gradient,
+        Factor::Number(number) => gradient.mul_scalar(*number),
+        Factor::Device(value, number) => {
+            let value = value.clone().to_device(&gradient.device()).cast(gradient.dtype());
+            let is_zero = value.clone().equal_elem(0.0).reshape([1; D]).expand(gradient.shape());
+            (gradient * value.mul_scalar(*number).reshape([1; D])).mask_fill(is_zero, 0.0)
+        }
+    }
+}
+
+/// The gradients in the types of their parameters, as optimizers take them.
+pub fn in_parameter_types<M: Module>(gradients: GradientsParams, model: &M) -> GradientsParams {
+    visit_floats!(model, gradients = gradients, GradientsParams, |param| {
+        if let Some(gradient) = gradients.remove::<D>(param.id) {
+            let gradient = if gradient.dtype() == param.dtype() { gradient } else { gradient.cast(param.dtype()) };
+            gradients.register(param.id, gradient);
+        }
+    })
 }
 
 /// The Euclidean norm of all gradients together, in f32, shape `[1]`; `None` if the model has no gradients.
@@ -161,14 +201,19 @@ impl ModuleVisitor for SumOfSquares<'_> {
 /// out, see [`LossScale::update`](super::LossScale::update).
 #[must_use]
 pub fn clip<M: Module>(gradients: GradientsParams, model: &M, norm: &Tensor<1>, most: f64) -> GradientsParams {
-    let state = (gradients, clip_factor(norm, most));
-    let clipped = visit_floats!(model, (gradients, factor) = state, (GradientsParams, Tensor<1>), |param| {
+    multiply(gradients, model, &clip_factor(norm, most))
+}
+
+/// The gradients times a factor in fp32, of shape `[1]`.
+pub(crate) fn multiply<M: Module>(gradients: GradientsParams, model: &M, factor: &Tensor<1>) -> GradientsParams {
+    let state = (gradients, factor);
+    let multiplied = visit_floats!(model, (gradients, factor) = state, (GradientsParams, &'v Tensor<1>), |param| {
         if let Some(gradient) = gradients.remove::<D>(param.id) {
             let factor = factor.clone().to_device(&gradient.device()).cast(gradient.dtype());
             gradients.register(param.id, gradient * factor.reshape([1; D]));
         }
     });
-    clipped.0
+    multiplied.0
 }
 
 /// Factor by which [`clip`] multiplies, of shape `[1]`.

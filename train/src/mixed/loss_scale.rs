@@ -3,7 +3,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{FloatDType, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::gradients::widen_by;
+use super::gradients::{Factor, add};
 use super::{Half, MixedError};
 
 /// The factor by which a loss is multiplied so that gradients in f16 neither vanish nor overflow, found as training goes.
@@ -112,7 +112,7 @@ impl LossScale {
         gradients: GradientsParams,
         copy: &M,
     ) -> Result<GradientsParams, MixedError> {
-        widen_by(sum, gradients, copy, self.scale.recip())
+        add(sum, gradients, copy, &Factor::Number(self.scale.recip()), true)
     }
 
     /// Decides whether a step is applied, and adapts the factor; `finite` is true if the

@@ -69,7 +69,7 @@ fn untrained<M: Module>(model: &M) -> GradientsParams {
 }
 
 /// Applies updates of running statistics that wait for the next forward pass.
-fn apply_updates<M: Module>(model: &M) {
+pub(super) fn apply_updates<M: Module>(model: &M) {
     drop(model.valid());
 }
 

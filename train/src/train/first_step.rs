@@ -4,8 +4,9 @@ use std::any::Any;
 use std::error::Error;
 
 use burn::optim::ModuleOptimizer;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 
+use crate::loss::Loss;
 use crate::micro_batch::MicroBatch;
 
 /// Takes a trainer's first step in its place. Returns only with an error: a measurement ends the process.
@@ -21,8 +22,10 @@ pub struct FirstStep<'s, M> {
     pub samples: usize,
     /// Cuts the first samples of the batch, and moves them to a device.
     pub batch: &'s (dyn Fn(usize, &Device) -> AnyBatch + Send + Sync),
-    /// Mean loss of a micro-batch.
-    pub loss: &'s (dyn Fn(&M, AnyBatch) -> Tensor<1> + Send + Sync),
+    /// Loss of a micro-batch.
+    pub loss: &'s (dyn Fn(&M, AnyBatch) -> Loss + Send + Sync),
+    /// True if the loss may be in 16 bits in mixed precision.
+    pub accepts_half_loss: bool,
 }
 
 /// Micro-batch of any type.

@@ -1,32 +1,11 @@
 //! Gradients as a whole.
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::optim::{GradientsAccumulator, GradientsParams};
+use burn::optim::GradientsParams;
 use burn::tensor::{DType, FloatDType, Tensor};
 
 use crate::mixed::TOGETHER;
 use crate::visit::visit_floats;
-
-/// The sum of gradients, parameter by parameter, in the type that they have.
-pub(super) fn added<M: Module>(sum: GradientsParams, gradients: GradientsParams, model: &M) -> GradientsParams {
-    if sum.is_empty() {
-        return gradients;
-    }
-    let mut accumulator = GradientsAccumulator::new();
-    accumulator.accumulate(model, sum);
-    accumulator.accumulate(model, gradients);
-    accumulator.grads()
-}
-
-/// The gradients times a factor.
-pub fn times<M: Module>(gradients: GradientsParams, model: &M, factor: f64) -> GradientsParams {
-    let scaled = visit_floats!(model, (gradients, factor) = (gradients, factor), (GradientsParams, f64), |param| {
-        if let Some(gradient) = gradients.remove::<D>(param.id) {
-            gradients.register(param.id, gradient.mul_scalar(*factor));
-        }
-    });
-    scaled.0
-}
 
 /// Parameters with gradients in groups of at most so many bytes, in the order of the model; one that is larger is alone.
 pub(super) fn groups<M: Module>(gradients: &GradientsParams, model: &M, bytes: u64) -> Vec<Vec<ParamId>> {

@@ -1,14 +1,13 @@
 //! Burn's learner with the weights of mixed precision.
 
-use burn::module::{Module, ParamId};
+use burn::module::ParamId;
 use burn::optim::GradientsParams;
 use burn::tensor::Device;
 use burn::train::{Learner, LearnerModel, TrainStep};
 
-use super::gradients::{added, times};
 use super::graph::SharedGraphs;
 use super::update::Weights;
-use crate::mixed::{Half, Master, MixedError, widen_by};
+use crate::mixed::{Half, Master, MixedError, in_parameter_types};
 use crate::out_of_memory::OutOfMemory;
 
 /// Learner of Burn's loop, and in mixed precision the 16-bit copy of its model.
@@ -33,24 +32,6 @@ impl<M: LearnerModel> Learning<M> {
         Ok(Self { learner, copy: Some((half, copy)), graphs })
     }
 
-    /// Returns true for mixed precision.
-    pub(super) const fn is_mixed(&self) -> bool {
-        self.copy.is_some()
-    }
-}
-
-/// Adds a share of the gradients to a sum, in the type that the optimizer takes: fp32 if `is_mixed`.
-pub(super) fn accumulate_share<M: Module>(
-    is_mixed: bool,
-    model: &M,
-    sum: GradientsParams,
-    gradients: GradientsParams,
-    share: f64,
-) -> Result<GradientsParams, MixedError> {
-    if is_mixed {
-        return widen_by(sum, gradients, model, share);
-    }
-    Ok(added(sum, times(gradients, model, share), model))
 }
 
 impl<M: LearnerModel> Weights for Learning<M> {
@@ -69,6 +50,7 @@ impl<M: LearnerModel> Weights for Learning<M> {
 
     fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self {
         let mut learner = self.learner.clone();
+        let gradients = in_parameter_types(gradients, &learner.model());
         learner.optimizer_step(gradients);
         let copy = self.copy.as_ref().map(|(half, copy)| {
             let master = Master::new(learner.model(), *half).expect("BUG: its statistics were checked before");
@@ -79,6 +61,14 @@ impl<M: LearnerModel> Weights for Learning<M> {
 
     fn replaced(&self, _: GradientsParams) -> Self {
         unreachable!("BUG: ranks take their steps with a trainer")
+    }
+
+    fn learning_rate(&self) -> f64 {
+        self.learner.lr_current().base()
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.copy.is_some()
     }
 
     fn complete(&self) -> Result<(), OutOfMemory> {
@@ -98,8 +88,8 @@ mod tests {
     use burn::tensor::{DType, Device, Tensor};
     use burn::train::{InferenceStep, Learner, RegressionOutput, TrainOutput, TrainStep};
 
-    use super::{Learning, accumulate_share};
-    use crate::mixed::{Half, Master, in_f32, widen};
+    use super::Learning;
+    use crate::mixed::{Factor, Half, Master, add, in_f32, widen};
     use crate::train::update::Weights;
 
     #[derive(Module, Debug)]
@@ -157,7 +147,7 @@ mod tests {
             let all = [model.layer.weight.id, model.layer.bias.as_ref().unwrap().id];
             assert_eq!(model.layer.weight.dtype(), DType::BF16);
             let gradients = TrainStep::step(&model, pair()).grads;
-            let gradients = accumulate_share(true, &model, GradientsParams::new(), gradients, 1.0).unwrap();
+            let gradients = add(GradientsParams::new(), gradients, &model, &Factor::Number(1.0), true).unwrap();
             // In one group it is the same.
             learning = learning.updated(gradients, (step % 2 == 1).then_some(&all[..]));
 

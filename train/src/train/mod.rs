@@ -4,6 +4,7 @@ mod accumulation;
 mod adaptive_size;
 #[cfg(feature = "train")]
 mod batch_check;
+mod batch_statistics;
 mod buffers;
 #[cfg(feature = "train")]
 mod differentiated;
@@ -23,6 +24,7 @@ mod recipe;
 mod replanning;
 mod rescue;
 mod sanity_checks;
+mod skips;
 mod step_failure;
 mod stepper;
 #[cfg(feature = "train")]
@@ -31,6 +33,8 @@ mod strategy;
 mod tests;
 mod trainer;
 mod update;
+#[cfg(feature = "train")]
+mod weighted;
 mod weights;
 
 #[cfg(feature = "train")]
@@ -38,8 +42,9 @@ pub use batch_check::BatchCheck;
 #[cfg(feature = "train")]
 pub use differentiated::differentiated;
 pub use first_step::{AnyBatch, FirstStep, TakeFirstStep};
-pub use gradients::{times, witness};
-pub use graph::{FixedBatchGraphs, GraphStatus};
+pub use crate::mixed::in_parameter_types;
+pub use gradients::witness;
+pub use graph::{FixedBatchGraphs, GraphStatus, check_loss};
 pub use health::{GradientHealth, LayerHealth, gradient_health};
 pub use not_ready::NotReady;
 pub use optimizer_files::OptimizerFileError;
@@ -52,4 +57,6 @@ pub use replanning::Replanning;
 #[cfg(feature = "train")]
 pub use strategy::{TakeLearnersFirstStep, strategy};
 pub use trainer::Trainer;
+#[cfg(feature = "train")]
+pub use weighted::Weighted;
 pub use weights::{ModelWeights, accumulate};

@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use super::health::GradientHealth;
 use super::ranks::PeersEnded;
+use crate::loss::WeightFault;
 use crate::mixed::MixedError;
 use crate::out_of_memory::Moment;
 
@@ -17,12 +18,14 @@ use crate::out_of_memory::Moment;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Step {
-    /// Mean loss over the samples, in fp32.
+    /// Mean loss over the samples, or over the [weights](crate::loss::Loss) of the losses, in fp32.
     pub loss: f32,
     /// Global norm of the gradients before clipping.
     pub gradient_norm: f32,
-    /// True if the parameters were updated; false if a gradient is not finite.
+    /// True if the parameters were updated; false if a gradient is not finite, and if all losses have weight 0.
     pub applied: bool,
+    /// Sum of the losses' weights over all ranks; the samples where losses have no weight.
+    pub weight: f64,
     /// Samples of the step over all ranks.
     pub samples: usize,
     /// Micro-batches of the step on this rank.
@@ -109,6 +112,46 @@ pub enum StepError {
     /// The batch has no samples.
     #[error("the batch is empty: a step needs at least one sample")]
     Empty,
+    /// The loss is not one value.
+    #[error(
+        "the loss has {values} values, and a step minimises one: reduce the loss with `.mean()`, or return its sum divided by a \
+         weight, with the weight"
+    )]
+    LossShape {
+        /// Values of the loss of a micro-batch.
+        values: usize,
+    },
+    /// The loss has a weight that cannot be used.
+    #[error(transparent)]
+    Weight(#[from] WeightFault),
+    /// A batch norm got one value for each channel, of which the variance is zero.
+    #[error(
+        "the batch norm `{path}` got one value a channel, whose variance is 0: its input has neither height nor width, and the \
+         micro-batch has one sample; take at least two samples, or a layer norm"
+    )]
+    OneValue {
+        /// Path of the norm in the model.
+        path: String,
+    },
+    /// The learning rate is not a finite number.
+    #[error("the learning rate of step {step} is {rate}: check the schedule for a division by zero, and its last step")]
+    LearningRate {
+        /// Step, counted from 1.
+        step: u64,
+        /// Learning rate.
+        rate: f64,
+    },
+    /// The loss is over all samples of a step, and the step does not fit into one micro-batch.
+    #[error(
+        "the loss is over the whole batch (`whole_batch_loss`), and the step of {samples} samples would be cut into \
+         micro-batches of {micro_batch}: gradients of parts are those of another loss; take smaller steps"
+    )]
+    WholeBatch {
+        /// Samples of the step.
+        samples: usize,
+        /// Samples in a micro-batch.
+        micro_batch: usize,
+    },
     /// Micro-batches of one sample do not fit; or in the optimizer, groups of one parameter.
     #[error(
         "out of memory {moment} with micro-batches of {micro_batch}, and nothing smaller is left to try{}{}\nBurn reports: {message}",
@@ -140,10 +183,10 @@ pub enum StepError {
         /// Burn's message.
         message: String,
     },
-    /// Many steps in a row had gradients that are not finite.
+    /// Many steps in a row were skipped.
     #[error(
-        "training is stalled: the gradients of {steps} steps in a row were not finite, and all of these steps were skipped; \
-         lower the learning rate or look for a division by zero in the loss"
+        "training is stalled: {steps} steps in a row were skipped, because their gradients were not finite or all losses had \
+         weight 0; lower the learning rate, or look for a division by zero in the loss"
     )]
     NotFinite {
         /// Steps in a row.

@@ -9,23 +9,23 @@ use gpu_tuned_core::Bytes;
 use gpu_tuned_observe::log::warn_user;
 use gpu_tuned_observe::progress::Progress;
 
-use super::accumulation::{AccumulatedGradients, MicroBatchGradients};
+use super::accumulation::{AccumulatedGradients, Accumulation, MicroBatchGradients};
 use super::adaptive_size::{AdaptiveSize, SHORT_PATIENCE};
+use super::batch_statistics::has_running_variance;
 use super::buffers::Buffers;
 use super::gradients::{Sizes, witness};
-use super::health::Counts;
+use super::health::{Counts, LayerHealth};
 use super::not_ready::NotReady;
 use super::outcome::{Step, StepError};
 use super::ranks::Rank;
 use super::replanning::Replanning;
+use super::skips::Skips;
 use super::step_failure::StepFailure;
-use super::update::{Update, Weights, difference, read, updated};
+use super::update::{Pending, StepValues, Update, Weights, difference, read, updated};
 use crate::micro_batch::MicroBatch;
 use crate::out_of_memory::{Moment, OutOfMemory, watched};
 use crate::timing::{Phase, StepTimer};
 
-/// Steps in a row without finite gradients that end training.
-const MAX_SKIPPED: u32 = 100;
 /// Steps between two checks that parameters change.
 const STALL_CHECK_INTERVAL: u64 = 100;
 
@@ -41,6 +41,8 @@ pub(super) struct Stepper {
     pub not_ready: NotReady,
     /// True until the user was warned that smaller micro-batches change the model's statistics.
     pub warns_of_statistics: bool,
+    /// True if the loss couples all samples of a step, which is then one micro-batch.
+    pub whole_batch: bool,
     pub timer: StepTimer,
     /// Interval of gradient counts, in steps.
     pub health_every: Option<u64>,
@@ -50,11 +52,21 @@ pub(super) struct Stepper {
     pub last_end: Option<Instant>,
     /// Sizes of the trained parameters, set by the first update.
     pub(super) sizes: Option<Sizes>,
-    steps: u64,
-    skipped: u32,
-    warned_of_loss: bool,
+    /// Steps that ended, skipped ones included.
+    pub(super) steps: u64,
+    pub(super) skips: Skips,
+    /// True for a model with batch norms; unknown before the first step.
+    has_batch_norms: Option<bool>,
+    /// True until a micro-batch of one sample has passed the check of its statistics.
+    checks_variance: bool,
+    warned_of_single: bool,
     stalled: bool,
 }
+
+/// Gradients of a micro-batch with the given share of the samples, and the number by which they are multiplied in a sum.
+pub(super) trait Part<M, B, T>: Fn(&M, B, f64) -> Result<(MicroBatchGradients<T>, f64), StepFailure> {}
+
+impl<M, B, T, F: Fn(&M, B, f64) -> Result<(MicroBatchGradients<T>, f64), StepFailure>> Part<M, B, T> for F {}
 
 impl Stepper {
     pub(super) fn new(device: Device, micro_batch: usize) -> Self {
@@ -66,14 +78,17 @@ impl Stepper {
             planner: None,
             not_ready: NotReady::default(),
             warns_of_statistics: false,
+            whole_batch: false,
             timer: StepTimer::default(),
             health_every: None,
             rank: None,
             last_end: None,
             sizes: None,
             steps: 0,
-            skipped: 0,
-            warned_of_loss: false,
+            skips: Skips::default(),
+            has_batch_norms: None,
+            checks_variance: true,
+            warned_of_single: false,
             stalled: false,
         }
     }
@@ -85,18 +100,22 @@ impl Stepper {
 
     /// Takes a step over all samples of `batch`, or of all ranks. Returns the outputs of the micro-batches, too.
     ///
-    /// `part` computes the gradients of a micro-batch with the given share of the samples, and may be called again. `learns` is
-    /// false if the weights are not expected to change.
+    /// `part` may be called again. `learns` is false if the weights are not expected to change.
     pub(super) fn step<W: Weights, B: MicroBatch, T>(
         &mut self,
         weights: &mut W,
         learns: bool,
         batch: &B,
-        part: impl Fn(&W::Model, B, f64, GradientsParams) -> Result<MicroBatchGradients<T>, StepFailure>,
+        part: impl Part<W::Model, B, T>,
     ) -> Result<(Step, Vec<T>), StepError> {
         if batch.is_empty() && self.rank.is_none() {
             return Err(StepError::Empty);
         }
+        if self.whole_batch && batch.len() > self.micro_batch() {
+            return Err(StepError::WholeBatch { samples: batch.len(), micro_batch: self.micro_batch() });
+        }
+        self.has_batch_norms.get_or_insert_with(|| has_running_variance(&weights.model()));
+        self.warn_of_single(batch.len());
         self.timer.begin();
         // Kernels are compiled and tuned.
         let _progress = (self.steps == 0).then(|| Progress::begin("first step"));
@@ -112,9 +131,15 @@ impl Stepper {
                 buffers.restore(&weights.model());
             }
             match outcome {
-                Ok((step, outputs)) => {
-                    rescues.extend(step.rescues);
-                    return self.finished(Step { rescues, ..step }).map(|step| (step, outputs));
+                Ok((mut step, outputs)) => {
+                    rescues.append(&mut step.rescues);
+                    let step = Step { rescues, ..step };
+                    self.skips.count(&step)?;
+                    if self.skips.is_due() {
+                        let cause = self.not_finite(weights, batch, &part);
+                        self.skips.warn(self.steps + 1, &step, cause.as_ref());
+                    }
+                    return Ok((self.finished(step), outputs));
                 }
                 Err(StepFailure::Error(error)) => return Err(error),
                 Err(StepFailure::OutOfMemory(failure)) => {
@@ -131,19 +156,19 @@ impl Stepper {
         weights: &mut W,
         learns: bool,
         batch: &B,
-        part: impl Fn(&W::Model, B, f64, GradientsParams) -> Result<MicroBatchGradients<T>, StepFailure>,
+        part: impl Part<W::Model, B, T>,
         reads_gradients: bool,
     ) -> Result<(Step, Vec<T>), StepFailure> {
         let micro_batch = self.micro_batch();
         let model = weights.model();
-        let sum = AccumulatedGradients::compute(&model, batch, micro_batch, &self.device, &self.timer, part)?;
+        let sum = self.accumulated(weights, &model, batch, part)?;
         weights.complete()?;
         // Counted before clipping, which destroys gradients with a norm that is not finite.
         let health = self.health_counts(&sum.gradients, &model)?;
-        let (sum, norm) = self.timer.time(Phase::Update, || sum.clipped(&model, self.max_norm, &self.device))?;
+        let (sum, norm) = self.timer.time(Phase::Update, || sum.normalised(&model, self.max_norm, &self.device))?;
         drop(model);
-        let AccumulatedGradients { gradients, loss, outputs } = sum;
-        let pending = [loss, norm];
+        let AccumulatedGradients { gradients, loss, weights: loss_weights, outputs } = sum;
+        let pending = Pending { loss, gradient_norm: norm, weights: loss_weights }.tensors();
         let update = if self.exceeds_group_bytes(weights) {
             self.update_in_groups(weights, &gradients, &pending, health)?
         } else {
@@ -155,19 +180,70 @@ impl Stepper {
         Ok((self.step_result(update, learns, batch.len(), micro_batch, outputs.len()), outputs))
     }
 
+    /// Gradients of all micro-batches, which `part` computes one by one.
+    pub(super) fn accumulated<W: Weights, B: MicroBatch, T>(
+        &mut self,
+        weights: &W,
+        model: &W::Model,
+        batch: &B,
+        part: impl Part<W::Model, B, T>,
+    ) -> Result<AccumulatedGradients<T>, StepFailure> {
+        let (micro_batch, has_norms) = (self.micro_batch(), self.has_batch_norms == Some(true));
+        let is_shared = self.rank.as_ref().is_some_and(|rank| rank.share().ranks() > 1);
+        let mut rules = Accumulation {
+            micro_batch,
+            is_even: has_norms,
+            widens: weights.is_mixed() || is_shared || batch.len() > micro_batch,
+            checks_variance: has_norms && self.checks_variance,
+            device: &self.device,
+            timer: &self.timer,
+        };
+        let sum = AccumulatedGradients::compute(model, batch, &mut rules, part);
+        self.checks_variance &= rules.checks_variance || !has_norms;
+        sum
+    }
+
+    /// Warns of a step of one sample where the plan has more.
+    fn warn_of_single(&mut self, samples: usize) {
+        if samples == 1 && self.micro_batch() > 1 && self.has_batch_norms == Some(true) && !self.warned_of_single {
+            self.warned_of_single = true;
+            warn_user(
+                "a step has one sample, and batch norms compute their statistics from it alone: leave the last step of an epoch out \
+                 with `drop_last = true` in `#[gpu_tuned(…)]`, or take all steps of a size that divides the data",
+            );
+        }
+    }
+
+    /// First parameter whose gradient is not finite, from a repetition of the step; `None` if memory runs out.
+    fn not_finite<W: Weights, B: MicroBatch, T>(
+        &mut self,
+        weights: &W,
+        batch: &B,
+        part: impl Part<W::Model, B, T>,
+    ) -> Option<LayerHealth> {
+        let model = weights.model();
+        let buffers = Buffers::copy_of(&model);
+        let counted = self.accumulated(weights, &model, batch, part).and_then(|sum| {
+            weights.complete()?;
+            watched(Moment::Backward, || Counts::new(&sum.gradients, &model))?.watched()
+        });
+        buffers.inspect(|buffers| buffers.restore(&model));
+        counted.ok()?.unhealthy().next().cloned()
+    }
+
     /// Updates the parameters group by group, after reading that the gradients were computed.
     fn update_in_groups<W: Weights>(
         &mut self,
         weights: &mut W,
         gradients: &GradientsParams,
-        pending: &[Tensor<1>; 2],
+        pending: &[Tensor<1>],
         health: Option<Counts>,
     ) -> Result<Update, StepFailure> {
-        let (loss, gradient_norm) = self.read_gradients(pending)?;
+        let values = StepValues::new(&self.read_gradients(pending)?)?;
         let health = health.map(Counts::watched).transpose()?;
         let (rescue, moved) =
-            if gradient_norm.is_finite() { self.change_in_groups(weights, gradients)? } else { (None, None) };
-        Ok(Update { loss, gradient_norm, moved, rescue, health })
+            if values.allow_update() { self.change_in_groups(weights, gradients)? } else { (None, None) };
+        Ok(Update { values, moved, rescue, health })
     }
 
     /// Updates all parameters, and keeps the update if its norm is finite.
@@ -175,17 +251,17 @@ impl Stepper {
         &mut self,
         weights: &mut W,
         gradients: GradientsParams,
-        pending: &[Tensor<1>; 2],
+        pending: &[Tensor<1>],
         health: Option<Counts>,
     ) -> Result<Update, StepFailure> {
         let updated = self.updated_at_once(weights, gradients, pending);
         let (new, values, moved) = updated.map_err(|error| with_moment(error, pending))?;
         let health = health.map(Counts::watched).transpose()?;
-        let (loss, gradient_norm) = (values[0], values[1]);
-        if gradient_norm.is_finite() {
+        let values = StepValues::new(&values[..pending.len()])?;
+        if values.allow_update() {
             *weights = new;
         }
-        Ok(Update { loss, gradient_norm, moved, rescue: None, health })
+        Ok(Update { values, moved, rescue: None, health })
     }
 
     /// Returns the updated weights, the pending values, and in steps that check for a stall the sum of parameter changes.
@@ -193,7 +269,7 @@ impl Stepper {
         &self,
         weights: &W,
         gradients: GradientsParams,
-        pending: &[Tensor<1>; 2],
+        pending: &[Tensor<1>],
     ) -> Result<(W, Vec<f32>, Option<f32>), StepFailure> {
         let new = self.timer.time(Phase::Update, || updated(weights, gradients, None))?;
         let moved = self.checks_for_stall().then(|| difference(&weights.master(), &new.master(), |_| true)).flatten();
@@ -204,11 +280,10 @@ impl Stepper {
         Ok((new, values, moved))
     }
 
-    /// Waits for the gradients. Returns the loss and the norm.
-    fn read_gradients(&self, pending: &[Tensor<1>; 2]) -> Result<(f32, f32), StepFailure> {
+    /// Waits for the gradients. Returns the pending values.
+    fn read_gradients(&self, pending: &[Tensor<1>]) -> Result<Vec<f32>, StepFailure> {
         let values = self.timer.time(Phase::Drain, || read(pending.to_vec()));
-        let values = values.map_err(|error| error.at(Moment::Backward))?;
-        Ok((values[0], values[1]))
+        values.map_err(|error| error.at(Moment::Backward))
     }
 
     /// The result of a step, before a trainer adds its loss scale.
@@ -220,13 +295,15 @@ impl Stepper {
         micro_batch: usize,
         micro_batches: usize,
     ) -> Step {
-        let Update { loss, gradient_norm, moved, rescue, health } = update;
+        let Update { values, moved, rescue, health } = update;
+        let StepValues { loss, gradient_norm, weight } = values;
         let is_stalled = |moved| learns && gradient_norm > 0.0 && moved == 0.0;
-        let applied = gradient_norm.is_finite();
+        let applied = values.allow_update();
         Step {
             loss,
             gradient_norm,
             applied,
+            weight: weight.map_or(samples as f64, f64::from),
             samples,
             micro_batches,
             micro_batch,
@@ -259,20 +336,9 @@ impl Stepper {
         self.steps.is_multiple_of(STALL_CHECK_INTERVAL)
     }
 
-    fn finished(&mut self, step: Step) -> Result<Step, StepError> {
+    fn finished(&mut self, step: Step) -> Step {
         self.steps += 1;
         NotReady::step_finished();
-        self.skipped = if step.applied { 0 } else { self.skipped + 1 };
-        if self.skipped == MAX_SKIPPED {
-            return Err(StepError::NotFinite { steps: MAX_SKIPPED });
-        }
-        if !step.applied && !step.loss.is_finite() && !self.warned_of_loss {
-            self.warned_of_loss = true;
-            warn_user(&format!(
-                "step {}: the loss is {}, and the step is skipped; after {MAX_SKIPPED} such steps in a row training ends",
-                self.steps, step.loss
-            ));
-        }
         if step.stalled && !self.stalled {
             warn_user(&format!(
                 "training is stalled: the optimizer changes no parameter (gradient norm {}); is the learning rate too small \
@@ -288,12 +354,12 @@ impl Stepper {
             let bytes = Bytes(bytes);
             tracing::info!(%bytes, "no out-of-memory for a while: updating more parameters at a time");
         }
-        Ok(step)
+        step
     }
 }
 
 /// Attributes a failure to the optimizer if the pending values can be read, else to the whole step.
-fn with_moment(error: StepFailure, pending: &[Tensor<1>; 2]) -> StepFailure {
+fn with_moment(error: StepFailure, pending: &[Tensor<1>]) -> StepFailure {
     let is_optimizers = matches!(&error, StepFailure::OutOfMemory(_)) && read(pending.to_vec()).is_ok();
     error.at(if is_optimizers { Moment::Optimizer } else { Moment::Step })
 }

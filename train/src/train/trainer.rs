@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use burn::module::Module;
-use burn::optim::{GradientsParams, ModuleOptimizer};
-use burn::tensor::{Device, Tensor};
+use burn::optim::ModuleOptimizer;
+use burn::tensor::Device;
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::workload::Workload;
@@ -19,11 +19,10 @@ use super::ranks::Rank;
 use super::recipe::Recipe;
 use super::sanity_checks::{StepSizeCheck, check_parameters};
 use super::stepper::Stepper;
-use super::weights::{ModelAndOptimizer, ModelWeights, accumulate};
+use super::weights::{ModelAndOptimizer, ModelWeights};
+use crate::loss::Loss;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
-use crate::out_of_memory::{Moment, watched};
-use crate::timing::Phase;
 
 /// Trainer that takes optimizer steps in micro-batches that fit the device. A step is applied completely or not at all.
 ///
@@ -70,6 +69,7 @@ pub struct Trainer<M> {
     /// Measurement in place of the first step.
     first_step: Option<TakeFirstStep<M>>,
     step_size: Option<StepSizeCheck>,
+    accepts_half_loss: bool,
 }
 
 impl<M: Module> Trainer<M> {
@@ -81,7 +81,8 @@ impl<M: Module> Trainer<M> {
     pub(super) fn with_stepper(model: M, optimizer: ModuleOptimizer, stepper: Stepper) -> Self {
         let graphs = SharedGraphs::new(&stepper.device);
         let trained = ModelAndOptimizer { weights: ModelWeights::Plain(model), optimizer, learning_rate: 0.0, graphs };
-        Self { trained, scale: LossScale::none(), saved_scale: None, stepper, first_step: None, step_size: None }
+        let (scale, saved_scale) = (LossScale::none(), None);
+        Self { trained, scale, saved_scale, stepper, first_step: None, step_size: None, accepts_half_loss: false }
     }
 
     /// A trainer of planned steps. `first_step` measures the first step in place of taking it. With several ranks, the values
@@ -141,6 +142,13 @@ impl<M: Module> Trainer<M> {
     pub fn when_not_ready(mut self, not_ready: NotReady) -> Self {
         self.stepper.not_ready = not_ready;
         self
+    }
+
+    /// Accepts losses in 16 bits in mixed precision, which are errors otherwise: their digits are two or three, and gradients
+    /// begin from rounded logits.
+    #[must_use]
+    pub fn accept_half_loss(self) -> Self {
+        Self { accepts_half_loss: true, ..self }
     }
 
     /// Continues with a saved loss scale. Used in [mixed precision](Self::mixed) only.
@@ -216,7 +224,8 @@ impl<M: Module> Trainer<M> {
     /// Takes one optimizer step over all samples of `batch`.
     ///
     /// `loss` computes the mean over the samples of a micro-batch, of shape `[1]`, and may be called again for the same samples.
-    /// The step minimises the mean over the whole batch, however it is cut.
+    /// The step minimises the mean over the whole batch, however it is cut. A mean over something else, such as targets that
+    /// are not padding, is returned with its weight: `(mean, number_of_targets)`. See [`Loss`].
     ///
     /// Under `cargo gpu-tuned measure` and `bench`, the first step of a session's trainer is measured in place of being taken,
     /// and the process ends, unless the program calls `Session::measure_if_asked`. Under `cargo gpu-tuned warm`, the first step
@@ -230,14 +239,19 @@ impl<M: Module> Trainer<M> {
     ///
     /// If `loss` panics for another reason than an out-of-memory error.
     #[expect(clippy::needless_pass_by_value, reason = "a step uses its batch up")]
-    pub fn step<B: MicroBatch>(
+    pub fn step<B: MicroBatch, L: Into<Loss>>(
         &mut self,
         learning_rate: f64,
         batch: B,
-        loss: impl Fn(&M, B) -> Tensor<1> + Sync,
+        loss: impl Fn(&M, B) -> L + Sync,
     ) -> Result<Step, StepError> {
+        if !learning_rate.is_finite() {
+            let error = StepError::LearningRate { step: self.stepper.steps + 1, rate: learning_rate };
+            self.stepper.end(&error);
+            return Err(error);
+        }
         if let Some(measure) = self.first_step.take() {
-            self.measure_first_step(measure, &batch, &loss)?;
+            self.measure_first_step(measure, &batch, &|model, batch| loss(model, batch).into())?;
         }
         if let Some(warning) = self.step_size.as_mut().and_then(|check| check.warning(batch.len())) {
             warn_user(&warning);
@@ -246,18 +260,17 @@ impl<M: Module> Trainer<M> {
         // No borrow of the weights lives as long as the step, so updated parameters can be released.
         let (is_mixed, scale) = (self.trained.weights.is_mixed(), &self.scale);
         let timer = self.stepper.timer.clone();
+        let refuses_half = is_mixed && !self.accepts_half_loss;
         let differentiate = |model: &M, micro: B, factors: Factors<'_>| {
-            MicroBatchGradients::compute(|| loss(model, micro), model, factors, &timer)
+            MicroBatchGradients::compute(|| loss(model, micro).into(), model, factors, refuses_half, &timer)
         };
         let graphs = self.trained.graphs.clone();
-        graphs.lock().begin_step(self.stepper.micro_batch(), is_mixed);
-        let part = |model: &M, micro: B, share: f64, sum: GradientsParams| {
-            let MicroBatchGradients { gradients, loss, output } =
-                graphs.lock().differentiate(model, micro, (share, scale), &differentiate)?;
-            let accumulate = || accumulate(is_mixed, model, sum, gradients, scale);
-            let gradients = timer.time(Phase::Accumulation, || watched(Moment::Backward, accumulate))??;
-            Ok(MicroBatchGradients { gradients, loss, output })
+        graphs.lock().begin_step(self.stepper.micro_batch());
+        let part = |model: &M, micro: B, share: f64| {
+            let gradients = graphs.lock().differentiate(model, micro, (share, scale), &differentiate)?;
+            Ok((gradients, scale.value().recip()))
         };
+        self.stepper.skips.scales_loss = scale.value() > 1.0;
         let stepped = self.stepper.step(&mut self.trained, learning_rate != 0.0, &batch, part);
         let (step, _) = stepped.inspect_err(|error| {
             if let StepError::Mixed(reason) = error {
@@ -266,7 +279,8 @@ impl<M: Module> Trainer<M> {
             self.stepper.end(error);
         })?;
         let loss_scale = self.scale.value();
-        let _: StepOutcome = self.scale.update(step.applied);
+        // A step whose losses have no weight says nothing about their scale.
+        let _: StepOutcome = self.scale.update(step.applied || step.gradient_norm.is_finite());
         let step = Step { loss_scale, ..step };
         timer.end(step.samples, &self.stepper.device, |record| {
             step.fill(record, true);
@@ -280,7 +294,7 @@ impl<M: Module> Trainer<M> {
         &self,
         measure: TakeFirstStep<M>,
         batch: &B,
-        loss: &(impl Fn(&M, B) -> Tensor<1> + Sync),
+        loss: &(impl Fn(&M, B) -> Loss + Sync),
     ) -> Result<(), StepError> {
         let samples = batch.len();
         let batch = Mutex::new(batch.clone());
@@ -294,6 +308,7 @@ impl<M: Module> Trainer<M> {
             samples,
             batch: &cut,
             loss: &|model, batch| loss(model, batch.into_inner()),
+            accepts_half_loss: self.accepts_half_loss,
         };
         measure(step).map_err(StepError::Measure)
     }

@@ -8,10 +8,12 @@ use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{FloatDType, Tensor, TensorReadError};
 
+use super::accumulation::Weights as LossWeights;
 use super::gradients::{copied, witness};
 use super::health::GradientHealth;
 use super::outcome::{Rescue, StepError};
 use super::step_failure::StepFailure;
+use crate::loss::WeightFault;
 use crate::out_of_memory::{Moment, OutOfMemory, is_out_of_memory, watched};
 use crate::timing::{Phase, StepTimer};
 use crate::visit::visit_floats;
@@ -40,6 +42,12 @@ pub(super) trait Weights: Clone {
     /// Returns the weights with these values of some parameters, which the optimizer did not compute.
     fn replaced(&self, values: GradientsParams) -> Self;
 
+    /// Learning rate of the step.
+    fn learning_rate(&self) -> f64;
+
+    /// Returns true if the master has other types than the model that computes.
+    fn is_mixed(&self) -> bool;
+
     /// Completes the micro-steps of a step before the update, such as the running statistics of replays.
     fn complete(&self) -> Result<(), OutOfMemory> {
         Ok(())
@@ -51,17 +59,63 @@ pub(super) trait Weights: Clone {
     }
 }
 
-/// Result of a parameter update.
-pub(super) struct Update {
+/// Values of a step that are pending on the device until the update is read, in fp32 and of shape `[1]`.
+pub(super) struct Pending {
+    pub loss: Tensor<1>,
+    pub gradient_norm: Tensor<1>,
+    /// Sum of the weights, and the smallest one.
+    pub weights: Option<LossWeights>,
+}
+
+/// Values of a step that were read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StepValues {
     pub loss: f32,
     pub gradient_norm: f32,
+    /// Sum of the losses' weights; `None` without.
+    pub weight: Option<f32>,
+}
+
+impl Pending {
+    pub(super) fn tensors(&self) -> Vec<Tensor<1>> {
+        let weights = self.weights.iter().flat_map(|LossWeights { sum, smallest }| [sum.clone(), smallest.clone()]);
+        [self.loss.clone(), self.gradient_norm.clone()].into_iter().chain(weights).collect()
+    }
+}
+
+impl StepValues {
+    /// The values of [`Pending::tensors`].
+    ///
+    /// # Errors
+    ///
+    /// [`StepError::Weight`] for a weight that is negative or not finite.
+    pub(super) fn new(values: &[f32]) -> Result<Self, StepError> {
+        let weight = values.get(2).copied();
+        if let (Some(sum), Some(smallest)) = (weight, values.get(3))
+            && (!sum.is_finite() || *smallest < 0.0)
+        {
+            let wrong = if sum.is_finite() { *smallest } else { sum };
+            return Err(WeightFault::Number(f64::from(wrong)).into());
+        }
+        Ok(Self { loss: values[0], gradient_norm: values[1], weight })
+    }
+
+    /// Returns true if the step is applied.
+    pub(super) fn allow_update(&self) -> bool {
+        self.gradient_norm.is_finite() && self.weight != Some(0.0)
+    }
+}
+
+/// Result of a parameter update.
+pub(super) struct Update {
+    pub values: StepValues,
     /// Sum of parameter changes, in steps that check for a stall.
     pub moved: Option<f32>,
     pub rescue: Option<Rescue>,
     pub health: Option<GradientHealth>,
 }
 
-/// Reads fp32 values of shape `[1]`, all at once. Only a read reports that work on the device failed.
+/// Reads fp32 values, all at once. Only a read reports that work on the device failed.
 pub(super) fn read(values: Vec<Tensor<1>>) -> Result<Vec<f32>, StepFailure> {
     let all = Tensor::cat(values, 0);
     watched_read(|| all.try_into_vec_as::<f32>())
@@ -133,8 +187,7 @@ pub(super) struct Changed<W> {
     pub values: Vec<f32>,
 }
 
-/// Updates one group and waits for it. `drain` reads `pending` with it, which are of shape `[1]`. Sums up the parameter
-/// changes if `measures_change`.
+/// Updates one group and waits for it. `drain` reads `pending` with it. Sums up the parameter changes if `measures_change`.
 pub(super) fn changed<W: Weights>(
     weights: &W,
     gradients: &GradientsParams,
@@ -154,7 +207,7 @@ pub(super) fn changed<W: Weights>(
     }
     let mut values = drain(values).map_err(|unread| unread.at(Moment::Optimizer))?;
     let moved = values.last().copied().filter(|_| has_moved);
-    values.truncate(pending.len());
+    values.truncate(pending.iter().map(|pending| pending.dims()[0]).sum());
     Ok(Changed { weights: new, moved, values })
 }
 

@@ -3,10 +3,9 @@
 use burn::module::{Module, ParamId};
 use burn::optim::{GradientsParams, ModuleOptimizer};
 
-use super::gradients::added;
 use super::graph::SharedGraphs;
 use super::update::Weights;
-use crate::mixed::{LossScale, Master, MixedError, with_values};
+use crate::mixed::{Factor, Master, MixedError, add, in_parameter_types, with_values};
 use crate::out_of_memory::OutOfMemory;
 
 /// Model and optimizer of a manual loop.
@@ -79,19 +78,19 @@ impl<M: Module> ModelWeights<M> {
     }
 }
 
-/// Adds gradients to a sum, in the type that the optimizer takes: fp32 if `is_mixed`.
+/// Adds gradients times a factor to a sum, which is in fp32 if `widens`.
 ///
 /// # Errors
 ///
 /// [`MixedError`] for gradients of another type than their parameters.
 pub fn accumulate<M: Module>(
-    is_mixed: bool,
     model: &M,
     sum: GradientsParams,
     gradients: GradientsParams,
-    scale: &LossScale,
+    factor: &Factor,
+    widens: bool,
 ) -> Result<GradientsParams, MixedError> {
-    if is_mixed { scale.widen_onto(sum, gradients, model) } else { Ok(added(sum, gradients, model)) }
+    add(sum, gradients, model, factor, widens)
 }
 
 impl<M: Module> Weights for ModelAndOptimizer<M> {
@@ -107,13 +106,25 @@ impl<M: Module> Weights for ModelAndOptimizer<M> {
 
     fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self {
         let mut optimizer = self.optimizer.clone();
-        let weights = self.weights.updated(|model| optimizer.step(self.learning_rate, model, gradients), group);
+        let step = |model| {
+            let gradients = in_parameter_types(gradients, &model);
+            optimizer.step(self.learning_rate, model, gradients)
+        };
+        let weights = self.weights.updated(step, group);
         Self { weights, optimizer, learning_rate: self.learning_rate, graphs: self.graphs.clone() }
     }
 
     fn replaced(&self, values: GradientsParams) -> Self {
         let weights = self.weights.updated(|model| with_values(model, values), None);
         Self { weights, ..self.clone() }
+    }
+
+    fn learning_rate(&self) -> f64 {
+        self.learning_rate
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.weights.is_mixed()
     }
 
     fn complete(&self) -> Result<(), OutOfMemory> {
@@ -132,7 +143,7 @@ mod tests {
     use burn::optim::{GradientsParams, SgdConfig};
     use burn::tensor::{DType, Device, Tensor};
 
-    use super::{LossScale, ModelAndOptimizer, ModelWeights, SharedGraphs, Weights, accumulate};
+    use super::{Factor, ModelAndOptimizer, ModelWeights, SharedGraphs, Weights, accumulate};
     use crate::mixed::{Half, Master};
     use crate::train::tests::parameters;
 
@@ -154,7 +165,7 @@ mod tests {
         let input = Tensor::<2>::ones([2, 3], (&device, DType::BF16));
         let loss = crate::mixed::in_f32(model.1.forward(model.0.forward(input))).mean();
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
-        let gradients = accumulate(true, &model, GradientsParams::new(), gradients, &LossScale::none()).unwrap();
+        let gradients = accumulate(&model, GradientsParams::new(), gradients, &Factor::Number(1.0), true).unwrap();
         let new = weights.updated(gradients, None);
         assert_eq!(parameters(&new.model().0.weight), [7.0; 9]);
         assert_ne!(parameters(&new.model().1), parameters(&model.1));

@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 
 use super::{GraphStatus, Graphs};
 use crate::micro_batch::MicroBatch;
-use crate::mixed::LossScale;
+use crate::loss::{Loss, StepWeight};
+use crate::mixed::{Factor, LossScale};
 use crate::timing::StepTimer;
 use crate::train::accumulation::MicroBatchGradients;
 use crate::train::step_failure::StepFailure;
@@ -55,29 +56,32 @@ impl<M: Module> FixedBatchGraphs<M> {
         Self(graphs)
     }
 
-    /// Begins a step in micro-batches of so many samples. It `widens` gradients to fp32, or uses them as they are.
-    pub fn begin_step(&mut self, samples: usize, widens: bool) {
-        self.0.begin_step(samples, widens);
+    /// Begins a step in micro-batches of so many samples.
+    pub fn begin_step(&mut self, samples: usize) {
+        self.0.begin_step(samples);
     }
 
-    /// Gradients of a micro-batch, whose mean `loss` is multiplied by `share` and by the loss scale.
+    /// Gradients of a micro-batch, multiplied by the loss scale, and by `share` where the loss has no weight; and their factor
+    /// in a sum, `None` for a weight of 0.
     ///
     /// # Errors
     ///
-    /// The message of an out-of-memory error.
+    /// The message of an out-of-memory error, or of a loss that cannot be minimised.
     pub fn gradients(
         &mut self,
         model: &M,
         samples: usize,
         (share, scale): (f64, &LossScale),
-        loss: &dyn Fn(&M) -> Tensor<1>,
-    ) -> Result<GradientsParams, String> {
+        loss: &dyn Fn(&M) -> Loss,
+    ) -> Result<(GradientsParams, Option<Factor>), String> {
         let timer = StepTimer::default();
         let work = |model: &M, _: Samples, factors: super::Factors<'_>| {
-            MicroBatchGradients::compute(|| loss(model), model, factors, &timer)
+            MicroBatchGradients::compute(|| loss(model), model, factors, false, &timer)
         };
         let result = self.0.differentiate(model, Samples(samples), (share, scale), &work);
-        result.map(|result| result.gradients).map_err(StepFailure::into_message)
+        let result = result.map_err(StepFailure::into_message)?;
+        let factor = StepWeight::factor(result.weight.as_ref(), scale.value().recip());
+        Ok((result.gradients, factor))
     }
 
     /// Copies the running statistics of replays to the model, as after the last micro-batch of a step.
@@ -111,9 +115,9 @@ mod tests {
         let batch = Tensor::<2>::from_floats([[1.0, 3.0], [3.0, 5.0]], &device);
         let mut graphs = FixedBatchGraphs::new(&device);
         for step in 0..10 {
-            graphs.begin_step(2, false);
-            let loss = |model: &Linear| model.forward(batch.clone()).mean();
-            let gradients = graphs.gradients(&model, 2, (0.5, &LossScale::none()), &loss).expect("there is memory");
+            graphs.begin_step(2);
+            let loss = |model: &Linear| model.forward(batch.clone()).mean().into();
+            let (gradients, _) = graphs.gradients(&model, 2, (0.5, &LossScale::none()), &loss).expect("there is memory");
             graphs.complete(&model).expect("there is memory");
             let gradient = gradients.get::<2>(model.weight.id).expect("a gradient").into_data();
             assert_eq!(gradient.try_to_vec::<f32>().expect("f32"), [1.0, 2.0], "step {step}");

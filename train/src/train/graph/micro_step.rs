@@ -11,16 +11,20 @@ use super::kept::KeptModel;
 use super::output;
 use super::recording::Recording;
 use super::statistics::Statistics;
+use crate::loss::{Loss, StepWeight, Weight};
 use crate::micro_batch::MicroBatch;
-use crate::mixed::LossScale;
+use crate::mixed::{LossScale, MixedError, is_half};
 use crate::out_of_memory::{Moment, watched};
 use crate::stored::{store, with_autodiff_of};
 use crate::timing::{Phase, StepTimer};
 use crate::train::accumulation::MicroBatchGradients;
 use crate::train::buffers::Buffers;
+use crate::train::outcome::StepError;
 use crate::train::step_failure::StepFailure;
 use crate::visit::visit_floats;
 
+const HOST_WEIGHT: &str =
+    "the weight of the loss is a number of the host, which a replay would repeat: return a tensor of shape [1]";
 const OTHER_OUTPUT: &str = "the training step returns an output of another type than those of Burn";
 
 /// Factors of a loss: numbers, or device memory that a recording reads.
@@ -49,20 +53,55 @@ impl Factors<'_> {
 }
 
 impl MicroBatchGradients<()> {
-    /// Computes the gradients of a mean loss times `factors`, in the type of the parameters.
+    /// Computes the gradients of a mean loss times the loss scale, in the type of the parameters, and times the share of
+    /// samples where the loss has no weight. A loss in 16 bits is an error if the step `refuses_half`.
     pub(in crate::train) fn compute<M: Module>(
-        loss: impl FnOnce() -> Tensor<1>,
+        loss: impl FnOnce() -> Loss,
         model: &M,
         factors: Factors<'_>,
+        refuses_half: bool,
         timer: &StepTimer,
     ) -> Result<Self, StepFailure> {
-        let mean = || factors.share(loss().cast(FloatDType::F32));
-        let loss = timer.time(Phase::Loss, || watched(Moment::Forward, mean))?;
-        let value = loss.clone().without_autodiff();
-        let backward = || GradientsParams::from_grads(factors.scale(loss).backward(), model);
+        let (mean, weight) = timer.time(Phase::Loss, || watched(Moment::Forward, || loss().into_parts()))?;
+        check_loss(&mean, refuses_half)?;
+        let weight = weight.map(Weight::in_step).transpose().map_err(StepError::from)?;
+        let mean = mean.cast(FloatDType::F32);
+        let weighted = |weight: &StepWeight| {
+            let mean = mean.clone().without_autodiff();
+            match weight {
+                StepWeight::Number(weight) if *weight > 0.0 => mean.mul_scalar(*weight),
+                StepWeight::Number(_) => mean.zeros_like(),
+                StepWeight::Device(weight) => (mean * weight.clone()).mask_fill(weight.clone().equal_elem(0.0), 0.0),
+            }
+        };
+        let (value, minimised) = match &weight {
+            Some(weight) => (watched(Moment::Forward, || weighted(weight))?, mean),
+            None => {
+                let shared = watched(Moment::Forward, || factors.share(mean))?;
+                (shared.clone().without_autodiff(), shared)
+            }
+        };
+        let backward = || GradientsParams::from_grads(factors.scale(minimised).backward(), model);
         let gradients = timer.time(Phase::Backward, || watched(Moment::Backward, backward))?;
-        Ok(Self { gradients, loss: Some(value), output: () })
+        Ok(Self { gradients, loss: Some(value), weight, output: () })
     }
+}
+
+/// Checks shape and type of the loss of a micro-batch.
+///
+/// # Errors
+///
+/// [`StepError::LossShape`] for a loss of several values, and [`MixedError::HalfLoss`] for a loss in 16 bits if the step
+/// `refuses_half`.
+pub fn check_loss(mean: &Tensor<1>, refuses_half: bool) -> Result<(), StepError> {
+    let values = mean.dims()[0];
+    if values != 1 {
+        return Err(StepError::LossShape { values });
+    }
+    if refuses_half && is_half(mean.dtype()) {
+        return Err(MixedError::HalfLoss { loss: mean.dtype() }.into());
+    }
+    Ok(())
 }
 
 /// A recorded micro-step, and all memory that it reads and writes.
@@ -99,6 +138,9 @@ impl<M: Module, T: 'static> MicroStep<M, T> {
             let factors = Factors::Kept { share: &attached(&share), scale: &attached(&scale) };
             let work = || work(kept.model(), samples.clone().on_device(device), factors);
             let mut result = in_kept_statistics(kept.model(), &mut statistics.borrow_mut(), work)?;
+            if let Some(StepWeight::Number(_)) = result.weight {
+                return Err(HOST_WEIGHT.to_owned());
+            }
             // Outputs may be samples, whose memory is rewritten.
             result.output = output::copied(&result.output).ok_or(OTHER_OUTPUT)?;
             Ok(result)
@@ -149,7 +191,7 @@ impl<M: Module, T: 'static> MicroStep<M, T> {
         self.recording.replay()
     }
 
-    /// The result of the last replay. Loss and output are copies, and gradients of types that are `copied` are. Other gradients
+    /// The result of the last replay. Loss, weight and output are copies, and gradients of types that are `copied` are. Other gradients
     /// are the same memory, until the next replay.
     pub(super) fn handed_on(
         &self,
@@ -159,7 +201,11 @@ impl<M: Module, T: 'static> MicroStep<M, T> {
         let output = output::copied(&self.result.output);
         let output = output.ok_or(OTHER_OUTPUT)?;
         let loss = self.result.loss.clone().map(|loss| loss.mul_scalar(1.0));
-        Ok(MicroBatchGradients { gradients: handed_on(&self.result.gradients, model, &copied), loss, output })
+        let weight = self.result.weight.clone().map(|weight| match weight {
+            StepWeight::Device(weight) => StepWeight::Device(weight.mul_scalar(1.0)),
+            number @ StepWeight::Number(_) => number,
+        });
+        Ok(MicroBatchGradients { gradients: handed_on(&self.result.gradients, model, &copied), loss, weight, output })
     }
 }
 

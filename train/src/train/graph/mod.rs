@@ -16,7 +16,7 @@ mod check;
 mod fixed;
 mod kept;
 mod micro_step;
-mod output;
+pub(super) mod output;
 mod recording;
 mod rounding;
 mod statistics;
@@ -27,11 +27,12 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::module::Module;
-use burn::tensor::{DType, Device};
+use burn::tensor::Device;
 use gpu_tuned_observe::log::warn_user;
 
 pub use self::fixed::FixedBatchGraphs;
 pub(super) use self::micro_step::Factors;
+pub use self::micro_step::check_loss;
 use self::micro_step::MicroStep;
 pub use self::status::GraphStatus;
 use super::accumulation::MicroBatchGradients;
@@ -39,7 +40,7 @@ use super::buffers::changed_by;
 use super::rescue::release_memory;
 use super::step_failure::StepFailure;
 use crate::micro_batch::MicroBatch;
-use crate::mixed::LossScale;
+use crate::mixed::{LossScale, is_half};
 use crate::out_of_memory::{Moment, OutOfMemory, watched};
 
 /// Plain micro-steps before a recording: kernels are tuned, and the optimizer state is allocated.
@@ -73,8 +74,6 @@ pub(super) struct Graphs<M, T> {
     is_due: bool,
     /// Recordings that ended for want of memory.
     lost: u32,
-    /// True if the step widens gradients to fp32, into other memory.
-    widens: bool,
     /// True if something has kept gradients after a step. Replays then hand on copies.
     copies: bool,
 }
@@ -127,7 +126,6 @@ impl<M: Module, T: 'static> Graphs<M, T> {
             newest: Newest::Model,
             is_due: true,
             lost: 0,
-            widens: false,
             copies: false,
         }
     }
@@ -141,10 +139,8 @@ impl<M: Module, T: 'static> Graphs<M, T> {
         &self.status
     }
 
-    /// Begins a step of new parameters, in micro-batches of at most `limit` samples. The step `widens` gradients to fp32,
-    /// or uses them as they are.
-    pub(super) fn begin_step(&mut self, limit: usize, widens: bool) {
-        self.widens = widens;
+    /// Begins a step of new parameters, in micro-batches of at most `limit` samples.
+    pub(super) fn begin_step(&mut self, limit: usize) {
         if self.limit != limit {
             self.limit = limit;
             self.begin_anew();
@@ -290,9 +286,9 @@ impl<M: Module, T: 'static> Graphs<M, T> {
         }
         recorded.replay(micro, factors)?;
         self.newest = Newest::Recording;
-        // Another micro-batch of the step overwrites the result. Gradients in fp32 are not widened into other memory.
-        let (copies_all, widens, is_whole) = (self.copies || self.is_due, self.widens, factors.0 >= 1.0);
-        let is_copied = |dtype| copies_all || !is_whole && (!widens || dtype == DType::F32);
+        // Another micro-batch of the step overwrites the result. Sums widen 16-bit gradients into other memory.
+        let (copies_all, is_whole) = (self.copies || self.is_due, factors.0 >= 1.0);
+        let is_copied = |dtype| copies_all || !is_whole && !is_half(dtype);
         recorded.handed_on(model, is_copied)
     }
 }

@@ -11,13 +11,19 @@ use burn::train::{ClassificationOutput, MultiLabelClassificationOutput, Regressi
 
 #[cfg(feature = "train")]
 use crate::stored::store;
+#[cfg(feature = "train")]
+use crate::train::weighted;
 
 /// Implements a copy of each type of output into memory of its own.
 macro_rules! copies {
     ($($(#[$gate:meta])? $type:ty => |$output:ident| $copy:expr;)+) => {
         /// Copies an output into memory of its own, without autodiff. `None` if its type is unknown.
-        pub(super) fn copied<T: 'static>(output: &T) -> Option<T> {
+        pub(in crate::train) fn copied<T: 'static>(output: &T) -> Option<T> {
             let any: &dyn Any = output;
+            #[cfg(feature = "train")]
+            if let Some(copy) = weighted::copied(any) {
+                return copy?.downcast().ok().map(|copy| *copy);
+            }
             $(
                 $(#[$gate])?
                 if let Some($output) = any.downcast_ref::<$type>() {
@@ -54,6 +60,18 @@ copies! {
         },
         targets: copy(&output.targets)?,
     };
+}
+
+/// Loss of an output, if its type is Burn's.
+#[cfg(feature = "train")]
+pub(in crate::train) fn loss(output: &dyn Any) -> Option<Tensor<1>> {
+    let burns = [
+        output.downcast_ref().map(|output: &ClassificationOutput| &output.loss),
+        output.downcast_ref().map(|output: &MultiLabelClassificationOutput| &output.loss),
+        output.downcast_ref().map(|output: &RegressionOutput| &output.loss),
+        output.downcast_ref().map(|output: &SequenceOutput| &output.loss),
+    ];
+    burns.into_iter().flatten().next().cloned().or_else(|| weighted::loss(output))
 }
 
 #[cfg(feature = "train")]

@@ -4,9 +4,10 @@ use std::mem::take;
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::{FloatDType, Tensor};
+use burn::tensor::{DType, FloatDType, Tensor};
 
 use super::packed::Packed;
+use crate::mixed::is_half;
 use crate::visit::visit_floats;
 
 /// Gradients of all trained parameters of a model, in its order, with zeros for missing ones. All ranks have equal
@@ -18,17 +19,33 @@ pub(in crate::train) struct Buckets {
 }
 
 impl Buckets {
-    /// The gradients times `share`; each is released when its vector is made.
+    /// The gradients times `share`, those in 16 bits widened to fp32, as they are summed. Each is released when its vector is
+    /// made.
     pub(in crate::train) fn new<M: Module>(gradients: GradientsParams, master: &M, share: f64) -> Self {
-        let state = (gradients, Vec::new(), Vec::new());
-        let (_, parts, present) = visit_floats!(
+        Self::of_types(gradients, master, share, |dtype| if is_half(dtype) { DType::F32 } else { dtype })
+    }
+
+    /// New values of some parameters, in their own types.
+    pub(super) fn of_values<M: Module>(values: GradientsParams, master: &M) -> Self {
+        Self::of_types(values, master, 1.0, |dtype| dtype)
+    }
+
+    fn of_types<M: Module>(
+        gradients: GradientsParams,
+        master: &M,
+        share: f64,
+        summed: impl Fn(DType) -> DType,
+    ) -> Self {
+        type Packing<'v> = (GradientsParams, Vec<Tensor<1>>, Vec<bool>, &'v dyn Fn(DType) -> DType);
+        let state = (gradients, Vec::new(), Vec::new(), &summed as &dyn Fn(DType) -> DType);
+        let (_, parts, present, _) = visit_floats!(
             master,
-            (gradients, parts, present) = state,
-            (GradientsParams, Vec<Tensor<1>>, Vec<bool>),
+            (gradients, parts, present, summed) = state,
+            Packing<'v>,
             |param| {
                 if param.is_require_grad() {
                     let value = param.base().without_autodiff();
-                    let (shape, dtype) = (value.shape(), value.dtype());
+                    let (shape, dtype) = (value.shape(), summed(value.dtype()));
                     let found = gradients.remove::<D>(param.id);
                     present.push(found.is_some());
                     let gradient = match found {

@@ -1,5 +1,6 @@
 //! Optimizer steps that ranks share.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
 use burn::optim::GradientsParams;
@@ -13,13 +14,14 @@ use crate::micro_batch::MicroBatch;
 use crate::mixed::clip_factor;
 use crate::out_of_memory::{Moment, watched};
 use crate::timing::Phase;
-use crate::train::accumulation::{AccumulatedGradients, MicroBatchGradients};
+use crate::loss::WeightFault;
+use crate::train::accumulation::{AccumulatedGradients, Weights as LossWeights, reciprocal};
 use crate::train::gradients::groups;
 use crate::train::health::Counts;
 use crate::train::rescue::release_memory;
 use crate::train::step_failure::StepFailure;
-use crate::train::stepper::Stepper;
-use crate::train::update::{Update, Weights, changed, patiently, read};
+use crate::train::stepper::{Part, Stepper};
+use crate::train::update::{StepValues, Update, Weights, changed, patiently, read};
 use crate::train::{Rescue, Step, StepError};
 
 /// Gradients summed over all ranks, with what belongs to them.
@@ -27,30 +29,75 @@ struct ReducedGradients {
     buckets: Buckets,
     /// For each parameter, true if any rank has a gradient.
     present: Vec<bool>,
-    /// Factor from the sum to the clipped mean over the samples, of shape `[1]`.
+    /// Factor from the sum to the clipped mean over the samples or weights, of shape `[1]`.
     factor: Tensor<1>,
-    /// Values of [`Totals`], each of shape `[1]`.
-    totals: [Tensor<1>; 3],
+    /// Values of [`Totals`].
+    totals: [Tensor<1>; 2],
 }
 
 /// Totals of all ranks.
 struct Totals {
-    /// Norm of the mean gradients; the first rank's, with clipping or sharded state.
-    norm: f32,
     samples: f32,
-    /// Mean loss over the samples.
-    loss: f32,
+    values: StepValues,
+    /// Sums over the ranks that show if this rank's step differs from another's.
+    fingerprint: Vec<f32>,
 }
 
 impl Totals {
-    fn from_values(values: &[f32]) -> Self {
-        Self { norm: values[0], samples: values[1], loss: values[2] }
+    /// The totals that the norm of the mean gradients and a summed header have. The norm is the first rank's with clipping or
+    /// sharded state.
+    ///
+    /// # Errors
+    ///
+    /// [`StepError::Weight`] for weights that cannot be used.
+    fn new(values: &[f32]) -> Result<Self, StepError> {
+        let (norm, header) = (values[0], &values[1..]);
+        let [samples, weight, loss, negative, weighted, unweighted] = [0, 1, 2, 3, 4, 5].map(|at| header[at]);
+        if weighted > 0.0 && unweighted > 0.0 {
+            return Err(WeightFault::Missing.into());
+        }
+        if !weight.is_finite() || negative != 0.0 {
+            let wrong = if weight.is_finite() { negative } else { weight };
+            return Err(WeightFault::Number(f64::from(wrong)).into());
+        }
+        let loss = if weight > 0.0 { loss / weight } else { loss };
+        let weight = Some(weight).filter(|_| weighted > 0.0 || samples == 0.0);
+        let values = StepValues { loss, gradient_norm: norm, weight };
+        Ok(Self { samples, values, fingerprint: header[NUMBERS..PRESENT].to_vec() })
     }
 
     /// Returns true if the step is applied.
     fn allow_update(&self) -> bool {
-        self.norm.is_finite() && self.samples > 0.0
+        self.values.allow_update()
     }
+}
+
+/// Numbers at the begin of a header: samples, weight, loss times weight, sum of negative weights, and whether the rank's losses
+/// have weights or none.
+const NUMBERS: usize = 6;
+/// Bits of each digit in a fingerprint. Their squares add up to exact numbers in fp32 over 65,536 ranks.
+const DIGIT_BITS: u32 = 4;
+
+/// Digits and squares of a fingerprint.
+const FINGERPRINT: usize = 2 * (u64::BITS / DIGIT_BITS) as usize;
+/// Place in a header of the parameters that have gradients.
+const PRESENT: usize = NUMBERS + FINGERPRINT;
+
+/// Values of this rank's step that are equal on all ranks.
+struct Equal {
+    fingerprint: Vec<f32>,
+    learning_rate: f64,
+}
+
+/// Fingerprint of what must be equal on all ranks: the digits of a hash, and their squares.
+///
+/// Sums over the ranks equal this rank's digits and squares times the number of ranks only if all ranks have its digits.
+fn fingerprint(learning_rate: f64, step: u64) -> Vec<f32> {
+    let mut hasher = DefaultHasher::new();
+    (learning_rate.to_bits(), step).hash(&mut hasher);
+    let hash = hasher.finish();
+    let digits = (0..u64::BITS / DIGIT_BITS).map(|index| hash >> (index * DIGIT_BITS) & ((1 << DIGIT_BITS) - 1));
+    digits.flat_map(|digit| [digit as f32, (digit * digit) as f32]).collect()
 }
 
 /// Result of an update.
@@ -72,51 +119,66 @@ impl Stepper {
         weights: &mut W,
         learns: bool,
         batch: &B,
-        part: impl Fn(&W::Model, B, f64, GradientsParams) -> Result<MicroBatchGradients<T>, StepFailure>,
+        part: impl Part<W::Model, B, T>,
     ) -> Result<(Step, Vec<T>), StepFailure> {
         let begin = self.last_end.unwrap_or_else(Instant::now);
         let micro_batch = self.micro_batch();
         let model = weights.model();
-        let AccumulatedGradients { gradients, loss, outputs } =
-            AccumulatedGradients::compute(&model, batch, micro_batch, &self.device, &self.timer, part)?;
+        let AccumulatedGradients { gradients, loss, weights: loss_weights, outputs } =
+            self.accumulated(weights, &model, batch, part)?;
         weights.complete()?;
         // Read before the exchange: after it, a step cannot be begun again.
         let health = self.health_counts(&gradients, &model)?.map(Counts::watched).transpose()?;
         drop(model);
-        let weight = batch.len() as f64 / rank.share().all() as f64;
-        let mut buckets = watched(Moment::Backward, || Buckets::new(gradients, &weights.master(), weight))?;
-        let vectors = || self.exchanged_vectors(rank, &mut buckets, loss, batch.len());
+        let own = if loss_weights.is_some() { 1.0 } else { batch.len() as f64 } / rank.share().all() as f64;
+        let mut buckets = watched(Moment::Backward, || Buckets::new(gradients, &weights.master(), own))?;
+        let fingerprint = fingerprint(weights.learning_rate(), self.steps);
+        let header = self.header(loss, loss_weights.as_ref(), batch.len(), fingerprint.clone(), &buckets.present);
+        let vectors = || std::iter::once(header).chain(buckets.take_vectors()).collect();
         let vectors = watched(Moment::Backward, vectors)?;
         let computed = self.timer.time(Phase::Drain, || Computed::wait_for(vectors));
         let computed = computed.map_err(|error| error.at(Moment::Backward))?;
         rank.peers.set_step_seconds(begin.elapsed().as_secs_f64());
         let exchange = || watched(Moment::Optimizer, || self.exchange(rank, buckets, computed))?;
         let reduced = self.timer.time(Phase::Exchange, || rank.waiting(exchange)).map_err(late)?;
-        let Applied { totals, rescue, moved } = self.apply_update(rank, weights, reduced).map_err(late)?;
+        let equal = Equal { fingerprint, learning_rate: weights.learning_rate() };
+        let Applied { totals, rescue, moved } = self.apply_update(rank, weights, reduced, &equal).map_err(late)?;
         if totals.samples == 0.0 {
             return Err(StepError::Empty.into());
         }
         self.last_end = Some(Instant::now());
-        let update = Update { loss: totals.loss, gradient_norm: totals.norm, moved, rescue, health };
+        let update = Update { values: totals.values, moved, rescue, health };
         Ok((self.step_result(update, learns, totals.samples as usize, micro_batch, outputs.len()), outputs))
     }
 
-    /// Takes the vectors to exchange out of `buckets`. Before them is one with this rank's samples, its part of the loss, and
-    /// which parameters have gradients.
-    fn exchanged_vectors(&self, rank: &Rank, buckets: &mut Buckets, loss: Tensor<1>, samples: usize) -> Vec<Tensor<1>> {
+    /// Vector that is exchanged before the gradients: [`NUMBERS`], the fingerprint, and which parameters have gradients.
+    fn header(
+        &self,
+        loss: Tensor<1>,
+        weights: Option<&LossWeights>,
+        samples: usize,
+        fingerprint: Vec<f32>,
+        present: &[bool],
+    ) -> Tensor<1> {
         let device = self.device.clone().without_autodiff();
         let known = |values: Vec<f32>| {
             let length = values.len();
             Tensor::<1>::from_data(TensorData::new(values, [length]), (&device, DType::F32))
         };
-        // A rank without samples has no loss.
-        let loss = match samples {
-            0 => known(vec![0.0]),
-            samples => loss.cast(FloatDType::F32).mul_scalar(samples as f64 / rank.share().all() as f64),
+        let number = |value: usize| known(vec![value as f32]);
+        let numbers = match weights {
+            Some(LossWeights { sum, smallest }) => {
+                [number(samples), sum.clone(), loss, smallest.clone().clamp_max(0.0), number(1), number(0)]
+            }
+            // A rank without samples has no loss.
+            None if samples == 0 => [0; NUMBERS].map(number),
+            None => {
+                let loss = loss.cast(FloatDType::F32).mul_scalar(samples as f64);
+                [number(samples), number(samples), loss, number(0), number(0), number(1)]
+            }
         };
-        let present = buckets.present.iter().map(|present| f32::from(u8::from(*present))).collect();
-        let header = Tensor::cat(vec![known(vec![samples as f32]), loss, known(present)], 0);
-        std::iter::once(header).chain(buckets.take_vectors()).collect()
+        let present = present.iter().map(|present| f32::from(u8::from(*present))).collect();
+        Tensor::cat(numbers.into_iter().chain([known(fingerprint), known(present)]).collect(), 0)
     }
 
     /// Sums the vectors over all ranks.
@@ -126,18 +188,18 @@ impl Stepper {
         let mut sums = rank.sum(vectors)?;
         let header = sums.remove(0);
         buckets.packed.vectors = sums;
-        let scale = header.clone().slice(0..1).clamp_min(1.0).div_scalar(all).recip();
+        let scale = reciprocal(&header.clone().slice(1..2)).mul_scalar(all);
         let norm = buckets.norm().unwrap_or_else(|| Tensor::zeros([1], (&device, DType::F32))) * scale.clone();
         // Each device autotunes its own reductions, which may differ in the last bit.
         let shares_norm = self.max_norm.is_some() || rank.shards_optimizer;
         let norm = if shares_norm { rank.first(vec![norm])?.remove(0) } else { norm };
-        let totals = [norm, header.clone().slice(0..1), header.clone().slice(1..2) * scale.clone()];
+        let totals = [norm, header.clone().slice(0..PRESENT)];
         // Every rank has a gradient of every parameter, as a rule, and then nothing is waited for.
         let present = if buckets.present.iter().all(|present| *present) {
             buckets.present.clone()
         } else {
             let ranks = self.read_patiently(&[header])?;
-            ranks[2..].iter().map(|ranks| *ranks > 0.0).collect()
+            ranks[PRESENT..].iter().map(|ranks| *ranks > 0.0).collect()
         };
         let factor = match self.max_norm {
             Some(max) => scale * clip_factor(&totals[0], f64::from(max)),
@@ -157,6 +219,7 @@ impl Stepper {
         rank: &Rank,
         weights: &mut W,
         reduced: ReducedGradients,
+        equal: &Equal,
     ) -> Result<Applied, StepFailure> {
         let ReducedGradients { buckets, present, factor, totals } = reduced;
         let master = weights.master();
@@ -171,10 +234,10 @@ impl Stepper {
         let gradients = watched(Moment::Optimizer, || buckets.split(&master, &updated, Some(&factor)))?;
         drop(master);
         let at_once =
-            if self.exceeds_group_bytes(weights) { None } else { self.update_all(rank, weights, &gradients, &totals)? };
+            if self.exceeds_group_bytes(weights) { None } else { self.update_all(rank, weights, &gradients, &totals, equal)? };
         let applied = match at_once {
             Some(applied) => applied,
-            None => self.update_by_groups(rank, weights, &gradients, &totals)?,
+            None => self.update_by_groups(rank, weights, &gradients, &totals, equal)?,
         };
         drop(gradients);
         let Some(shard) = shard.filter(|_| applied.totals.allow_update()) else { return Ok(applied) };
@@ -185,6 +248,22 @@ impl Stepper {
         Ok(Applied { moved: None, ..applied })
     }
 
+    /// Totals of a step that all ranks take alike.
+    ///
+    /// # Errors
+    ///
+    /// [`StepError::Peers`] on all ranks if they differ in the learning rate or the number of steps.
+    fn totals(&self, rank: &Rank, values: &[f32], equal: &Equal) -> Result<Totals, StepError> {
+        let totals = Totals::new(values)?;
+        let ranks = rank.share().ranks() as f32;
+        if equal.fingerprint.iter().zip(&totals.fingerprint).any(|(own, sum)| (own * ranks - sum).abs() > 0.5) {
+            let agree = |name, value| rank.agree(name, value).map_err(StepError::Peers);
+            agree("learning rate", equal.learning_rate.to_string())?;
+            agree("number of the step", (self.steps + 1).to_string())?;
+        }
+        Ok(totals)
+    }
+
     /// Updates all parameters, and reads the totals with them: one wait. Returns `None` if memory ran out.
     fn update_all<W: Weights>(
         &self,
@@ -192,6 +271,7 @@ impl Stepper {
         weights: &mut W,
         gradients: &GradientsParams,
         totals: &[Tensor<1>],
+        equal: &Equal,
     ) -> Result<Option<Applied>, StepFailure> {
         let all = groups(gradients, &weights.model(), u64::MAX).concat();
         let reads = (self.checks_for_stall(), totals);
@@ -203,7 +283,7 @@ impl Stepper {
             }
             new => new?,
         };
-        let totals = Totals::from_values(&new.values);
+        let totals = self.totals(rank, &new.values, equal)?;
         if totals.allow_update() {
             *weights = new.weights;
         }
@@ -217,9 +297,10 @@ impl Stepper {
         weights: &mut W,
         gradients: &GradientsParams,
         totals: &[Tensor<1>],
+        equal: &Equal,
     ) -> Result<Applied, StepFailure> {
         let values = || self.read_patiently(totals);
-        let totals = Totals::from_values(&self.timer.time(Phase::Exchange, || rank.waiting(values))?);
+        let totals = self.totals(rank, &self.timer.time(Phase::Exchange, || rank.waiting(values))?, equal)?;
         let (rescue, moved) =
             if totals.allow_update() { self.change_in_groups(weights, gradients)? } else { (None, None) };
         Ok(Applied { totals, rescue, moved })

@@ -8,7 +8,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorReadError};
 use gpu_tuned_core::Bytes;
 
-use crate::mixed::{Half, LossScale, Master};
+use crate::mixed::{Half, Master};
 use crate::out_of_memory::{Moment, OutOfMemory};
 use crate::train::accumulation::MicroBatchGradients;
 use crate::train::gradients::Sizes;
@@ -17,7 +17,7 @@ use crate::train::step_failure::StepFailure;
 use crate::train::stepper::Stepper;
 use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, batch, parameters, sgd};
 use crate::train::update::{Weights, update_in_groups};
-use crate::train::weights::{ModelAndOptimizer, ModelWeights, accumulate};
+use crate::train::weights::{ModelAndOptimizer, ModelWeights};
 use crate::train::{Step, StepError};
 
 /// Values of the network's parameters: of all, and of the largest.
@@ -78,6 +78,14 @@ impl Weights for Hungry {
         Self { inner: self.inner.replaced(values), ..self.clone() }
     }
 
+    fn learning_rate(&self) -> f64 {
+        self.inner.learning_rate()
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.inner.is_mixed()
+    }
+
     fn release(&self) -> bool {
         self.recorded.swap(0, Ordering::Relaxed) > 0
     }
@@ -101,16 +109,12 @@ fn stepper(micro_batch: usize) -> Stepper {
 
 fn step(stepper: &mut Stepper, weights: &mut Hungry, batch: &Batch) -> Result<Step, StepError> {
     let is_mixed = weights.inner.weights.is_mixed();
-    let part = |model: &Network, micro: Batch, share: f64, sum| {
+    let part = |model: &Network, micro: Batch, share: f64| {
         let micro = if is_mixed { (micro.0.cast(Half::Bf16.float()), micro.1) } else { micro };
         let loss = crate::mixed::in_f32(model.loss(micro)).mul_scalar(share);
         let value = loss.clone().without_autodiff();
-        let of_part = GradientsParams::from_grads(loss.backward(), model);
-        Ok(MicroBatchGradients {
-            gradients: accumulate(is_mixed, model, sum, of_part, &LossScale::none())?,
-            loss: Some(value),
-            output: (),
-        })
+        let gradients = GradientsParams::from_grads(loss.backward(), model);
+        Ok((MicroBatchGradients { gradients, loss: Some(value), weight: None, output: () }, 1.0))
     };
     stepper.step(weights, true, batch, part).map(|(step, _)| step)
 }

@@ -3,7 +3,6 @@
 use std::iter;
 
 use burn::data::dataloader::Progress;
-use burn::optim::GradientsParams;
 use burn::train::metric::store::Split;
 use burn::train::{
     EventProcessorError, EventProcessorFailure, EventProcessorTraining, InferenceStep, Interrupter, LearnerEvent,
@@ -12,19 +11,21 @@ use burn::train::{
 };
 
 use super::fail;
+use crate::loss::Weight;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::LossScale;
 use crate::out_of_memory::{Moment, is_out_of_memory, watched};
 use crate::timing::Phase;
 use crate::train::accumulation::MicroBatchGradients;
 use crate::train::batch_check::BatchCheck;
-use crate::train::graph::Factors;
-use crate::train::learning::{Learning, accumulate_share};
+use crate::train::graph::{Factors, check_loss, output};
+use crate::train::learning::Learning;
 use crate::train::metrics::StepHistory;
 use crate::train::outcome::StepError;
 use crate::train::rescue::release_memory;
 use crate::train::stepper::Stepper;
 use crate::train::update::Weights;
+use crate::train::weighted;
 
 /// Training run over all epochs.
 pub(super) struct TrainingRun<'f, M: LearnerModel> {
@@ -76,22 +77,27 @@ where
         // Called once a step, however many attempts it takes.
         self.learning.learner.lr_step();
         let rate = self.learning.learner.lr_current();
+        if !rate.base().is_finite() {
+            let error = StepError::LearningRate { step: self.stepper.steps + 1, rate: rate.base() };
+            return fail(self.interrupter, error.to_string());
+        }
         let is_mixed = self.learning.is_mixed();
         let timer = self.stepper.timer.clone();
         let differentiate = |model: &M, micro: <M as TrainStep>::Input, _: Factors<'_>| {
             let step = || watched(Moment::Backward, || TrainStep::step(model, micro));
             let TrainOutput { grads, item } = timer.time(Phase::LossAndBackward, step)?;
-            Ok(MicroBatchGradients { gradients: grads, loss: None, output: item })
+            output::loss(&item).map_or(Ok(()), |loss| check_loss(&loss, is_mixed))?;
+            let weight = weighted::weight(&item).map(Weight::in_step).transpose().map_err(StepError::from)?;
+            Ok(MicroBatchGradients { gradients: grads, loss: None, weight, output: item })
         };
         let graphs = self.learning.graphs.clone();
-        graphs.lock().begin_step(self.stepper.micro_batch(), is_mixed);
+        graphs.lock().begin_step(self.stepper.micro_batch());
         let unscaled = LossScale::none();
-        let part = |model: &M, micro: <M as TrainStep>::Input, share: f64, sum: GradientsParams| {
+        let part = |model: &M, micro: <M as TrainStep>::Input, share: f64| {
             // The share is multiplied into other memory, which later replays leave alone.
-            let result = graphs.lock().differentiate(model, micro, (1.0, &unscaled), &differentiate)?;
-            let MicroBatchGradients { gradients, output, .. } = result;
-            let accumulate = || accumulate_share(is_mixed, model, sum, gradients, share);
-            Ok(MicroBatchGradients { gradients: watched(Moment::Backward, accumulate)??, loss: None, output })
+            let gradients = graphs.lock().differentiate(model, micro, (1.0, &unscaled), &differentiate)?;
+            let number = if gradients.weight.is_some() { 1.0 } else { share };
+            Ok((gradients, number))
         };
         match self.stepper.step(&mut self.learning, rate.base() != 0.0, batch, part) {
             Ok((step, outputs)) => {

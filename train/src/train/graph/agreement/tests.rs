@@ -106,7 +106,7 @@ fn gradients_and_statistics_are_compared() {
             let id = model.bias.as_ref().expect("a layer with a bias").id;
             statistics.0.register(id, Tensor::<1>::full([2], bias[at], &Device::flex()));
             let loss = Some(Tensor::ones([1], &Device::flex()));
-            Outcome { result: MicroBatchGradients { gradients, loss, output: () }, statistics }
+            Outcome { result: MicroBatchGradients { gradients, loss, weight: None, output: () }, statistics }
         });
         let [plain, replay] = &outcomes;
         let outcomes = Outcomes { plain: [plain; 2], replayed: [replay; 2], rounded: replay };
@@ -139,6 +139,7 @@ impl Deep {
         let result = MicroBatchGradients {
             gradients: GradientsParams::from_grads(loss.backward(), self),
             loss: Some(loss.without_autodiff()),
+            weight: None,
             output: (),
         };
         Outcome { result, statistics: Buffers::default() }

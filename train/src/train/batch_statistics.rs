@@ -1,0 +1,87 @@
+//! Batch norms, whose statistics depend on the micro-batch.
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{FloatDType, Tensor};
+
+use super::buffers::apply_updates;
+use super::outcome::StepError;
+use super::step_failure::StepFailure;
+use super::update::watched_read;
+use crate::mixed::{ModulePath, track_path};
+
+/// Field of Burn's `BatchNorm` with the running variance of each channel.
+const FIELD: &str = "running_var";
+/// Factor of a running variance that the variance of a batch was zero for: 1 less Burn's default momentum.
+const DECAY: f32 = 0.9;
+/// Relative rounding errors of a factor.
+const ROUNDING: f32 = 1e-5;
+
+/// Returns true for a model with batch norms that are trained.
+pub(super) fn has_running_variance<M: Module>(model: &M) -> bool {
+    !Found::in_model(model).variances.is_empty()
+}
+
+/// Running variances of a model's batch norms, read from the device.
+pub(super) struct Variances(Vec<(String, Vec<f32>)>);
+
+impl Variances {
+    /// Reads the variances, and waits for the device.
+    pub(super) fn read<M: Module>(model: &M) -> Result<Self, StepFailure> {
+        // Norms apply an update in the next forward pass.
+        apply_updates(model);
+        let found = Found::in_model(model).variances.into_iter();
+        let read = found.map(|(path, values)| Ok((path, watched_read(|| values.try_into_vec_as::<f32>())?)));
+        read.collect::<Result<_, StepFailure>>().map(Self)
+    }
+
+    /// Compares with the variances after one more forward pass.
+    ///
+    /// # Errors
+    ///
+    /// [`StepError::OneValue`] if the pass had a variance of zero in all channels of a norm.
+    pub(super) fn check<M: Module>(&self, model: &M) -> Result<(), StepFailure> {
+        let after = Self::read(model)?;
+        let was_zero = |before: &[f32], after: &[f32]| {
+            let factor = after[0] / before[0];
+            let is_decay = |(before, after): (&f32, &f32)| (after / before - factor).abs() <= ROUNDING;
+            // A norm of one channel has no other channel to compare with.
+            let is_known = before.len() > 1 || (factor - DECAY).abs() <= ROUNDING;
+            is_known && factor < 1.0 && before.iter().zip(after).all(is_decay)
+        };
+        for ((path, before), (_, after)) in self.0.iter().zip(&after.0) {
+            if !before.is_empty() && was_zero(before, after) {
+                return Err(StepError::OneValue { path: path.clone() }.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Running variances on the device, without autodiff and in fp32, with the paths of their norms.
+#[derive(Default)]
+struct Found {
+    variances: Vec<(String, Tensor<1>)>,
+    path: ModulePath,
+}
+
+impl Found {
+    fn in_model<M: Module>(model: &M) -> Self {
+        let mut found = Self::default();
+        model.visit(&mut found);
+        found
+    }
+}
+
+impl ModuleVisitor for Found {
+    track_path!();
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let path = self.path.path();
+        let Some(norm) = path.strip_suffix(FIELD).filter(|_| !param.is_require_grad() && param.is_autodiff()) else {
+            return;
+        };
+        let values = param.base().without_autodiff();
+        let channels = values.shape().num_elements();
+        self.variances.push((norm.trim_end_matches('.').to_owned(), values.reshape([channels]).cast(FloatDType::F32)));
+    }
+}
