@@ -2,9 +2,7 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, FloatDType, Tensor, TensorReadError};
 use gpu_tuned_train::mixed::{Factor, LossScale, Master};
-use gpu_tuned_train::train::{
-    FixedBatchGraphs, GraphStatus, ModelWeights, accumulate, in_parameter_types, witness,
-};
+use gpu_tuned_train::train::{FixedBatchGraphs, GraphStatus, ModelWeights, accumulate, in_parameter_types, witness};
 use serde::{Deserialize, Serialize};
 
 use super::Subject;

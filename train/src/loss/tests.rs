@@ -72,7 +72,9 @@ impl Inputs {
 
     fn in_chunks(&self, chunk: usize, pad_tokens: &[i64]) -> Outcome {
         let loss = ChunkedCrossEntropy::new(chunk).with_pad_tokens(pad_tokens.to_vec());
-        self.outcome(|Self { hidden, weight, bias, targets }| loss.forward(hidden, weight, bias, targets).into_parts().0)
+        self.outcome(|Self { hidden, weight, bias, targets }| {
+            loss.forward(hidden, weight, bias, targets).into_parts().0
+        })
     }
 
     fn burns(&self, pad_tokens: &[i64]) -> Outcome {

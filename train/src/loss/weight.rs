@@ -113,7 +113,9 @@ impl StepWeight {
 #[non_exhaustive]
 pub enum WeightFault {
     /// Tensor with another number of values than one.
-    #[error("the weight of the loss has {0} values, and the mean over a micro-batch has one weight: sum the weights with `.sum()`")]
+    #[error(
+        "the weight of the loss has {0} values, and the mean over a micro-batch has one weight: sum the weights with `.sum()`"
+    )]
     Values(usize),
     /// 16-bit tensor.
     #[error(
@@ -125,7 +127,9 @@ pub enum WeightFault {
     #[error("a weight of the loss is {0}: return the number of targets, or the sum of their class weights")]
     Number(f64),
     /// Losses with and without weights in one step.
-    #[error("some losses of the step have a weight, and others have none: return one in each micro-batch and on each rank")]
+    #[error(
+        "some losses of the step have a weight, and others have none: return one in each micro-batch and on each rank"
+    )]
     Missing,
 }
 

@@ -126,16 +126,16 @@ mod statistics;
 mod tests;
 
 pub use cast::in_f32;
+pub(crate) use cast::is_half;
 pub use error::MixedError;
-pub use gradients::{Factor, clip, global_norm, widen, widen_onto};
-pub(crate) use gradients::{TOGETHER, add, clip_factor, multiply};
 #[doc(hidden)]
 pub use gradients::in_parameter_types;
+pub use gradients::{Factor, clip, global_norm, widen, widen_onto};
+pub(crate) use gradients::{TOGETHER, add, clip_factor, multiply};
 pub use half::Half;
 pub use island::InF32;
 pub use loss_scale::{LossScale, StepOutcome};
 pub use master::Master;
-pub(crate) use cast::is_half;
 pub(crate) use master::with_values;
 pub(crate) use module_path::{ModulePath, track_path};
 pub use optimizer::{F32State, Wide};

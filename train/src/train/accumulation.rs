@@ -64,9 +64,7 @@ impl Weights {
     fn with(known: Option<Self>, weight: Tensor<1>) -> Self {
         match known {
             None => Self { sum: weight.clone(), smallest: weight },
-            Some(Self { sum, smallest }) => {
-                Self { sum: sum + weight.clone(), smallest: smallest.min_pair(weight) }
-            }
+            Some(Self { sum, smallest }) => Self { sum: sum + weight.clone(), smallest: smallest.min_pair(weight) },
         }
     }
 }

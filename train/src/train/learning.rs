@@ -31,7 +31,6 @@ impl<M: LearnerModel> Learning<M> {
         learner.load_model(master.into_model().into_record());
         Ok(Self { learner, copy: Some((half, copy)), graphs })
     }
-
 }
 
 impl<M: LearnerModel> Weights for Learning<M> {

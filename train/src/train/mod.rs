@@ -37,12 +37,12 @@ mod update;
 mod weighted;
 mod weights;
 
+pub use crate::mixed::in_parameter_types;
 #[cfg(feature = "train")]
 pub use batch_check::BatchCheck;
 #[cfg(feature = "train")]
 pub use differentiated::differentiated;
 pub use first_step::{AnyBatch, FirstStep, TakeFirstStep};
-pub use crate::mixed::in_parameter_types;
 pub use gradients::witness;
 pub use graph::{FixedBatchGraphs, GraphStatus, check_loss};
 pub use health::{GradientHealth, LayerHealth, gradient_health};

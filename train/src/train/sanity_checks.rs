@@ -1,10 +1,15 @@
-//! Warnings about a training run that differs from its plan.
+//! Warnings about a training run that differs from its plan, or depends on it.
+
+use std::ops::Range;
 
 use burn::module::Module;
 use gpu_tuned_core::plan::Schedule;
 use gpu_tuned_core::{Provenance, grouped};
 use gpu_tuned_observe::log::warn_user;
 
+use crate::device::catching;
+use crate::loss::Loss;
+use crate::micro_batch::MicroBatch;
 use crate::shape::parameters;
 
 /// Warns if training changes another number of parameters than was `planned`.
@@ -65,11 +70,82 @@ impl StepSizeCheck {
     }
 }
 
+/// Relative difference of losses that rounding explains: in fp32, and in 16 bits.
+const ROUNDING: [f64; 2] = [1e-3, 3e-2];
+
+/// Warns if the loss of some samples is not the mean of the losses of its halves, weighted by samples or by the losses' own
+/// weights. The steps of such a loss depend on the micro-batch.
+///
+/// Computes three forward passes without autodiff, in which neither dropout nor batch statistics play a part. A loss that
+/// cannot be computed so is not checked.
+pub(super) fn check_halves<B: MicroBatch>(batch: &B, is_mixed: bool, loss: impl Fn(B) -> Loss) {
+    let (samples, half) = (batch.len(), batch.len() / 2);
+    if half == 0 {
+        return;
+    }
+    let read = |range: Range<usize>| -> Option<(f64, f64)> {
+        let samples = range.len() as f64;
+        let (mean, weight) = catching(|| loss(batch.narrow(range))).ok()?.into_parts();
+        let weight = weight.map_or(Some(samples), |weight| weight.read().ok())?;
+        // The mean over nothing may be NaN.
+        let mean = if weight == 0.0 { 0.0 } else { mean.try_into_scalar::<f64>().ok()? };
+        Some((mean, weight))
+    };
+    let all = [0..samples, 0..half, half..samples].map(|range| catching(|| read(range)).ok().flatten());
+    let [Some(whole), Some(first), Some(second)] = all else { return };
+    if let Some(text) = of_other_halves(whole.0, [first, second], ROUNDING[usize::from(is_mixed)], samples) {
+        warn_user(&text);
+    }
+}
+
+/// Warning for a loss of so many samples that is not the mean of the losses of its halves, given with their weights.
+fn of_other_halves(whole: f64, halves: [(f64, f64); 2], rounding: f64, samples: usize) -> Option<String> {
+    let sum: f64 = halves.iter().map(|(mean, weight)| mean * weight).sum();
+    let weight: f64 = halves.iter().map(|(_, weight)| weight).sum();
+    let expected = sum / weight;
+    let (apart, largest) = ((whole - expected).abs(), whole.abs().max(expected.abs()));
+    // True for losses of NaN, which other warnings name.
+    if !(apart > rounding * largest) {
+        return None;
+    }
+    let is_sum = (whole - halves[0].0 - halves[1].0).abs() <= rounding * largest;
+    let remedy = if is_sum {
+        "it is a sum: reduce the loss with `.mean()`, or return the sum divided by a weight, with the weight"
+    } else {
+        "return the loss with its weight if it is a mean over targets, or set `whole_batch_loss = true` in `#[gpu_tuned(…)]` if it \
+         compares samples with each other"
+    };
+    Some(format!(
+        "the loss of {samples} samples is {whole:.4}, and the mean of the losses of their halves is {expected:.4}, so steps depend on \
+         the micro-batch; {remedy}"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use gpu_tuned_core::Provenance::{Derived, Measured};
 
-    use super::{StepSizeCheck, another_model};
+    use super::{StepSizeCheck, another_model, of_other_halves};
+
+    #[test]
+    fn losses_that_are_not_the_mean_of_their_halves_are_warned_of() {
+        let warning = |whole, halves| of_other_halves(whole, halves, 1e-3, 8);
+        for (whole, halves) in [
+            (2.5, [(2.0, 4.0), (3.0, 4.0)]),
+            // By targets: 6 x 2 and 2 x 4.
+            (2.5, [(2.0, 6.0), (4.0, 2.0)]),
+            // Nothing in a half.
+            (2.0, [(2.0, 6.0), (0.0, 0.0)]),
+            (f64::NAN, [(2.0, 4.0), (3.0, 4.0)]),
+            (0.0, [(0.0, 4.0), (0.0, 4.0)]),
+        ] {
+            assert_eq!(warning(whole, halves), None);
+        }
+        let sum = warning(5.0, [(2.0, 4.0), (3.0, 4.0)]).expect("a sum");
+        assert!(sum.contains("is 5.0000") && sum.contains("halves is 2.5000") && sum.contains("`.mean()`"), "{sum}");
+        let other = warning(6.58, [(5.64, 4.0), (5.60, 4.0)]).expect("a contrastive loss");
+        assert!(other.contains("whole_batch_loss"), "{other}");
+    }
 
     #[test]
     fn a_measured_count_must_match_and_a_description_may_be_off_by_a_tenth() {

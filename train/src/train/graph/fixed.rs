@@ -7,8 +7,8 @@ use burn::optim::GradientsParams;
 use burn::tensor::Device;
 
 use super::{GraphStatus, Graphs};
-use crate::micro_batch::MicroBatch;
 use crate::loss::{Loss, StepWeight};
+use crate::micro_batch::MicroBatch;
 use crate::mixed::{Factor, LossScale};
 use crate::timing::StepTimer;
 use crate::train::accumulation::MicroBatchGradients;
@@ -117,7 +117,8 @@ mod tests {
         for step in 0..10 {
             graphs.begin_step(2);
             let loss = |model: &Linear| model.forward(batch.clone()).mean().into();
-            let (gradients, _) = graphs.gradients(&model, 2, (0.5, &LossScale::none()), &loss).expect("there is memory");
+            let (gradients, _) =
+                graphs.gradients(&model, 2, (0.5, &LossScale::none()), &loss).expect("there is memory");
             graphs.complete(&model).expect("there is memory");
             let gradient = gradients.get::<2>(model.weight.id).expect("a gradient").into_data();
             assert_eq!(gradient.try_to_vec::<f32>().expect("f32"), [1.0, 2.0], "step {step}");

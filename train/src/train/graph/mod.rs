@@ -32,8 +32,8 @@ use gpu_tuned_observe::log::warn_user;
 
 pub use self::fixed::FixedBatchGraphs;
 pub(super) use self::micro_step::Factors;
-pub use self::micro_step::check_loss;
 use self::micro_step::MicroStep;
+pub use self::micro_step::check_loss;
 pub use self::status::GraphStatus;
 use super::accumulation::MicroBatchGradients;
 use super::buffers::changed_by;

@@ -150,7 +150,8 @@ fn a_trainer_counts_when_it_was_asked_to_and_before_gradients_are_clipped() {
         for (index, bad) in [1.0, 1.0, f32::INFINITY, f32::INFINITY].into_iter().enumerate() {
             // One column of the first weight sees it, and all that comes after it.
             let batch = Tensor::<2>::ones([4, 5], &device).slice_fill([3..4, 2..3], bad);
-            let loss = |model: &Network, batch: Tensor<2>| in_f32(model.forward(batch.cast(dtype))).mean().mul_scalar(0.01);
+            let loss =
+                |model: &Network, batch: Tensor<2>| in_f32(model.forward(batch.cast(dtype))).mean().mul_scalar(0.01);
             let step = trainer.step(0.1, batch, loss).unwrap();
             assert_eq!(step.gradient_health.is_some(), index % 2 == 0, "step {index}");
             let Some(health) = step.gradient_health else { continue };

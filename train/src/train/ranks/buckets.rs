@@ -38,11 +38,8 @@ impl Buckets {
     ) -> Self {
         type Packing<'v> = (GradientsParams, Vec<Tensor<1>>, Vec<bool>, &'v dyn Fn(DType) -> DType);
         let state = (gradients, Vec::new(), Vec::new(), &summed as &dyn Fn(DType) -> DType);
-        let (_, parts, present, _) = visit_floats!(
-            master,
-            (gradients, parts, present, summed) = state,
-            Packing<'v>,
-            |param| {
+        let (_, parts, present, _) =
+            visit_floats!(master, (gradients, parts, present, summed) = state, Packing<'v>, |param| {
                 if param.is_require_grad() {
                     let value = param.base().without_autodiff();
                     let (shape, dtype) = (value.shape(), summed(value.dtype()));
@@ -55,8 +52,7 @@ impl Buckets {
                     };
                     parts.push(gradient.without_autodiff().reshape([shape.num_elements()]));
                 }
-            }
-        );
+            });
         Self { packed: Packed::new(parts, share), present }
     }
 

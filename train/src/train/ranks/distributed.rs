@@ -10,11 +10,11 @@ use super::Rank;
 use super::buckets::Buckets;
 use super::exchange::Computed;
 use super::sharding;
+use crate::loss::WeightFault;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::clip_factor;
 use crate::out_of_memory::{Moment, watched};
 use crate::timing::Phase;
-use crate::loss::WeightFault;
 use crate::train::accumulation::{AccumulatedGradients, Weights as LossWeights, reciprocal};
 use crate::train::gradients::groups;
 use crate::train::health::Counts;
@@ -233,8 +233,11 @@ impl Stepper {
         };
         let gradients = watched(Moment::Optimizer, || buckets.split(&master, &updated, Some(&factor)))?;
         drop(master);
-        let at_once =
-            if self.exceeds_group_bytes(weights) { None } else { self.update_all(rank, weights, &gradients, &totals, equal)? };
+        let at_once = if self.exceeds_group_bytes(weights) {
+            None
+        } else {
+            self.update_all(rank, weights, &gradients, &totals, equal)?
+        };
         let applied = match at_once {
             Some(applied) => applied,
             None => self.update_by_groups(rank, weights, &gradients, &totals, equal)?,
