@@ -129,8 +129,8 @@ pub fn gpu_tuned(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// Fields may be named or not. The first field with samples gives their number. A field of the whole batch is marked
-/// `#[micro_batch(shared)]`. A shared field has to be `Clone`. Every micro-batch gets a clone, on the same device, and the
+/// Fields may be named or not. The first field with samples gives their number. A field of another length is an error of
+/// `MicroBatch::check`. A field of the whole batch is marked `#[micro_batch(shared)]`. A shared field has to be `Clone`. Every micro-batch gets a clone, on the same device, and the
 /// clone counts no bytes. `#[micro_batch(crate = path)]` on the struct names a re-export of `gpu-tuned`. The struct itself has to be `Clone`, `Send` and `'static`.
 #[proc_macro_derive(MicroBatch, attributes(micro_batch))]
 pub fn micro_batch(item: TokenStream) -> TokenStream {

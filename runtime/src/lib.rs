@@ -167,4 +167,6 @@ pub mod __private {
     pub use crate::field_default::FieldDefault;
     #[cfg(feature = "burn")]
     pub use burn::tensor::Device;
+    #[cfg(feature = "burn")]
+    pub use gpu_tuned_train::micro_batch::UnequalParts;
 }

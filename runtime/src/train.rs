@@ -4,7 +4,7 @@
 pub mod metrics;
 
 #[doc(inline)]
-pub use gpu_tuned_train::micro_batch::MicroBatch;
+pub use gpu_tuned_train::micro_batch::{MicroBatch, UnequalParts};
 #[doc(inline)]
 pub use gpu_tuned_train::out_of_memory::{Moment, is_out_of_memory};
 #[doc(inline)]

@@ -1,10 +1,13 @@
 //! Batches that can be cut into micro-batches.
 
+mod unequal_parts;
+
 use std::ops::Range;
 
 use burn::tensor::kind::Basic;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 
+pub use self::unequal_parts::UnequalParts;
 use crate::device::catching;
 use crate::stored::{store, with_autodiff_of};
 
@@ -15,6 +18,7 @@ use crate::stored::{store, with_autodiff_of};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be cut into micro-batches",
     note = "tensors can, vectors with an element for each sample, and tuples of these; a struct derives `MicroBatch`",
+    note = "where samples differ in length, give each a tensor in a `Vec`, or pad them to one tensor",
     note = "a field that is not of each sample is marked `#[micro_batch(shared)]`"
 )]
 pub trait MicroBatch: Clone + Send + 'static {
@@ -42,6 +46,15 @@ pub trait MicroBatch: Clone + Send + 'static {
     /// Returns true if all tensors reached their device. Reads one value of every tensor outside of host memory, because
     /// Burn reports a failed allocation only when a value is read.
     fn has_arrived(&self) -> bool;
+
+    /// Checks that all parts have the same number of samples. Allocates nothing unless they differ: a trainer checks every batch.
+    ///
+    /// # Errors
+    ///
+    /// [`UnequalParts`] for the first part that differs. A type without such a check, as by default, has equal parts.
+    fn check(&self) -> Result<(), UnequalParts> {
+        Ok(())
+    }
 
     /// Bytes of the samples once they are [on `device`](Self::on_device), where types may be wider.
     fn bytes(&self, device: &Device) -> usize;
@@ -118,6 +131,7 @@ fn upload<const D: usize, K: Basic>(tensor: Tensor<D, K>, device: &Device, dtype
     Tensor::from_data(data, (device, dtype))
 }
 
+/// Elements stay where they are: a loss moves tensors in a vector to its device.
 impl<T: Clone + Send + 'static> MicroBatch for Vec<T> {
     fn len(&self) -> usize {
         self.len()
@@ -141,7 +155,7 @@ impl<T: Clone + Send + 'static> MicroBatch for Vec<T> {
     }
 }
 
-/// Implements [`MicroBatch`] for a tuple. The first batch counts the samples.
+/// Implements [`MicroBatch`] for a tuple. The first batch counts the samples, and [`check`](MicroBatch::check) compares the others.
 macro_rules! tuple {
     ($($batch:ident $index:tt),+) => {
         impl<$($batch: MicroBatch),+> MicroBatch for ($($batch,)+) {
@@ -159,6 +173,10 @@ macro_rules! tuple {
 
             fn has_arrived(&self) -> bool {
                 $(self.$index.has_arrived())&&+
+            }
+
+            fn check(&self) -> Result<(), UnequalParts> {
+                UnequalParts::compare([$((stringify!($index), self.$index.len(), self.$index.check())),+])
             }
 
             fn bytes(&self, device: &Device) -> usize {
@@ -186,7 +204,7 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
 mod tests {
     use burn::tensor::{Bool, BoolStore, DType, Device, Int, Tensor};
 
-    use super::{MicroBatch, is_upload, upload};
+    use super::{MicroBatch, UnequalParts, is_upload, upload};
 
     fn batch(device: &Device) -> (Tensor<2>, Tensor<1, Int>, Vec<String>) {
         let images = Tensor::from_floats([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], device);
@@ -200,6 +218,39 @@ mod tests {
         assert_eq!(images.into_data().try_to_vec::<f32>().unwrap(), [3.0, 4.0, 5.0, 6.0]);
         assert_eq!(labels.into_data().iter::<i64>().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(names, ["b", "c"]);
+    }
+
+    /// Field, samples, first and expected of the error.
+    fn unequal(batch: &impl MicroBatch) -> Option<(String, usize, String, usize)> {
+        batch.check().err().map(|UnequalParts { field, samples, first, expected }| (field, samples, first, expected))
+    }
+
+    #[test]
+    fn parts_of_unequal_length_are_named_with_both_lengths() {
+        let rows = |samples: usize| Tensor::<2>::zeros([samples, 3], &Device::flex());
+        let named =
+            |field: &str, samples, first: &str, expected| Some((field.to_owned(), samples, first.to_owned(), expected));
+        assert_eq!(unequal(&(rows(4), rows(8))), named("1", 8, "0", 4));
+        assert_eq!(unequal(&(rows(4), vec!["a"; 4], rows(3))), named("2", 3, "0", 4));
+        assert_eq!(unequal(&(rows(1), rows(4))), named("1", 4, "0", 1), "one row is no broadcast");
+        assert_eq!(unequal(&(rows(4), rows(0))), named("1", 0, "0", 4));
+        // Nested: parts of an inner batch, the inner batch among the outer ones.
+        assert_eq!(unequal(&((rows(4), rows(4)), (rows(4), vec![0; 2]))), named("1.1", 2, "1.0", 4));
+        assert_eq!(unequal(&(rows(4), (rows(2), rows(2)))), named("1", 2, "0", 4));
+        for equal in [0, 1, 4] {
+            assert_eq!(unequal(&(rows(equal), vec!["a"; equal], (rows(equal), rows(equal)))), None);
+        }
+        assert_eq!(unequal(&(rows(4),)), None);
+    }
+
+    #[test]
+    fn the_message_has_the_lengths_and_the_remedies() {
+        let error = (vec![0; 4], vec![0; 10]).check().unwrap_err().to_string();
+        for part in
+            ["`batch.1` has 10 elements", "`batch.0` has 4", "padded tensor", "`Vec`", "`#[micro_batch(shared)]`"]
+        {
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]

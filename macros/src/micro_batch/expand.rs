@@ -2,6 +2,7 @@
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
+use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Generics, Member, Path, Type, parse_quote};
 
@@ -24,6 +25,11 @@ impl Expansion<'_> {
         let batched = || fields.iter().filter(|field| !field.is_shared);
         let bytes = batched().map(|field| self.call(field, &quote!(bytes), &[quote!(device)]));
         let arrived = batched().map(|field| self.call(field, &quote!(has_arrived), &[]));
+        let parts = batched().map(|field| {
+            let (name, len, check) =
+                (name(&field.member), self.call(field, &quote!(len), &[]), self.call(field, &quote!(check), &[]));
+            quote!((#name, #len, #check))
+        });
         let last = batched().count() - 1;
         let mut narrowed = 0;
         let narrow = fields.iter().map(|field| {
@@ -61,6 +67,10 @@ impl Expansion<'_> {
 
             fn has_arrived(&self) -> bool {
                 #(#arrived)&&*
+            }
+
+            fn check(&self) -> ::core::result::Result<(), #root::__private::UnequalParts> {
+                #root::__private::UnequalParts::compare([#(#parts),*])
             }
 
             fn bytes(&self, device: &#root::__private::Device) -> usize {
@@ -164,6 +174,14 @@ impl Expansion<'_> {
         // The trait's own bounds do not follow from the fields: a derived `Clone` has bounds of its own.
         clause.predicates.push(parse_quote!(Self: ::core::clone::Clone + ::core::marker::Send + 'static));
         generics
+    }
+}
+
+/// Name of a field in messages.
+fn name(member: &Member) -> String {
+    match member {
+        Member::Named(name) => name.unraw().to_string(),
+        Member::Unnamed(index) => index.index.to_string(),
     }
 }
 

@@ -4,6 +4,7 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
 use burn::tensor::{Device, Int, Tensor};
 use gpu_tuned::load::evaluate;
+use gpu_tuned::train::UnequalParts;
 use gpu_tuned::{MicroBatch, Options, Session, gpu_tuned};
 
 #[gpu_tuned(mlp(widths = [4, 4]), global_batch = 7, target = "generic")]
@@ -81,6 +82,43 @@ fn a_tuple_struct_is_cut_too() {
     let Pair(samples, letters) = pair.narrow(2..3);
     assert_eq!(samples.labels.into_data().iter::<i64>().collect::<Vec<_>>(), [7]);
     assert_eq!((samples.images.dims(), letters), ([1, 2], vec!['a']));
+}
+
+/// Boxes in images, as many as each image has.
+#[derive(Clone, MicroBatch)]
+struct Boxes<T> {
+    corners: T,
+    labels: Tensor<1, Int>,
+}
+
+#[derive(Clone, MicroBatch)]
+struct Scenes<T> {
+    images: Tensor<2>,
+    #[micro_batch(shared)]
+    anchors: Tensor<2>,
+    boxes: Boxes<T>,
+}
+
+#[test]
+fn boxes_need_one_element_an_image() {
+    let device = Device::flex();
+    let rows = |rows| Tensor::<2>::ones([rows, 4], &device);
+    let labels = |labels: usize| Tensor::<1, Int>::zeros([labels], &device);
+    let scenes = |corners, labels| Scenes { images: rows(4), anchors: rows(9), boxes: Boxes { corners, labels } };
+    let error = |corners, labels| {
+        let UnequalParts { field, samples, first, expected, .. } = scenes(corners, labels).check().unwrap_err();
+        (field, samples, first, expected)
+    };
+    let of = |field: &str, samples, first: &str, expected| (field.to_owned(), samples, first.to_owned(), expected);
+    assert_eq!(error(rows(10), labels(10)), of("boxes", 10, "images", 4));
+    assert_eq!(error(rows(10), labels(4)), of("boxes.labels", 4, "boxes.corners", 10));
+    // The remedies: a padded tensor, a vector with the boxes of each image.
+    assert_eq!(scenes(rows(4), labels(4)).check(), Ok(()));
+    let listed = Boxes { corners: [3, 0, 5, 2].map(rows).to_vec(), labels: labels(4) };
+    let listed = Scenes { images: rows(4), anchors: rows(9), boxes: listed };
+    assert_eq!(listed.check(), Ok(()));
+    let corners = listed.narrow(2..4).boxes.corners;
+    assert_eq!(corners.iter().map(|boxes| boxes.dims()[0]).collect::<Vec<_>>(), [5, 2]);
 }
 
 #[test]

@@ -25,6 +25,13 @@ struct NotOfEachSample {
     name: String,
 }
 
+#[derive(Clone, MicroBatch)]
+struct PartsOfOtherLengths {
+    images: Tensor,
+    boxes: [Tensor; 2],
+    mask: Option<Tensor>,
+}
+
 #[derive(MicroBatch)]
 struct NotClone(Tensor);
 

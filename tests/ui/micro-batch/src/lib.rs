@@ -2,7 +2,18 @@
 
 use std::ops::Range;
 
+#[path = "../../../../train/src/micro_batch/unequal_parts.rs"]
+mod unequal_parts;
+
+pub use unequal_parts::UnequalParts;
+
 /// What the derive implements.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be cut into micro-batches",
+    note = "tensors can, vectors with an element for each sample, and tuples of these; a struct derives `MicroBatch`",
+    note = "where samples differ in length, give each a tensor in a `Vec`, or pad them to one tensor",
+    note = "a field that is not of each sample is marked `#[micro_batch(shared)]`"
+)]
 pub trait MicroBatch: Clone + Send + 'static {
     /// Samples.
     fn len(&self) -> usize;
@@ -23,6 +34,11 @@ pub trait MicroBatch: Clone + Send + 'static {
     /// Whether all of it is there.
     fn has_arrived(&self) -> bool;
 
+    /// Compares the parts.
+    fn check(&self) -> Result<(), UnequalParts> {
+        Ok(())
+    }
+
     /// Bytes on a device.
     fn bytes(&self, device: &__private::Device) -> usize;
 
@@ -34,6 +50,8 @@ pub trait MicroBatch: Clone + Send + 'static {
 
 /// What generated code names.
 pub mod __private {
+    pub use crate::unequal_parts::UnequalParts;
+
     /// Stands for Burn's device.
     #[derive(Debug)]
     pub struct Device;

@@ -20,6 +20,17 @@ fn mistakes_of_batches() {
 }
 
 #[test]
+fn the_stand_in_of_batches_has_the_notes_of_the_real_trait() {
+    let notes = |source: &str| {
+        let (_, notes) = source.split_once("#[diagnostic::on_unimplemented(").expect("the trait has notes");
+        notes.split_once(")]\npub trait MicroBatch").expect("the trait follows").0.to_owned()
+    };
+    let [real, stand_in] = ["train/src/micro_batch.rs", "tests/ui/micro-batch/src/lib.rs"]
+        .map(|file| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)));
+    assert_eq!(notes(&real.expect("a file")), notes(&stand_in.expect("a file")));
+}
+
+#[test]
 #[ignore = "started by the test below with a table"]
 fn cases_with_table() {
     trybuild::TestCases::new().compile_fail("cases/with_table/*.rs");

@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 use std::sync::Arc;
 
 use gpu_tuned_macros::MicroBatch;
-use ui_micro_batch::{__private::Device, MicroBatch, Tensor};
+use ui_micro_batch::{__private::Device, MicroBatch, Tensor, UnequalParts};
 
 #[derive(Clone, MicroBatch)]
 #[micro_batch(crate = ui_micro_batch)]
@@ -119,6 +119,37 @@ mod without_prelude {
         #[micro_batch(shared)]
         pub(super) shared: u8,
     }
+}
+
+/// Part with another length, and the part that it is compared with.
+fn unequal(batch: &impl MicroBatch) -> Option<[(String, usize); 2]> {
+    let UnequalParts { field, samples, first, expected, .. } = batch.check().err()?;
+    Some([(field, samples), (first, expected)])
+}
+
+#[test]
+fn fields_of_unequal_length_are_named_by_their_paths() {
+    let tensor = |samples| Tensor(0..samples);
+    let named = |part: (&str, usize), first: (&str, usize)| Some([part, first].map(|(name, n)| (name.to_owned(), n)));
+    let pair = |images, labels| Named { images: tensor(images), labels: tensor(labels) };
+    assert_eq!(unequal(&pair(4, 10)), named(("labels", 10), ("images", 4)));
+    assert_eq!(unequal(&Tuple(tensor(4), tensor(3))), named(("1", 3), ("0", 4)));
+    assert_eq!(unequal(&pair(4, 4)), None);
+    let nested = |inner, outer| Nested { inner, outer };
+    assert_eq!(
+        unequal(&nested(pair(4, 8), Tuple(tensor(4), tensor(4)))),
+        named(("inner.labels", 8), ("inner.images", 4))
+    );
+    assert_eq!(unequal(&nested(pair(4, 4), Tuple(tensor(4), tensor(2)))), named(("outer.1", 2), ("outer.0", 4)));
+    assert_eq!(unequal(&nested(pair(4, 4), Tuple(tensor(2), tensor(2)))), named(("outer", 2), ("inner", 4)));
+    let deep = Generic { values: nested(pair(4, 1), Tuple(tensor(4), tensor(4))), shared: [Some(1); 2] };
+    assert_eq!(unequal(&deep), named(("values.inner.labels", 1), ("values.inner.images", 4)));
+    let raw = r#Raw { r#type: tensor(2), samples: tensor(2), device: tensor(2), kept: tensor(3) };
+    assert_eq!(unequal(&raw), named(("kept", 3), ("type", 2)));
+    // A shared field does not count, at any place.
+    assert_eq!(unequal(&Shared { words: Arc::new(Vec::new()), tokens: tensor(3) }), None);
+    let bare = |labels| without_prelude::Bare { tokens: tensor(2), labels: tensor(labels), shared: 9 };
+    assert_eq!((unequal(&bare(2)), unequal(&bare(1))), (None, named(("labels", 1), ("tokens", 2))));
 }
 
 /// Cuts two of three samples, moves them, and stores them: first in new memory, then in the memory of the first. Returns the
