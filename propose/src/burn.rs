@@ -9,7 +9,10 @@ use serde::Deserialize;
 pub(super) struct BurnNames {
     modules: Vec<(String, Words)>,
     unplanned: Words,
+    /// Parts of the names of losses that compare the samples of a batch.
+    pub coupling: Words,
     pub mixture: Vec<Mixture>,
+    pub weighted: Vec<Weighted>,
     config: Vec<Config>,
 }
 
@@ -33,6 +36,18 @@ pub(super) struct Mixture {
     /// Name of such models in a message.
     #[serde(default)]
     pub such: String,
+}
+
+/// Settings of a loss whose mean is over something else than samples.
+#[derive(Debug, Deserialize)]
+pub(super) struct Weighted {
+    /// Types with the settings.
+    pub builder: Words,
+    pub settings: Words,
+    /// Plural of what the mean is over.
+    pub over: String,
+    /// Sum of that, in the program's code.
+    pub weight: String,
 }
 
 #[derive(Debug, Deserialize)]

@@ -16,6 +16,7 @@ mod device;
 pub mod diff;
 mod failure;
 pub mod line_endings;
+mod losses;
 mod micro_batch;
 mod nested;
 mod not_found;

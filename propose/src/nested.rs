@@ -95,6 +95,7 @@ mod tests {
 
     use super::*;
     use crate::code::{Code, Own};
+    use crate::losses::Losses;
     use crate::numbers::Family;
 
     /// Attributes of the dimensions in a config of type `S0`.
@@ -113,6 +114,7 @@ mod tests {
             family: &family,
             code: &code,
             chosen: &Code::default(),
+            losses: &Losses::default(),
             krate: "gpu-tuned",
             holds_step: false,
             accumulation: None,

@@ -10,6 +10,7 @@ use crate::annotation::step::step_of_code;
 use crate::annotation::{self, FieldNumbers, Given};
 use crate::candidate::{self, Candidate};
 use crate::code::Code;
+use crate::losses::Losses;
 use crate::micro_batch;
 use crate::not_found;
 use crate::numbers::Family;
@@ -121,13 +122,15 @@ impl Reading {
                 .filter(|source| is_without_std(source))
                 .map(|source| format!("{} is `no_std`, and gpu-tuned needs std", source.name)),
         );
+        let reached = reached(sources, programs.training);
         if is_annotated {
+            found.notes.extend(Losses::new(&reached).into_notes());
             return found;
         }
         let config =
             best.as_ref().map(|(source, it)| format!("config `{}` ({}:{})", it.item.ident, source.name, it.line()));
         found.part("a training config", config);
-        let hints = ModelHints::new(sources, training, programs.training);
+        let hints = ModelHints::new(sources, training, programs.training, reached);
         let family = &hints.family;
         found.part(
             "the kind of model",
@@ -149,6 +152,9 @@ impl Reading {
             }
             None if is_open => found.left.push(not_found::several(&tied, krate)),
             None => found.left.extend(not_found::describe(sources, &elsewhere, krate)),
+        }
+        if found.proposal.is_none() {
+            found.notes.extend(Losses::new(&hints.reached).into_notes());
         }
         let mut others: Vec<_> = others.map(also).collect();
         let more = others.split_off(others.len().min(not_found::MAX_LISTED)).len();
@@ -217,6 +223,11 @@ fn other_loops(loops: &[TrainingLoop<'_>], taken: Option<&TrainingLoop<'_>>) -> 
         .collect()
 }
 
+/// Sources that a program reaches; all without a known program.
+fn reached<'s>(sources: &'s [Source], program: Option<Program<'_>>) -> Vec<&'s Source> {
+    sources.iter().filter(|source| program.is_none_or(|program| program.reaches(source))).collect()
+}
+
 struct ModelHints<'a> {
     sources: &'a [Source],
     training: Option<&'a TrainingLoop<'a>>,
@@ -230,9 +241,12 @@ struct ModelHints<'a> {
 }
 
 impl<'a> ModelHints<'a> {
-    fn new(sources: &'a [Source], training: Option<&'a TrainingLoop<'a>>, program: Option<Program<'a>>) -> Self {
-        let is_reached = |source: &&Source| program.is_none_or(|program| program.reaches(source));
-        let reached: Vec<&Source> = sources.iter().filter(is_reached).collect();
+    fn new(
+        sources: &'a [Source],
+        training: Option<&'a TrainingLoop<'a>>,
+        program: Option<Program<'a>>,
+        reached: Vec<&'a Source>,
+    ) -> Self {
         let all = reached.iter().copied();
         let (family, values) = (Family::new(all.clone()), Rc::new(Values::new(all.clone())));
         let chosen = all.clone().filter(|source| program.is_some_and(|program| program.owns(source)));
@@ -254,7 +268,8 @@ impl<'a> ModelHints<'a> {
     ) -> (Proposal, FieldNumbers, Vec<String>) {
         let Self { sources, ref reached, ref family, ref code, ref chosen, .. } = *self;
         let (holds_step, accumulation) = (self.training.is_some(), self.training.and_then(TrainingLoop::accumulation));
-        let given = Given { sources, reached, family, code, chosen, krate, holds_step, accumulation };
+        let losses = &Losses::new(reached);
+        let given = Given { sources, reached, family, code, chosen, losses, krate, holds_step, accumulation };
         let mut patch = Patch::default();
         let (help, numbers) = annotation::annotate(source, candidate, &given, &mut patch);
         let mut left = Vec::new();

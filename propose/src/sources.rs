@@ -57,6 +57,18 @@ impl Source {
         Self { name: display_name(&path, workspace), text, file, tokens, owner, in_library, path }
     }
 
+    /// A source of a package's only target.
+    #[cfg(test)]
+    pub(super) fn of_text(name: &str, text: &str) -> Self {
+        let file = SourceFile {
+            path: name.into(),
+            text: text.to_owned(),
+            syntax: sources::parse_within_limit(text).expect("Rust"),
+            is_conditional: false,
+        };
+        Self::new(file, name.into(), Path::new(""), Owner::Targets(BTreeSet::from([0])), false)
+    }
+
     /// Returns true for a source of the package itself.
     pub(super) const fn is_own(&self) -> bool {
         matches!(self.owner, Owner::Targets(_))

@@ -134,3 +134,26 @@ fn a_field_for_the_precision_is_planned_with_the_edits_for_16_bits() {
     project.replace("src/lib.rs", "amp: bool, ", "");
     assert_eq!((of_precision - edits(&project.run(&["init"]).ended(0))), 2);
 }
+
+#[test]
+fn losses_that_depend_on_the_micro_batch_are_listed_with_their_edits() {
+    let config = "mod model;\n#[derive(Clone)]\nstruct TrainConfig { batch_size: usize, seed: u64 }\n";
+    let model = "fn loss(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {\n    let loss = \
+                 CrossEntropyLossConfig::new().with_pad_tokens(Some(vec![0])).init(&logits.device());\n    \
+                 loss.forward(logits, targets)\n}\nfn info_nce(a: Tensor<2>, b: Tensor<2>) -> Tensor<1> { todo!() }\n";
+    let (project, ran) = proposed(&[("src/lib.rs", config), ("src/model.rs", model)]);
+    let edit = "src/model.rs:2: the mean of `CrossEntropyLoss` is over targets that are not padding";
+    assert!(ran.stdout.contains(&format!("  help: {edit}")), "{}", ran.stdout);
+    assert!(ran.stdout.contains("`(loss, targets.not_equal_scalar(0).int().sum())`"), "{}", ran.stdout);
+    assert!(ran.stdout.contains(", whole_batch_loss = true)]"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("because of `info_nce` in src/model.rs:5"), "{}", ran.stdout);
+    // An annotated program gets notes, which leave nothing to do by hand.
+    project.replace(
+        "src/lib.rs",
+        "#[derive(Clone)]",
+        "#[gpu_tuned::gpu_tuned(mlp(widths = [1, 1]))]\n#[derive(Clone)]",
+    );
+    let again = project.run(&["init"]);
+    assert!(again.stderr.contains(edit) && again.stderr.contains("`info_nce` in src/model.rs:5"), "{}", again.stderr);
+    assert!(!again.stdout.contains("by hand: src/model.rs"), "{}", again.stdout);
+}

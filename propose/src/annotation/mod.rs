@@ -14,6 +14,7 @@ use crate::candidate::{self, Candidate, is_batch};
 use crate::code::{self, Code};
 use crate::constructor;
 use crate::defaults::OwnDefault;
+use crate::losses::Losses;
 use crate::nested::{self, NestedDim};
 use crate::numbers;
 use crate::numbers::Family;
@@ -34,6 +35,7 @@ pub(super) struct Given<'a, 'g> {
     /// Code of the whole program, and of the binary that trains.
     pub code: &'g Code,
     pub chosen: &'g Code,
+    pub losses: &'g Losses,
     /// Name of the runtime in the package.
     pub krate: &'g str,
     /// True if the config's batch is that of an optimizer step, as in Burn's own loop. That batch stays.
@@ -112,7 +114,12 @@ pub(super) fn annotate<'a>(
             (None, None) => annotation.nested(field, &name),
         }
     }
-    let goal = annotation.goal(candidate);
+    let mut goal = annotation.goal(candidate);
+    if let Some((key, reason)) = given.losses.missing_key() {
+        goal = format!("{goal}, {key}");
+        annotation.help.push(reason);
+    }
+    annotation.help.extend(given.losses.edits.iter().cloned());
     annotation.head(candidate, &goal);
     annotation.defaults(candidate);
     let among = (source, given.sources);
