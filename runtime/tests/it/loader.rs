@@ -2,6 +2,8 @@
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Int, Tensor};
 use gpu_tuned::load::evaluate;
 use gpu_tuned::train::UnequalParts;
@@ -119,6 +121,28 @@ fn boxes_need_one_element_an_image() {
     assert_eq!(listed.check(), Ok(()));
     let corners = listed.narrow(2..4).boxes.corners;
     assert_eq!(corners.iter().map(|boxes| boxes.dims()[0]).collect::<Vec<_>>(), [5, 2]);
+}
+
+/// The loss moves the tensors of a vector to its device.
+#[test]
+fn samples_of_unequal_length_train_in_any_micro_batch() {
+    let norms = [7, 4, 1].map(|micro_batch| {
+        let session = start(|config| config.batch_size = micro_batch);
+        let device = session.device();
+        device.seed(7);
+        let model = LinearConfig::new(4, 1).init(&device);
+        let mut trainer = session.trainer(model, AdamWConfig::new().init()).unwrap();
+        let boxes = |rows: i64| Tensor::<1, Int>::arange(0..4 * rows, &Device::flex()).float().reshape([-1, 4]);
+        let listed = [3, 1, 5, 2, 1, 4, 2].map(boxes).to_vec();
+        let loss = |model: &Linear, images: Vec<Tensor<2>>| {
+            let of_image = |boxes: Tensor<2>| model.forward(boxes.to_device(&device)).mean();
+            Tensor::cat(images.into_iter().map(of_image).collect(), 0).mean()
+        };
+        let step = trainer.step(0.1, listed, loss).unwrap();
+        assert_eq!((step.samples, step.micro_batch), (7, micro_batch));
+        step.gradient_norm
+    });
+    assert!(norms.iter().all(|norm| (norm - norms[0]).abs() < 1e-5 * norms[0]), "{norms:?}");
 }
 
 #[test]

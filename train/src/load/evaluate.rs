@@ -24,6 +24,8 @@ pub enum EvaluateError {
 /// the host as often. They take their bytes there twice while they are joined, so reduce them as far as the metric
 /// allows (classes rather than logits). What they were computed from is not kept.
 ///
+/// Return one row a sample: a mean over each batch depends on the planned `eval_batch_size`, and the last batch is smaller.
+///
 /// ```
 /// # extern crate gpu_tuned_train as gpu_tuned;
 /// use burn::data::dataloader::batcher::Batcher;

@@ -22,7 +22,8 @@ const DEPTH: usize = 2;
 /// there than it may.
 ///
 /// Workers fetch items and batch them on the CPU ([`Device::flex`] is what the batcher gets); one thread of each device
-/// uploads. Batches come in the order of the dataset, or of the seed, whatever the number of workers.
+/// uploads. Batches come in the order of the dataset, or of the seed, whatever the number of workers. A batcher that draws
+/// random numbers, such as for augmentation, derives them from its items: workers share a generator in any order.
 ///
 /// At most `depth` batches wait on the device. At most `num_workers + depth` are in host memory, including those in
 /// preparation. The consumer has one more.

@@ -7,6 +7,9 @@ use burn::data::dataloader::BatchStrategy;
 /// A sequence that alone has more is a batch of its own. Sequences stay in the order in which they come: batches are
 /// fuller when those of similar length are neighbours.
 ///
+/// With several ranks, each has such a batch in a step: for the same step on any number of ranks, divide the tokens of a step by the
+/// number of ranks. A mean over targets needs their number as its weight, because sequences have different numbers.
+///
 /// ```
 /// # extern crate gpu_tuned_train as gpu_tuned;
 /// use burn::data::dataloader::BatchStrategy;

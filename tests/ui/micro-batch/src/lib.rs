@@ -35,6 +35,10 @@ pub trait MicroBatch: Clone + Send + 'static {
     fn has_arrived(&self) -> bool;
 
     /// Compares the parts.
+    ///
+    /// # Errors
+    ///
+    /// The first part with another length.
     fn check(&self) -> Result<(), UnequalParts> {
         Ok(())
     }
