@@ -11,6 +11,7 @@ use thiserror::Error;
 use super::health::GradientHealth;
 use super::ranks::PeersEnded;
 use crate::loss::WeightFault;
+use crate::micro_batch::UnequalParts;
 use crate::mixed::MixedError;
 use crate::out_of_memory::Moment;
 
@@ -112,6 +113,9 @@ pub enum StepError {
     /// The batch has no samples.
     #[error("the batch is empty: a step needs at least one sample")]
     Empty,
+    /// Parts of the batch differ in length.
+    #[error(transparent)]
+    Parts(#[from] UnequalParts),
     /// The loss is not one value.
     #[error(
         "the loss has {values} values, and a step minimises one: reduce the loss with `.mean()`, or return its sum divided by a \

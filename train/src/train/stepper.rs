@@ -111,6 +111,7 @@ impl Stepper {
         if batch.is_empty() && self.rank.is_none() {
             return Err(StepError::Empty);
         }
+        batch.check()?;
         if self.whole_batch && batch.len() > self.micro_batch() {
             return Err(StepError::WholeBatch { samples: batch.len(), micro_batch: self.micro_batch() });
         }

@@ -245,11 +245,7 @@ impl<M: Module> Trainer<M> {
         batch: B,
         loss: impl Fn(&M, B) -> L + Sync,
     ) -> Result<Step, StepError> {
-        if !learning_rate.is_finite() {
-            let error = StepError::LearningRate { step: self.stepper.steps + 1, rate: learning_rate };
-            self.stepper.end(&error);
-            return Err(error);
-        }
+        self.check(learning_rate, &batch).inspect_err(|error| self.stepper.end(error))?;
         if let Some(measure) = self.first_step.take() {
             self.measure_first_step(measure, &batch, &|model, batch| loss(model, batch).into())?;
         }
@@ -290,6 +286,15 @@ impl<M: Module> Trainer<M> {
             record.slowest_rank = self.stepper.rank.as_ref().and_then(Rank::slowest);
         });
         Ok(step)
+    }
+
+    /// Checks the arguments of a step.
+    fn check<B: MicroBatch>(&self, learning_rate: f64, batch: &B) -> Result<(), StepError> {
+        batch.check()?;
+        if learning_rate.is_finite() {
+            return Ok(());
+        }
+        Err(StepError::LearningRate { step: self.stepper.steps + 1, rate: learning_rate })
     }
 
     /// Checks on the CPU that the loss of a micro-batch is the mean of its halves' losses. On a GPU, kernels would be tuned for

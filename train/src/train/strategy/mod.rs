@@ -212,6 +212,7 @@ where
     // Drops the loader's other batches before the measurement.
     let batch = loader.iter().next().ok_or("nothing to measure: the training loader has no batch")?;
     let batch = batch.map_err(|error| format!("nothing to measure: {error}"))?;
+    batch.check().map_err(|error| error.to_string())?;
     first_step(learner, &batch).map_err(|error| error.to_string())
 }
 
