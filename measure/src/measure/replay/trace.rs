@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use burn::module::Module;
-use burn::optim::GradientsAccumulator;
+use burn::optim::GradientsParams;
 use burn::tensor::Device;
 use gpu_tuned_train::allocation::log::{self, Event};
+use gpu_tuned_train::train::{accumulate, in_parameter_types};
 
 use super::parameters::values;
 use super::program::{Allocation, Op, Phase, Recorded, deaths};
@@ -83,24 +84,20 @@ fn run<M: Module, B: Clone>(device: &Device, subject: &Subject<'_, M, B>, step: 
     enter(Phase::Batch);
     let batch = subject.batch(step.batch, &device);
     for _ in 0..STEPS {
-        let mut accumulator = GradientsAccumulator::new();
-        // Each ends in the phase in which gradients are added up or applied.
-        let gradients = |model: &M| {
+        let mut sum = GradientsParams::new();
+        for _ in 0..step.micro_batches {
+            // Ends in the phase in which gradients are added up or applied.
             enter(Phase::Forward);
-            let gradients =
-                subject.pass().gradients(model, batch.clone(), step.micro_batches, None, || enter(Phase::Backward));
+            let between = || enter(Phase::Backward);
+            let (gradients, factor) =
+                subject.pass().gradients(&model, batch.clone(), step.micro_batches, None, between);
             enter(Phase::Update);
-            gradients
-        };
-        for _ in 1..step.micro_batches {
-            let gradients = gradients(&model);
-            accumulator.accumulate(&model, gradients);
+            if let Some(factor) = factor {
+                let added = accumulate(&model, std::mem::take(&mut sum), gradients, &factor, step.micro_batches > 1);
+                sum = added.unwrap_or_else(|error| subject.fail_not_ready(&error));
+            }
         }
-        let mut gradients = gradients(&model);
-        if step.micro_batches > 1 {
-            accumulator.accumulate(&model, gradients);
-            gradients = accumulator.grads();
-        }
+        let gradients = in_parameter_types(sum, &model);
         model = optimizer.step(LEARNING_RATE, model, gradients);
         enter(Phase::End);
     }

@@ -29,6 +29,7 @@ fn step(gradient_norm: f32, micro_batch: usize) -> Step {
         loss: 1.0,
         gradient_norm,
         applied: gradient_norm.is_finite(),
+        weight: 32.0,
         samples: 32,
         micro_batches: 32 / micro_batch,
         micro_batch,
