@@ -17,6 +17,10 @@ schema! {
             "tokens in a sample on average, where sequences are padded (default: packed full)";
         /// True if an epoch leaves out a last step smaller than the global batch.
         drop_last: bool = false, Flag, "leave out an epoch's last step if smaller than the others (default false)";
+        /// True if the loss couples all samples of a step, as contrastive losses do: InfoNCE, NT-Xent, CLIP's. A step is then
+        /// one micro-batch on one rank, or there is no plan.
+        whole_batch_loss: bool = false, Flag,
+            "the loss couples all samples of a step, as contrastive losses do: a step is one micro-batch (default false)";
         /// Ranks that train together; must divide the global batch, unless shares are [`unequal`](Self::unequal).
         world_size: u64 = 1, Count(1..=LARGEST_BATCH),
             "ranks that train together; divides the global batch unless shares are `unequal` (default 1)";
@@ -103,6 +107,7 @@ impl Goal {
             let message = "mean_tokens converts global_tokens to samples, and global_tokens is not given";
             found.push(("mean_tokens", message.to_owned()));
         }
+        found.extend(self.cut_of_whole_batch());
         for (setting, value) in self.pins.iter() {
             // The planner has an error of its own for 0.
             let mistake = setting.out_of_range(value).filter(|_| value != SettingValue::Count(0));
@@ -110,4 +115,28 @@ impl Goal {
         }
         found
     }
+
+    /// A request that cuts a loss over the whole batch, as `(key, message)`.
+    fn cut_of_whole_batch(&self) -> Option<(&'static str, String)> {
+        let (batch, micro_steps) = (self.pins.batch_size, self.pins.gradient_accumulation);
+        let step = self.global_batch.unwrap_or_default();
+        let is_part = |batch: &u64| (1..step).contains(batch);
+        let ranks = (self.world_size > 1)
+            .then(|| ("world_size", format!("{} ranks share each step", self.world_size), "train on one rank"));
+        let micro_steps = micro_steps.filter(|count| *count > 1).map(|count| {
+            let what = format!("a step has {count} micro-batches");
+            ("gradient_accumulation", what, "leave gradient_accumulation to the planner")
+        });
+        let batch = batch.filter(is_part).map(|batch| {
+            let what = format!("batch_size = {batch} is less than the {step} samples of a step");
+            ("batch_size", what, "leave batch_size to the planner")
+        });
+        let (key, what, remedy) = ranks.or(micro_steps).or(batch).filter(|_| self.whole_batch_loss)?;
+        let why = "whole_batch_loss needs a step as one micro-batch on one rank: gradients of parts of a batch are those of \
+                   another loss";
+        Some((key, format!("{what}, but {why}; {remedy}, or {CACHED_EMBEDDINGS}")))
+    }
 }
+
+/// Remedy for a loss over a batch that is too large for one micro-batch.
+pub(crate) const CACHED_EMBEDDINGS: &str = "cache the batch's embeddings (GradCache) and leave out whole_batch_loss";

@@ -12,6 +12,9 @@ pub(crate) struct GoalArgs {
     /// Samples of one optimizer step over all ranks, such as `512` or `1e3`
     #[arg(long, value_name = "SAMPLES", value_parser = count)]
     pub global_batch: Option<u64>,
+    /// The loss couples all samples of a step, as contrastive losses do: a step is one micro-batch
+    #[arg(long)]
+    pub whole_batch_loss: bool,
     /// Ranks that train together
     #[arg(long, value_name = "RANKS", value_parser = count)]
     pub world_size: Option<u64>,
@@ -27,8 +30,8 @@ pub(crate) struct GoalArgs {
 impl GoalArgs {
     /// Returns true if any goal is given.
     pub(crate) const fn is_given(&self) -> bool {
-        let Self { global_batch, world_size, precision, headroom } = self;
-        global_batch.is_some() || world_size.is_some() || precision.is_some() || headroom.is_some()
+        let Self { global_batch, whole_batch_loss, world_size, precision, headroom } = self;
+        *whole_batch_loss || global_batch.is_some() || world_size.is_some() || precision.is_some() || headroom.is_some()
     }
 
     pub(crate) fn precision(&self) -> Option<PrecisionPolicy> {
@@ -46,6 +49,7 @@ impl GoalArgs {
             (goal.global_tokens, goal.mean_tokens) = (None, None);
         }
         goal.global_batch = self.global_batch.or(goal.global_batch);
+        goal.whole_batch_loss |= self.whole_batch_loss;
         goal.world_size = self.world_size.unwrap_or(goal.world_size);
         goal.precision = self.precision().or(goal.precision);
         goal.memory_headroom = self.headroom.unwrap_or(goal.memory_headroom);

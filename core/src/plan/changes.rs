@@ -43,6 +43,7 @@ pub(super) fn changes(device: &DeviceFacts, workload: &Workload, goal: &Goal) ->
         (true, "less optimizer state", lighter.map(|optimizer| choice("optimizer", optimizer.name())).collect()),
         (freezes, "frozen weights packed", or_bf16(&packed("frozen_weights"))),
         (training.teacher != Teacher::None, "teacher packed", packed("teacher_weights").into()),
+        (goal.whole_batch_loss, "fewer samples in the loss", smaller_steps(workload, goal)),
         (true, "shorter sequences", shorter),
         (!freezes, "trains LoRA adapters only", or_bf16(&adapters)),
         (!freezes, "LoRA adapters only, on shorter sequences", shorter_adapters),
@@ -51,6 +52,18 @@ pub(super) fn changes(device: &DeviceFacts, workload: &Workload, goal: &Goal) ->
     .into_iter()
     .filter_map(|(is_open, effect, alternatives)| is_open.then_some((effect, alternatives)))
     .collect()
+}
+
+/// Smaller steps of a loss over the whole batch: four sizes from each half to the next.
+fn smaller_steps(workload: &Workload, goal: &Goal) -> Vec<DimValues> {
+    let samples = goal.in_samples(workload).ok().and_then(|goal| goal.global_batch).unwrap_or(1);
+    let eighths = [7, 6, 5, 4].map(|eighths| samples.saturating_mul(eighths) / 8);
+    let sizes = (0..samples.ilog2()).flat_map(|halvings| eighths.map(|size| size >> halvings));
+    let step = |size: u64| match goal.global_tokens {
+        Some(tokens) => one("global_tokens", DimValue::Count(tokens / samples * size)),
+        None => one("global_batch", DimValue::Count(size)),
+    };
+    sizes.map(step).collect()
 }
 
 fn one(key: &'static str, value: DimValue) -> DimValues {

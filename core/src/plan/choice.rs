@@ -149,7 +149,9 @@ impl Choice {
         let Candidate { samples_per_s, provenance, .. } = self.fastest;
         let fastest = with_interval(samples_per_s, speed_interval(device, samples_per_s, provenance));
         let tolerance = goal.throughput_tolerance * 100.0;
-        let mut why = if let Some(target) = goal.target_utilization {
+        let mut why = if goal.whole_batch_loss && goal.global_batch.is_some() {
+            "the whole global batch, because the loss couples its samples".to_owned()
+        } else if let Some(target) = goal.target_utilization {
             let busy = self.best.utilization * 100.0;
             let found = if self.best.utilization < target { "the fastest" } else { "the smallest" };
             format!("{found} to keep the device busy {:.0}% of the time: {busy:.0}% predicted", target * 100.0)
@@ -163,7 +165,7 @@ impl Choice {
         };
         if self.memory_limits && self.best.batch == self.largest {
             why.push_str("; a larger one does not fit");
-        } else if goal.global_batch.is_some() && self.best.micro_steps == 1 {
+        } else if goal.global_batch.is_some() && self.best.micro_steps == 1 && !goal.whole_batch_loss {
             why.push_str("; the whole global batch at once");
         }
         if let Some(doubt) = self.decided_by_doubt(goal) {

@@ -5,6 +5,12 @@ use crate::Goal;
 use crate::workload::Workload;
 
 impl Goal {
+    /// Returns the first of the [`mistakes`](Self::mistakes) as an error.
+    pub(super) fn check(&self) -> Result<(), PlanError> {
+        let mistake = self.mistakes().into_iter().next();
+        mistake.map_or(Ok(()), |(_, message)| Err(PlanError::Goal { message }))
+    }
+
     /// The goal with its tokens, where it is stated in tokens, turned into a global batch of samples.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::estimate::MemoryEstimate;
 use crate::Bytes;
+use crate::goal::CACHED_EMBEDDINGS;
 
 /// A workload that does not fit a device, with every byte itemised.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,6 +19,9 @@ pub struct Misfit {
     pub checkpointing: bool,
     /// Tensor that is too large to be allocated in one piece, if that is the cause.
     pub too_large: Option<TooLarge>,
+    /// True if the step cannot be cut into micro-batches, because its loss is over the whole batch.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub whole_batch: bool,
     /// Changes that make the workload fit, cheapest first; at least one.
     pub remedies: Vec<Remedy>,
 }
@@ -60,6 +64,8 @@ pub enum Remedy {
         /// Memory of the plan, in bytes.
         needed: Bytes,
     },
+    /// Compute a loss over the whole batch from cached embeddings.
+    CacheEmbeddings,
     /// Train on another GPU of this machine.
     TakeGpu {
         /// Number of the GPU in CUDA's order.
@@ -96,6 +102,9 @@ pub enum Remedy {
     },
 }
 
+/// Why a step is not cut into micro-batches.
+const UNCUT: &str = "whole_batch_loss: the step is not cut, because parts of the batch have another loss";
+
 impl Misfit {
     /// Describes the missing memory and the cheapest remedy, without the items.
     pub fn in_one_line(&self) -> String {
@@ -108,7 +117,8 @@ impl Misfit {
         let missing = self.memory.total() - self.memory.budget();
         let missing = (missing > Bytes::ZERO).then(|| format!("{missing} too much at batch {}", self.memory.batch));
         let too_large = self.too_large.as_ref().map(ToString::to_string);
-        let what: Vec<_> = missing.into_iter().chain(too_large).collect();
+        let uncut = self.whole_batch.then(|| UNCUT.to_owned());
+        let what: Vec<_> = missing.into_iter().chain(too_large).chain(uncut).collect();
         format!("does not fit: {}", what.join("; "))
     }
 
@@ -137,6 +147,7 @@ impl fmt::Display for Remedy {
         match self {
             Self::Unpin { change, needed } => write!(f, "{change}, which needs {needed}"),
             Self::Keys { keys, effect, needed } => write!(f, "set {keys}, which needs {needed} ({effect})"),
+            Self::CacheEmbeddings => f.write_str(CACHED_EMBEDDINGS),
             Self::TakeGpu { position, gpu, free } => {
                 write!(f, "take GPU {position} ({gpu}), which has {free} free: there it fits")
             }
@@ -166,6 +177,6 @@ impl fmt::Display for Misfit {
         if let Some(too_large) = &self.too_large {
             write!(f, "\n  {too_large}")?;
         }
-        Ok(())
+        if self.whole_batch { write!(f, "\n  {UNCUT}") } else { Ok(()) }
     }
 }

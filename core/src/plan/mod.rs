@@ -106,14 +106,14 @@ pub struct Plan {
 /// When the goal contradicts itself, asks for an unsupported precision, when Burn cannot train on the GPU, or when no
 /// micro-batch fits. The last error has every byte of the micro-batch that needs the least, and the changes that make it fit.
 pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Plan, PlanError> {
-    if let Some((_, message)) = goal.mistakes().into_iter().next() {
-        return Err(PlanError::Goal { message });
-    }
+    goal.check()?;
     if let Some(reason) = device.refusal.clone() {
         return Err(PlanError::GpuUnsupported { device: device.name.clone(), reason });
     }
     let asked = goal;
     let goal = &asked.in_samples(workload)?;
+    // Tokens in samples may contradict a fixed micro-batch.
+    goal.check()?;
     let precision = precision::decide(device, workload, goal)?;
     let Some(choice) = precision.choice else {
         let misfit = remedy::explain_misfit(device, workload, asked, precision.value)?;

@@ -35,13 +35,16 @@ pub(super) fn explain_misfit(
         }
     }
     let larger = larger_gpu(device, workload, goal);
+    let whole_batch = goal.whole_batch_loss;
     let is_needed = remedies.is_empty() || !matches!(larger, Remedy::LargerGpu { profile: None, .. });
     remedies.extend(is_needed.then_some(larger));
+    remedies.extend(whole_batch.then_some(Remedy::CacheEmbeddings));
     Ok(Misfit {
         device: device.name.clone(),
         memory,
         checkpointing: mode.checkpointing,
         too_large: too_large(device, workload, precision, split.batch),
+        whole_batch,
         remedies,
     })
 }

@@ -84,6 +84,7 @@ pub(super) fn splits(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> 
             let agrees = (1..=samples).contains(&steps) && samples.div_ceil(samples.div_ceil(steps)) == steps;
             if agrees { Ok(vec![Split { batch: samples.div_ceil(steps), samples }]) } else { Err(conflict()) }
         }
+        (None, None) if goal.whole_batch_loss => Ok(vec![Split { batch: samples, samples }]),
         (None, None) => {
             let queued_once = prefetch::largest_at_full_depth(workload, goal).map(|batch| batch.saturating_add(1));
             let others = queued_once.into_iter().chain(baseline::batches(device, workload));

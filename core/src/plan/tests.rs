@@ -2,6 +2,7 @@
 mod planner;
 mod remedies;
 mod training;
+mod whole_batch;
 
 use super::{MemoryEstimate, PlanError, TooLarge, plan};
 use crate::device::DeviceFacts;

@@ -52,7 +52,8 @@ impl Planning<'_> {
         self.lower_headroom(&mut goal);
         let (built, is_planned) = (&self.built.settings, goal.plans_precision());
         let kept = Kept {
-            statistics: self.workload.batch_statistics && goal.pins.batch_size.is_none(),
+            // A loss over the whole batch leaves one micro-batch.
+            statistics: self.workload.batch_statistics && !goal.whole_batch_loss && goal.pins.batch_size.is_none(),
             precision: is_planned && self.is_target,
         };
         if kept.statistics {

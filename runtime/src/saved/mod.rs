@@ -46,6 +46,8 @@ struct GoalWithoutPins {
     #[serde(default)]
     mean_tokens: Option<f64>,
     drop_last: bool,
+    #[serde(default)]
+    whole_batch_loss: bool,
     world_size: u64,
     #[serde(default)]
     unequal: bool,

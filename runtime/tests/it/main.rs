@@ -59,4 +59,5 @@ mod strategy;
 #[cfg(feature = "warm")]
 mod warm;
 #[cfg(feature = "train")]
+mod whole_batch_loss;
 mod whole_steps;
