@@ -1,7 +1,7 @@
 //! The training of a config on one device: as configured, and as planned.
 
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::plan::{Misfit, Plan, PlanError};
+use gpu_tuned_core::plan::{Misfit, Plan, PlanError, STATISTICS_FLOOR};
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Goal, Pins, Precision, PrecisionPolicy, Provenance, Setting, plan, three_digits};
 
@@ -201,20 +201,26 @@ impl Task<'_> {
     fn best_divisor(&self, facts: &DeviceFacts, goal: &Goal) -> Result<Option<Outcome>, OptimizeError> {
         let share = self.step.samples_per_rank();
         let small = (1..=share.isqrt()).filter(|batch| share.is_multiple_of(*batch));
+        let sizes = small.flat_map(|batch| [batch, share / batch]);
         let mut all = Vec::new();
-        for batch in small.flat_map(|batch| [batch, share / batch]) {
+        for batch in sizes.filter(|batch| *batch >= self.workload.least_micro_batch()) {
             let mut goal = goal.clone();
             goal.pins.batch_size = Some(batch);
             if let Outcome::Plan(plan) = self.outcome(facts, &goal)? {
                 all.push(plan);
             }
         }
+        let has_statistics = self.workload.batch_statistics;
+        let most = all.iter().map(|plan| plan.settings.batch_size).max().unwrap_or(0).min(STATISTICS_FLOOR);
+        all.retain(|plan| !has_statistics || plan.settings.batch_size >= most);
         let Some(fastest) = all.iter().map(|plan| plan.samples_per_s).max_by(f64::total_cmp) else { return Ok(None) };
         all.retain(|plan| plan.samples_per_s >= fastest * (1.0 - goal.throughput_tolerance));
-        let best = all.into_iter().min_by_key(|plan| (plan.settings.gradient_checkpointing, plan.settings.batch_size));
-        Ok(best.map(|mut plan| {
+        let size = |batch: u64| if has_statistics { u64::MAX - batch } else { batch };
+        let key = |plan: &Box<Plan>| (plan.settings.gradient_checkpointing, size(plan.settings.batch_size));
+        let found = if has_statistics { "largest" } else { "smallest" };
+        Ok(all.into_iter().min_by_key(key).map(|mut plan| {
             let (tolerance, fastest) = (goal.throughput_tolerance * 100.0, three_digits(fastest));
-            let why = format!("smallest even divisor within {tolerance:.0}% of the fastest ({fastest} samples/s)");
+            let why = format!("{found} even divisor within {tolerance:.0}% of the fastest ({fastest} samples/s)");
             explain(&mut plan, Setting::BatchSize, &why);
             Outcome::Plan(plan)
         }))

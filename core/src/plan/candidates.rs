@@ -18,6 +18,8 @@ use crate::{Goal, Precision, Provenance};
 pub(super) struct Candidate {
     pub batch: u64,
     pub micro_steps: u64,
+    /// Samples of the smallest micro-batch of a step.
+    pub least: u64,
     pub mode: Mode,
     pub memory: MemoryEstimate,
     pub samples_per_s: f64,
@@ -102,6 +104,7 @@ impl Candidate {
         Self {
             batch,
             micro_steps: split.micro_steps(),
+            least: split.least(),
             mode,
             memory,
             samples_per_s,

@@ -9,6 +9,7 @@ use super::memory::MemoryModel;
 use super::reason::Reason;
 use super::schedule::Schedule;
 use super::split;
+use super::statistics::{self, STATISTICS_FLOOR};
 use super::time::StepTime;
 use super::{speed_interval, with_interval};
 use crate::device::DeviceFacts;
@@ -30,6 +31,8 @@ pub(super) struct Choice {
     pub modes: Vec<Mode>,
     /// The best way with CUDA graphs, against the best one without.
     pub graphs: Graphs,
+    /// Fewest samples of a micro-batch that the choice was made from, for batch statistics.
+    pub least_samples: Option<u64>,
     /// Largest micro-batch that fits.
     largest: u64,
     /// True if a larger micro-batch was considered and does not fit.
@@ -56,7 +59,9 @@ impl Choice {
             return Ok(Some(plain));
         };
         let graphs = Graphs::Measured { gain: recorded.best.counted_per_s / plain.best.counted_per_s - 1.0 };
-        let taken = if goal.allows_graphs() && graphs.are_worthwhile() { recorded } else { plain };
+        let keeps_statistics = recorded.least_samples >= plain.least_samples;
+        let is_taken = goal.allows_graphs() && graphs.are_worthwhile() && keeps_statistics;
+        let taken = if is_taken { recorded } else { plain };
         Ok(Some(Self { graphs, ..taken }))
     }
 
@@ -73,15 +78,19 @@ impl Choice {
             let mut same = modes.iter().filter(|mode| mode.checkpointing == checkpointing);
             same.any(|mode| baseline::batches_here(device, workload, *mode).is_some())
         };
+        let all = |modes| Self::among(Sizes::All, device, workload, goal, modes);
         if is_measured(false) || is_measured(true) {
             let choice = Self::among(Sizes::Measured, device, workload, goal, modes.clone())?;
             let fits_measured =
                 |choice: &Self| choice.fitting.iter().any(|candidate| is_measured(candidate.mode.checkpointing));
-            if choice.as_ref().is_some_and(fits_measured) {
-                return Ok(choice);
+            if let Some(measured) = choice.filter(fits_measured) {
+                // No measured size may have enough samples for batch statistics.
+                let is_short = measured.least_samples.is_some_and(|least| least < STATISTICS_FLOOR);
+                let other = if is_short { all(modes)? } else { None };
+                return Ok(other.filter(|other| other.least_samples > measured.least_samples).or(Some(measured)));
             }
         }
-        Self::among(Sizes::All, device, workload, goal, modes)
+        all(modes)
     }
 
     /// Chooses among these sizes and modes; `None` when nothing fits. With CUDA graphs that are not pinned, only sizes that
@@ -104,7 +113,9 @@ impl Choice {
             all.retain(|candidate| !mode.cuda_graphs || goal.pins.cuda_graphs.is_some() || !is_estimate(candidate));
             fitting.extend(all);
         }
-        let Some((fastest, best)) = best(&fitting, goal, |candidate| candidate.counted_per_s) else { return Ok(None) };
+        let least_samples = statistics::least_samples(workload, &fitting);
+        let counted = |candidate: &Candidate| candidate.counted_per_s;
+        let Some((fastest, best)) = best(&fitting, least_samples, goal, counted) else { return Ok(None) };
         let (fastest, best) = (fastest.clone(), best.clone());
         let memory_limits = largest < considered;
         Ok(Some(Self {
@@ -114,6 +125,7 @@ impl Choice {
             sizes,
             modes,
             graphs: Graphs::NotMeasured,
+            least_samples,
             largest,
             memory_limits,
             transfer,
@@ -153,13 +165,18 @@ impl Choice {
             "the whole global batch, because the loss couples its samples".to_owned()
         } else if let Some(target) = goal.target_utilization {
             let busy = self.best.utilization * 100.0;
-            let found = if self.best.utilization < target { "the fastest" } else { "the smallest" };
-            format!("{found} to keep the device busy {:.0}% of the time: {busy:.0}% predicted", target * 100.0)
+            let found = match self.best.utilization < target {
+                true => "fastest",
+                false if self.prefers_large(goal) => "largest",
+                false => "smallest",
+            };
+            format!("the {found} to keep the device busy {:.0}% of the time: {busy:.0}% predicted", target * 100.0)
         } else if self.best.batch == self.fastest.batch {
             format!("the fastest predicted ({fastest} samples/s)")
         } else {
+            let found = if self.prefers_large(goal) { "largest" } else { "smallest" };
             format!(
-                "the smallest within {tolerance:.0}% of the fastest predicted ({fastest} samples/s at {})",
+                "the {found} within {tolerance:.0}% of the fastest predicted ({fastest} samples/s at {})",
                 self.fastest.batch
             )
         };
@@ -167,6 +184,9 @@ impl Choice {
             why.push_str("; a larger one does not fit");
         } else if goal.global_batch.is_some() && self.best.micro_steps == 1 && !goal.whole_batch_loss {
             why.push_str("; the whole global batch at once");
+        }
+        if workload.batch_statistics {
+            why.push_str("; batch statistics: another one changes the results");
         }
         if let Some(doubt) = self.decided_by_doubt(goal) {
             why =
@@ -182,12 +202,17 @@ impl Choice {
         Reason { setting: Setting::BatchSize, provenance, why }
     }
 
+    /// Returns true if large micro-batches are preferred: statistics over more samples are nearer to those of the whole step.
+    fn prefers_large(&self, goal: &Goal) -> bool {
+        self.least_samples.is_some() && goal.global_batch.is_some()
+    }
+
     /// Largest error that was deducted from estimates, if without it another micro-batch would be chosen.
     fn decided_by_doubt(&self, goal: &Goal) -> Option<f64> {
         let doubt = |candidate: &Candidate| 1.0 - candidate.counted_per_s / candidate.samples_per_s;
         let most = self.fitting.iter().map(doubt).fold(0.0, f64::max);
         let at_face_value = |candidate: &Candidate| candidate.samples_per_s;
-        let (_, taken) = best(&self.fitting, goal, at_face_value)?;
+        let (_, taken) = best(&self.fitting, self.least_samples, goal, at_face_value)?;
         let is_other = (taken.batch, taken.mode) != (self.best.batch, self.best.mode);
         (most > 0.0 && is_other).then_some(most)
     }
@@ -260,17 +285,22 @@ impl Choice {
 
 /// Returns the fastest candidate by `speed`, and the best: the smallest that is fast enough for the goal, preferably without
 /// checkpointing and even. A part of a step is never best where the whole step takes less time and memory.
+///
+/// With `least_samples`, for batch statistics, only micro-batches of so many samples count. Where the step is given, the
+/// largest is best.
 fn best<'c>(
     fitting: &'c [Candidate],
+    least_samples: Option<u64>,
     goal: &Goal,
     speed: impl Fn(&Candidate) -> f64,
 ) -> Option<(&'c Candidate, &'c Candidate)> {
-    let fastest = fitting.iter().max_by(|a, b| speed(a).total_cmp(&speed(b)))?;
+    let counts = |candidate: &&Candidate| candidate.least >= least_samples.unwrap_or(0);
+    let fastest = fitting.iter().filter(counts).max_by(|a, b| speed(a).total_cmp(&speed(b)))?;
     let is_enough = |candidate: &&Candidate| match goal.target_utilization {
         Some(target) => candidate.utilization >= target,
         None => speed(candidate) >= speed(fastest) * (1.0 - goal.throughput_tolerance),
     };
-    let enough = || fitting.iter().filter(is_enough);
+    let enough = || fitting.iter().filter(counts).filter(is_enough);
     // A single micro-batch accumulates no gradients: the whole step at once may take less memory than its parts.
     let is_outdone = |part: &&Candidate| {
         let outdoes = |whole: &Candidate| {
@@ -280,7 +310,11 @@ fn best<'c>(
         };
         part.micro_steps > 1 && enough().any(outdoes)
     };
+    let prefers_large = least_samples.is_some() && goal.global_batch.is_some();
+    let size = |&Candidate { batch, least, .. }: &Candidate| {
+        if prefers_large { (u64::MAX - least, u64::MAX - batch) } else { (batch, batch) }
+    };
     let best = enough().filter(|candidate| !is_outdone(candidate));
-    let best = best.min_by_key(|candidate| (candidate.mode.checkpointing, !candidate.even, candidate.batch));
+    let best = best.min_by_key(|candidate| (candidate.mode.checkpointing, !candidate.even, size(candidate)));
     Some((fastest, best.unwrap_or(fastest)))
 }

@@ -31,6 +31,7 @@ mod report;
 mod schedule;
 mod simulation;
 mod split;
+mod statistics;
 mod time;
 mod transfer;
 
@@ -50,6 +51,7 @@ pub use precision::{ConsideredPrecision, PrecisionVerdict};
 pub use ranks::plan_ranks;
 pub use reason::Reason;
 pub use schedule::Schedule;
+pub use statistics::STATISTICS_FLOOR;
 pub use transfer::{relative_speed, speed_interval, with_interval};
 
 use crate::device::DeviceFacts;
@@ -94,7 +96,8 @@ pub struct Plan {
 ///
 /// Enumerates checkpointing and the splits of the global batch, and drops those that do not fit into the memory left after
 /// the headroom. Of the rest the smallest micro-batch within the goal's tolerance of the best predicted throughput is
-/// chosen, preferably without checkpointing and splitting evenly. Loader settings follow from the choice.
+/// chosen, preferably without checkpointing and splitting evenly. A model with batch statistics gets the largest of them, from
+/// micro-batches of [`STATISTICS_FLOOR`] samples where these fit. Loader settings follow from the choice.
 ///
 /// Where this device was measured, the measured micro-batches are considered; if none of them fits, or no measurement
 /// exists, all sizes are. All sizes are every number of micro-batches up to 64, every micro-batch of up to 64 samples,
@@ -146,7 +149,8 @@ pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Pl
     ];
     goal.pins.over(&mut settings);
     let larger_batch = advice::larger_batch(device, workload, goal, precision.value, &choice);
-    let advice = larger_batch.into_iter().chain(advice::graphs(goal, &choice));
+    let statistics = statistics::advice(workload, goal, best);
+    let advice = larger_batch.into_iter().chain(advice::graphs(goal, &choice)).chain(statistics);
     Ok(Plan {
         device: device.name.clone(),
         cpu_threads: host::cpu_threads(device, &settings),

@@ -145,6 +145,11 @@ impl Candidate {
         self.choice.as_ref().map(|choice| choice.best.counted_per_s)
     }
 
+    /// Fewest samples of a micro-batch, for batch statistics.
+    fn least_samples(&self) -> Option<u64> {
+        self.choice.as_ref().and_then(|choice| choice.least_samples)
+    }
+
     fn judged(&self, device: &DeviceFacts, taken: Precision, all: &[Self]) -> ConsideredPrecision {
         let best = self.choice.as_ref().map(|choice| &choice.best);
         let other = all.iter().find(|other| other.precision == taken).and_then(Self::counted_per_s);
@@ -187,6 +192,10 @@ fn compare(f32: &Candidate, mixed: &Candidate) -> Option<(Precision, Provenance,
         (true, false) => return unmeasured(plain, half),
         (false, true) => return unmeasured(half, plain),
         _ => {}
+    }
+    let gain_of_samples = mixed.least_samples() > f32.least_samples();
+    if gain_of_samples {
+        return derived(half, format!("{plain} fits too few samples for batch statistics"));
     }
     let gain = fast.counted_per_s / slow.counted_per_s - 1.0;
     let provenance = slow.provenance.max(fast.provenance);

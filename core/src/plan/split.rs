@@ -31,6 +31,14 @@ impl Split {
         self.samples.div_ceil(self.batch)
     }
 
+    /// Samples of the smallest micro-batch: the last, unless all have one size.
+    pub(super) const fn least(self) -> u64 {
+        match self.samples % self.batch {
+            0 => self.batch,
+            rest => rest,
+        }
+    }
+
     /// The smallest micro-batch that takes no more micro-batches than this one: a larger one takes more memory for the same
     /// number of launches.
     const fn tight(self) -> Self {
@@ -53,8 +61,19 @@ impl Split {
     }
 }
 
-/// Returns the splits that the goal allows, from the largest micro-batch to the smallest.
+/// Returns the splits that the goal and the model allow, from the largest micro-batch to the smallest.
 pub(super) fn splits(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Vec<Split>, PlanError> {
+    let mut all = splits_of_goal(device, workload, goal)?;
+    all.retain(|split| split.least() >= workload.least_micro_batch());
+    if all.is_empty() { Err(PlanError::Goal { message: ONE_VALUE.to_owned() }) } else { Ok(all) }
+}
+
+/// Message for micro-batches of one sample, where batch statistics need two.
+const ONE_VALUE: &str = "a micro-batch of 1 sample leaves batch statistics with 1 value a channel, because the model shrinks its \
+                         image to 1 x 1: give each micro-batch 2 samples or more, or use group norm";
+
+/// Returns the splits that the goal allows, from the largest micro-batch to the smallest.
+fn splits_of_goal(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Vec<Split>, PlanError> {
     let pins = &goal.pins;
     let Some(samples) = rank_share(goal)? else {
         let micro_steps = pins.gradient_accumulation.unwrap_or(1);

@@ -1,6 +1,7 @@
 #[expect(clippy::field_reassign_with_default, reason = "many fields are set only in some cases")]
 mod planner;
 mod remedies;
+mod statistics;
 mod training;
 mod whole_batch;
 

@@ -3,6 +3,7 @@
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::Dataset;
 
+use gpu_tuned_core::plan::{STATISTICS_FLOOR, Schedule};
 use gpu_tuned_observe::log::warn_user;
 use gpu_tuned_train::load::PrefetchLoader;
 
@@ -54,7 +55,11 @@ impl<C> Session<C> {
         batcher: impl Batcher<I, B> + 'static,
     ) -> PrefetchLoader<I, B> {
         let schedule = self.schedule();
-        if let Some(warning) = short_epoch(dataset.len() as u64, schedule.global_batch, schedule.drop_last) {
+        let samples = dataset.len() as u64;
+        let short = short_epoch(samples, schedule.global_batch, schedule.drop_last);
+        let warning =
+            short.or_else(|| few_for_statistics(samples, schedule).filter(|_| self.workload().batch_statistics));
+        if let Some(warning) = warning {
             warn_user(&warning);
         }
         self.planned_steps().loader(dataset, batcher)
@@ -85,13 +90,42 @@ fn short_epoch(samples: u64, step: u64, drop_last: bool) -> Option<String> {
     })
 }
 
+/// Warning for a last step of an epoch with a micro-batch that is too small for batch statistics.
+fn few_for_statistics(samples: u64, schedule: &Schedule) -> Option<String> {
+    let rest = samples % schedule.global_batch;
+    let on_rank = match schedule.share {
+        Some(share) => share.part(rest, schedule.global_batch).count() as u64,
+        None => rest / schedule.world_size,
+    };
+    let least = schedule.split(on_rank).last().filter(|least| *least < STATISTICS_FLOOR && !schedule.drop_last)?;
+    Some(format!(
+        "the last step of an epoch has a micro-batch of size {least}, and batch statistics need {STATISTICS_FLOOR} \
+         samples: set `drop_last = true` in `#[gpu_tuned(…)]` or in `[goal]` to leave the step out"
+    ))
+}
+
 fn size(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::short_epoch;
+    use gpu_tuned_core::plan::Schedule;
+
+    use super::{few_for_statistics, short_epoch};
+
+    #[test]
+    fn a_last_step_with_a_small_micro_batch_is_warned_of_unless_it_is_left_out() {
+        let schedule = Schedule { global_batch: 64, world_size: 1, share: None, micro_batch: 32, drop_last: false };
+        let warned = |samples, schedule: &Schedule| few_for_statistics(samples, schedule).is_some();
+        assert!(few_for_statistics(65, &schedule).is_some_and(|text| text.contains("of size 1,")));
+        // 40 samples are 32 + 8; 48 are 32 + 16.
+        assert!(warned(104, &schedule) && !warned(112, &schedule) && !warned(128, &schedule));
+        assert!(!warned(65, &Schedule { drop_last: true, ..schedule }));
+        // Ranks have 15 samples each, or none.
+        let ranks = Schedule { world_size: 2, ..schedule };
+        assert!(warned(64 + 30, &ranks) && !warned(64 + 32, &ranks) && !warned(65, &ranks));
+    }
 
     #[test]
     fn a_dataset_of_less_than_a_step_is_warned_of() {

@@ -51,6 +51,10 @@ pub struct Workload {
     /// True if the model computes statistics over the micro-batch (BatchNorm). Then another micro-batch changes the
     /// results.
     pub batch_statistics: bool,
+    /// Pixels of the smallest image that batch statistics are computed over; `None` without such statistics, or where
+    /// unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistics_pixels: Option<u64>,
     /// The matrix product with most of the arithmetic, if available.
     pub dominant_product: Option<Product>,
     /// Output channels of the convolutions, as the harmonic mean over the arithmetic. `None` without convolutions or
@@ -86,6 +90,12 @@ impl Workload {
         // Running statistics count as frozen, and are few.
         let considerable = trained / 10;
         packed > Bytes::ZERO || frozen > considerable || counted > 0 && counted < trained - considerable
+    }
+
+    /// Fewest samples of a micro-batch: 2 where a sample has one value a channel for batch statistics, whose variance would be
+    /// zero, else 1.
+    pub fn least_micro_batch(&self) -> u64 {
+        if self.batch_statistics && self.statistics_pixels == Some(1) { 2 } else { 1 }
     }
 
     /// Number of trained values with its source: counted in a measured model, else computed.
@@ -205,6 +215,7 @@ pub(crate) struct ModelCosts {
     pub kernels: u64,
     pub family: Family,
     pub batch_statistics: bool,
+    pub statistics_pixels: Option<u64>,
     pub dominant_product: Option<Product>,
     /// Output channels of convolutions, the harmonic mean over the multiplications.
     pub channels: Option<f64>,

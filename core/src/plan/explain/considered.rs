@@ -79,6 +79,8 @@ pub enum Verdict {
     NoPowerOfTwo,
     /// It is slower than the larger one that was chosen, and takes more memory.
     Outdone,
+    /// Its batch statistics come from fewer samples than those of the chosen one.
+    FewerSamples,
     /// It gains nothing over the smaller one that was chosen.
     Larger,
 }
@@ -96,6 +98,7 @@ impl fmt::Display for Verdict {
             Self::Uneven => f.write_str("does not divide the step evenly"),
             Self::NoPowerOfTwo => f.write_str("no power of two, and one does as well"),
             Self::Outdone => f.write_str("slower than the chosen one, and takes more memory"),
+            Self::FewerSamples => f.write_str("batch statistics from fewer samples"),
             Self::Larger => f.write_str("larger, and hardly faster"),
         }
     }
@@ -174,6 +177,9 @@ fn verdict(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Verdict
     if (candidate.batch, candidate.mode) == (best.batch, best.mode) {
         return Verdict::Taken;
     }
+    if choice.least_samples.is_some_and(|least| candidate.least < least) {
+        return Verdict::FewerSamples;
+    }
     let by = 1.0 - candidate.samples_per_s / choice.fastest.samples_per_s;
     let counted = 1.0 - candidate.counted_per_s / choice.fastest.counted_per_s;
     match goal.target_utilization {
@@ -185,6 +191,7 @@ fn verdict(candidate: &Candidate, choice: &Choice, asked: &Asked<'_>) -> Verdict
         _ if candidate.mode.checkpointing && !best.mode.checkpointing => Verdict::Checkpointed,
         _ if best.even && !candidate.even && goal.global_batch.is_none() => Verdict::NoPowerOfTwo,
         _ if best.even && !candidate.even => Verdict::Uneven,
+        _ if choice.least_samples.is_some() && candidate.least < best.least => Verdict::FewerSamples,
         _ if candidate.batch < best.batch => Verdict::Outdone,
         _ => Verdict::Larger,
     }

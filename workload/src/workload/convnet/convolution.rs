@@ -57,6 +57,11 @@ impl Convolution {
         Some(heaviest.product())
     }
 
+    /// Pixels of the smallest image that a `BatchNorm` sees.
+    pub(in crate::workload) fn statistics_pixels(all: &[Self], norm: NormKind) -> Option<u64> {
+        all.iter().map(|convolution| convolution.pixels).min().filter(|_| norm == NormKind::Batch)
+    }
+
     pub(in crate::workload) const fn values(self) -> u64 {
         self.outputs * self.pixels
     }

@@ -69,6 +69,7 @@ impl Convnet {
             kernels: layers as u64 * Convolution::KERNELS,
             family: Family::Convnet,
             batch_statistics: norm == NormKind::Batch,
+            statistics_pixels: Convolution::statistics_pixels(convolutions, norm),
             dominant_product: Convolution::dominant_product(convolutions),
             channels: Convolution::mean_channels(convolutions),
             ..ModelCosts::default()

@@ -41,6 +41,7 @@ impl Training {
             kernels: costs.kernels + (costs.kernels as f64 / 3.0 * teacher_share.min(1.0)) as u64,
             family: costs.family,
             batch_statistics: costs.batch_statistics,
+            statistics_pixels: costs.statistics_pixels,
             dominant_product: costs.dominant_product,
             channels: costs.channels,
             provenance: costs.provenance,

@@ -107,6 +107,7 @@ impl Unet {
             kernels: Convolution::KERNELS * (convolutions.len() as u64 + self.widths.len() as u64),
             family: Family::Convnet,
             batch_statistics: self.batch_statistics,
+            statistics_pixels: Convolution::statistics_pixels(&convolutions, norm),
             dominant_product: Convolution::dominant_product(&convolutions),
             channels: Convolution::mean_channels(&convolutions),
             ..ModelCosts::default()

@@ -68,14 +68,31 @@ fn is_even(way: &Costs, goal: &Goal) -> bool {
 /// bound.
 const ROUNDING: f64 = 1e-14;
 
-/// The rule of `plan`, applied to everything that fits: `(checkpointing, micro-batch)`.
-fn best(fitting: &[Costs], goal: &Goal) -> Option<(bool, u64)> {
+/// Samples of the smallest micro-batch.
+fn least(way: &Costs) -> u64 {
+    if way.samples.is_multiple_of(way.batch) { way.batch } else { way.samples % way.batch }
+}
+
+/// The ways that count: for batch statistics those with 16 samples in each micro-batch, or with as many as fit.
+fn counted(workload: &Workload, mut fitting: Vec<Costs>) -> Vec<Costs> {
+    if workload.batch_statistics {
+        let most = fitting.iter().map(least).max().unwrap_or(0).min(16);
+        fitting.retain(|way| least(way) >= most);
+    }
+    fitting
+}
+
+/// The rule of `plan`, applied to everything that fits and counts: `(checkpointing, micro-batch)`.
+fn best(fitting: &[Costs], workload: &Workload, goal: &Goal) -> Option<(bool, u64)> {
     let fastest = fastest(fitting)?;
+    // Statistics over more samples are nearer to those of the step.
+    let prefers_large = workload.batch_statistics && goal.global_batch.is_some();
     let enough = |way: &Costs| match goal.target_utilization {
         Some(target) => way.utilization >= target,
         None => way.samples_per_s >= fastest * (1.0 - goal.throughput_tolerance),
     };
-    let key = |way: &Costs| (way.checkpointing, !is_even(way, goal), way.batch);
+    let size = |way: &Costs| if prefers_large { (u64::MAX - least(way), u64::MAX - way.batch) } else { (way.batch, 0) };
+    let key = |way: &Costs| ((way.checkpointing, !is_even(way, goal), size(way)), way.batch);
     // The whole step at once is better than a part of it that takes more of both.
     let wholes: Vec<_> = fitting.iter().filter(|way| way.batch == way.samples && enough(way)).collect();
     let is_outdone = |way: &Costs| {
@@ -87,7 +104,7 @@ fn best(fitting: &[Costs], goal: &Goal) -> Option<(bool, u64)> {
     };
     let smallest =
         |is: &dyn Fn(&Costs) -> bool| fitting.iter().filter(|way| is(way) && !is_outdone(way)).map(key).min();
-    let (checkpointing, _, batch) =
+    let ((checkpointing, ..), batch) =
         smallest(&enough).or_else(|| smallest(&|way| way.samples_per_s >= fastest * (1.0 - ROUNDING)))?;
     Some((checkpointing, batch))
 }
@@ -107,9 +124,14 @@ fn planned(
         prop_assert!(matches!(planned, Err(PlanError::PrecisionUnsupported { .. })), "{:?}", planned);
         return Ok(None);
     }
-    let ways = costs(device, workload, goal, splits).expect("the goal and its precision can be had");
+    let mut ways = costs(device, workload, goal, splits).expect("the goal and its precision can be had");
     tally.ways += ways.len() as u64;
-    let fitting: Vec<_> = ways.into_iter().filter(|way| way.fits).collect();
+    ways.retain(|way| least(way) >= workload.least_micro_batch());
+    if ways.is_empty() {
+        prop_assert!(matches!(planned, Err(PlanError::Goal { .. })), "{:?}", planned);
+        return Ok(None);
+    }
+    let fitting = counted(workload, ways.into_iter().filter(|way| way.fits).collect());
     if fitting.is_empty() {
         tally.refused += 1;
         prop_assert!(matches!(planned, Err(PlanError::DoesNotFit(_))), "nothing fits, but {:?}", planned);
@@ -145,7 +167,7 @@ fn the_planned_micro_batch_is_the_best_of_all() {
         let every: Vec<_> = (1..=samples).map(|batch| (batch, samples)).collect();
         let Some((plan, fitting)) = planned(device, workload, goal, &every, tally)? else { return Ok(()) };
         let found = (plan.settings.gradient_checkpointing, plan.settings.batch_size);
-        prop_assert_eq!(Some(found), best(&fitting, goal), "{} samples: {}", samples, plan);
+        prop_assert_eq!(Some(found), best(&fitting, workload, goal), "{} samples: {}", samples, plan);
         tally.add(&plan, goal, plan.samples_per_s / fastest(&fitting).expect("something fits"));
         Ok(())
     });
@@ -161,7 +183,7 @@ fn a_large_step_has_nearly_the_best_throughput() {
         let ratio = plan.samples_per_s / fastest(&fitting).expect("something fits");
         prop_assert!(ratio >= 1.0 - goal.throughput_tolerance - 1e-9, "{} of the best: {}", ratio, plan);
         // Beyond 64 micro-batches of more than 64 samples it considers doublings.
-        let (checkpointing, smallest) = best(&fitting, &goal).expect("something fits");
+        let (checkpointing, smallest) = best(&fitting, workload, &goal).expect("something fits");
         prop_assert_eq!(plan.settings.gradient_checkpointing, checkpointing);
         let ragged = !samples.is_multiple_of(plan.settings.batch_size);
         prop_assert!(!ragged || plan.settings.batch_size <= 2 * smallest, "{} would do: {}", smallest, plan);
@@ -179,7 +201,7 @@ fn without_a_global_batch_it_is_a_power_of_two_or_one_of_seven_steps_between() {
         let goal = Goal { global_batch: None, ..goal.clone() };
         let Some((plan, fitting)) = planned(device, workload, &goal, &considered, tally)? else { return Ok(()) };
         let found = (plan.settings.gradient_checkpointing, plan.settings.batch_size);
-        prop_assert_eq!(Some(found), best(&fitting, &goal), "{}", plan);
+        prop_assert_eq!(Some(found), best(&fitting, workload, &goal), "{}", plan);
         // An eighth more does not fit; of a batch for which fewer are prepared ahead, nearly three times as much may.
         let up_to = plan.settings.batch_size * 4;
         let near: Vec<_> = (1..=up_to.min(4096)).map(|batch| (batch, batch)).collect();
@@ -199,7 +221,9 @@ fn costs_are_those_of_plans_with_fixed_micro_batches() {
     let fixed = runner(1_000).run(&cases, |(workload, goal, share, device)| {
         let samples = goal.global_batch.expect("these goals have one") / goal.world_size;
         let batch = ((samples as f64 * share) as u64).max(1);
-        for way in costs(&device, &workload, &goal, &[(batch, samples)]).unwrap_or_default() {
+        let mut ways = costs(&device, &workload, &goal, &[(batch, samples)]).unwrap_or_default();
+        ways.retain(|way| least(way) >= workload.least_micro_batch());
+        for way in ways {
             let mut pins = Pins::default();
             pins.batch_size = Some(batch);
             pins.gradient_checkpointing = Some(way.checkpointing);
