@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::BUCKET_BYTES;
-use crate::Bytes;
 use crate::plan::Plan;
 use crate::profile::Profile;
 use crate::workload::Workload;
+use crate::{Bytes, Precision};
 
 /// Rates of a link with NCCL.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -116,7 +116,7 @@ impl Topology {
 pub struct Exchange {
     /// Ranks and links.
     pub topology: Topology,
-    /// Bytes of the gradients.
+    /// Bytes of the gradients, in fp32.
     pub gradient_bytes: Bytes,
     /// Predicted milliseconds of a step.
     pub step_ms: f64,
@@ -133,7 +133,7 @@ pub struct Exchange {
 impl Exchange {
     /// Predicts the exchange of a plan whose ranks are `topology.ranks`.
     pub fn new(plan: &Plan, workload: &Workload, topology: Topology) -> Self {
-        let gradient_bytes = Bytes(workload.parameters.trained()).times(plan.settings.precision.parameter_bytes());
+        let gradient_bytes = Bytes(workload.parameters.trained()).times(Precision::SUM_BYTES);
         let seconds = |ranks: u64| Topology { ranks, ..topology }.all_reduce_s(gradient_bytes);
         let (global_batch, own) = (plan.schedule.global_batch as f64, seconds(topology.ranks));
         let compute = global_batch / plan.samples_per_s;

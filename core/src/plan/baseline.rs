@@ -92,12 +92,12 @@ impl<'a> BaselineMeasurement<'a> {
         self.interpolation(|batch| Some(batch.reserved_bytes?.0 as f64))
     }
 
-    /// Bytes that the memory pools reserve where gradients are accumulated; where that was not measured, a set of
-    /// `gradients` more than in steps of one micro-batch.
-    pub(super) fn reserved_accumulating(&self, gradients: Bytes) -> Option<Interpolation> {
+    /// Bytes that the memory pools reserve where gradients are accumulated; where that was not measured, the
+    /// `sums` of gradients more than in steps of one micro-batch.
+    pub(super) fn reserved_accumulating(&self, sums: Bytes) -> Option<Interpolation> {
         self.interpolation(|batch| {
             let single = batch.reserved_bytes?;
-            Some(batch.reserved_accumulating_bytes.unwrap_or(single + gradients).0 as f64)
+            Some(batch.reserved_accumulating_bytes.unwrap_or(single + sums).0 as f64)
         })
     }
 

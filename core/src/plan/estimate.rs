@@ -15,9 +15,9 @@ pub struct MemoryEstimate {
     pub frozen_weights: Bytes,
     /// Copies of weights: 16-bit ones of mixed precision, and those that the forward pass keeps for the backward pass.
     pub weight_copies: Bytes,
-    /// One gradient for each trained parameter.
+    /// One gradient for each trained parameter, in the parameter's format; in fp32 where ranks add them up.
     pub gradients: Bytes,
-    /// A second set of gradients, the sum so far, when a step takes several micro-batches.
+    /// A second set of gradients, the sum so far in fp32, when a step takes several micro-batches.
     pub accumulated_gradients: Bytes,
     /// Optimizer state; where it is sharded, that of the rank with the largest share.
     pub optimizer_state: Bytes,

@@ -14,6 +14,7 @@ use crate::{Bytes, Goal, Precision, exchange};
 pub(super) struct MemoryModel<'a> {
     workload: &'a Workload,
     goal: &'a Goal,
+    precision: Precision,
     /// Items that do not depend on the micro-batch.
     fixed: MemoryEstimate,
     /// Reserve of the allocator for what lives as long as the run, and its least.
@@ -40,9 +41,8 @@ impl<'a> MemoryModel<'a> {
             weights: bytes(parameters.trained()),
             frozen_weights: bytes(parameters.frozen) + parameters.packed,
             weight_copies: Bytes(copies).times(mode.precision.compute_bytes()) + computing,
-            gradients: bytes(parameters.trained()),
             optimizer_state: optimizer_state(workload, goal, each)[0],
-            exchange: exchange::buffers(parameters, goal.world_size, each),
+            exchange: exchange::buffers(parameters, goal.world_size, Precision::SUM_BYTES),
             kernels: kernels(device, workload),
             context: context(device, workload),
             available: device.memory_available,
@@ -53,6 +53,7 @@ impl<'a> MemoryModel<'a> {
         Self {
             workload,
             goal,
+            precision: mode.precision,
             persistent_reserve: fixed.persistent().scaled(PERSISTENT_RESERVE - 1.0) + calibration::pools(device.kind),
             fixed,
             reserve: calibration::for_family(workload.family).reserve(device.kind),
@@ -72,12 +73,15 @@ impl<'a> MemoryModel<'a> {
     pub(super) fn at(&self, batch: u64, accumulates: bool) -> MemoryEstimate {
         let sample = &self.workload.sample;
         let activations = self.kept.times(batch).scaled(self.activation_scale);
-        let accumulated_gradients = if accumulates { self.fixed.gradients } else { Bytes::ZERO };
+        let trained = Bytes(self.workload.parameters.trained());
+        let gradients = trained.times(gradient_bytes(self.precision, self.goal, accumulates));
+        let accumulated_gradients = if accumulates { trained.times(Precision::SUM_BYTES) } else { Bytes::ZERO };
         let queued = prefetch::depth(self.workload, self.goal, batch).saturating_add(1);
         let inputs = sample.input.unwrap_or_default().times(batch).times(queued);
-        let transient = self.fixed.gradients + activations + accumulated_gradients + inputs;
+        let transient = gradients + activations + accumulated_gradients + inputs;
         let derived = MemoryEstimate {
             batch,
+            gradients,
             accumulated_gradients,
             activations,
             scratch: sample.scratch.times(batch).scaled(self.activation_scale),
@@ -123,6 +127,12 @@ fn activations(workload: &Workload, checkpointing: bool) -> Bytes {
     let sample = &workload.sample;
     let checkpointed = sample.checkpointed_activations.filter(|_| checkpointing);
     checkpointed.unwrap_or(sample.activations)
+}
+
+/// Bytes of one value of a gradient: as the backward pass returns it, or in the fp32 sum over ranks. A step that accumulates
+/// has both: the gradients of a micro-batch, and their sum.
+pub(super) const fn gradient_bytes(precision: Precision, goal: &Goal, accumulates: bool) -> u64 {
+    if goal.world_size > 1 && !accumulates { Precision::SUM_BYTES } else { precision.parameter_bytes() }
 }
 
 /// Bytes of optimizer state on the rank that keeps the most, and on all ranks.

@@ -3,12 +3,12 @@
 use super::baseline::BaselineMeasurement;
 use super::calibration::{ACCUMULATION_EXCESS, SMALL_PAGES};
 use super::estimate::MemoryEstimate;
-use super::memory::optimizer_state;
+use super::memory::{gradient_bytes, optimizer_state};
 use super::simulation;
 use crate::device::DeviceFacts;
 use crate::measured::{Interpolation, MeasurementMethod, Mode};
 use crate::workload::Workload;
-use crate::{Bytes, Goal};
+use crate::{Bytes, Goal, Precision};
 
 /// Bytes that the memory pools reserve in one mode, by the micro-batch.
 pub(super) struct Pools<'a> {
@@ -16,6 +16,8 @@ pub(super) struct Pools<'a> {
     mode: Mode,
     single: Interpolation,
     accumulating: Interpolation,
+    /// Bytes that a single step of several ranks adds, because gradients are summed in fp32.
+    widened: Bytes,
     pub in_use: Option<Interpolation>,
     /// Optimizer state that other ranks keep.
     pub elsewhere: Bytes,
@@ -36,7 +38,7 @@ pub(super) struct PoolUsage {
 pub(super) enum Origin {
     /// Measured at this size.
     Measured,
-    /// Measured at this size without accumulation, plus a set of gradients.
+    /// Measured at this size without sums of gradients, plus the sums.
     WithGradients,
     /// Interpolated between measured sizes.
     Interpolated,
@@ -52,10 +54,14 @@ impl<'a> Pools<'a> {
         let each = mode.precision.parameter_bytes();
         let [own, state] = optimizer_state(workload, goal, each);
         let is_simulated = baseline.measured.method == MeasurementMethod::Simulated;
+        let trained = Bytes(parameters.trained());
+        // Steps of one rank were measured.
+        let widened = trained.times(gradient_bytes(mode.precision, goal, false) - each);
         Some(Self {
             mode,
             single: baseline.reserved()?,
-            accumulating: baseline.reserved_accumulating(Bytes(parameters.trained()).times(each))?,
+            widened,
+            accumulating: baseline.reserved_accumulating(trained.times(Precision::SUM_BYTES))?,
             in_use: baseline.in_use(),
             elsewhere: state - own,
             simulation_margin: if is_simulated { simulation::margin(workload.family, mode) } else { 0.0 },
@@ -67,15 +73,17 @@ impl<'a> Pools<'a> {
     pub(super) fn usage(&self, batch: u64, accumulates: bool) -> PoolUsage {
         let reserved = if accumulates { &self.accumulating } else { &self.single };
         let measured = self.baseline.measured.batch.get(&batch).copied().unwrap_or_default();
+        let widened = if accumulates { Bytes::ZERO } else { self.widened };
         let origin = match (measured.reserved_bytes, measured.reserved_accumulating_bytes) {
             (Some(_), None) if accumulates => Origin::WithGradients,
+            (Some(_), _) if widened > Bytes::ZERO => Origin::WithGradients,
             (Some(_), _) => Origin::Measured,
             (None, _) if reserved.is_beyond(batch) => Origin::Extrapolated,
             (None, _) => Origin::Interpolated,
         };
         let most = if origin == Origin::WithGradients { ACCUMULATION_EXCESS } else { f64::INFINITY };
         PoolUsage {
-            bytes: bytes(reserved.at(batch)),
+            bytes: bytes(reserved.at(batch)) + widened,
             origin,
             margin_share: (1.0 + reserved.margin(batch).min(most)) * (1.0 + self.simulation_margin) - 1.0,
         }

@@ -2,6 +2,7 @@
 mod planner;
 mod remedies;
 mod statistics;
+mod sums;
 mod training;
 mod whole_batch;
 

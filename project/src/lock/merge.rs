@@ -109,7 +109,7 @@ const DEVICE_KEYS: [&str; 5] = ["burn", "cubecl", "device", "kind", "sm_count"];
 const KERNELS: &str = "kernels_bytes";
 
 /// Keys of the memory of a micro-batch, which are replaced together.
-const MEMORY: [&str; 3] = ["in_use_bytes", "reserved_accumulating_bytes", "reserved_bytes"];
+const MEMORY: [&str; 4] = ["in_use_bytes", "reserved_accumulating_bytes", "reserved_bytes", "reserved_f32_sums_bytes"];
 
 /// Replaces the measurements of a device.
 fn replace_device(known: &mut Table, mut new: Table, path: &str, dropped: &mut Vec<String>) {

@@ -44,11 +44,11 @@ pub use file::{LockError, LockFile, Update};
 pub use merge::{Merged, merged};
 pub use outdated::{EarlierDescription, Outdated};
 
-use gpu_tuned_core::Goal;
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::measured::Measured;
+use gpu_tuned_core::measured::{Measured, Mode};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::WorkloadSpec;
+use gpu_tuned_core::{Goal, Precision};
 
 /// Contents of a `gpu-tuned.lock`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -73,6 +73,15 @@ pub struct LockedWorkload {
     pub goal: Option<Goal>,
     /// The measurements.
     pub measured: Measured,
+}
+
+/// Key of the bytes that steps with sums of gradients reserve. Earlier releases summed the gradients of `bf16_params` in bf16,
+/// and wrote the other key: the sums in fp32 take twice as much.
+const fn accumulating_key(mode: Mode) -> &'static str {
+    match mode.precision {
+        Precision::Bf16Params => "reserved_f32_sums_bytes",
+        Precision::F32 | Precision::MixedBf16 | Precision::MixedF16 => "reserved_accumulating_bytes",
+    }
 }
 
 impl Lock {

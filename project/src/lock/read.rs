@@ -10,7 +10,7 @@ use toml::Table;
 use toml::de::DeTable;
 
 use super::table_reader::{Reader, TableReader, whole};
-use super::{Lock, LockedWorkload, described, write};
+use super::{Lock, LockedWorkload, accumulating_key, described, write};
 use crate::config;
 use crate::conflict;
 
@@ -123,7 +123,7 @@ fn device(mut facts: TableReader<'_, '_>) -> Option<MeasuredOn> {
     let (context_bytes, kernels_bytes) = (bytes(&mut facts, "context_bytes"), bytes(&mut facts, "kernels_bytes"));
     // An unknown mode may be one of a newer release.
     let modes = facts.tables("mode").into_iter().filter_map(|(name, facts)| Some((name.parse::<Mode>().ok()?, facts)));
-    let mode = modes.filter_map(|(name, facts)| Some((name, self::mode(facts, kind)?))).collect();
+    let mode = modes.filter_map(|(name, facts)| Some((name, self::mode(name, facts, kind)?))).collect();
     Some(MeasuredOn {
         device: device?,
         kind: kind?,
@@ -140,7 +140,7 @@ fn device(mut facts: TableReader<'_, '_>) -> Option<MeasuredOn> {
     })
 }
 
-fn mode(mut facts: TableReader<'_, '_>, kind: Option<DeviceKind>) -> Option<MeasuredMode> {
+fn mode(name: Mode, mut facts: TableReader<'_, '_>, kind: Option<DeviceKind>) -> Option<MeasuredMode> {
     facts.needs(&["batch", "method"]);
     let method = facts.choice("method", "executed, dry-run, simulated");
     let is_partial = facts.flag("partial").unwrap_or_default();
@@ -156,10 +156,10 @@ fn mode(mut facts: TableReader<'_, '_>, kind: Option<DeviceKind>) -> Option<Meas
     // Only steps that ran on a CPU may have been run where nothing counted their memory.
     let may_be_uncounted = method == Some(MeasurementMethod::Executed) && kind != Some(DeviceKind::Gpu);
     let needed: &[&str] = if method.is_some() && !may_be_uncounted { &["reserved_bytes"] } else { &[] };
-    let batch = sizes.into_iter().filter_map(|(name, facts)| {
-        let size = size(&name, &facts)?;
+    let batch = sizes.into_iter().filter_map(|(samples, facts)| {
+        let size = size(&samples, &facts)?;
         facts.needs(needed);
-        Some((size, batch(facts)))
+        Some((size, batch(name, facts)))
     });
     let batch = batch.collect();
     Some(MeasuredMode { method: method?, is_partial, batch })
@@ -174,15 +174,14 @@ fn size(name: &str, facts: &TableReader<'_, '_>) -> Option<u64> {
     size
 }
 
-fn batch(mut facts: TableReader<'_, '_>) -> MeasuredBatch {
+fn batch(mode: Mode, mut facts: TableReader<'_, '_>) -> MeasuredBatch {
     let in_use_bytes = bytes(&mut facts, "in_use_bytes");
     // Bytes in use after a forward pass are in pages that were reserved.
     let mut reserved = |key: &str| match in_use_bytes {
         Some(least) => facts.count_from(key, (least.0, "the in_use_bytes"), Measured::LARGEST).map(Bytes),
         None => bytes(&mut facts, key),
     };
-    let (reserved_bytes, reserved_accumulating_bytes) =
-        (reserved("reserved_bytes"), reserved("reserved_accumulating_bytes"));
+    let (reserved_bytes, reserved_accumulating_bytes) = (reserved("reserved_bytes"), reserved(accumulating_key(mode)));
     MeasuredBatch {
         reserved_bytes,
         reserved_accumulating_bytes,

@@ -2,12 +2,12 @@
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::dims::{DimValue, DimValues, Schema};
-use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn};
+use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, Mode};
 use gpu_tuned_core::workload::WorkloadSpec;
 use serde::Serialize;
 use toml::{Table, Value};
 
-use super::{Lock, LockedWorkload};
+use super::{Lock, LockedWorkload, accumulating_key};
 
 pub(super) fn document(lock: &Lock) -> Table {
     let workloads: Table = lock.workload.iter().map(|(name, entry)| (name.clone(), workload(entry).into())).collect();
@@ -56,22 +56,22 @@ fn device(on: &MeasuredOn) -> Table {
         ("cubecl", on.cubecl.as_deref().map(Value::from)),
         ("context_bytes", on.context_bytes.map(bytes)),
         ("kernels_bytes", on.kernels_bytes.map(bytes)),
-        ("mode", tables(on.mode.iter().map(|(name, measured)| (name.to_string(), mode(measured))))),
+        ("mode", tables(on.mode.iter().map(|(name, measured)| (name.to_string(), mode(*name, measured))))),
     ])
 }
 
-fn mode(mode: &MeasuredMode) -> Table {
+fn mode(name: Mode, mode: &MeasuredMode) -> Table {
     table([
-        ("method", Some(name(&mode.method))),
+        ("method", Some(self::name(&mode.method))),
         ("partial", mode.is_partial.then_some(Value::Boolean(true))),
-        ("batch", tables(mode.batch.iter().map(|(size, measured)| (size.to_string(), batch(measured))))),
+        ("batch", tables(mode.batch.iter().map(|(size, measured)| (size.to_string(), batch(name, measured))))),
     ])
 }
 
-fn batch(batch: &MeasuredBatch) -> Table {
+fn batch(mode: Mode, batch: &MeasuredBatch) -> Table {
     table([
         ("reserved_bytes", batch.reserved_bytes.map(bytes)),
-        ("reserved_accumulating_bytes", batch.reserved_accumulating_bytes.map(bytes)),
+        (accumulating_key(mode), batch.reserved_accumulating_bytes.map(bytes)),
         ("in_use_bytes", batch.in_use_bytes.map(bytes)),
         ("micro_step_ms", batch.micro_step_ms.map(milliseconds)),
         ("optimizer_ms", batch.optimizer_ms.map(milliseconds)),

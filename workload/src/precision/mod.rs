@@ -55,6 +55,10 @@ impl Precision {
         }
     }
 
+    /// Bytes of one value in a sum of gradients over micro-batches or ranks, which is in fp32 in every precision: 16-bit sums
+    /// lose small gradients.
+    pub const SUM_BYTES: u64 = 4;
+
     /// Bytes of one value in the forward pass.
     pub const fn compute_bytes(self) -> u64 {
         match self {

@@ -5,10 +5,11 @@ use serde::Serialize;
 use super::Asked;
 use crate::measured::Mode;
 use crate::plan::calibration::{self, PERSISTENT_RESERVE};
+use crate::plan::memory::gradient_bytes;
 use crate::plan::pools::{Origin, PoolUsage, Pools};
 use crate::plan::recorded::RecordedStep;
 use crate::plan::{MemoryEstimate, baseline, prefetch};
-use crate::{Bytes, Provenance, exchange, grouped};
+use crate::{Bytes, Precision, Provenance, exchange, grouped};
 
 /// One item of the memory that training is predicted to take.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,7 +64,7 @@ impl Pooled {
         let input = asked.workload.sample.input.unwrap_or_default().times(estimate.batch);
         let line = match usage.origin {
             Origin::Measured => "",
-            Origin::WithGradients => " without accumulation, with a set of gradients",
+            Origin::WithGradients => " without sums of gradients, with these sums",
             Origin::Extrapolated => ", extrapolated beyond the largest measured micro-batch",
             Origin::Interpolated => ", interpolated between measured micro-batches",
         };
@@ -131,7 +132,12 @@ fn derived(name: &str, asked: &Asked<'_>, estimate: &MemoryEstimate, checkpointi
         format!("{} x {} B{scaled}", grouped(estimate.batch), grouped(bytes.0))
     };
     let formula = match name {
-        "weights" | "gradients" | "accumulated gradients" => held(parameters.trained(), each),
+        "weights" => held(parameters.trained(), each),
+        "gradients" => {
+            let accumulates = estimate.accumulated_gradients > Bytes::ZERO;
+            held(parameters.trained(), gradient_bytes(*precision, goal, accumulates))
+        }
+        "accumulated gradients" => held(parameters.trained(), Precision::SUM_BYTES),
         "frozen weights" => sum([
             (parameters.frozen > 0).then(|| held(parameters.frozen, each)),
             (parameters.packed > Bytes::ZERO).then(|| format!("{} B packed", grouped(parameters.packed.0))),

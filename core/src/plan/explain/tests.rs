@@ -130,10 +130,11 @@ fn goals() -> Vec<Goal> {
     let bound = Goal { global_batch: Some(512), ..Goal::default() };
     let sharded = Goal { world_size: 4, shard_optimizer: true, ..bound.clone() };
     let bf16 = Goal { precision: Some(Precision::Bf16Params.into()), ..bound.clone() };
+    let ranks = Goal { world_size: 4, ..bf16.clone() };
     let mixed = Goal { precision: Some(Precision::MixedBf16.into()), ..bound.clone() };
     let pins = Pins { gradient_checkpointing: Some(true), ..Pins::default() };
     let busy = Goal { target_utilization: Some(0.9), ..bound.clone() };
-    vec![free, Goal { pins, ..bound.clone() }, sharded, bf16, busy, bound, mixed]
+    vec![free, Goal { pins, ..bound.clone() }, sharded, bf16, busy, bound, mixed, ranks]
 }
 
 fn explanations() -> Vec<Explanation> {

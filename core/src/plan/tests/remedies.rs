@@ -7,7 +7,7 @@ use crate::workload::{Transformer, Workload};
 
 #[test]
 fn remedies_are_those_that_fit_with_their_memory() {
-    // 1.3 B parameters: 21 GB in f32 with AdamW, before any activation.
+    // 1.3 B parameters: 21 GB in f32 with AdamW, before any activation. In pure bf16 11 GB, and 5 GB of sums in f32.
     let workload = Transformer { heads: Some(32), ..Transformer::new(24, 2048, 50257, 512) }.workload();
     let remedies = |device: &str, workload: &Workload, goal: &Goal| {
         let Err(PlanError::DoesNotFit(misfit)) = plan(&nominal(device), workload, goal) else {
@@ -18,7 +18,6 @@ fn remedies_are_those_that_fit_with_their_memory() {
     assert_eq!(
         remedies("rtx4090", &workload, &global(32)),
         [
-            "set precision = \"bf16_params\", which needs 19.1 GiB (weights, gradients and optimizer state in bf16)",
             "set lora_rank = 8, which needs 19.9 GiB (trains LoRA adapters only)",
             "use a GPU with 41.1 GiB, such as `rtx-pro-5000-bw-48gb`",
         ]

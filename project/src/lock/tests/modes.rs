@@ -97,3 +97,22 @@ fn simulations_and_measurements_stay_beside_each_other() {
     let other = merge(&first, &whole());
     assert_eq!((other.dropped.as_slice(), other.text), (&[][..], both.text));
 }
+
+#[test]
+fn bf16_sums_of_earlier_releases_are_not_read_as_sums_in_fp32() {
+    let mut entry = whole();
+    let on = entry.measured.on.get_mut("h200").expect("it was measured");
+    let figures = on.mode.values().next().expect("a mode").clone();
+    on.mode.insert("bf16_params-checkpointed".parse().expect("a mode"), figures);
+    let text = merged(None, "char-lm", &entry).expect("it is valid").text;
+    let accumulating = |text: &str| {
+        let lock = parse(text).expect("it is valid");
+        let modes = lock.workload["char-lm"].measured.on["h200"].mode.values();
+        modes.map(|mode| mode.batch[&64].reserved_accumulating_bytes).collect::<Vec<_>>()
+    };
+    assert_eq!(accumulating(&text), [Some(Bytes(1_560_000_000)); 2]);
+    let earlier = text.replace("reserved_f32_sums_bytes", "reserved_accumulating_bytes");
+    assert_eq!(accumulating(&earlier), [Some(Bytes(1_560_000_000)), None]);
+    // A new measurement replaces the old figure.
+    assert_eq!(merge(&earlier, &entry).text, text);
+}
