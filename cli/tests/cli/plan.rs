@@ -78,8 +78,7 @@ fn json_has_the_plans_and_the_misfits() {
 #[test]
 fn flags_go_before_what_the_files_ask_for() {
     let project = Project::new("declared");
-    let args =
-        ["plan", "rtx4090", "--workload", "large", "--json", "--global-batch", "96", "--precision", "bf16_params"];
+    let args = ["plan", "h200", "--workload", "large", "--json", "--global-batch", "96", "--precision", "bf16_params"];
     let rows = project.run(&args).json(0);
     let plan = &rows["plans"][0]["plan"];
     assert_eq!(plan["settings"]["precision"], "bf16_params");
@@ -92,6 +91,22 @@ fn flags_go_before_what_the_files_ask_for() {
     );
     let said = project.run(&[&args[..], &["--world-size", "7"]].concat()).refused(2);
     assert_eq!(said, "error: large: a global batch of 96 cannot be shared by 7 ranks; 6 or 8 would do\n");
+}
+
+#[test]
+fn a_loss_over_the_whole_batch_is_one_micro_batch_or_does_not_fit() {
+    let project = Project::new("declared");
+    let plan = |target, samples| {
+        let args = ["plan", target, "--workload", "digits", "--json", "--whole-batch-loss", "--global-batch", samples];
+        project.run(&args)
+    };
+    let rows = plan("h200", "4096").json(0);
+    let settings = &rows["plans"][0]["plan"]["settings"];
+    assert_eq!((&settings["batch_size"], &settings["gradient_accumulation"]), (&4096.into(), &1.into()));
+    let rows = plan("gtx1080", "65536").json(1);
+    let misfit = &rows["plans"][0]["misfit"];
+    assert_eq!((&misfit["whole_batch"], &misfit["memory"]["batch"]), (&true.into(), &65_536.into()));
+    assert_eq!(misfit["remedies"].as_array().expect("remedies").last(), Some(&"cache_embeddings".into()));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::{Training, WorkloadSpec};
 use toml::{Table, Value};
 
-use super::{Lock, LockedWorkload, read, render, write};
+use super::{ACCUMULATING, F32_SUMS, Lock, LockedWorkload, read, render, write};
 
 /// The outcome of [`merged`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ const DEVICE_KEYS: [&str; 5] = ["burn", "cubecl", "device", "kind", "sm_count"];
 const KERNELS: &str = "kernels_bytes";
 
 /// Keys of the memory of a micro-batch, which are replaced together.
-const MEMORY: [&str; 4] = ["in_use_bytes", "reserved_accumulating_bytes", "reserved_bytes", "reserved_f32_sums_bytes"];
+const MEMORY: [&str; 4] = ["in_use_bytes", "reserved_bytes", ACCUMULATING, F32_SUMS];
 
 /// Replaces the measurements of a device.
 fn replace_device(known: &mut Table, mut new: Table, path: &str, dropped: &mut Vec<String>) {

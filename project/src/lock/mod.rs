@@ -75,13 +75,15 @@ pub struct LockedWorkload {
     pub measured: Measured,
 }
 
-/// Key of the bytes that steps with sums of gradients reserve. Earlier releases summed the gradients of `bf16_params` in bf16,
-/// and wrote the other key: the sums in fp32 take twice as much.
-const fn accumulating_key(mode: Mode) -> &'static str {
-    match mode.precision {
-        Precision::Bf16Params => "reserved_f32_sums_bytes",
-        Precision::F32 | Precision::MixedBf16 | Precision::MixedF16 => "reserved_accumulating_bytes",
-    }
+/// Key of the bytes that steps with accumulated gradients reserve.
+const ACCUMULATING: &str = "reserved_accumulating_bytes";
+
+/// The same in `bf16_params`. Earlier releases summed these gradients in bf16, and wrote [`ACCUMULATING`].
+const F32_SUMS: &str = "reserved_f32_sums_bytes";
+
+/// Key of the bytes that steps with accumulated gradients reserve in a mode.
+fn accumulating_key(mode: Mode) -> &'static str {
+    if mode.precision == Precision::Bf16Params { F32_SUMS } else { ACCUMULATING }
 }
 
 impl Lock {

@@ -10,7 +10,7 @@ use toml::Table;
 use toml::de::DeTable;
 
 use super::table_reader::{Reader, TableReader, whole};
-use super::{Lock, LockedWorkload, accumulating_key, described, write};
+use super::{ACCUMULATING, F32_SUMS, Lock, LockedWorkload, accumulating_key, described, write};
 use crate::config;
 use crate::conflict;
 
@@ -109,12 +109,13 @@ fn workload(mut facts: TableReader<'_, '_>) -> Option<LockedWorkload> {
     let (parameters, shape) = (facts.count("parameters", &COUNTS), facts.text("shape"));
     let host_ms_per_sample = milliseconds(&mut facts, "host_ms_per_sample");
     let devices = facts.tables("on");
-    let on = devices.into_iter().filter_map(|(name, facts)| Some((name, device(facts)?))).collect();
+    let on =
+        devices.into_iter().filter_map(|(name, facts)| Some((name, device(facts, parameters.unwrap_or(0))?))).collect();
     let measured = Measured { parameters: parameters?, shape: shape?, host_ms_per_sample, on };
     Some(LockedWorkload { described, goal, measured })
 }
 
-fn device(mut facts: TableReader<'_, '_>) -> Option<MeasuredOn> {
+fn device(mut facts: TableReader<'_, '_>, parameters: u64) -> Option<MeasuredOn> {
     facts.needs(&["burn", "device", "kind", "memory_bytes", "sm_count"]);
     let (device, kind) = (facts.text("device"), facts.choice("kind", "gpu, cpu"));
     let memory = bytes(&mut facts, "memory_bytes");
@@ -123,7 +124,7 @@ fn device(mut facts: TableReader<'_, '_>) -> Option<MeasuredOn> {
     let (context_bytes, kernels_bytes) = (bytes(&mut facts, "context_bytes"), bytes(&mut facts, "kernels_bytes"));
     // An unknown mode may be one of a newer release.
     let modes = facts.tables("mode").into_iter().filter_map(|(name, facts)| Some((name.parse::<Mode>().ok()?, facts)));
-    let mode = modes.filter_map(|(name, facts)| Some((name, self::mode(name, facts, kind)?))).collect();
+    let mode = modes.filter_map(|(name, facts)| Some((name, self::mode(name, facts, kind, parameters)?))).collect();
     Some(MeasuredOn {
         device: device?,
         kind: kind?,
@@ -140,7 +141,7 @@ fn device(mut facts: TableReader<'_, '_>) -> Option<MeasuredOn> {
     })
 }
 
-fn mode(name: Mode, mut facts: TableReader<'_, '_>, kind: Option<DeviceKind>) -> Option<MeasuredMode> {
+fn mode(name: Mode, mut facts: TableReader<'_, '_>, kind: Option<DeviceKind>, parameters: u64) -> Option<MeasuredMode> {
     facts.needs(&["batch", "method"]);
     let method = facts.choice("method", "executed, dry-run, simulated");
     let is_partial = facts.flag("partial").unwrap_or_default();
@@ -159,7 +160,7 @@ fn mode(name: Mode, mut facts: TableReader<'_, '_>, kind: Option<DeviceKind>) ->
     let batch = sizes.into_iter().filter_map(|(samples, facts)| {
         let size = size(&samples, &facts)?;
         facts.needs(needed);
-        Some((size, batch(name, facts)))
+        Some((size, batch(name, facts, parameters)))
     });
     let batch = batch.collect();
     Some(MeasuredMode { method: method?, is_partial, batch })
@@ -174,14 +175,20 @@ fn size(name: &str, facts: &TableReader<'_, '_>) -> Option<u64> {
     size
 }
 
-fn batch(mode: Mode, mut facts: TableReader<'_, '_>) -> MeasuredBatch {
+fn batch(mode: Mode, mut facts: TableReader<'_, '_>, parameters: u64) -> MeasuredBatch {
     let in_use_bytes = bytes(&mut facts, "in_use_bytes");
     // Bytes in use after a forward pass are in pages that were reserved.
     let mut reserved = |key: &str| match in_use_bytes {
         Some(least) => facts.count_from(key, (least.0, "the in_use_bytes"), Measured::LARGEST).map(Bytes),
         None => bytes(&mut facts, key),
     };
-    let (reserved_bytes, reserved_accumulating_bytes) = (reserved("reserved_bytes"), reserved(accumulating_key(mode)));
+    let reserved_bytes = reserved("reserved_bytes");
+    let key = accumulating_key(mode);
+    let reserved_accumulating_bytes = reserved(key).or_else(|| {
+        // Sums in bf16 take 2 bytes a parameter less than those in fp32.
+        let earlier = reserved(ACCUMULATING).filter(|_| key == F32_SUMS)?;
+        Some((earlier + Bytes(parameters).times(2)).min(Bytes(Measured::LARGEST)))
+    });
     MeasuredBatch {
         reserved_bytes,
         reserved_accumulating_bytes,

@@ -38,19 +38,19 @@ fn models() -> [Model; 3] {
         Transformer { heads: Some(8), tied_head: false, dropout: false, ..Transformer::new(6, 512, 8192, 256) };
     let llama = Transformer {
         heads: Some(32),
-        d_ff: Some(11_008),
+        d_ff: Some(8640),
         gated: true,
         bias: false,
         norm: Norm::Rms,
         positions: Positions::Rotary,
         tied_head: false,
         dropout: false,
-        ..Transformer::new(32, 4096, 32_000, 512)
+        ..Transformer::new(26, 3200, 32_000, 512)
     };
     [
         ("transformer, 27.3 M", encoder.workload(), 256, Precision::MixedBf16, false),
         ("GPT-2, 124 M", Transformer::new(12, 768, 50_257, 1024).workload(), 32, Precision::MixedBf16, false),
-        ("Llama-2, 7 B", llama.workload(), 64, Precision::Bf16Params, true),
+        ("OpenLLaMA, 3.4 B", llama.workload(), 64, Precision::Bf16Params, true),
     ]
 }
 

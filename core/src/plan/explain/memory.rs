@@ -64,7 +64,7 @@ impl Pooled {
         let input = asked.workload.sample.input.unwrap_or_default().times(estimate.batch);
         let line = match usage.origin {
             Origin::Measured => "",
-            Origin::WithGradients => " without sums of gradients, with these sums",
+            Origin::WithGradients => " plus sums of gradients",
             Origin::Extrapolated => ", extrapolated beyond the largest measured micro-batch",
             Origin::Interpolated => ", interpolated between measured micro-batches",
         };
