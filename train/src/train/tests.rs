@@ -1,6 +1,7 @@
 //! Steps on the CPU: what they add up to, and what becomes of them when memory runs out.
 
 mod accumulation;
+mod matrix;
 mod out_of_memory;
 
 use burn::module::{Module, ModuleMapper, Param};
