@@ -277,8 +277,8 @@ impl StepLoss {
 /// Largest relative L2 difference of gradients from those of the whole batch in f64, for products in full fp32.
 pub const fn limit(precision: Precision) -> f64 {
     match precision {
-        Precision::F32 => 1e-5,
-        Precision::MixedF16 => 2e-3,
-        Precision::MixedBf16 | Precision::Bf16Params => 2e-2,
+        Precision::F32 => 1e-6,
+        Precision::MixedF16 => 1e-3,
+        Precision::MixedBf16 | Precision::Bf16Params => 1e-2,
     }
 }

@@ -1,5 +1,7 @@
 //! Burn's loop in mixed precision, in a process of its own: a process has one default float type.
 
+mod steps;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
