@@ -4,9 +4,8 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use burn::{
-    module::{Module, ModuleVisitor, Param},
     optim::{GradientsParams, SgdConfig},
-    tensor::{DType, Device, Tensor},
+    tensor::{DType, Device},
 };
 use clap::Args;
 use gpu_tuned::{
@@ -14,6 +13,7 @@ use gpu_tuned::{
     train::Trainer,
 };
 use models_tests::convnet;
+use networks::{norm, relative_l2};
 use serde::Serialize;
 
 use crate::{
@@ -201,15 +201,6 @@ fn apart(found: &Computed, right: &Computed, begin: Instant) -> Apart {
     }
 }
 
-fn norm(values: impl Iterator<Item = f64>) -> f64 {
-    values.map(|value| value * value).sum::<f64>().sqrt()
-}
-
-fn relative_l2(found: &[f64], right: &[f64]) -> f64 {
-    assert_eq!(found.len(), right.len(), "BUG: both are of one model");
-    norm(found.iter().zip(right).map(|(found, right)| found - right)) / norm(right.iter().copied())
-}
-
 /// The gradients of the trainer's own step, in f32: of plain descent, weights move by them alone.
 fn step(dimensions: &Dimensions, batch: &Batch, micro_batch: usize, device: &Device) -> anyhow::Result<Computed> {
     let on = device.clone().autodiff();
@@ -235,28 +226,7 @@ fn reference(dimensions: &Dimensions, batch: &Batch) -> anyhow::Result<Computed>
     ensure!(loss.dtype() == DType::F64, "the reference came out as {:?}", loss.dtype());
     let value = loss.clone().try_into_scalar::<f64>()?;
     let gradients = GradientsParams::from_grads(loss.backward(), &network);
-    let mut flat = Flat { gradients, values: Vec::new() };
-    network.visit(&mut flat);
-    Ok(Computed { gradients: flat.values, loss: value, micro_batches: 1 })
-}
-
-/// Gradients in the order of the parameters.
-struct Flat {
-    gradients: GradientsParams,
-    values: Vec<f64>,
-}
-
-impl ModuleVisitor for Flat {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if !param.is_require_grad() {
-            return;
-        }
-        match self.gradients.remove::<D>(param.id) {
-            Some(gradient) => self.values.extend(gradient.into_data().iter::<f64>()),
-            // The loss does not depend on this parameter, so the trainer does not change it.
-            None => self.values.extend((0..param.val().shape().num_elements()).map(|_| 0.0)),
-        }
-    }
+    Ok(Computed { gradients: networks::gradients(gradients, &network), loss: value, micro_batches: 1 })
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ mod observe;
 mod overhead;
 mod planned;
 mod ranks;
+mod steps;
 mod sweep;
 #[cfg(feature = "cuda")]
 mod trace;
@@ -67,6 +68,8 @@ enum Command {
     Observe(observe::Arguments),
     /// Gradients of one split step, compared with fp64
     Exact(exact::Arguments),
+    /// Gradients of a step with every kind of loss, in every precision and split, compared with fp64
+    Steps(steps::Arguments),
     /// Provoke out-of-memory errors in training, and recover
     Drill(drill::Arguments),
     /// Micro-steps replayed as CUDA graphs: time, memory and losses, beside plain ones
@@ -119,6 +122,7 @@ fn main() -> anyhow::Result<()> {
         Command::Overhead(arguments) => overhead::run(&arguments),
         Command::Observe(arguments) => observe::run(&arguments),
         Command::Exact(arguments) => exact::run(&arguments),
+        Command::Steps(arguments) => steps::run(&arguments),
         Command::Drill(arguments) => drill::run(&arguments),
         Command::Graphs(arguments) => graphs::run(&arguments),
         Command::Head(arguments) => head::run(&arguments),

@@ -184,7 +184,8 @@ impl StepLoss {
             Self::NoTargets => SOME_TARGETS,
             // Half of the samples have classes of small weight.
             Self::ClassWeights => {
-                let light = |index: usize| if index / LENGTH < SAMPLES / 2 { [1, 4, 6][index % 3] } else { class(index) };
+                let light =
+                    |index: usize| if index / LENGTH < SAMPLES / 2 { [1, 4, 6][index % 3] } else { class(index) };
                 return (0..SAMPLES * LENGTH).map(light).collect();
             }
             Self::Regression | Self::CrossEntropy => [LENGTH; SAMPLES],
@@ -223,7 +224,8 @@ impl StepLoss {
             }));
         }
         let logits = network.logits(input);
-        let cross_entropy = |config: CrossEntropyLossConfig| config.init(&device).forward(logits.clone(), classes.clone());
+        let cross_entropy =
+            |config: CrossEntropyLossConfig| config.init(&device).forward(logits.clone(), classes.clone());
         let padded = || cross_entropy(CrossEntropyLossConfig::new().with_pad_tokens(Some(vec![PADDING])));
         match self {
             Self::Regression => {

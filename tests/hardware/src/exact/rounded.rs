@@ -5,8 +5,9 @@ use burn::{
     nn::loss::CrossEntropyLossConfig,
     tensor::{DType, Device, Gradients, Tensor, TensorData, activation::relu, module::conv2d, ops::ConvOptions},
 };
+use networks::relative_l2;
 
-use super::{MOST_APART, SEED, grouped, reference, relative_l2};
+use super::{MOST_APART, SEED, grouped, reference};
 use crate::{
     lesson::Lesson,
     network::{Batch, Samples},

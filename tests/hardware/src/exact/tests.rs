@@ -5,8 +5,9 @@ use burn::{
     tensor::{DType, Device, Tensor, TensorData},
 };
 use gpu_tuned::MicroBatch;
+use networks::relative_l2;
 
-use super::{Computed, MOST_APART, SEED, apart, grouped, reference, relative_l2, step};
+use super::{Computed, MOST_APART, SEED, apart, grouped, reference, step};
 use crate::{
     lesson::Lesson,
     network::{Dimensions, Model},

@@ -67,6 +67,21 @@ fn gradients_are_compared_for_every_model_and_cut() {
 }
 
 #[test]
+fn steps_of_every_loss_are_compared_with_f64_one_kernel_at_a_time_and_as_graphs() {
+    let (found, succeeded) = lines("steps --precisions f32,bf16_params");
+    assert!(succeeded && found.len() == 7 * 2 * 2, "{found:?}");
+    for line in found {
+        assert!(number(&line, "largest") <= number(&line, "limit") && line["within"] == true, "{line}");
+        let graphs = line["graphs"].as_array().expect("a status for each size").iter();
+        let is_expected = |status: &str| match line["way"].as_str() {
+            Some("eager") => status == "off",
+            _ => status == "refused: graph capture is not supported by this backend",
+        };
+        assert!(graphs.map(|status| status.as_str().expect("text")).all(is_expected), "{line}");
+    }
+}
+
+#[test]
 fn both_loops_are_timed_with_every_number_of_micro_batches() {
     let words = "overhead --model lstm --batch 1 --accumulate 1,2 --micro-batches 2 --repeats 1";
     let (found, succeeded) = lines(words);
