@@ -26,6 +26,8 @@ pub struct Recipe {
     group_bytes: Bytes,
     /// True for a model whose norms compute statistics over a micro-batch.
     batch_statistics: bool,
+    /// True if the loss couples all samples of a step, which is then one micro-batch.
+    whole_batch: bool,
     replanning: Option<Replanning>,
     /// Samples of a step on this rank.
     samples: usize,
@@ -56,6 +58,7 @@ impl Recipe {
             micro_batch: size(settings.batch_size),
             group_bytes: group_bytes(&plan.memory),
             batch_statistics,
+            whole_batch: replanning.goal.whole_batch_loss,
             replanning: Some(replanning),
             samples: size(schedule.samples_per_rank()),
             drop_last: schedule.drop_last,
@@ -90,6 +93,7 @@ impl Recipe {
             micro_batch,
             group_bytes: Bytes(u64::MAX),
             batch_statistics: false,
+            whole_batch: false,
             replanning: None,
             samples: micro_batch,
             drop_last: false,
@@ -125,6 +129,7 @@ impl Recipe {
         stepper.timer = StepTimer::new(&self.instrumentation);
         stepper.group_bytes = stepper.group_bytes.with_planned(self.group_bytes.0);
         stepper.warns_of_statistics = self.batch_statistics;
+        stepper.whole_batch = self.whole_batch;
         stepper.planner.clone_from(&self.replanning);
         stepper.not_ready = self.not_ready;
         stepper.rank.clone_from(&self.rank);

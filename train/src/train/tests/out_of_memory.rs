@@ -173,3 +173,16 @@ fn groups_of_parameters_are_changed_to_the_same_and_tried_again_each() {
     let error = starved(1..usize::MAX).hold_twice(Bytes(64)).step(0.1, batch(8, 0), Network::loss).unwrap_err();
     assert!(matches!(error, StepError::Torn { done: 1, all: 4, .. }), "{error}");
 }
+
+#[test]
+fn a_step_whose_loss_is_over_the_whole_batch_is_not_cut() {
+    let mut trainer = trainer(8);
+    trainer.stepper.whole_batch = true;
+    let before = parameters(trainer.model());
+    let error = trainer.step(0.1, batch(9, 0), Network::loss).unwrap_err();
+    assert!(matches!(error, StepError::WholeBatch { samples: 9, micro_batch: 8 }), "{error}");
+    let error = trainer.step(0.1, batch(8, 0), failing(1)).unwrap_err();
+    assert!(matches!(error, StepError::DoesNotFit { moment: Moment::Forward, micro_batch: 8, .. }), "{error}");
+    assert_eq!(parameters(trainer.model()), before);
+    assert!(trainer.step(0.1, batch(8, 0), Network::loss).unwrap().applied);
+}
