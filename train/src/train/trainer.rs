@@ -263,8 +263,15 @@ impl<M: Module> Trainer<M> {
         let graphs = self.trained.graphs.clone();
         graphs.lock().begin_step(self.stepper.micro_batch());
         let part = |model: &M, micro: B, share: f64| {
-            let gradients = graphs.lock().differentiate(model, micro, (share, scale), &differentiate)?;
-            Ok((gradients, scale.value().recip()))
+            // Gradients in 16 bits get their share in the sum, in fp32: small ones times a small share are zero in f16.
+            let in_loss = if is_mixed { 1.0 } else { share };
+            let mut found = graphs.lock().differentiate(model, micro, (in_loss, scale), &differentiate)?;
+            let mut number = scale.value().recip();
+            if is_mixed && found.weight.is_none() {
+                found.loss = found.loss.map(|loss| loss.mul_scalar(share));
+                number *= share;
+            }
+            Ok((found, number))
         };
         self.stepper.skips.scales_loss = scale.value() > 1.0;
         let stepped = self.stepper.step(&mut self.trained, learning_rate != 0.0, &batch, part);
