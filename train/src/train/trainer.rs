@@ -286,7 +286,9 @@ impl<M: Module> Trainer<M> {
         }
         let loss_scale = self.scale.value();
         // A step whose losses have no weight says nothing about their scale.
-        let _: StepOutcome = self.scale.update(step.applied || step.gradient_norm.is_finite());
+        if step.applied || !step.gradient_norm.is_finite() {
+            let _: StepOutcome = self.scale.update(step.applied);
+        }
         let step = Step { loss_scale, ..step };
         timer.end(step.samples, &self.stepper.device, |record| {
             step.fill(record, true);
