@@ -111,7 +111,7 @@ impl<T> AccumulatedGradients<T> {
         let (device, timer) = (rules.device, rules.timer);
         let mut sum = GradientsParams::new();
         let (mut mean, mut weights, mut unweighted) = (None::<Tensor<1>>, None, 0_usize);
-        let mut outputs = Vec::new();
+        let (mut outputs, mut one_value) = (Vec::new(), None);
         for cut in cuts(samples, rules.micro_batch, rules.is_even) {
             let share = cut.len() as f64 / samples as f64;
             let before = (rules.checks_variance && cut.len() == 1).then(|| Variances::read(model)).transpose()?;
@@ -127,10 +127,16 @@ impl<T> AccumulatedGradients<T> {
                 }
                 Ok::<_, StepFailure>((loss, weight, output))
             })?;
-            if let Some(before) = before {
-                before.check(model)?;
-                rules.checks_variance = false;
-            }
+            // An image of one colour has a variance of zero, too, but not all images of a step.
+            one_value = match before.map(|before| before.check(model)) {
+                None => one_value,
+                Some(Err(StepFailure::Error(error @ StepError::OneValue { .. }))) => Some(error),
+                Some(checked) => {
+                    checked?;
+                    rules.checks_variance = false;
+                    None
+                }
+            };
             match weight {
                 None => unweighted += 1,
                 Some(StepWeight::Number(weight)) => weights = Some(Weights::with(weights, known(weight, device))),
@@ -144,6 +150,9 @@ impl<T> AccumulatedGradients<T> {
                 (known, other) => known.or(other),
             };
             outputs.push(output);
+        }
+        if let Some(error) = one_value {
+            return Err(error.into());
         }
         Ok(Self { gradients: sum, loss: mean.unwrap_or_else(|| zero(device)), weights, outputs })
     }
