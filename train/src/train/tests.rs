@@ -1,8 +1,11 @@
 //! Steps on the CPU: what they add up to, and what becomes of them when memory runs out.
 
 mod accumulation;
+mod losses;
 mod matrix;
+mod norms;
 mod out_of_memory;
+mod rounding;
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
@@ -86,7 +89,7 @@ pub(super) fn sgd() -> ModuleOptimizer {
     SgdConfig::new().with_momentum(Some(MomentumConfig::new())).init()
 }
 
-fn trainer(micro_batch: usize) -> Trainer<Network> {
+pub(super) fn trainer(micro_batch: usize) -> Trainer<Network> {
     Trainer::new(Network::new(&device(), false), sgd(), device(), micro_batch)
 }
 

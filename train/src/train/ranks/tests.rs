@@ -1,6 +1,7 @@
 //! Ranks on the CPU: what their steps add up to, and how they end.
 
 mod failures;
+mod weights;
 
 use burn::module::Module;
 use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
