@@ -12,10 +12,7 @@ use gpu_tuned::{
     mixed::{Half, LossScale},
     train::{GraphStatus, Trainer},
 };
-use networks::{
-    relative_l2,
-    steps::{Head as LossHead, MICRO_BATCHES, MeanLoss, RATE, Sequences, StepLoss, Tagger, Whole, limit},
-};
+use networks::steps::{Head as LossHead, MICRO_BATCHES, MeanLoss, RATE, Sequences, StepLoss, Tagger, Whole, limit};
 use serde::Serialize;
 
 use crate::{
@@ -181,9 +178,8 @@ fn difference(
     }
     let after = networks::values(trainer.master());
     let moved = before.iter().zip(&after).map(|(before, after)| f64::from(before - after) / RATE);
-    let of_gradients = relative_l2(&moved.collect::<Vec<_>>(), &whole.gradients);
-    let of_loss = (f64::from(step.loss) / whole.loss - 1.0).abs();
-    Ok((of_gradients.max(of_loss), trainer.graph_status()))
+    let difference = whole.difference(&moved.collect::<Vec<_>>(), step.loss.into());
+    Ok((difference, trainer.graph_status()))
 }
 
 /// The mean with its weight.

@@ -9,7 +9,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use gpu_tuned_core::Precision;
 
-use crate::values::gradients;
+use crate::values::{gradients, relative_l2};
 
 /// Samples of the step.
 pub const SAMPLES: usize = 8;
@@ -25,7 +25,7 @@ const INPUTS: usize = 10;
 const WIDTH: usize = 16;
 const CLASSES: usize = 8;
 /// Class of positions without a target.
-const PADDING: usize = 0;
+const PADDING: i64 = 0;
 /// Targets of each sample, in micro-batches of very unequal sums.
 const TARGETS: [usize; SAMPLES] = [1, 1, 2, 1, 6, 5, 6, 4];
 /// As [`TARGETS`], with samples that have none.
@@ -146,6 +146,17 @@ pub struct Whole {
     pub loss: f64,
 }
 
+impl Whole {
+    /// Returns the larger difference of gradients (L2) and loss from these, relative to these; infinite for NaN.
+    pub fn difference(&self, gradients: &[f64], loss: f64) -> f64 {
+        let differences = [relative_l2(gradients, &self.gradients), (loss / self.loss - 1.0).abs()];
+        differences
+            .map(|difference| if difference.is_nan() { f64::INFINITY } else { difference })
+            .into_iter()
+            .fold(0.0, f64::max)
+    }
+}
+
 impl StepLoss {
     /// All losses.
     pub const ALL: [Self; 7] = [
@@ -177,8 +188,8 @@ impl StepLoss {
     }
 
     /// Classes of all positions.
-    fn classes(self) -> Vec<usize> {
-        let class = |index: usize| 1 + (mixed(0xc1a5 << 32 | index as u64) % (CLASSES as u64 - 1)) as usize;
+    fn classes(self) -> Vec<i64> {
+        let class = |index: usize| 1 + i64::from((mixed(0xc1a5 << 32 | index as u64) % (CLASSES as u64 - 1)) as u32);
         let counts = match self {
             Self::Padding | Self::Chunked | Self::HostNumber => TARGETS,
             Self::NoTargets => SOME_TARGETS,
@@ -199,7 +210,7 @@ impl StepLoss {
     /// All samples of the step, in host memory.
     pub fn batch(self) -> Sequences {
         let device = Device::flex();
-        let classes: Vec<_> = self.classes().into_iter().map(|class| class as i64).collect();
+        let classes = self.classes();
         (
             Tensor::from_data(TensorData::new(exact(9, SAMPLES * LENGTH * INPUTS), [SAMPLES, LENGTH, INPUTS]), &device)
                 .mul_scalar(4),
@@ -210,13 +221,13 @@ impl StepLoss {
     /// Mean loss of a micro-batch, as a program computes it.
     pub fn mean(self, network: &Tagger, (input, classes): Sequences) -> MeanLoss {
         let classes = classes.flatten::<1>(0, 1);
-        let counted = classes.clone().not_equal_elem(PADDING as i64).int().sum();
+        let counted = classes.clone().not_equal_elem(PADDING).int().sum();
         let device = classes.device();
         if self == Self::Chunked {
             let head = &network.head;
             return MeanLoss::Head(Box::new(Head {
                 chunk: CHUNK,
-                padding: PADDING as i64,
+                padding: PADDING,
                 hidden: network.hidden(input),
                 weight: head.weight.val(),
                 bias: head.bias.as_ref().map(Param::val),
@@ -226,7 +237,7 @@ impl StepLoss {
         let logits = network.logits(input);
         let cross_entropy =
             |config: CrossEntropyLossConfig| config.init(&device).forward(logits.clone(), classes.clone());
-        let padded = || cross_entropy(CrossEntropyLossConfig::new().with_pad_tokens(Some(vec![PADDING])));
+        let padded = || cross_entropy(CrossEntropyLossConfig::new().with_pad_tokens(Some(vec![PADDING as usize])));
         match self {
             Self::Regression => {
                 let target = classes.unsqueeze_dim::<2>(1).cast(FloatDType::F32) / CLASSES as f64;
@@ -251,7 +262,7 @@ impl StepLoss {
         let input = Tensor::<3>::from_data(input.into_data().convert::<f64>(), (&device, DType::F64));
         let logits = network.logits(input);
         let classes = self.classes();
-        let table = |value: &dyn Fn(usize, usize) -> f64| {
+        let table = |value: &dyn Fn(i64, usize) -> f64| {
             let rows = classes.iter().flat_map(|&class| (0..CLASSES).map(move |column| (class, column)));
             let values: Vec<_> = rows.map(|(class, column)| value(class, column)).collect();
             Tensor::<2>::from_data(TensorData::new(values, [classes.len(), CLASSES]), (&device, DType::F64))
@@ -260,14 +271,14 @@ impl StepLoss {
             let apart = logits - table(&|class, _| class as f64 / CLASSES as f64);
             (apart.clone() * apart).sum() / (classes.len() * CLASSES) as f64
         } else {
-            let weight = |class: usize| match self {
-                Self::ClassWeights => f64::from(CLASS_WEIGHTS[class]),
+            let weight = |class: i64| match self {
+                Self::ClassWeights => f64::from(CLASS_WEIGHTS[class as usize]),
                 Self::CrossEntropy | Self::Regression => 1.0,
                 _ => f64::from(u8::from(class != PADDING)),
             };
             let sum: f64 = classes.iter().map(|&class| weight(class)).sum();
             let log_sum = logits.clone().exp().sum_dim(1).log();
-            let picked = table(&|class, column| if class == column { weight(class) } else { 0.0 });
+            let picked = table(&|class, column| if class as usize == column { weight(class) } else { 0.0 });
             ((log_sum - logits) * picked).sum() / sum
         };
         let value = loss.clone().into_scalar::<f64>();

@@ -96,7 +96,7 @@ fn a_last_step_of_one_image_is_warned_of_once_with_the_remedy() {
 fn an_image_of_one_colour_among_others_is_taken() {
     for at in [0, 1, 2] {
         let mut trainer = Trainer::new(Images::new(4), SgdConfig::new().init(), device(), 1);
-        let with_black = images(3).slice_fill([at..at + 1], 0.0);
+        let with_black = images(3).slice_fill(at..at + 1, 0.0);
         assert!(trainer.step(0.1, with_black, Images::loss).unwrap().applied, "{at}");
     }
 }

@@ -37,7 +37,7 @@ fn of_samples(slope: &Slope, input: Tensor<1>) -> Loss {
 
 /// Loss that counts its targets.
 fn of_targets(slope: &Slope, input: Tensor<1>) -> Loss {
-    let count = Tensor::<1, Int>::full([1], input.dims()[0] as i64, &input.device());
+    let count = Tensor::<1, Int>::full([1], i64::from(input.dims()[0] as u32), &input.device());
     (slope.mean(input), count).into()
 }
 

@@ -27,11 +27,11 @@ fn counted(model: &Network, (input, target): Batch) -> Loss {
 fn padded(samples: usize, targets: usize) -> Batch {
     let (input, target) = batch(samples, 4);
     let padding = samples - targets;
-    (input, target.clamp_min(1).slice_fill([0..padding], PADDING))
+    (input, target.clamp_min(1).slice_fill(0..padding, PADDING))
 }
 
 /// A step over the rank's part of a batch.
-fn step(rank: &TestRank, batch: Batch, loss: fn(usize, &Network, Batch) -> Loss) -> Result<(Step, Vec<f32>), Failure> {
+fn step(rank: &TestRank, batch: &Batch, loss: fn(usize, &Network, Batch) -> Loss) -> Result<(Step, Vec<f32>), Failure> {
     let mut trainer = rank.trainer(Network::new(rank.device(), false), sgd())?;
     let own = batch.narrow(rank.part(batch.len()));
     let index = rank.index();
@@ -46,7 +46,7 @@ fn ranks_without_targets_or_samples_contribute_nothing() {
         let right = alone.step(RATE, padded(samples, targets), counted).unwrap();
         let right_parameters = parameters(alone.model());
         for (step, parameters) in
-            run_all(3, 2, move |rank| step(rank, padded(samples, targets), |_, model, micro| counted(model, micro)))
+            run_all(3, 2, move |rank| step(rank, &padded(samples, targets), |_, model, micro| counted(model, micro)))
         {
             assert!(step.applied && (step.loss - right.loss).abs() < 1e-5, "{step:?}, not {right:?}");
             assert!((step.gradient_norm - right.gradient_norm).abs() < 1e-5, "{step:?}, not {right:?}");
@@ -59,7 +59,7 @@ fn ranks_without_targets_or_samples_contribute_nothing() {
 #[test]
 fn a_step_without_targets_on_any_rank_is_not_applied() {
     let before = parameters(trainer(1).model());
-    for (step, parameters) in run_all(2, 2, |rank| step(rank, padded(8, 0), |_, model, micro| counted(model, micro))) {
+    for (step, parameters) in run_all(2, 2, |rank| step(rank, &padded(8, 0), |_, model, micro| counted(model, micro))) {
         assert!(!step.applied && step.weight == 0.0 && step.loss == 0.0, "{step:?}");
         assert_eq!(parameters, before);
     }

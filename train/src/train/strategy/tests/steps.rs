@@ -30,7 +30,7 @@ struct Samples(StepLoss);
 impl Batcher<usize, Sequences> for Samples {
     fn batch(&self, samples: Vec<usize>, device: &Device) -> Sequences {
         let (inputs, classes) = self.0.batch();
-        let numbers: Vec<_> = samples.into_iter().map(|sample| sample as i64).collect();
+        let numbers: Vec<_> = samples.into_iter().map(|sample| i64::from(sample as u32)).collect();
         let numbers = Tensor::<1, Int>::from_data(numbers.as_slice(), &inputs.device());
         (inputs.select(0, numbers.clone()).to_device(device), classes.select(0, numbers).to_device(device))
     }
