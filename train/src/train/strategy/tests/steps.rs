@@ -126,6 +126,13 @@ fn trained<M>(model: M, kind: StepLoss, recipe: Recipe) -> LearningResult<M>
 where
     M: LearnerModel + TrainStep<Input = Sequences> + InferenceStep<Input = Sequences>,
 {
+    trained_at(RATE, model, kind, recipe)
+}
+
+fn trained_at<M>(rate: f64, model: M, kind: StepLoss, recipe: Recipe) -> LearningResult<M>
+where
+    M: LearnerModel + TrainStep<Input = Sequences> + InferenceStep<Input = Sequences>,
+{
     let folder = tempfile::tempdir().unwrap();
     let loader = |device: Device| -> Arc<dyn DataLoader<Sequences>> {
         let all = InMemDataset::new((0..SAMPLES).collect());
@@ -143,7 +150,7 @@ where
         .with_application_logger(None)
         .with_training_strategy(strategy)
         .num_epochs(1);
-    training.launch(Learner::new(model, SgdConfig::new().init(), RATE))
+    training.launch(Learner::new(model, SgdConfig::new().init(), rate))
 }
 
 #[test]
@@ -191,5 +198,16 @@ fn a_16_bit_loss_ends_burns_loop_in_mixed_precision() {
     let result = trained(model, StepLoss::Regression, recipe);
     let error = format!("{:?}", result.error.unwrap());
     assert!(error.contains("BF16") && error.contains("in_f32"), "{error}");
+    assert_eq!(values(&result.model), before);
+}
+
+#[test]
+fn a_learning_rate_that_is_not_finite_ends_burns_loop() {
+    let kind = StepLoss::Regression;
+    let model = Mean { tagger: Tagger::new(FloatDType::F32, &device()), kind };
+    let before = values(&model);
+    let result = trained_at(f64::NAN, model, kind, Recipe::new(device(), 4));
+    let error = format!("{:?}", result.error.unwrap());
+    assert!(error.contains("the learning rate of step 1 is NaN"), "{error}");
     assert_eq!(values(&result.model), before);
 }
