@@ -58,6 +58,7 @@ mod several;
 mod strategy;
 #[cfg(feature = "warm")]
 mod warm;
-#[cfg(feature = "train")]
+#[cfg(all(feature = "distributed", feature = "nvml"))]
 mod whole_batch_loss;
+#[cfg(feature = "train")]
 mod whole_steps;
