@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+#[cfg(feature = "group")]
 use hmac::{Hmac, Mac as _};
+#[cfg(feature = "group")]
 use sha2::Sha256;
 
 /// Bytes of a proof.
+#[cfg(feature = "group")]
 pub(crate) const PROOF: usize = 32;
 
 /// Secret that all ranks of a run share. `Debug` hides it.
@@ -17,7 +20,10 @@ impl Secret {
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
+}
 
+#[cfg(feature = "group")]
+impl Secret {
     /// Returns the proof that its maker has the secret, for the headers of one connection.
     pub(crate) fn prove(&self, side: Side, root: &[u8], member: &[u8]) -> [u8; PROOF] {
         self.mac(side, root, member).finalize().into_bytes().into()
@@ -44,6 +50,7 @@ impl fmt::Debug for Secret {
 }
 
 /// Side of a connection that proves the secret.
+#[cfg(feature = "group")]
 #[derive(Clone, Copy)]
 pub(crate) enum Side {
     Root = 0,
@@ -51,6 +58,7 @@ pub(crate) enum Side {
 }
 
 /// Returns random bytes from the operating system.
+#[cfg(feature = "group")]
 pub(crate) fn nonce() -> std::io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;

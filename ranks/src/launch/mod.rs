@@ -96,6 +96,48 @@ const LOOPBACK: &str = "127.0.0.1";
 /// Steps of Slurm with special meaning, such as a batch script or an interactive shell, count down from 2^32.
 const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
 
+/// Returns true for a process of srun. A batch script and an interactive shell are none.
+fn is_slurm_step(variables: &Variables) -> Result<bool, LaunchError> {
+    Ok(variables.number::<u32>("SLURM_STEP_ID")?.is_some_and(|step| step < FIRST_SPECIAL_STEP))
+}
+
+/// Number of processes that a launcher started with this one.
+///
+/// For programs that train in one process: they need no address and no port, so a missing one is no error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launched {
+    /// Number of processes, with this one.
+    pub world_size: usize,
+    /// Variable with that number.
+    pub variable: &'static str,
+}
+
+impl Launched {
+    /// Reads the environment of this process; `None` if no launcher numbered the process.
+    pub fn from_env() -> Option<Self> {
+        Self::from_lookup(from_env)
+    }
+
+    /// Reads the variables that `lookup` returns; `None` if no launcher numbered the process.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let variables = Variables { lookup: &lookup };
+        [&TORCH, &OPEN_MPI, &SLURM].into_iter().find_map(|names| {
+            let is_slurm = names.launcher == Launcher::Slurm;
+            // With `srun --preserve-env`, SLURM_NTASKS is that of the job.
+            let sizes = if is_slurm { &["SLURM_STEP_NUM_TASKS", names.world_size][..] } else { &[names.world_size] };
+            let world_size = variables.first_number::<usize>(sizes).ok().flatten()?;
+            let rank = variables.number::<usize>(names.rank).ok().flatten()?;
+            let is_rank = rank < world_size && (!is_slurm || is_slurm_step(&variables).unwrap_or(false));
+            is_rank.then(|| Self { world_size, variable: variables.first(sizes) })
+        })
+    }
+}
+
+/// Returns the value of an environment variable.
+fn from_env(name: &str) -> Option<String> {
+    env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
 impl Launch {
     /// Reads the environment of this process; `None` if no launcher started it.
     ///
@@ -104,7 +146,7 @@ impl Launch {
     /// # Errors
     /// If variables are missing, out of range or not numbers.
     pub fn from_env() -> Result<Option<Self>, LaunchError> {
-        Self::from_lookup(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+        Self::from_lookup(from_env)
     }
 
     /// Reads the variables that `lookup` returns; `None` if no launcher set them.
@@ -117,7 +159,7 @@ impl Launch {
             Self::read(&variables, &TORCH).map(Some)
         } else if variables.has_any(&[OPEN_MPI.rank, OPEN_MPI.world_size, OPEN_MPI.local_rank]) {
             Self::read(&variables, &OPEN_MPI).map(Some)
-        } else if variables.number::<u32>("SLURM_STEP_ID")?.is_some_and(|step| step < FIRST_SPECIAL_STEP) {
+        } else if is_slurm_step(&variables)? {
             Self::read(&variables, &SLURM).map(Some)
         } else if variables.has_any(&[MASTER_ADDR, MASTER_PORT]) {
             Err(LaunchError::Missing { variable: TORCH.rank, present: variables.first(&[MASTER_ADDR, MASTER_PORT]) })

@@ -130,6 +130,45 @@ fn errors_name_the_variable_its_value_and_a_remedy() {
     }
 }
 
+/// Returns the number of processes with its variable.
+fn launched(base: Pairs, more: Pairs) -> Option<(usize, &'static str)> {
+    let variables = [base, more].concat();
+    let lookup = |name: &str| Some((*variables.iter().rfind(|(key, _)| *key == name)?).1.to_owned());
+    Launched::from_lookup(lookup).map(|launched| (launched.world_size, launched.variable))
+}
+
+#[test]
+fn processes_of_a_launch_are_counted_without_an_address() {
+    let cases: [(Pairs, Pairs, Option<(usize, &str)>); 20] = [
+        (TORCHRUN, &[], Some((4, "WORLD_SIZE"))),
+        (&[("RANK", "0"), ("WORLD_SIZE", "2")], &[], Some((2, "WORLD_SIZE"))),
+        (KUBEFLOW, &[], Some((3, "WORLD_SIZE"))),
+        (TORCHRUN, &[("RANK", "0"), ("WORLD_SIZE", "1")], Some((1, "WORLD_SIZE"))),
+        (MPIRUN, &[], Some((2, "OMPI_COMM_WORLD_SIZE"))),
+        // On several hosts without `MASTER_ADDR`.
+        (MPIRUN, &[("OMPI_COMM_WORLD_LOCAL_SIZE", "1")], Some((2, "OMPI_COMM_WORLD_SIZE"))),
+        (SRUN, &[], Some((8, "SLURM_NTASKS"))),
+        (SRUN, &[("SLURM_STEP_NUM_TASKS", "6")], Some((6, "SLURM_STEP_NUM_TASKS"))),
+        // The innermost launcher counts.
+        (TORCHRUN, SRUN, Some((4, "WORLD_SIZE"))),
+        (MPIRUN, SRUN, Some((2, "OMPI_COMM_WORLD_SIZE"))),
+        (MPIRUN, &[("WORLD_SIZE", "9")], Some((2, "OMPI_COMM_WORLD_SIZE"))),
+        // No launch of this process.
+        (&[], &[], None),
+        (SRUN, &[("SLURM_STEP_ID", "")], None),
+        (SRUN, &[("SLURM_STEP_ID", "4294967290")], None),
+        (SRUN, &[("SLURM_STEP_ID", "4294967291")], None),
+        (&[("SLURM_JOB_ID", "1"), ("SLURM_NTASKS", "8"), ("SLURM_ARRAY_TASK_ID", "3")], &[], None),
+        (&[("MASTER_ADDR", "node-a"), ("MASTER_PORT", "29500")], &[], None),
+        (&[("WORLD_SIZE", "4")], &[], None),
+        (&[("RANK", "4"), ("WORLD_SIZE", "four")], &[], None),
+        (&[("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("JOB_COMPLETION_INDEX", "3"), ("RANK", "3")], &[], None),
+    ];
+    for (base, more, expected) in cases {
+        assert_eq!(launched(base, more), expected, "{base:?} {more:?}");
+    }
+}
+
 #[test]
 fn a_secret_is_read_and_hidden() {
     let launch = launch(&[TORCHRUN, &[("GPU_TUNED_SECRET", "word")]].concat()).unwrap().unwrap();

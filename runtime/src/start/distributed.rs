@@ -4,6 +4,7 @@ use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_ranks::{Launch, Limits};
 use gpu_tuned_train::device::has_collectives;
 
+use super::switches::is_independent;
 use super::{Options, Request, StartError};
 use crate::decide::{Decision, DecisionContext, DeviceRequest, RanksHere, rank_facts, unequal_shares};
 use crate::ranks::{Connection, RanksError, device};
@@ -42,7 +43,8 @@ impl Options {
         self
     }
 
-    /// As [`distributed`](Self::distributed) under a launcher, else a process on its own.
+    /// As [`distributed`](Self::distributed) under a launcher, else a process on its own. With
+    /// [`INDEPENDENT_VARIABLE`](Self::INDEPENDENT_VARIABLE), each process of a launch trains on its own.
     #[must_use]
     pub fn distributed_if_launched(mut self) -> Self {
         self.ranks = LaunchedAs::IfLaunched;
@@ -63,15 +65,22 @@ impl Options {
         self
     }
 
+    /// Returns true if the process trains with others, under some launchers at least.
+    pub(super) fn is_distributed(&self) -> bool {
+        !matches!(self.ranks, LaunchedAs::None)
+    }
+
     /// The launch of this process, if it trains with others.
-    fn launch(&self) -> Result<Option<Launch>, RanksError> {
-        match &self.ranks {
-            LaunchedAs::None => Ok(None),
-            LaunchedAs::As(launch) => Ok(Some(Launch::clone(launch))),
-            LaunchedAs::IfLaunched => Ok(Launch::from_env()?),
-            LaunchedAs::Launched if gpu_tuned_measure::measure::is_requested() => Ok(Launch::from_env()?),
-            LaunchedAs::Launched => Launch::from_env()?.map(Some).ok_or(RanksError::NotLaunched),
-        }
+    fn launch(&self) -> Result<Option<Launch>, StartError> {
+        let from_env = || Launch::from_env().map_err(RanksError::from);
+        Ok(match &self.ranks {
+            LaunchedAs::None => None,
+            LaunchedAs::As(launch) => Some(Launch::clone(launch)),
+            LaunchedAs::IfLaunched if is_independent()? => None,
+            LaunchedAs::IfLaunched => from_env()?,
+            LaunchedAs::Launched if gpu_tuned_measure::measure::is_requested() => from_env()?,
+            LaunchedAs::Launched => Some(from_env()?.ok_or(RanksError::NotLaunched)?),
+        })
     }
 
     /// Joins the other ranks, and adds what they have in common to the request.

@@ -24,6 +24,29 @@ pub enum StartError {
     #[cfg(feature = "distributed")]
     #[error(transparent)]
     Ranks(#[from] crate::ranks::RanksError),
+    /// A launcher started several processes, and the program trains in one: each would train a copy of the model.
+    #[error(
+        "a launcher started {world_size} processes ({variable}), and each would train its own copy of the model: {}, or \
+         for separate runs call `Options::independent` or set {}=1",
+        if cfg!(feature = "distributed") {
+            "start the session with `Options::distributed` or `Options::distributed_if_launched`"
+        } else {
+            "enable feature `distributed` of gpu-tuned and start the session with `Options::distributed`"
+        },
+        Options::INDEPENDENT_VARIABLE
+    )]
+    Copies {
+        /// Processes of the launch.
+        world_size: usize,
+        /// Variable with that number.
+        variable: &'static str,
+    },
+    /// [`INDEPENDENT_VARIABLE`](Options::INDEPENDENT_VARIABLE) is neither yes nor no.
+    #[error("{} is `{value}`: expected 1 or 0", Options::INDEPENDENT_VARIABLE)]
+    IndependentVariable {
+        /// Value of the variable.
+        value: String,
+    },
     /// The saved run cannot be resumed.
     #[error(transparent)]
     Resume(#[from] ResumeError),

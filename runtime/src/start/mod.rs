@@ -8,7 +8,7 @@ mod full_f32;
 mod opening;
 mod request;
 mod run_record;
-mod strict;
+mod switches;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -28,7 +28,7 @@ use crate::saved::SavedRun;
 use crate::session::Session;
 use crate::tuned::Tuned;
 use request::{Request, recording_of_rank};
-use strict::is_strict;
+use switches::is_strict;
 
 /// Reads the machine, confirms the constants of the build or plans again, and opens the device.
 ///
@@ -54,6 +54,8 @@ pub struct Options {
     observers: Observers,
     /// True if a model that is not ready for 16 bits is an error.
     stays: bool,
+    /// True if the processes of a launch train on their own.
+    independent: bool,
     #[cfg(feature = "burn")]
     trace: Option<(PathBuf, crate::trace::Steps)>,
     #[cfg(feature = "distributed")]
@@ -65,6 +67,9 @@ pub struct Options {
 impl Options {
     /// The environment variable that switches strict mode on, with the value `1`.
     pub const STRICT_VARIABLE: &'static str = "GPU_TUNED_STRICT";
+
+    /// The environment variable that makes the processes of a launch [independent](Self::independent), with the value `1`.
+    pub const INDEPENDENT_VARIABLE: &'static str = "GPU_TUNED_INDEPENDENT";
 
     /// The environment variable that fixes settings for one start: `batch_size=64,num_workers=4`.
     pub const SET_VARIABLE: &'static str = "GPU_TUNED_SET";
@@ -84,6 +89,21 @@ impl Options {
     #[must_use]
     pub fn gpu(mut self, index: usize) -> Self {
         self.wanted = DeviceRequest::This(index);
+        self
+    }
+
+    /// Lets each process of a launch train on its own, as in a search over hyperparameters.
+    ///
+    /// By default, a launcher that started several processes is an [error](StartError::Copies) for a program that trains in
+    /// one: each process would train a copy of the model. [`INDEPENDENT_VARIABLE`](Self::INDEPENDENT_VARIABLE) allows that
+    /// without a change of the program. A later `distributed` undoes this option.
+    #[must_use]
+    pub fn independent(mut self) -> Self {
+        self.independent = true;
+        #[cfg(feature = "distributed")]
+        {
+            self.ranks = distributed::LaunchedAs::None;
+        }
         self
     }
 

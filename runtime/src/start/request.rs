@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use gpu_tuned_ranks::Launched;
+
+use super::switches::is_independent;
 use super::{Options, StartError};
 #[cfg(not(feature = "distributed"))]
 use crate::alone::Connection;
@@ -48,6 +51,7 @@ pub(super) fn recording_of_rank(file: PathBuf, rank: usize) -> PathBuf {
 impl Options {
     /// Device, saved run and other ranks of a start. Joins the ranks, if there are any.
     pub(super) fn request<C: Tuned>(&self, wanted: DeviceRequest, config: &C) -> Result<Request, StartError> {
+        self.refuse_copies()?;
         let request = Request { wanted, saved: self.saved()?, ranks: None, connection: None };
         #[cfg(feature = "distributed")]
         return self.with_ranks(request, config);
@@ -55,6 +59,28 @@ impl Options {
         {
             let _ = config;
             Ok(request)
+        }
+    }
+
+    /// Refuses to train one of several copies that a launcher started.
+    fn refuse_copies(&self) -> Result<(), StartError> {
+        #[cfg(feature = "distributed")]
+        if self.is_distributed() {
+            return Ok(());
+        }
+        // A measurement trains nothing.
+        #[cfg(feature = "burn")]
+        if gpu_tuned_measure::measure::is_requested() {
+            return Ok(());
+        }
+        if self.independent {
+            return Ok(());
+        }
+        match Launched::from_env() {
+            Some(Launched { world_size, variable }) if world_size > 1 && !is_independent()? => {
+                Err(StartError::Copies { world_size, variable })
+            }
+            _ => Ok(()),
         }
     }
 }

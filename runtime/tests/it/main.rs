@@ -2,6 +2,7 @@
 
 #[cfg(feature = "burn")]
 mod bench;
+mod copies;
 #[cfg(feature = "counting-allocator")]
 mod counting;
 #[cfg(feature = "nvml")]
