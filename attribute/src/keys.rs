@@ -26,7 +26,10 @@ pub(crate) fn is_known(name: &str) -> bool {
 }
 
 /// The keys of `#[tuned(…)]`.
-pub(crate) const FIELD: [&str; 4] = ["setting", "dim", "dims", "default"];
+pub(crate) const FIELD: [&str; 5] = ["setting", "dim", "dims", "default", PER_RANK];
+
+/// The key of a field whose values may differ between ranks.
+pub(crate) const PER_RANK: &str = "per_rank";
 
 /// Reports unknown keys of `owner`, and keys given twice.
 pub(crate) fn check(arguments: &[Argument], owner: &str, known: &[&str], mistakes: &mut Mistakes) {

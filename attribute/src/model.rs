@@ -6,6 +6,8 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::{Attribute, DeriveInput, Member, Path, Type, parse_quote};
 
+use crate::keys;
+
 /// An annotated item.
 pub struct Model {
     /// The path of the runtime's crate: `::gpu_tuned`, or that of `crate = path`.
@@ -146,7 +148,8 @@ pub struct Helper {
 impl Helper {
     /// Returns true for a field that the plan takes part in: a setting or a dimension.
     pub(crate) fn is_planned(&self) -> bool {
-        self.arguments.is_empty() || self.arguments.iter().any(|argument| argument.key != "default")
+        let is_own = |argument: &Argument| argument.key == "default" || argument.key == keys::PER_RANK;
+        self.arguments.is_empty() || !self.arguments.iter().all(is_own)
     }
 }
 
@@ -218,6 +221,11 @@ impl Field {
     /// Returns the condition under which the field has its `#[tuned]`; `None` for always.
     pub fn condition(&self) -> Option<&TokenStream> {
         self.helpers.first()?.condition.as_ref()
+    }
+
+    /// Returns true for a field whose values may differ between ranks.
+    pub fn is_per_rank(&self) -> bool {
+        self.helpers.first().is_some_and(|helper| keys::find(&helper.arguments, keys::PER_RANK).is_some())
     }
 
     /// Returns the `cfg`s of statements about the tuned field.

@@ -104,6 +104,7 @@ pub mod allocation;
 mod alone;
 #[cfg(feature = "burn")]
 pub mod burn;
+mod compared;
 mod decide;
 mod detect;
 mod field_default;
@@ -164,6 +165,7 @@ pub mod workload {
 /// Names in generated code.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::compared::{Field, WithoutText};
     pub use crate::field_default::FieldDefault;
     #[cfg(feature = "burn")]
     pub use burn::tensor::Device;

@@ -33,6 +33,12 @@ pub trait Tuned {
         None
     }
 
+    /// Name and `Debug` text of each field with equal values on all ranks. Fields without `Debug` are left out.
+    #[doc(hidden)]
+    fn compared(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// Writes planned values into the tuned fields.
     fn apply(&mut self, settings: &Settings);
 }

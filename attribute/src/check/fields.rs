@@ -53,6 +53,9 @@ impl<'m> Fields<'_, 'm> {
         keys::check(&helper.arguments, "#[tuned]", &keys::FIELD, mistakes);
         let find = |name| keys::find(&helper.arguments, name);
         let (setting, dim, default) = (find("setting"), find("dim"), find("default"));
+        if let Some(per_rank) = find(keys::PER_RANK) {
+            return self.per_rank(field, per_rank, setting.or(dim).or(find("dims")), default, mistakes);
+        }
         if let Some(dims) = find("dims") {
             return self.nested(field, dims, setting.or(dim), default, mistakes);
         }
@@ -68,6 +71,31 @@ impl<'m> Fields<'_, 'm> {
             (setting, None, default) => return self.tuned(field, setting, default, mistakes),
         }
         Role::Untouched(None)
+    }
+
+    /// Checks a user's own field whose values ranks do not compare. `other` is a second role in the same attribute, which is a
+    /// mistake.
+    fn per_rank(
+        &mut self,
+        field: &Field,
+        per_rank: &Argument,
+        other: Option<&Argument>,
+        default: Option<&Argument>,
+        mistakes: &mut Mistakes,
+    ) -> Role {
+        if !matches!(per_rank.value, Value::Absent) {
+            mistakes.at(per_rank, "`per_rank` takes no value").help("write `#[tuned(per_rank)]`");
+        }
+        if other.is_some() || !self.is_own(field) {
+            mistakes
+                .at(other.unwrap_or(per_rank), format!("`{}` is planned, and all ranks have one plan", field.ident))
+                .help("leave out `per_rank`: tuned fields are not compared, and dimensions are equal on all ranks");
+            self.dims.mark_faulty();
+        }
+        match default {
+            Some(default) => self.untouched(default, mistakes),
+            None => Role::Untouched(defaults::peer_default(field)),
+        }
     }
 
     /// Returns true for a user's own field: its name is no setting, or the field is the global batch.

@@ -4,10 +4,10 @@ use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::{Setting, SettingKind};
 use gpu_tuned_project::resolved::{Resolved, Selected};
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote, quote_spanned};
-use syn::Path;
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned as _;
+use syn::{Attribute, Path, Type};
 
 use super::{literal, workload};
 use gpu_tuned_attribute::{Checked, Role};
@@ -30,6 +30,7 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
     let writes = tuned.iter().map(|(field, setting)| write(root, field, *setting));
     let (switch, unreadable) = (amp_switch(&tuned), unreadable(root, &tuned));
     let negative = negative(model, checked);
+    let compared = compared(model, checked);
     quote! {
         #[automatically_derived]
         #allow
@@ -57,6 +58,8 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
             #unreadable
 
             #negative
+
+            #compared
 
             fn apply(&mut self, settings: &#root::Settings) {
                 #unused_settings
@@ -222,6 +225,35 @@ fn negative(model: &Model, checked: &Checked) -> Option<TokenStream> {
             fn negative(&self) -> ::core::option::Option<(&'static str, i64)> {
                 #(#checks)*
                 ::core::option::Option::None
+            }
+        }
+    })
+}
+
+/// Returns `Tuned::compared`: the fields with equal values on all ranks. `None` without such a field.
+fn compared(model: &Model, checked: &Checked) -> Option<TokenStream> {
+    let is_packed = |attribute: &Attribute| {
+        attribute.path().is_ident("repr") && attribute.meta.to_token_stream().to_string().contains("packed")
+    };
+    if model.item.attrs.iter().any(is_packed) {
+        return None; // References to its fields do not compile.
+    }
+    let compared = |(field, role): (&Field, &Role)| {
+        let is_exempt = matches!(role, Role::Tuned(_)) || field.is_per_rank();
+        // A pointer has another address in each process.
+        if matches!(bare(&field.ty), Type::FnPtr(_) | Type::Ptr(_)) || (is_exempt && field.condition().is_none()) {
+            return None;
+        }
+        let condition = field.condition().filter(|_| is_exempt).map(|condition| quote!(#[cfg(not(#condition))]));
+        let (ident, cfgs) = (&field.ident, &field.cfgs);
+        Some(quote!(#(#cfgs)* #condition #ident))
+    };
+    let fields: Vec<_> = model.fields.iter().zip(&checked.input.roles).filter_map(compared).collect();
+    let root = &model.root;
+    (!fields.is_empty()).then(|| {
+        quote! {
+            fn compared(&self) -> ::std::vec::Vec<(&'static str, ::std::string::String)> {
+                #root::__compared!(self, #(#fields),*)
             }
         }
     })

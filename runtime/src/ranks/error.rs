@@ -17,6 +17,23 @@ pub enum RanksError {
     /// The ranks did not come together.
     #[error(transparent)]
     Join(#[from] JoinError),
+    /// A field of the config has another value than on rank 0.
+    #[error(
+        "`{field}` of the config is {value} on rank {rank} ({host}), but {expected} on rank 0: start all ranks with one value, \
+         or mark the field `#[tuned(per_rank)]` if it may differ"
+    )]
+    Field {
+        /// The field.
+        field: String,
+        /// Rank that differs.
+        rank: usize,
+        /// Its host.
+        host: String,
+        /// `Debug` text of the value on that rank; for a long one its beginning, and a hash.
+        value: String,
+        /// The same on rank 0.
+        expected: String,
+    },
     /// There is no GPU for this rank.
     #[error(
         "LOCAL_RANK is {local_rank}, and the process sees {gpus} GPUs: start at most {gpus} ranks on this host, or let each \

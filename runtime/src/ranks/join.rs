@@ -1,11 +1,12 @@
 //! Start of a rank: its GPU, its terms, and the connection to the others.
 
 use gpu_tuned_core::device::GpuReading;
-use gpu_tuned_ranks::{Group, Launch, Limits, Terms};
+use gpu_tuned_ranks::{Group, Launch, Limits};
 
-use super::{Connection, RanksError};
+use super::{Connection, RanksError, terms};
 use crate::decide::DeviceRequest;
 use crate::detect::Machine;
+use crate::saved::SavedRun;
 use crate::tuned::Tuned;
 
 /// The GPU of a rank: the one with its local number, or the only one that it sees. The CPU, if there is none.
@@ -23,11 +24,12 @@ pub(crate) fn device(launch: &Launch, machine: &Machine) -> Result<DeviceRequest
 }
 
 impl Connection {
-    /// Joins the other ranks of a launch, which must have the same program and config. `gpu` is this rank's.
+    /// Joins the other ranks of a launch, which must have the same program, config and saved run. `gpu` is this rank's.
     pub(crate) fn join<C: Tuned>(
         launch: &Launch,
         limits: Limits,
         config: &C,
+        saved: Option<&SavedRun>,
         gpu: Option<&GpuReading>,
     ) -> Result<Self, RanksError> {
         #[cfg(feature = "cuda")]
@@ -36,27 +38,8 @@ impl Connection {
             let port = launch.port.checked_add(1).unwrap_or(launch.port - 1);
             gpu_tuned_train::train::set_bootstrap(&format!("{}:{port}", launch.address));
         }
-        let group = Group::join(launch, terms(config, gpu), limits)?;
+        let group = Group::join(launch, terms::terms(config, saved, gpu), limits).map_err(terms::error)?;
         let local = if launch.is_one_host() { launch.world_size } else { launch.local_world_size.unwrap_or(1) };
         Ok(Self { group, local, shares: None })
     }
-}
-
-/// What the ranks must have in common, and their devices, which must differ on a host.
-fn terms<C: Tuned>(config: &C, gpu: Option<&GpuReading>) -> Terms {
-    let terms = Terms::default()
-        .same("gpu-tuned", env!("CARGO_PKG_VERSION"))
-        .same("config", C::BUILT.config)
-        .same("feature cuda", cfg!(feature = "cuda").to_string())
-        .same("model", json(&config.workload()))
-        .same("goal", json(&config.asked()));
-    match gpu.and_then(|gpu| gpu.uuid.clone().or_else(|| Some(gpu.pci_address?.to_string()))) {
-        Some(gpu) => terms.distinct_on_host("GPU", gpu),
-        None => terms,
-    }
-}
-
-/// The value as text; empty for one without.
-fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
 }

@@ -4,6 +4,7 @@ mod common;
 mod error;
 mod join;
 mod peers;
+mod terms;
 
 use std::sync::Arc;
 

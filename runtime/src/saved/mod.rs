@@ -145,6 +145,17 @@ impl SavedRun {
         &self.settings
     }
 
+    /// Text of what all ranks of the run have in common. With unequal shares, their micro-batches differ.
+    #[cfg(feature = "distributed")]
+    pub(crate) fn identity(&self) -> String {
+        let Self { config, parameters, workload, goal, schedule, settings, .. } = self;
+        let micro_batch = if goal.unequal { None } else { Some(schedule.micro_batch) };
+        let (global_batch, precision) = (schedule.global_batch, settings.precision);
+        format!(
+            "{config}, global batch {global_batch}, micro-batch {micro_batch:?}, {precision}, {parameters} parameters, {goal:?}, {workload}"
+        )
+    }
+
     /// The figures in which the model is another one now.
     pub(crate) fn model_changes(&self, spec: &WorkloadSpec) -> Vec<FigureChange> {
         let mut changes = figures::changes(&self.workload, &in_json(spec));

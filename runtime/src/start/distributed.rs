@@ -94,7 +94,7 @@ impl Options {
             DeviceRequest::This(position) => machine.gpus.get(position),
             _ => None,
         };
-        let connection = Connection::join(&launch, self.rank_limits.clone(), config, gpu)?;
+        let connection = Connection::join(&launch, self.rank_limits.clone(), config, request.saved.as_ref(), gpu)?;
         request.ranks = Some(connection.unplanned());
         request.connection = Some(connection.clone());
         let ranks = request.or_fail(self.ranks(&request, &connection, config))?;

@@ -1,5 +1,7 @@
 //! Sessions of several ranks on the CPU, against one process that trains on all of it.
 
+use std::collections::HashMap;
+
 use burn::data::dataset::InMemDataset;
 use burn::nn::loss::{MseLoss, Reduction};
 use burn::nn::{Linear, LinearConfig};
@@ -106,5 +108,83 @@ fn ranks_with_other_configs_do_not_train_together() {
     for started in all {
         let error = started.expect_err("they differ").to_string();
         assert!(error.contains("Alone") && error.contains("Together"), "{error}");
+    }
+}
+
+/// Fields of the program beside the tuned one.
+#[gpu_tuned(mlp(widths = [3, 1]), global_batch = 8, target = "generic")]
+#[derive(Clone)]
+struct Program {
+    #[tuned]
+    batch_size: usize,
+    #[tuned(default = 1e-3)]
+    learning_rate: f64,
+    text: String,
+    weights: HashMap<String, f32>,
+    #[tuned(per_rank)]
+    log: String,
+    opaque: Opaque,
+}
+
+/// Has no text that ranks could compare.
+#[derive(Clone, Default)]
+struct Opaque;
+
+/// Errors of two ranks, of which the second changes the config.
+fn errors_with(change: impl Fn(&mut Program) + Sync) -> Vec<Option<String>> {
+    launched(2, |rank, as_rank| {
+        let weights = (0..20).map(|key| (key.to_string(), 0.5)).collect();
+        let mut config = Program { weights, ..Program::default() };
+        if rank == 1 {
+            change(&mut config);
+        }
+        // A session ends with those of the other ranks, so it ends here.
+        as_rank(Options::default().cpu()).start(config).err().map(|error| error.to_string())
+    })
+}
+
+#[test]
+fn fields_that_differ_between_ranks_are_named_on_all() {
+    let error = |change: &(dyn Fn(&mut Program) + Sync)| {
+        let [first, second] = <[_; 2]>::try_from(errors_with(change)).expect("two");
+        assert_eq!(first, second);
+        first.expect("they differ")
+    };
+    let message = error(&|config| config.learning_rate = 1e-4);
+    assert!(message.starts_with("`learning_rate` of the config is 0.0001 on rank 1 ("), "{message}");
+    let end = "), but 0.001 on rank 0: start all ranks with one value, or mark the field `#[tuned(per_rank)]` if it may differ";
+    assert!(message.ends_with(end), "{message}");
+    let message = error(&|config| config.text = "other".to_owned());
+    assert!(message.starts_with("`text` of the config is \"other\" on rank 1 ("), "{message}");
+    let message = error(&|config| *config.weights.get_mut("7").expect("a weight") = 0.25);
+    assert!(message.starts_with("`weights` of the config is { \"0\": 0.5, \"1\": 0.5"), "{message}");
+}
+
+#[test]
+fn marked_fields_and_those_without_a_text_may_differ() {
+    let errors = errors_with(|config| {
+        config.log = "rank1.log".to_owned();
+    });
+    assert_eq!(errors, [None, None]);
+}
+
+#[test]
+fn ranks_resume_one_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    alone(Alone { batch_size: 4 }).save(folder.path()).expect("it is saved");
+    let resumed = |on: fn(usize) -> bool| {
+        launched(2, |rank, as_rank| {
+            let options = as_rank(Options::default().cpu());
+            let options = if on(rank) { options.resume(folder.path()) } else { options };
+            options.start(Alone { batch_size: 4 }).map(drop).map_err(|error| error.to_string())
+        })
+    };
+    assert_eq!(resumed(|_| true), [Ok(()), Ok(())]);
+    for error in resumed(|rank| rank == 0) {
+        let error = error.expect_err("one resumes");
+        assert!(
+            error.starts_with("saved run of rank 1 on ") && error.contains("is `none`, but `Alone, global batch 8"),
+            "{error}"
+        );
     }
 }
