@@ -22,6 +22,11 @@ pub trait WithoutText {
 
 impl<T: ?Sized> WithoutText for Field<'_, T> {}
 
+/// Returns the fields with a text.
+pub fn with_text(fields: &[(&'static str, Option<String>)]) -> Vec<(&'static str, String)> {
+    fields.iter().filter_map(|(name, text)| Some((*name, text.clone()?))).collect()
+}
+
 /// Name and `Debug` text of each of these fields that has one.
 #[doc(hidden)]
 #[macro_export]
@@ -29,9 +34,8 @@ macro_rules! __compared {
     ($config:expr, $($(#[$cfg:meta])* $field:ident),*) => {{
         #[allow(unused_imports)]
         use $crate::__private::WithoutText as _;
-        let fields: &[(&'static str, ::core::option::Option<::std::string::String>)] =
-            &[$($(#[$cfg])* (::core::stringify!($field), $crate::__private::Field(&$config.$field).text())),*];
-        let with_text = fields.iter().filter_map(|(name, text)| ::core::option::Option::Some((*name, text.clone()?)));
-        with_text.collect()
+        $crate::__private::with_text(&[
+            $($(#[$cfg])* (::core::stringify!($field), $crate::__private::Field(&$config.$field).text())),*
+        ])
     }};
 }

@@ -165,7 +165,7 @@ pub mod workload {
 /// Names in generated code.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::compared::{Field, WithoutText};
+    pub use crate::compared::{Field, WithoutText, with_text};
     pub use crate::field_default::FieldDefault;
     #[cfg(feature = "burn")]
     pub use burn::tensor::Device;

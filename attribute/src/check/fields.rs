@@ -88,7 +88,7 @@ impl<'m> Fields<'_, 'm> {
         }
         if other.is_some() || !self.is_own(field) {
             mistakes
-                .at(other.unwrap_or(per_rank), format!("`{}` is planned, and all ranks have one plan", field.ident))
+                .at(per_rank, format!("`{}` is planned, and all ranks have one plan", field.ident))
                 .help("leave out `per_rank`: tuned fields are not compared, and dimensions are equal on all ranks");
             self.dims.mark_faulty();
         }

@@ -61,6 +61,9 @@ pub(super) mod strict {
         #[cfg(unix)]
         #[tuned]
         num_workers: usize,
+        /// A file of the rank.
+        #[tuned(per_rank)]
+        log: &'a str,
         /// A name.
         name: &'a str,
         /// A value.

@@ -2,6 +2,7 @@
 //! compiled, and its fields are compared with the constants of the build.
 
 mod attributes;
+mod compared;
 mod conditional;
 mod fields;
 mod generics;
