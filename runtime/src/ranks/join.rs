@@ -2,6 +2,7 @@
 
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_ranks::{Group, Launch, Limits};
+use gpu_tuned_train::train::Inputs;
 
 use super::{Connection, RanksError, terms};
 use crate::decide::DeviceRequest;
@@ -40,6 +41,6 @@ impl Connection {
         }
         let group = Group::join(launch, terms::terms(config, saved, gpu), limits).map_err(terms::error)?;
         let local = if launch.is_one_host() { launch.world_size } else { launch.local_world_size.unwrap_or(1) };
-        Ok(Self { group, local, shares: None })
+        Ok(Self { group, local, shares: None, inputs: Inputs::default() })
     }
 }

@@ -13,7 +13,7 @@ use gpu_tuned_core::exchange;
 use gpu_tuned_core::plan::Schedule;
 use gpu_tuned_ranks::{Ended, Group};
 use gpu_tuned_train::load::Share;
-use gpu_tuned_train::train::Rank;
+use gpu_tuned_train::train::{Inputs, Rank};
 
 pub use error::RanksError;
 pub use gpu_tuned_ranks::{EXIT_CODE, Launch, LaunchError, Launcher, Limits};
@@ -30,6 +30,8 @@ pub(crate) struct Connection {
     local: usize,
     /// Samples of each rank in a step, if they are unequal.
     shares: Option<Arc<[exchange::Share]>>,
+    /// Inputs of this rank, for all of its trainers and loaders.
+    inputs: Inputs,
 }
 
 impl Connection {
@@ -97,7 +99,7 @@ impl Connection {
     /// The rank for a trainer and its loader.
     pub(crate) fn rank(&self, schedule: &Schedule, shards_optimizer: bool) -> Rank {
         let peers = Arc::new(GroupPeers::new(self.group.clone()));
-        Rank::new(peers, self.share(schedule)).shard_optimizer(shards_optimizer)
+        Rank::new(peers, self.share(schedule)).with_inputs(self.inputs.clone()).shard_optimizer(shards_optimizer)
     }
 
     /// This rank's share of a step.

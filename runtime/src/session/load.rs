@@ -17,6 +17,8 @@ impl<C> Session<C> {
     /// micro-batches. A larger step stays in host memory, and is uploaded micro-batch by micro-batch.
     ///
     /// With several ranks, each loads its part of every step. Give [`shuffle`](PrefetchLoader::shuffle) the same seed on all.
+    /// A step compares the epochs that the ranks are reading: number of items, seed, and number of the epoch. Batches that another
+    /// thread reads are not compared.
     /// The last step of an epoch is shared in proportion, and dropped if it has too few samples for every rank. A
     /// [`strategy`](PrefetchLoader::strategy) forms one batch a rank for each step.
     ///

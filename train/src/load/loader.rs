@@ -1,9 +1,10 @@
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::data::dataloader::batcher::Batcher;
-use burn::data::dataloader::{BatchStrategy, DataLoader, DataLoaderIterator};
-use burn::data::dataset::Dataset;
+use burn::data::dataloader::{BatchStrategy, DataLoader, DataLoaderIterator, Progress};
 use burn::data::dataset::transform::{PartialDataset, SelectionDataset};
+use burn::data::dataset::{Dataset, DatasetError};
 use burn::tensor::Device;
 use gpu_tuned_core::Bytes;
 use rand::SeedableRng;
@@ -14,6 +15,7 @@ use super::epoch::{Bounds, Lazy, Prefetch, Preparation, Source};
 use super::share::Share;
 use crate::micro_batch::MicroBatch;
 use crate::timing::StepInstrumentation;
+use crate::train::{Inputs, OpenEpoch, Rank};
 
 /// Default number of batches on the device: one is uploaded while one waits.
 const DEPTH: usize = 2;
@@ -45,8 +47,38 @@ pub struct PrefetchLoader<I, B> {
     num_workers: usize,
     device: Device,
     rng: Option<Mutex<StdRng>>,
+    /// Seed of `rng`.
+    seed: Option<u64>,
+    /// Epochs so far.
+    epochs: AtomicU64,
     share: Share,
+    /// Record of the inputs of a rank, which are compared with those of others.
+    inputs: Option<Inputs>,
     instrumentation: StepInstrumentation,
+}
+
+/// Epoch that is recorded until it is dropped.
+struct RecordedEpoch<'l, B> {
+    batches: Box<dyn DataLoaderIterator<B> + 'l>,
+    _open: OpenEpoch,
+}
+
+impl<B> Iterator for RecordedEpoch<'_, B> {
+    type Item = Result<B, DatasetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.batches.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.batches.size_hint()
+    }
+}
+
+impl<B> DataLoaderIterator<B> for RecordedEpoch<'_, B> {
+    fn progress(&self) -> Progress {
+        self.batches.progress()
+    }
 }
 
 enum Batches<I> {
@@ -67,7 +99,10 @@ impl<I, B> PrefetchLoader<I, B> {
             num_workers: 1,
             device: Device::default(),
             rng: None,
+            seed: None,
+            epochs: AtomicU64::new(0),
             share: Share::whole(batch_size.max(1)),
+            inputs: None,
             instrumentation: StepInstrumentation::default(),
         }
     }
@@ -76,6 +111,7 @@ impl<I, B> PrefetchLoader<I, B> {
     #[must_use]
     pub fn shuffle(mut self, seed: u64) -> Self {
         self.rng = Some(Mutex::new(StdRng::seed_from_u64(seed)));
+        self.seed = Some(seed);
         self
     }
 
@@ -125,7 +161,15 @@ impl<I, B> PrefetchLoader<I, B> {
         self
     }
 
+    /// Yields a rank's share of each step, and records its epochs.
+    pub(crate) fn for_rank(mut self, rank: &Rank) -> Self {
+        self.share = rank.share();
+        self.inputs = Some(rank.inputs().clone());
+        self
+    }
+
     /// Yields a rank's share of each step.
+    #[cfg(test)]
     pub(crate) fn share(mut self, share: Share) -> Self {
         self.share = share;
         self
@@ -153,6 +197,17 @@ where
     /// The batches of the next epoch.
     #[expect(clippy::iter_without_into_iter, reason = "a loop over a reference does not look like another epoch")]
     pub fn iter(&self) -> Box<dyn DataLoaderIterator<B> + '_> {
+        let number = self.epochs.fetch_add(1, Ordering::Relaxed) + 1;
+        match &self.inputs {
+            Some(inputs) => {
+                let _open = inputs.begin_epoch(self.describe_epoch(number));
+                Box::new(RecordedEpoch { batches: self.epoch(), _open })
+            }
+            None => self.epoch(),
+        }
+    }
+
+    fn epoch(&self) -> Box<dyn DataLoaderIterator<B> + '_> {
         let dataset = self.ordered();
         if self.num_workers > 0 {
             match self.prefetch(&dataset) {
@@ -174,6 +229,17 @@ where
         Arc::strong_count(&self.batcher)
     }
 
+    /// Text of what ranks have in common in an epoch, by its number from 1.
+    fn describe_epoch(&self, number: u64) -> String {
+        let items = self.dataset.len();
+        let steps = match &self.batches {
+            Batches::OfSize(_) => format!("in steps of {}", self.share.all()),
+            Batches::Grouped(_) => "in steps by a strategy".to_owned(),
+        };
+        let order = self.seed.map(|seed| format!(", epoch {number} with seed {seed}")).unwrap_or_default();
+        format!("{items} items {steps}{order}")
+    }
+
     /// The same loader of other items, or on another device, with a generator of its own.
     fn like(&self, dataset: Arc<dyn Dataset<I>>, device: Device) -> Self {
         Self {
@@ -189,7 +255,10 @@ where
             num_workers: self.num_workers,
             device,
             rng: self.rng().map(|mut rng| Mutex::new(rng.fork())),
+            seed: self.seed,
+            epochs: AtomicU64::new(0),
             share: self.share,
+            inputs: self.inputs.clone(),
             instrumentation: self.instrumentation.clone(),
         }
     }

@@ -49,9 +49,10 @@ pub use health::{GradientHealth, LayerHealth, gradient_health};
 pub use not_ready::NotReady;
 pub use optimizer_files::OptimizerFileError;
 pub use outcome::{Rescue, Step, StepError, TrainerError};
+pub(crate) use ranks::OpenEpoch;
 #[cfg(feature = "cuda")]
 pub use ranks::nccl::set_bootstrap;
-pub use ranks::{Peers, PeersEnded, Rank};
+pub use ranks::{Inputs, Peers, PeersEnded, Rank};
 pub use recipe::{Recipe, group_bytes};
 pub use replanning::Replanning;
 #[cfg(feature = "train")]

@@ -119,7 +119,7 @@ impl Recipe {
             .device(self.device.clone())
             .with_instrumentation(self.instrumentation.clone());
         match &self.rank {
-            Some(rank) => loader.share(rank.share()),
+            Some(rank) => loader.for_rank(rank),
             None => loader,
         }
     }

@@ -4,6 +4,7 @@ mod buckets;
 mod distributed;
 mod exchange;
 mod first_values;
+pub(in crate::train) mod inputs;
 #[cfg(feature = "cuda")]
 pub(crate) mod nccl;
 mod packed;
@@ -20,6 +21,8 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use gpu_tuned_observe::recording::SlowestRank;
+pub use inputs::Inputs;
+pub(crate) use inputs::OpenEpoch;
 
 use super::TrainerError;
 use super::optimizer_files::with_state_of;
@@ -85,12 +88,19 @@ pub struct Rank {
     peers: Arc<dyn Peers>,
     share: Share,
     shards_optimizer: bool,
+    inputs: Inputs,
 }
 
 impl Rank {
     /// A rank with its share of every optimizer step.
     pub fn new(peers: Arc<dyn Peers>, share: Share) -> Self {
-        Self { peers, share, shards_optimizer: false }
+        Self { peers, share, shards_optimizer: false, inputs: Inputs::default() }
+    }
+
+    /// Shares the record of inputs with other values of this rank.
+    #[must_use]
+    pub fn with_inputs(self, inputs: Inputs) -> Self {
+        Self { inputs, ..self }
     }
 
     /// Keeps the optimizer's state of each parameter on one rank only (`ZeRO` stage 1), if `shards`. That rank updates the
@@ -103,6 +113,28 @@ impl Rank {
     /// Share of every optimizer step.
     pub fn share(&self) -> Share {
         self.share
+    }
+
+    /// Record of the inputs that have to be equal on all ranks.
+    pub(crate) fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+
+    /// Records a value that has to be equal on all ranks from the next step on, in place of an earlier one with this name.
+    pub(super) fn record(&self, name: &'static str, value: String) {
+        self.inputs.record(name, value);
+    }
+
+    /// Hash of [`data_description`](Self::data_description). Call it in the thread that takes the steps.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the header of the exchange will have it"))]
+    pub(super) fn digest(&self) -> u64 {
+        self.inputs.digest()
+    }
+
+    /// Text of the epochs that this thread reads, and of recorded values.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the header of the exchange will have it"))]
+    pub(super) fn data_description(&self) -> String {
+        self.inputs.describe()
     }
 
     /// Returns `model` with the values and the parameter identifiers of the first rank.

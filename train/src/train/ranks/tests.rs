@@ -2,6 +2,7 @@
 
 mod failures;
 mod weights;
+mod inputs;
 
 use burn::module::Module;
 use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};

@@ -134,6 +134,14 @@ impl TestRank {
         self.rank.share().rank()
     }
 
+    pub(in crate::train) fn rank(&self) -> &Rank {
+        &self.rank
+    }
+
+    pub(in crate::train) fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
     pub(in crate::train) fn device(&self) -> &Device {
         &self.recipe.device
     }
