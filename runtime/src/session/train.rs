@@ -49,7 +49,8 @@ impl<C: Tuned> Session<C> {
     /// # Errors
     ///
     /// [`TrainerError`] for a model that cannot be trained in the planned mixed precision, for a plan of several ranks in a process
-    /// that was not launched as one of them, and if the ranks' models differ.
+    /// that was not launched as one of them, for an optimizer that was saved by one of several ranks with a part of the state, and
+    /// if the ranks' models or states differ.
     pub fn trainer<M: Module>(&self, model: M, optimizer: ModuleOptimizer) -> Result<Trainer<M>, TrainerError> {
         let recipe = self.recipe()?;
         let first_step = self

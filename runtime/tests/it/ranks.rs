@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use burn::data::dataset::InMemDataset;
 use burn::nn::loss::{MseLoss, Reduction};
 use burn::nn::{Linear, LinearConfig};
-use burn::optim::SgdConfig;
+use burn::optim::{AdamWConfig, SgdConfig};
 use burn::tensor::{Device, Tensor};
 use gpu_tuned::train::TrainerError;
 use gpu_tuned::{Options, Session, Tuned, gpu_tuned};
@@ -186,5 +186,30 @@ fn ranks_resume_one_run() {
             error.starts_with("saved run of rank 1 on ") && error.contains("is `none`, but `Alone, global batch 8"),
             "{error}"
         );
+    }
+}
+
+#[gpu_tuned(mlp(widths = [3, 1]), global_batch = 8, shard_optimizer = true, target = "generic")]
+#[derive(Clone, Debug)]
+struct Sharded {
+    #[tuned]
+    batch_size: usize,
+}
+
+#[test]
+fn the_optimizer_of_one_rank_is_no_checkpoint_of_all() {
+    let parts = launched(2, |_, as_rank| {
+        let session = session(Sharded { batch_size: 4 }, as_rank);
+        let mut trainer = session.trainer(model(&session.device()), AdamWConfig::new().init()).expect("a trainer");
+        for batch in session.loader(dataset(), Rows::default()).iter() {
+            trainer.step(0.2, batch.expect("a batch"), loss).expect("a step");
+        }
+        // As Burn's users save a checkpoint.
+        (trainer.master().clone(), trainer.optimizer().into_bytes().expect("it is saved"))
+    });
+    for (model, part) in parts {
+        let optimizer = AdamWConfig::new().init().from_bytes(part).expect("Burn loads it");
+        let error = alone(Alone { batch_size: 4 }).trainer(model, optimizer).map(drop).expect_err("it is a part");
+        assert!(matches!(error, TrainerError::PartialState { parameters: 1, all: 2, ranks: 2 }), "{error}");
     }
 }

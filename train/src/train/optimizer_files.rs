@@ -1,10 +1,11 @@
 //! Optimizer state in files: one, or one for each rank that keeps a part of it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use burn::module::Module;
 use burn::optim::{ModuleOptimizer, OptimizerRecord};
@@ -15,6 +16,7 @@ use gpu_tuned_observe::log::warn_user;
 use thiserror::Error;
 
 use super::Trainer;
+use super::ranks::inputs::digest;
 use super::ranks::sharding::{self, Shard};
 use crate::device::catching;
 
@@ -93,7 +95,7 @@ impl<M: Module> Trainer<M> {
             return Err(OptimizerFileError::SeveralSaves { one: path, other });
         }
         remove_scratch(&path);
-        self.optimizer().save(&path).map_err(|error| file_error(&path, &error))
+        self.trained.optimizer.save(&path).map_err(|error| file_error(&path, &error))
     }
 
     /// Loads the state of the optimizer that [`save_optimizer`](Self::save_optimizer) saved, with any number of ranks.
@@ -117,8 +119,10 @@ impl<M: Module> Trainer<M> {
         for path in complete(folder)? {
             packs.push(Reader::from_file_exact(&path).map_err(|error| file_error(&path, &error))?);
         }
-        let saved: HashSet<u64> =
-            packs.iter().flat_map(|pack| pack.scalars().keys().filter_map(|name| id_of(name))).collect();
+        let StateSummary { parameters: saved, text } = StateSummary::from_packs(&packs);
+        if let Some(rank) = &self.stepper.rank {
+            rank.record(STATE, text);
+        }
         if !saved.is_empty() && saved.is_disjoint(&known) {
             return Err(OptimizerFileError::OtherModel { folder: folder.to_owned() });
         }
@@ -139,9 +143,54 @@ impl<M: Module> Trainer<M> {
         }
     }
 
+    /// Warns once in a process if the optimizer has only this rank's part of the state.
+    pub(super) fn warn_of_part(&self) {
+        static WARNING: Once = Once::new();
+        if let Some(warning) = self.part_warning() {
+            WARNING.call_once(|| warn_user(&warning));
+        }
+    }
+
+    fn part_warning(&self) -> Option<String> {
+        let Shard { ranks, .. } = self.shard()?;
+        Some(format!(
+            "this optimizer has one of {ranks} parts of the state, and a trainer refuses to resume from it: save with \
+             `Trainer::save_optimizer` on every rank"
+        ))
+    }
+
     /// The part of the optimizer's state that this rank keeps, if not all.
     fn shard(&self) -> Option<Shard> {
         sharding::shard(self.stepper.rank.as_ref()?, self.master())
+    }
+}
+
+/// State of an optimizer, without its tensors.
+pub(super) struct StateSummary {
+    /// Parameters with state.
+    pub parameters: HashSet<u64>,
+    /// Text with a hash of the numbers, such as counts of steps: equal where the state is of the same step.
+    pub text: String,
+}
+
+impl StateSummary {
+    /// Summary of an optimizer's state; `None` for an optimizer without tensors, which loses nothing.
+    pub(super) fn new(optimizer: &ModuleOptimizer) -> Result<Option<Self>, RecordError> {
+        let record = optimizer.to_record();
+        if record.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Self::from_packs(&[Reader::from_bytes(record.into_bytes()?)?])))
+    }
+
+    fn from_packs(packs: &[Reader]) -> Self {
+        let scalars: BTreeMap<&str, String> = packs
+            .iter()
+            .flat_map(|pack| pack.scalars().iter().map(|(name, value)| (name.as_str(), format!("{value:?}"))))
+            .collect();
+        let parameters: HashSet<u64> = scalars.keys().filter_map(|name| id_of(name)).collect();
+        let text = format!("of {} parameters (hash {:016x})", parameters.len(), digest(&scalars));
+        Self { parameters, text }
     }
 }
 
@@ -177,6 +226,9 @@ fn joined(packs: Vec<Reader>, kept: &HashSet<u64>) -> Result<OptimizerRecord, Re
 fn id_of(name: &str) -> Option<u64> {
     name.split('.').next()?.parse().ok()
 }
+
+/// Name of the optimizer's state in comparisons of ranks.
+pub(super) const STATE: &str = "optimizer state";
 
 /// File of the whole state.
 const WHOLE: &str = "optimizer.bpk";

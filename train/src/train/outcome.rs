@@ -98,6 +98,20 @@ pub enum TrainerError {
     /// The ranks train different models, or they were ended.
     #[error(transparent)]
     Peers(PeersEnded),
+    /// The loaded optimizer has the state that one of several ranks keeps: see [`Rank::shard_optimizer`](super::Rank::shard_optimizer).
+    #[error(
+        "the loaded optimizer has the state of {parameters} of {all} trained parameters, the part of one of {ranks} ranks with a \
+         sharded optimizer, and the rest is lost: save with `Trainer::save_optimizer` on every rank, and load with \
+         `Trainer::load_optimizer`"
+    )]
+    PartialState {
+        /// Trained parameters with state.
+        parameters: usize,
+        /// All trained parameters.
+        all: usize,
+        /// Ranks of such a run.
+        ranks: usize,
+    },
     /// The state of a loaded optimizer cannot be split among ranks. The text is Burn's message.
     #[error("the optimizer's state cannot be split among ranks: {0}")]
     State(String),

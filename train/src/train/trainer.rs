@@ -14,8 +14,10 @@ use super::accumulation::MicroBatchGradients;
 use super::first_step::{AnyBatch, FirstStep, TakeFirstStep};
 use super::graph::{Factors, SharedGraphs};
 use super::not_ready::NotReady;
+use super::optimizer_files::StateSummary;
 use super::outcome::{Step, StepError, TrainerError};
 use super::ranks::Rank;
+use super::ranks::sharding::check_state;
 use super::recipe::Recipe;
 use super::sanity_checks::{StepSizeCheck, check_halves, check_parameters};
 use super::stepper::Stepper;
@@ -113,7 +115,12 @@ impl<M: Module> Trainer<M> {
                 let optimizer = rank.own_state(optimizer, &model)?;
                 (model, optimizer)
             }
-            None => (model, optimizer),
+            None => {
+                if let Ok(Some(state)) = StateSummary::new(&optimizer) {
+                    check_state(&state.parameters, None, &model)?;
+                }
+                (model, optimizer)
+            }
         };
         let trainer = Self::with_stepper(model, optimizer, recipe.stepper());
         let trainer = if recipe.cuda_graphs { trainer.cuda_graphs() } else { trainer };
@@ -207,7 +214,10 @@ impl<M: Module> Trainer<M> {
     }
 
     /// Optimizer with the state of the last step. Checkpoints: see [`save_optimizer`](Self::save_optimizer).
+    ///
+    /// With [sharded state](super::Rank::shard_optimizer), it has the state of this rank's part only, and warns once.
     pub fn optimizer(&self) -> &ModuleOptimizer {
+        self.warn_of_part();
         &self.trained.optimizer
     }
 
@@ -216,8 +226,9 @@ impl<M: Module> Trainer<M> {
         self.stepper.micro_batch()
     }
 
-    /// Returns the [`master`](Self::master) and the optimizer.
+    /// Returns the [`master`](Self::master) and the [`optimizer`](Self::optimizer).
     pub fn into_parts(self) -> (M, ModuleOptimizer) {
+        self.warn_of_part();
         (self.trained.weights.into_master(), self.trained.optimizer)
     }
 
@@ -334,7 +345,7 @@ impl<M: Module> Trainer<M> {
         };
         let step = FirstStep {
             model: self.master(),
-            optimizer: self.optimizer(),
+            optimizer: &self.trained.optimizer,
             samples,
             batch: &cut,
             loss: &|model, batch| loss(model, batch.into_inner()),

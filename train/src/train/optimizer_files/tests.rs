@@ -1,11 +1,15 @@
 use std::path::Path;
 
-use burn::optim::AdamWConfig;
+use burn::optim::{AdamWConfig, ModuleOptimizer};
 use burn::store::ModuleRecord;
+use burn::tensor::Device;
 
 use super::{HashSet, OptimizerFileError, Reader, file_of_rank, id_of, ranks_of, read};
 use crate::micro_batch::MicroBatch;
-use crate::train::ranks::threads::{TestRank, run_all};
+use crate::train::Trainer;
+use crate::train::ranks::sharding::ranks_of_shard;
+use crate::train::ranks::threads::{TestRank, run, run_all};
+use crate::train::recipe::Recipe;
 use crate::train::tests::{Network, Weights, batch, furthest, parameters};
 use burn::module::Module;
 
@@ -75,6 +79,138 @@ fn a_whole_state_that_burn_loads_is_split_among_ranks() {
         Ok(trainer.optimizer().to_record().len() / 2)
     });
     assert_eq!(states.iter().sum::<usize>(), 4);
+}
+
+/// Optimizers after a step, as the ranks return them.
+fn optimizers_after_a_step(ranks: usize, is_sharded: bool) -> Vec<(Network, ModuleOptimizer)> {
+    run_all(ranks, 8, move |rank| {
+        let sharded = is_sharded.then(|| rank.sharded());
+        let rank = sharded.as_ref().unwrap_or(rank);
+        let mut trainer = rank.trainer(model(rank), AdamWConfig::new().init())?;
+        trainer.step(RATE, batch(SAMPLES, 0).narrow(rank.part(SAMPLES)), Network::loss)?;
+        Ok(trainer.into_parts())
+    })
+}
+
+#[test]
+fn the_part_of_one_rank_is_refused_whoever_loads_it() {
+    for (model, part) in optimizers_after_a_step(2, true) {
+        let known = part.to_record().len() / 2;
+        assert!((1..4).contains(&known));
+        let expected = format!(
+            "the loaded optimizer has the state of {known} of 4 trained parameters, the part of one of 2 ranks with a sharded \
+             optimizer, and the rest is lost: save with `Trainer::save_optimizer` on every rank, and load with \
+             `Trainer::load_optimizer`"
+        );
+        for (ranks, is_sharded) in [(1, false), (2, false), (3, true)] {
+            let (model, part) = (model.clone(), part.clone());
+            let all = run(&vec![8; ranks], 8, move |rank| {
+                let sharded = is_sharded.then(|| rank.sharded());
+                let trainer = sharded.as_ref().unwrap_or(rank).trainer(model.clone(), part.clone());
+                Ok(trainer.map(drop).map_err(|error| error.to_string())?)
+            });
+            for result in all {
+                let error = result.expect_err("it is a part").to_string();
+                assert!(error.ends_with(&expected), "{ranks} {is_sharded}: {error}");
+            }
+        }
+        let recipe = Recipe::new(Device::flex(), 8);
+        let alone = Trainer::of_recipe(model, part, &recipe).map(drop).map_err(|error| error.to_string());
+        assert_eq!(alone, Err(expected));
+    }
+}
+
+#[test]
+fn only_a_part_is_warned_of() {
+    for (ranks, is_sharded, expected) in [(1, true, None), (2, false, None), (2, true, Some("one of 2 parts"))] {
+        let warnings = run_all(ranks, 8, move |rank| {
+            let sharded = is_sharded.then(|| rank.sharded());
+            let rank = sharded.as_ref().unwrap_or(rank);
+            Ok(rank.trainer(model(rank), AdamWConfig::new().init())?.part_warning())
+        });
+        for warning in warnings {
+            assert_eq!(warning.is_some(), expected.is_some());
+            assert!(warning.is_none_or(|warning| warning.contains(expected.unwrap_or_default())));
+        }
+    }
+}
+
+#[test]
+fn the_parts_of_all_ranks_go_on_with_as_many() {
+    let parts = optimizers_after_a_step(2, true);
+    let states = run_all(2, 8, move |rank| {
+        let (model, part) = parts[rank.index()].clone();
+        let trainer = rank.sharded().trainer(model, part)?;
+        Ok(trainer.optimizer().to_record().len() / 2)
+    });
+    assert_eq!(states.iter().sum::<usize>(), 4);
+}
+
+#[test]
+fn ranks_with_different_states_do_not_train_together() {
+    let [(model, whole), _] = <[_; 2]>::try_from(optimizers_after_a_step(2, false)).ok().expect("two");
+    for is_sharded in [false, true] {
+        let (model, whole) = (model.clone(), whole.clone());
+        let all = run(&[8, 8], 8, move |rank| {
+            let sharded = is_sharded.then(|| rank.sharded());
+            let rank = sharded.as_ref().unwrap_or(rank);
+            let fresh = AdamWConfig::new().init();
+            let optimizer = if rank.index() == 0 { whole.clone() } else { fresh };
+            Ok(rank.trainer(model.clone(), optimizer).map(drop)?)
+        });
+        for result in all {
+            let error = result.expect_err("one begins anew").to_string();
+            assert_eq!(error, "the optimizer state of rank 1 differs from rank 0's");
+        }
+    }
+}
+
+#[test]
+fn loaded_files_are_inputs_that_ranks_compare() {
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), 2, true, false);
+    let folder = folder.path().to_owned();
+    let inputs = |loads: fn(usize) -> bool| {
+        let folder = folder.clone();
+        run_all(2, 8, move |rank| {
+            let model = model(rank).try_load_record(ModuleRecord::load(folder.join("model.bpk"))?)?;
+            let mut trainer = rank.trainer(model, AdamWConfig::new().init())?;
+            if loads(rank.index()) {
+                trainer.load_optimizer(&folder)?;
+            }
+            Ok((rank.rank().digest(), rank.rank().data_description()))
+        })
+    };
+    let both = inputs(|_| true);
+    assert_eq!(both[0], both[1]);
+    assert!(both[0].1.starts_with("optimizer state of 4 parameters (hash "), "{}", both[0].1);
+    let first = inputs(|rank| rank == 0);
+    assert_ne!(first[0].0, first[1].0);
+    assert_eq!((&first[0].1, first[1].1.as_str()), (&both[0].1, "nothing"));
+}
+
+#[test]
+fn new_layers_and_parameters_without_gradients_are_no_part() {
+    let ids = |count: u64| (0..count).map(|id| (id, 10 + id % 3)).collect::<Vec<_>>();
+    let known = |ids: &[u64]| ids.iter().copied().collect::<HashSet<u64>>();
+    // All but the last layer, or but one parameter in the middle; and a single one.
+    for of in [known(&[0, 1, 2, 3, 4, 5]), known(&[0, 1, 2, 4, 5, 6, 7]), known(&[3]), known(&[])] {
+        assert_eq!(ranks_of_shard(&of, &ids(8)), None, "{of:?}");
+    }
+    // A large embedding is one part, and all the rest the other.
+    let sizes = [(0, 1000), (1, 10), (2, 20), (3, 10)];
+    assert_eq!(ranks_of_shard(&known(&[0]), &sizes), Some(2));
+    assert_eq!(ranks_of_shard(&known(&[1, 2, 3]), &sizes), Some(2));
+    for ranks in 2..=64 {
+        let trained = ids(200);
+        let sizes: Vec<_> = trained.iter().map(|(_, size)| *size).collect();
+        let owners = gpu_tuned_core::exchange::owners(&sizes, ranks);
+        for rank in 0..ranks {
+            let part = trained.iter().zip(&owners).filter(|(_, owner)| **owner == rank).map(|((id, _), _)| *id);
+            let part: HashSet<_> = part.collect();
+            assert_eq!(ranks_of_shard(&part, &trained), Some(ranks), "{rank}");
+        }
+    }
 }
 
 #[test]

@@ -20,12 +20,13 @@ use std::sync::Arc;
 
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
+use burn::store::RecordError;
 use gpu_tuned_observe::recording::SlowestRank;
 pub use inputs::Inputs;
 pub(crate) use inputs::OpenEpoch;
 
 use super::TrainerError;
-use super::optimizer_files::with_state_of;
+use super::optimizer_files::{STATE, StateSummary, with_state_of};
 use crate::load::Share;
 
 /// Connection to the processes that train together.
@@ -146,19 +147,41 @@ impl Rank {
         first_values::with_first_values(self, model).map_err(TrainerError::Peers).inspect_err(|error| self.fail(error))
     }
 
-    /// Drops the state of `optimizer` that other ranks keep.
+    /// Compares the state of `optimizer` with the other ranks', and drops what they keep.
     ///
     /// # Errors
     ///
-    /// [`TrainerError::State`] if the state cannot be copied.
+    /// [`TrainerError::State`] if the state cannot be copied, [`TrainerError::PartialState`] if a part is missing, and
+    /// [`TrainerError::Peers`] if ranks have different states.
     pub(super) fn own_state<M: Module>(
         &self,
         optimizer: ModuleOptimizer,
         model: &M,
     ) -> Result<ModuleOptimizer, TrainerError> {
-        let Some(shard) = sharding::shard(self, model) else { return Ok(optimizer) };
-        let kept = with_state_of(optimizer, &shard.parameters).map_err(|error| TrainerError::State(error.to_string()));
-        kept.inspect_err(|error| self.fail(error))
+        self.compared_state(optimizer, model).inspect_err(|error| self.fail(error))
+    }
+
+    fn compared_state<M: Module>(
+        &self,
+        optimizer: ModuleOptimizer,
+        model: &M,
+    ) -> Result<ModuleOptimizer, TrainerError> {
+        let unreadable = |error: RecordError| TrainerError::State(error.to_string());
+        let shard = sharding::shard(self, model);
+        let state = StateSummary::new(&optimizer).map_err(unreadable)?;
+        let text = match &state {
+            None => "of no parameter".to_owned(),
+            Some(state) => {
+                sharding::check_state(&state.parameters, shard.as_ref(), model)?;
+                let is_own_part = shard.as_ref().is_some_and(|shard| state.parameters == shard.parameters);
+                if is_own_part { "of each rank's own parameters".to_owned() } else { state.text.clone() }
+            }
+        };
+        self.agree(STATE, text).map_err(TrainerError::Peers)?;
+        match shard {
+            Some(shard) if state.is_some() => with_state_of(optimizer, &shard.parameters).map_err(unreadable),
+            _ => Ok(optimizer),
+        }
     }
 
     /// Slowest rank, as known to the first one.

@@ -4,14 +4,19 @@ use std::collections::HashSet;
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
+use gpu_tuned_observe::log::warn_user;
 
 use super::Rank;
 use super::buckets::Buckets;
 use super::exchange::Computed;
 use crate::out_of_memory::{Moment, watched};
+use crate::train::TrainerError;
 use crate::train::step_failure::StepFailure;
 use crate::train::update::patiently;
 use crate::visit::visit_floats;
+
+/// Most ranks whose shards are recognised.
+const MOST_RANKS: usize = 64;
 
 /// Part of the optimizer's state that one of several ranks keeps.
 pub(in crate::train) struct Shard {
@@ -32,6 +37,49 @@ pub(in crate::train) fn shard<M: Module>(rank: &Rank, model: &M) -> Option<Shard
     let owners = gpu_tuned_core::exchange::owners(&sizes, ranks);
     let parameters = ids.into_iter().zip(owners).filter(|(_, owner)| *owner == own).map(|(id, _)| id).collect();
     Some(Shard { rank: own, ranks, parameters })
+}
+
+/// Checks that an optimizer's state lacks no parameter that this process updates.
+///
+/// Parameters that never had a gradient have no state, and neither have new layers: that is a warning. State of exactly the
+/// parameters that one of several ranks keeps is an error, because the other ranks' state was not saved. Numbers of ranks
+/// count from two up to those with two parameters a rank on average: with more ranks, a shard is any single parameter.
+///
+/// # Errors
+///
+/// [`TrainerError::PartialState`].
+pub(in crate::train) fn check_state<M: Module>(
+    known: &HashSet<u64>,
+    shard: Option<&Shard>,
+    model: &M,
+) -> Result<(), TrainerError> {
+    let trained = trained(model);
+    let is_updated = |id: &u64| shard.is_none_or(|shard| shard.parameters.contains(id));
+    let missing = trained.iter().filter(|(id, _)| is_updated(id) && !known.contains(id)).count();
+    if missing == 0 {
+        return Ok(());
+    }
+    let (parameters, all) = (trained.iter().filter(|(id, _)| known.contains(id)).count(), trained.len());
+    if let Some(ranks) = ranks_of_shard(known, &trained) {
+        return Err(TrainerError::PartialState { parameters, all, ranks });
+    }
+    warn_user(&format!(
+        "the loaded optimizer has no state for {missing} of {all} trained parameters: their state begins anew, as for new layers"
+    ));
+    Ok(())
+}
+
+/// Number of ranks of which one keeps the state of exactly these trained parameters; the smallest.
+pub(in crate::train) fn ranks_of_shard(known: &HashSet<u64>, trained: &[(u64, u64)]) -> Option<usize> {
+    let sizes: Vec<_> = trained.iter().map(|(_, size)| *size).collect();
+    let most = MOST_RANKS.min((trained.len() / 2).max(2));
+    (2..=most).find(|ranks| {
+        let owners = gpu_tuned_core::exchange::owners(&sizes, *ranks);
+        let is_known = |parameter: usize| known.contains(&trained[parameter].0);
+        let owner = (0..owners.len()).find(|parameter| is_known(*parameter)).map(|parameter| owners[parameter]);
+        owner
+            .is_some_and(|owner| (0..owners.len()).all(|parameter| is_known(parameter) == (owners[parameter] == owner)))
+    })
 }
 
 /// Identifiers and elements of the trained parameters of a model, in its order.
