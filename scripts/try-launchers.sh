@@ -4,8 +4,8 @@
 #   scripts/try-launchers.sh                                    the example of gpu-tuned-ranks
 #   scripts/try-launchers.sh target/release/char-lm --steps 20  any program
 #
-# LAUNCH is the path of cargo-gpu-tuned, RANKS the number of ranks. TORCHRUN and MPIRUN may name programs that are not on the
-# PATH; without them these launchers are left out. The variables of srun and of two hosts are played.
+# LAUNCH is the path of cargo-gpu-tuned, RANKS the number of ranks. TORCHRUN, MPIRUN and MPIEXEC may name programs that are not on
+# the PATH; without them these launchers are left out. The variables of srun and of two hosts are played.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -93,4 +93,9 @@ if MPIRUN=${MPIRUN:-$(command -v mpirun)}; then
   under 'mpirun' "$MPIRUN" --oversubscribe -np "$ranks" "${program[@]}"
 else
   echo '== mpirun: SKIPPED, because it is not installed (apt-get install openmpi-bin)'
+fi
+if MPIEXEC=${MPIEXEC:-$(command -v mpiexec.hydra)}; then
+  under 'mpiexec' "$MPIEXEC" -launcher fork -n "$ranks" "${program[@]}"
+else
+  echo '== mpiexec: SKIPPED, because it is not installed (apt-get install mpich)'
 fi

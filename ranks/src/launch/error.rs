@@ -22,7 +22,8 @@ pub enum LaunchError {
     /// Ranks are on several hosts, and nothing names that of rank 0.
     #[error(
         "MASTER_ADDR is not set, but {launcher} started ranks on several hosts; set it to the host of rank 0, \
-         for example with `mpirun -x MASTER_ADDR=HOST`"
+         for example with `{}`",
+        if *launcher == Launcher::Mpich { "mpiexec -genv MASTER_ADDR HOST" } else { "mpirun -x MASTER_ADDR=HOST" }
     )]
     NoAddress {
         /// Launcher.

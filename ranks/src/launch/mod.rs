@@ -46,6 +46,8 @@ pub enum Launcher {
     Slurm,
     /// `OMPI_COMM_WORLD_RANK` and `OMPI_COMM_WORLD_SIZE`: Open MPI's mpirun.
     OpenMpi,
+    /// `PMI_RANK` and `PMI_SIZE` beside `MPI_LOCALRANKID`: mpiexec of MPICH and of Intel MPI.
+    Mpich,
 }
 
 impl fmt::Display for Launcher {
@@ -54,6 +56,7 @@ impl fmt::Display for Launcher {
             Self::Torch => "torchrun",
             Self::Slurm => "srun",
             Self::OpenMpi => "mpirun",
+            Self::Mpich => "mpiexec",
         })
     }
 }
@@ -80,6 +83,14 @@ const OPEN_MPI: Names = Names {
     world_size: "OMPI_COMM_WORLD_SIZE",
     local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
     local_world_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
+};
+/// `PMI_RANK` and `PMI_SIZE` are srun's, too, so the local rank identifies this launcher.
+const MPICH: Names = Names {
+    launcher: Launcher::Mpich,
+    rank: "PMI_RANK",
+    world_size: "PMI_SIZE",
+    local_rank: "MPI_LOCALRANKID",
+    local_world_size: "MPI_LOCALNRANKS",
 };
 const SLURM: Names = Names {
     launcher: Launcher::Slurm,
@@ -121,14 +132,18 @@ impl Launched {
     /// Reads the variables that `lookup` returns; `None` if no launcher numbered the process.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let variables = Variables { lookup: &lookup };
-        [&TORCH, &OPEN_MPI, &SLURM].into_iter().find_map(|names| {
+        [&TORCH, &OPEN_MPI, &MPICH, &SLURM].into_iter().find_map(|names| {
             let is_slurm = names.launcher == Launcher::Slurm;
             // With `srun --preserve-env`, SLURM_NTASKS is that of the job.
             let sizes = if is_slurm { &["SLURM_STEP_NUM_TASKS", names.world_size][..] } else { &[names.world_size] };
             let world_size = variables.first_number::<usize>(sizes).ok().flatten()?;
             let rank = variables.number::<usize>(names.rank).ok().flatten()?;
-            let is_rank = rank < world_size && (!is_slurm || is_slurm_step(&variables).unwrap_or(false));
-            is_rank.then(|| Self { world_size, variable: variables.first(sizes) })
+            let is_its_own = match names.launcher {
+                Launcher::Slurm => is_slurm_step(&variables).unwrap_or(false),
+                Launcher::Mpich => variables.has_any(&[MPICH.local_rank]),
+                Launcher::Torch | Launcher::OpenMpi => true,
+            };
+            (rank < world_size && is_its_own).then(|| Self { world_size, variable: variables.first(sizes) })
         })
     }
 }
@@ -141,7 +156,7 @@ fn from_env(name: &str) -> Option<String> {
 impl Launch {
     /// Reads the environment of this process; `None` if no launcher started it.
     ///
-    /// torchrun's variables come before Open MPI's, and these before Slurm's: launchers start each other in that order.
+    /// torchrun's variables come before Open MPI's, MPICH's and Slurm's, in this order: launchers start each other in that order.
     ///
     /// # Errors
     /// If variables are missing, out of range or not numbers.
@@ -159,6 +174,8 @@ impl Launch {
             Self::read(&variables, &TORCH).map(Some)
         } else if variables.has_any(&[OPEN_MPI.rank, OPEN_MPI.world_size, OPEN_MPI.local_rank]) {
             Self::read(&variables, &OPEN_MPI).map(Some)
+        } else if variables.has_any(&[MPICH.local_rank]) {
+            Self::read(&variables, &MPICH).map(Some)
         } else if is_slurm_step(&variables)? {
             Self::read(&variables, &SLURM).map(Some)
         } else if variables.has_any(&[MASTER_ADDR, MASTER_PORT]) {
@@ -241,7 +258,7 @@ impl Launch {
         match names.launcher {
             Launcher::Torch => Err(LaunchError::Missing { variable: MASTER_ADDR, present: names.rank }),
             _ if is_one_host => Ok(LOOPBACK.to_owned()),
-            Launcher::OpenMpi => Err(missing),
+            Launcher::OpenMpi | Launcher::Mpich => Err(missing),
             Launcher::Slurm => {
                 let lists = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"];
                 let list = lists.into_iter().find_map(|name| Some((name, variables.text(name)?)));

@@ -36,6 +36,7 @@ pub(super) fn port(variables: &Variables, launcher: Launcher) -> Result<u16, Lau
             let step = variables.number::<u64>("SLURM_STEP_ID")?.unwrap_or_default();
             Ok(derived(job.wrapping_mul(31).wrapping_add(step)))
         }
+        Launcher::Mpich => Ok(DEFAULT),
         Launcher::OpenMpi => {
             let job = variables.text("PMIX_NAMESPACE");
             Ok(job

@@ -35,6 +35,9 @@ const MPIRUN: Pairs = &[
     ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
 ];
 
+/// As MPICH 4.0 sets them.
+const MPIEXEC: Pairs = &[("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALRANKID", "1"), ("MPI_LOCALNRANKS", "2")];
+
 /// Returns the summary of a launch, or the text of its error.
 fn summary(base: Pairs, more: Pairs) -> String {
     match launch(&[base, more].concat()) {
@@ -49,8 +52,13 @@ fn summary(base: Pairs, more: Pairs) -> String {
 
 #[test]
 fn variables_of_each_launcher_are_read() {
-    let cases: [(Pairs, Pairs, &str); 17] = [
+    let cases: [(Pairs, Pairs, &str); 21] = [
         (&[], &[], "none"),
+        (MPIEXEC, &[], "mpiexec 1/2 1/Some(2) 127.0.0.1:29500"),
+        (MPIEXEC, SRUN, "mpiexec 1/2 1/Some(2) 127.0.0.1:29500"),
+        (MPIRUN, MPIEXEC, "mpirun 1/2 1/Some(2) 127.0.0.1:29500"),
+        // srun with PMI.
+        (SRUN, &[("PMI_RANK", "5"), ("PMI_SIZE", "8")], "srun 5/8 1/None node03:29002"),
         (TORCHRUN, &[], "torchrun 3/4 1/Some(2) node-a:29500"),
         // The agent of torchrun occupies its port.
         (TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "True")], "torchrun 3/4 1/Some(2) node-a:29501"),
@@ -83,7 +91,13 @@ fn variables_of_each_launcher_are_read() {
 
 #[test]
 fn errors_name_the_variable_its_value_and_a_remedy() {
-    let cases: [(Pairs, Pairs, &str); 14] = [
+    let cases: [(Pairs, Pairs, &str); 15] = [
+        (
+            MPIEXEC,
+            &[("MPI_LOCALNRANKS", "1"), ("MPI_LOCALRANKID", "0")],
+            "MASTER_ADDR is not set, but mpiexec started ranks on several hosts; set it to the host of rank 0, for example \
+             with `mpiexec -genv MASTER_ADDR HOST`",
+        ),
         (
             TORCHRUN,
             &[("RANK", "")],
@@ -130,16 +144,21 @@ fn errors_name_the_variable_its_value_and_a_remedy() {
     }
 }
 
-/// Returns the number of processes with its variable.
-fn launched(base: Pairs, more: Pairs) -> Option<(usize, &'static str)> {
+/// Number of processes with its variable.
+type Count = Option<(usize, &'static str)>;
+
+fn launched(base: Pairs, more: Pairs) -> Count {
     let variables = [base, more].concat();
-    let lookup = |name: &str| Some((*variables.iter().rfind(|(key, _)| *key == name)?).1.to_owned());
+    let lookup = |name: &str| Some(variables.iter().rfind(|(key, _)| *key == name)?.1.to_owned());
     Launched::from_lookup(lookup).map(|launched| (launched.world_size, launched.variable))
 }
 
 #[test]
 fn processes_of_a_launch_are_counted_without_an_address() {
-    let cases: [(Pairs, Pairs, Option<(usize, &str)>); 20] = [
+    let cases: [(Pairs, Pairs, Count); 23] = [
+        (MPIEXEC, &[], Some((2, "PMI_SIZE"))),
+        (SRUN, &[("PMI_RANK", "5"), ("PMI_SIZE", "7")], Some((8, "SLURM_NTASKS"))),
+        (&[("PMI_RANK", "5"), ("PMI_SIZE", "7")], &[], None),
         (TORCHRUN, &[], Some((4, "WORLD_SIZE"))),
         (&[("RANK", "0"), ("WORLD_SIZE", "2")], &[], Some((2, "WORLD_SIZE"))),
         (KUBEFLOW, &[], Some((3, "WORLD_SIZE"))),
@@ -207,7 +226,11 @@ fn the_first_host_of_a_list_is_found() {
 }
 
 /// Variables that are read.
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 29] = [
+    "PMI_RANK",
+    "PMI_SIZE",
+    "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS",
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -266,11 +289,11 @@ proptest! {
 
     /// Each rank of a launcher gets its own number, and all get the same address and port.
     #[test]
-    fn ranks_of_a_job_agree(launcher in 0..3_usize, hosts in 1..4_usize, per_host in 1..4_usize, job in any::<u32>()) {
+    fn ranks_of_a_job_agree(launcher in 0..4_usize, hosts in 1..4_usize, per_host in 1..4_usize, job in any::<u32>()) {
         let world_size = hosts * per_host;
         let launches: Vec<_> = (0..world_size).map(|rank| {
             let numbers = [rank, world_size, rank % per_host, per_host].map(|number| number.to_string());
-            let names = [&TORCH, &SLURM, &OPEN_MPI][launcher];
+            let names = [&TORCH, &SLURM, &OPEN_MPI, &MPICH][launcher];
             let names = [names.rank, names.world_size, names.local_rank, names.local_world_size];
             let job = job.to_string();
             let nodes = hosts.to_string();
@@ -282,7 +305,7 @@ proptest! {
                     ("SLURM_NODELIST", "n[1-9]"),
                     ("SLURM_NNODES", &nodes),
                 ],
-                2 => &[("PMIX_NAMESPACE", &job), ("MASTER_ADDR", "n1")],
+                2 | 3 => &[("PMIX_NAMESPACE", &job), ("MASTER_ADDR", "n1")],
                 _ => &[("MASTER_ADDR", "n1"), ("MASTER_PORT", "29500")],
             };
             variables.extend(more);
