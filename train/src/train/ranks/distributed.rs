@@ -1,6 +1,5 @@
 //! Optimizer steps that ranks share.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
 use burn::optim::GradientsParams;
@@ -9,6 +8,7 @@ use burn::tensor::{DType, FloatDType, Tensor, TensorData};
 use super::Rank;
 use super::buckets::Buckets;
 use super::exchange::Computed;
+use super::inputs::digest;
 use super::sharding;
 use crate::loss::WeightFault;
 use crate::micro_batch::MicroBatch;
@@ -92,10 +92,8 @@ struct Equal {
 /// Fingerprint of what must be equal on all ranks: the digits of a hash, and their squares.
 ///
 /// Sums over the ranks equal this rank's digits and squares times the number of ranks only if all ranks have its digits.
-fn fingerprint(learning_rate: f64, step: u64) -> Vec<f32> {
-    let mut hasher = DefaultHasher::new();
-    (learning_rate.to_bits(), step).hash(&mut hasher);
-    let hash = hasher.finish();
+fn fingerprint(learning_rate: f64, step: u64, inputs: u64) -> Vec<f32> {
+    let hash = digest(&(learning_rate.to_bits(), step, inputs));
     let digits = (0..u64::BITS / DIGIT_BITS).map(|index| hash >> (index * DIGIT_BITS) & ((1 << DIGIT_BITS) - 1));
     digits.flat_map(|digit| [digit as f32, (digit * digit) as f32]).collect()
 }
@@ -132,7 +130,7 @@ impl Stepper {
         drop(model);
         let own = if loss_weights.is_some() { 1.0 } else { batch.len() as f64 } / rank.share().all() as f64;
         let mut buckets = watched(Moment::Backward, || Buckets::new(gradients, &weights.master(), own))?;
-        let fingerprint = fingerprint(weights.learning_rate(), self.steps);
+        let fingerprint = fingerprint(weights.learning_rate(), self.steps, rank.digest());
         let header = self.header(loss, loss_weights.as_ref(), batch.len(), fingerprint.clone(), &buckets.present);
         let vectors = || std::iter::once(header).chain(buckets.take_vectors()).collect();
         let vectors = watched(Moment::Backward, vectors)?;
@@ -255,7 +253,7 @@ impl Stepper {
     ///
     /// # Errors
     ///
-    /// [`StepError::Peers`] on all ranks if they differ in the learning rate or the number of steps.
+    /// [`StepError::Peers`] on all ranks if they differ in the learning rate, the number of steps, or the data that they read.
     fn totals(&self, rank: &Rank, values: &[f32], equal: &Equal) -> Result<Totals, StepError> {
         let totals = Totals::new(values)?;
         let ranks = rank.share().ranks() as f32;
@@ -263,6 +261,7 @@ impl Stepper {
             let agree = |name, value| rank.agree(name, value).map_err(StepError::Peers);
             agree("learning rate", equal.learning_rate.to_string())?;
             agree("number of the step", (self.steps + 1).to_string())?;
+            agree("training data", rank.data_description())?;
         }
         Ok(totals)
     }

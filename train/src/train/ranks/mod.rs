@@ -127,13 +127,11 @@ impl Rank {
     }
 
     /// Hash of [`data_description`](Self::data_description). Call it in the thread that takes the steps.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the header of the exchange will have it"))]
     pub(super) fn digest(&self) -> u64 {
         self.inputs.digest()
     }
 
     /// Text of the epochs that this thread reads, and of recorded values.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the header of the exchange will have it"))]
     pub(super) fn data_description(&self) -> String {
         self.inputs.describe()
     }

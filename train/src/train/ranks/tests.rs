@@ -1,8 +1,8 @@
 //! Ranks on the CPU: what their steps add up to, and how they end.
 
 mod failures;
-mod weights;
 mod inputs;
+mod weights;
 
 use burn::module::Module;
 use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};

@@ -2,10 +2,12 @@
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor};
 
 use crate::load::PrefetchLoader;
-use crate::train::ranks::threads::{TestRank, run_all};
+use crate::train::ranks::threads::{TestRank, run, run_all};
 
 struct Numbers;
 
@@ -81,4 +83,21 @@ fn an_epoch_without_order_has_no_number() {
         loader
     });
     assert!(is_equal);
+}
+
+#[test]
+fn ranks_that_read_other_data_end_in_the_first_step() {
+    let all = run(&[4, 4], 4, |rank| {
+        let device = rank.device().clone();
+        let mut trainer = rank.trainer(LinearConfig::new(1, 1).init(&device), SgdConfig::new().init())?;
+        for batch in loader(rank, 20 + rank.index()).iter() {
+            let loss = |model: &Linear, numbers: Tensor<1>| model.forward(numbers.unsqueeze_dim::<2>(1)).mean();
+            trainer.step(0.1, batch?, loss)?;
+        }
+        Ok(())
+    });
+    for outcome in all {
+        let error = outcome.expect_err("they read other data").to_string();
+        assert!(error.contains("training data of rank 1 differs from rank 0's"), "{error}");
+    }
 }
