@@ -216,9 +216,9 @@ impl Task<'_> {
         let Some(fastest) = all.iter().map(|plan| plan.samples_per_s).max_by(f64::total_cmp) else { return Ok(None) };
         all.retain(|plan| plan.samples_per_s >= fastest * (1.0 - goal.throughput_tolerance));
         let size = |batch: u64| if has_statistics { u64::MAX - batch } else { batch };
-        let key = |plan: &Box<Plan>| (plan.settings.gradient_checkpointing, size(plan.settings.batch_size));
+        let key = |plan: &Plan| (plan.settings.gradient_checkpointing, size(plan.settings.batch_size));
         let found = if has_statistics { "largest" } else { "smallest" };
-        Ok(all.into_iter().min_by_key(key).map(|mut plan| {
+        Ok(all.into_iter().min_by_key(|plan| key(plan)).map(|mut plan| {
             let (tolerance, fastest) = (goal.throughput_tolerance * 100.0, three_digits(fastest));
             let why = format!("{found} even divisor within {tolerance:.0}% of the fastest ({fastest} samples/s)");
             explain(&mut plan, Setting::BatchSize, &why);

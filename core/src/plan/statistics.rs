@@ -6,7 +6,7 @@ use crate::Goal;
 use crate::workload::Workload;
 
 /// Samples of a micro-batch below which the error of BatchNorm grows. Source: Wu and He, "Group Normalization", 2018,
-/// table 2: ResNet-50 errs on ImageNet by 23.6% with 32 samples on a GPU, 23.7% with 16, 24.8% with 8, 27.3% with 4.
+/// table 2: ResNet-50 errs on `ImageNet` by 23.6% with 32 samples on a GPU, 23.7% with 16, 24.8% with 8, 27.3% with 4.
 pub const STATISTICS_FLOOR: u64 = 16;
 
 /// Fewest samples in a micro-batch among candidates that a model with batch statistics is planned from: the

@@ -38,6 +38,7 @@ pub struct SavedRun {
 /// Saved [`Goal`]. Unlike in `gpu-tuned.toml`, unknown keys are ignored.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Goal")]
+#[expect(clippy::struct_excessive_bools, reason = "keys of a goal")]
 struct GoalWithoutPins {
     #[serde(default)]
     global_batch: Option<u64>,

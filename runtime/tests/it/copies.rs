@@ -19,6 +19,8 @@ struct Config {
 }
 
 /// A program that prints the result of its start.
+type Variables = &'static [(&'static str, &'static str)];
+
 #[test]
 #[ignore = "a program for the tests below"]
 fn program() {
@@ -43,7 +45,7 @@ fn started(variables: &[(&str, &str)]) -> String {
 
 #[test]
 fn copies_of_a_launch_are_refused() {
-    let launches: [(&[(&str, &str)], usize, &str); 4] = [
+    let launches: [(Variables, usize, &str); 4] = [
         (RANK_OF_TORCHRUN, 2, "WORLD_SIZE"),
         // The address is missing, and the copies are there.
         (&[("RANK", "0"), ("WORLD_SIZE", "3")], 3, "WORLD_SIZE"),

@@ -200,8 +200,8 @@ where
         let number = self.epochs.fetch_add(1, Ordering::Relaxed) + 1;
         match &self.inputs {
             Some(inputs) => {
-                let _open = inputs.begin_epoch(self.describe_epoch(number));
-                Box::new(RecordedEpoch { batches: self.epoch(), _open })
+                let open = inputs.begin_epoch(self.describe_epoch(number));
+                Box::new(RecordedEpoch { batches: self.epoch(), _open: open })
             }
             None => self.epoch(),
         }

@@ -90,6 +90,7 @@ enum Value {
 
 /// Weight in the form in which a step uses it.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a handful of them is alive at once")]
 pub(crate) enum StepWeight {
     Number(f64),
     /// In fp32, of shape `[1]`, without autodiff.
@@ -198,6 +199,7 @@ impl From<Tensor<1, Int>> for Weight {
 macro_rules! number {
     ($($number:ty),+) => {$(
         impl From<$number> for Weight {
+            #[allow(clippy::cast_lossless)]
             fn from(number: $number) -> Self {
                 Self(Value::Number(number as f64))
             }

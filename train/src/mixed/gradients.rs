@@ -38,6 +38,7 @@ pub fn widen_onto<M: Module>(
 
 /// Factor of a micro-batch's gradients in a sum.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a handful of them is alive at once")]
 pub enum Factor {
     /// Number on the host.
     Number(f64),

@@ -77,9 +77,9 @@ pub(super) fn reciprocal(sum: &Tensor<1>) -> Tensor<1> {
 /// Ranges of samples, one a micro-batch. They differ by one sample at most if `is_even`.
 fn cuts(samples: usize, micro_batch: usize, is_even: bool) -> impl Iterator<Item = Range<usize>> {
     let count = samples.div_ceil(micro_batch);
-    let begin = move |index: usize| match is_even {
-        true => index * (samples / count) + index.min(samples % count),
-        false => (index * micro_batch).min(samples),
+    let begin = move |index: usize| {
+        let even = || index * (samples / count) + index.min(samples % count);
+        if is_even { even() } else { (index * micro_batch).min(samples) }
     };
     (0..count).map(move |index| begin(index)..begin(index + 1))
 }

@@ -2,6 +2,7 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{FloatDType, Tensor};
+use gpu_tuned_observe::log::warn_user;
 
 use super::buffers::apply_updates;
 use super::outcome::StepError;
@@ -16,9 +17,31 @@ const DECAY: f32 = 0.9;
 /// Relative rounding errors of a factor.
 const ROUNDING: f32 = 1e-5;
 
-/// Returns true for a model with batch norms that are trained.
-pub(super) fn has_running_variance<M: Module>(model: &M) -> bool {
-    !Found::in_model(model).variances.is_empty()
+/// Batch norms of a model, as steps deal with them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BatchNorms {
+    pub exist: bool,
+    /// True until a micro-batch of one sample has passed the check of its statistics.
+    pub checks_variance: bool,
+    pub warned: bool,
+}
+
+impl BatchNorms {
+    pub(super) fn of_model<M: Module>(model: &M) -> Self {
+        let exist = !Found::in_model(model).variances.is_empty();
+        Self { exist, checks_variance: exist, warned: false }
+    }
+
+    /// Warns once of a step of one sample where micro-batches have more.
+    pub(super) fn warn(&mut self, samples: usize, micro_batch: usize) {
+        if !self.exist || samples != 1 || micro_batch == 1 || std::mem::replace(&mut self.warned, true) {
+            return;
+        }
+        warn_user(
+            "a step has one sample, and batch norms compute their statistics from it alone: leave the last step of an epoch out \
+             with `drop_last = true` in `#[gpu_tuned(…)]`, or take all steps of a size that divides the data",
+        );
+    }
 }
 
 /// Running variances of a model's batch norms, read from the device.

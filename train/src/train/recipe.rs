@@ -16,6 +16,7 @@ use crate::timing::{StepInstrumentation, StepTimer};
 
 /// Planned steps of one rank.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "settings of a plan")]
 pub struct Recipe {
     /// Device with autodiff.
     pub(super) device: Device,

@@ -46,7 +46,7 @@ impl Stepper {
         let planned = plan(self, None).and_then(Result::ok).map(|plan| plan.settings.batch_size);
         let OutOfMemory { moment, message } = failure;
         let is_cut = moment != Moment::Optimizer && !self.whole_batch;
-        let smaller = if !is_cut { None } else { self.micro_batch_size.shrink(from as u64, planned) };
+        let smaller = if is_cut { self.micro_batch_size.shrink(from as u64, planned) } else { None };
         let is_optimizers = matches!(moment, Moment::Optimizer | Moment::Step);
         let held_twice = if is_optimizers && smaller.is_none() { self.shrink_groups(1) } else { None };
         if smaller.is_none() && held_twice.is_none() {

@@ -104,8 +104,8 @@ fn of_other_halves(whole: f64, halves: [(f64, f64); 2], rounding: f64, samples: 
     let weight: f64 = halves.iter().map(|(_, weight)| weight).sum();
     let expected = sum / weight;
     let (apart, largest) = ((whole - expected).abs(), whole.abs().max(expected.abs()));
-    // True for losses of NaN, which other warnings name.
-    if !(apart > rounding * largest) {
+    // Other warnings name losses of NaN.
+    if apart.is_nan() || apart <= rounding * largest {
         return None;
     }
     let is_sum = (whole - halves[0].0 - halves[1].0).abs() <= rounding * largest;

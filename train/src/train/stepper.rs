@@ -11,7 +11,7 @@ use gpu_tuned_observe::progress::Progress;
 
 use super::accumulation::{AccumulatedGradients, Accumulation, MicroBatchGradients};
 use super::adaptive_size::{AdaptiveSize, SHORT_PATIENCE};
-use super::batch_statistics::has_running_variance;
+use super::batch_statistics::BatchNorms;
 use super::buffers::Buffers;
 use super::gradients::{Sizes, witness};
 use super::health::{Counts, LayerHealth};
@@ -55,11 +55,8 @@ pub(super) struct Stepper {
     /// Steps that ended, skipped ones included.
     pub(super) steps: u64,
     pub(super) skips: Skips,
-    /// True for a model with batch norms; unknown before the first step.
-    has_batch_norms: Option<bool>,
-    /// True until a micro-batch of one sample has passed the check of its statistics.
-    checks_variance: bool,
-    warned_of_single: bool,
+    /// Set by the first step.
+    batch_norms: Option<BatchNorms>,
     stalled: bool,
 }
 
@@ -86,9 +83,7 @@ impl Stepper {
             sizes: None,
             steps: 0,
             skips: Skips::default(),
-            has_batch_norms: None,
-            checks_variance: true,
-            warned_of_single: false,
+            batch_norms: None,
             stalled: false,
         }
     }
@@ -115,8 +110,8 @@ impl Stepper {
         if self.whole_batch && batch.len() > self.micro_batch() {
             return Err(StepError::WholeBatch { samples: batch.len(), micro_batch: self.micro_batch() });
         }
-        self.has_batch_norms.get_or_insert_with(|| has_running_variance(&weights.model()));
-        self.warn_of_single(batch.len());
+        let micro_batch = self.micro_batch();
+        self.batch_norms.get_or_insert_with(|| BatchNorms::of_model(&weights.model())).warn(batch.len(), micro_batch);
         self.timer.begin();
         // Kernels are compiled and tuned.
         let _progress = (self.steps == 0).then(|| Progress::begin("first step"));
@@ -189,30 +184,19 @@ impl Stepper {
         batch: &B,
         part: impl Part<W::Model, B, T>,
     ) -> Result<AccumulatedGradients<T>, StepFailure> {
-        let (micro_batch, has_norms) = (self.micro_batch(), self.has_batch_norms == Some(true));
+        let (micro_batch, norms) = (self.micro_batch(), self.batch_norms.unwrap_or_default());
         let is_shared = self.rank.as_ref().is_some_and(|rank| rank.share().ranks() > 1);
         let mut rules = Accumulation {
             micro_batch,
-            is_even: has_norms,
+            is_even: norms.exist,
             widens: weights.is_mixed() || is_shared || batch.len() > micro_batch,
-            checks_variance: has_norms && self.checks_variance,
+            checks_variance: norms.checks_variance,
             device: &self.device,
             timer: &self.timer,
         };
         let sum = AccumulatedGradients::compute(model, batch, &mut rules, part);
-        self.checks_variance &= rules.checks_variance || !has_norms;
+        self.batch_norms = Some(BatchNorms { checks_variance: rules.checks_variance, ..norms });
         sum
-    }
-
-    /// Warns of a step of one sample where the plan has more.
-    fn warn_of_single(&mut self, samples: usize) {
-        if samples == 1 && self.micro_batch() > 1 && self.has_batch_norms == Some(true) && !self.warned_of_single {
-            self.warned_of_single = true;
-            warn_user(
-                "a step has one sample, and batch norms compute their statistics from it alone: leave the last step of an epoch out \
-                 with `drop_last = true` in `#[gpu_tuned(…)]`, or take all steps of a size that divides the data",
-            );
-        }
     }
 
     /// First parameter whose gradient is not finite, from a repetition of the step; `None` if memory runs out.

@@ -155,7 +155,7 @@ pub(super) fn loss(output: &dyn Any) -> Option<Tensor<1>> {
     (functions(output)?.loss)(output)
 }
 
-/// Copy of a weighted output, `Some(None)` if the output in it cannot be copied; `None` for another output.
-pub(super) fn copied(output: &dyn Any) -> Option<Option<Box<dyn Any>>> {
-    Some((functions(output)?.copied)(output))
+/// Copy of a weighted output; `None` for another output, and if the output in it cannot be copied.
+pub(super) fn copied(output: &dyn Any) -> Option<Box<dyn Any>> {
+    (functions(output)?.copied)(output)
 }

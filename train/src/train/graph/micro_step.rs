@@ -74,12 +74,11 @@ impl MicroBatchGradients<()> {
                 StepWeight::Device(weight) => (mean * weight.clone()).mask_fill(weight.clone().equal_elem(0.0), 0.0),
             }
         };
-        let (value, minimised) = match &weight {
-            Some(weight) => (watched(Moment::Forward, || weighted(weight))?, mean),
-            None => {
-                let shared = watched(Moment::Forward, || factors.share(mean))?;
-                (shared.clone().without_autodiff(), shared)
-            }
+        let (value, minimised) = if let Some(weight) = &weight {
+            (watched(Moment::Forward, || weighted(weight))?, mean)
+        } else {
+            let shared = watched(Moment::Forward, || factors.share(mean))?;
+            (shared.clone().without_autodiff(), shared)
         };
         let backward = || GradientsParams::from_grads(factors.scale(minimised).backward(), model);
         let gradients = timer.time(Phase::Backward, || watched(Moment::Backward, backward))?;

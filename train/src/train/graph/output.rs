@@ -22,7 +22,7 @@ macro_rules! copies {
             let any: &dyn Any = output;
             #[cfg(feature = "train")]
             if let Some(copy) = weighted::copied(any) {
-                return copy?.downcast().ok().map(|copy| *copy);
+                return copy.downcast().ok().map(|copy| *copy);
             }
             $(
                 $(#[$gate])?

@@ -169,7 +169,6 @@ struct LintsOfItem {
     gradient_checkpointing: bool,
     #[tuned]
     cuda_graphs: bool,
-    #[expect(dead_code, reason = "no test reads the field")]
     unread: bool,
 }
 
