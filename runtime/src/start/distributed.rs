@@ -5,24 +5,11 @@ use gpu_tuned_ranks::{Launch, Limits};
 use gpu_tuned_train::device::has_collectives;
 
 use super::switches::is_independent;
-use super::{Options, Request, StartError};
+use super::{LaunchedAs, Options, Request, StartError};
 use crate::decide::{Decision, DecisionContext, DeviceRequest, RanksHere, rank_facts, unequal_shares};
 use crate::ranks::{Connection, RanksError, device};
 use crate::session::Opened;
 use crate::tuned::Tuned;
-
-/// Other processes that a process trains with.
-#[derive(Clone, Debug, Default)]
-pub(super) enum LaunchedAs {
-    #[default]
-    None,
-    /// Ranks of the launcher, which has to be there.
-    Launched,
-    /// Ranks of the launcher, if there is one.
-    IfLaunched,
-    /// Ranks of a launch that the program passes.
-    As(Box<crate::ranks::Launch>),
-}
 
 impl Options {
     /// Trains as one of several processes, with one GPU each, on one host or several. The launcher sets the variables:
@@ -65,16 +52,11 @@ impl Options {
         self
     }
 
-    /// Returns true if the process trains with others, under some launchers at least.
-    pub(super) fn is_distributed(&self) -> bool {
-        !matches!(self.ranks, LaunchedAs::None)
-    }
-
     /// The launch of this process, if it trains with others.
     fn launch(&self) -> Result<Option<Launch>, StartError> {
         let from_env = || Launch::from_env().map_err(RanksError::from);
         Ok(match &self.ranks {
-            LaunchedAs::None => None,
+            LaunchedAs::None | LaunchedAs::Independent => None,
             LaunchedAs::As(launch) => Some(Launch::clone(launch)),
             LaunchedAs::IfLaunched if is_independent()? => None,
             LaunchedAs::IfLaunched => from_env()?,

@@ -27,7 +27,7 @@ use crate::resume::ResumeError;
 use crate::saved::SavedRun;
 use crate::session::Session;
 use crate::tuned::Tuned;
-use request::{Request, recording_of_rank};
+use request::{LaunchedAs, Request, recording_of_rank};
 use switches::is_strict;
 
 /// Reads the machine, confirms the constants of the build or plans again, and opens the device.
@@ -55,12 +55,9 @@ pub struct Options {
     observers: Observers,
     /// True if a model that is not ready for 16 bits is an error.
     stays: bool,
-    /// True if the processes of a launch train on their own.
-    independent: bool,
     #[cfg(feature = "burn")]
     trace: Option<(PathBuf, crate::trace::Steps)>,
-    #[cfg(feature = "distributed")]
-    ranks: distributed::LaunchedAs,
+    ranks: LaunchedAs,
     #[cfg(feature = "distributed")]
     rank_limits: crate::ranks::Limits,
 }
@@ -100,11 +97,7 @@ impl Options {
     /// without a change of the program. A later `distributed` undoes this option.
     #[must_use]
     pub fn independent(mut self) -> Self {
-        self.independent = true;
-        #[cfg(feature = "distributed")]
-        {
-            self.ranks = distributed::LaunchedAs::None;
-        }
+        self.ranks = LaunchedAs::Independent;
         self
     }
 

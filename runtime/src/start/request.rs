@@ -14,6 +14,25 @@ use crate::ranks::Connection;
 use crate::saved::SavedRun;
 use crate::tuned::Tuned;
 
+/// Other processes that a process trains with.
+#[derive(Clone, Debug, Default)]
+pub(super) enum LaunchedAs {
+    /// None; several processes of a launcher would train copies.
+    #[default]
+    None,
+    /// None, and the processes of a launcher train on their own.
+    Independent,
+    /// Ranks of the launcher, which has to be there.
+    #[cfg(feature = "distributed")]
+    Launched,
+    /// Ranks of the launcher, if there is one.
+    #[cfg(feature = "distributed")]
+    IfLaunched,
+    /// Ranks of a launch that the program passes.
+    #[cfg(feature = "distributed")]
+    As(Box<crate::ranks::Launch>),
+}
+
 /// Request of a start.
 pub(super) struct Request {
     pub wanted: DeviceRequest,
@@ -64,16 +83,12 @@ impl Options {
 
     /// Refuses to train one of several copies that a launcher started.
     fn refuse_copies(&self) -> Result<(), StartError> {
-        #[cfg(feature = "distributed")]
-        if self.is_distributed() {
+        if !matches!(self.ranks, LaunchedAs::None) {
             return Ok(());
         }
         // A measurement trains nothing.
         #[cfg(feature = "burn")]
         if gpu_tuned_measure::measure::is_requested() {
-            return Ok(());
-        }
-        if self.independent {
             return Ok(());
         }
         match Launched::from_env() {

@@ -8,7 +8,10 @@ use gpu_tuned::{Options, StartError, gpu_tuned};
 /// Environment variable with the options of the program.
 const OPTIONS: &str = "PROGRAM_OPTIONS";
 
-const RANK_OF_TORCHRUN: &[(&str, &str)] =
+/// Names and values of environment variables.
+type Variables<'v> = &'v [(&'v str, &'v str)];
+
+const RANK_OF_TORCHRUN: Variables =
     &[("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500")];
 
 #[gpu_tuned(mlp(widths = [3, 2]), global_batch = 24, target = "generic")]
@@ -38,14 +41,15 @@ fn program() {
 }
 
 /// Returns the result of a start with these variables.
-fn started(variables: &[(&str, &str)]) -> String {
+fn started(variables: Variables) -> String {
     let mut command: Command = own_process::command(program);
     own_process::result(command.envs(variables.iter().copied()))
 }
 
 #[test]
 fn copies_of_a_launch_are_refused() {
-    let launches: [(Variables, usize, &str); 4] = [
+    let launches: [(Variables, usize, &str); 5] = [
+        (&[("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("MPI_LOCALRANKID", "0")], 2, "PMI_SIZE"),
         (RANK_OF_TORCHRUN, 2, "WORLD_SIZE"),
         // The address is missing, and the copies are there.
         (&[("RANK", "0"), ("WORLD_SIZE", "3")], 3, "WORLD_SIZE"),
@@ -70,7 +74,7 @@ fn copies_of_a_launch_are_refused() {
 
 #[test]
 fn a_process_that_is_no_copy_trains() {
-    let cases: [&[(&str, &str)]; 6] = [
+    let cases: [Variables; 6] = [
         &[],
         &[("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500")],
         // A batch script, and an array of jobs.

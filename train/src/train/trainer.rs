@@ -109,15 +109,18 @@ impl<M: Module> Trainer<M> {
 
     /// A trainer with the precision, the graphs and the other ranks of a recipe.
     pub(super) fn of_recipe(model: M, optimizer: ModuleOptimizer, recipe: &Recipe) -> Result<Self, TrainerError> {
-        let (model, optimizer) = if let Some(rank) = &recipe.rank {
-            let model = rank.replica(model)?;
-            let optimizer = rank.own_state(optimizer, &model)?;
-            (model, optimizer)
-        } else {
-            if let Ok(Some(state)) = StateSummary::new(&optimizer) {
-                check_state(&state.parameters, None, &model)?;
+        if recipe.rank.is_none()
+            && let Ok(Some(state)) = StateSummary::new(&optimizer)
+        {
+            check_state(&state.parameters, None, &model)?;
+        }
+        let (model, optimizer) = match &recipe.rank {
+            Some(rank) => {
+                let model = rank.replica(model)?;
+                let optimizer = rank.own_state(optimizer, &model)?;
+                (model, optimizer)
             }
-            (model, optimizer)
+            None => (model, optimizer),
         };
         let trainer = Self::with_stepper(model, optimizer, recipe.stepper());
         let trainer = if recipe.cuda_graphs { trainer.cuda_graphs() } else { trainer };
