@@ -1,7 +1,7 @@
 //! The training of a config on one device: as configured, and as planned.
 
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::plan::{Misfit, Plan, PlanError, STATISTICS_FLOOR};
+use gpu_tuned_core::plan::{Misfit, Plan, PlanError, STATISTICS_ENOUGH, STATISTICS_FLOOR};
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Goal, Pins, Precision, PrecisionPolicy, Provenance, Setting, plan, three_digits};
 
@@ -215,7 +215,8 @@ impl Task<'_> {
         all.retain(|plan| !has_statistics || plan.settings.batch_size >= most);
         let Some(fastest) = all.iter().map(|plan| plan.samples_per_s).max_by(f64::total_cmp) else { return Ok(None) };
         all.retain(|plan| plan.samples_per_s >= fastest * (1.0 - goal.throughput_tolerance));
-        let size = |batch: u64| if has_statistics { u64::MAX - batch } else { batch };
+        let missing = |batch: u64| if has_statistics { STATISTICS_ENOUGH.saturating_sub(batch) } else { 0 };
+        let size = |batch: u64| (missing(batch), batch);
         let key = |plan: &Plan| (plan.settings.gradient_checkpointing, size(plan.settings.batch_size));
         let found = if has_statistics { "largest" } else { "smallest" };
         Ok(all.into_iter().min_by_key(|plan| key(plan)).map(|mut plan| {

@@ -9,7 +9,7 @@ use super::memory::MemoryModel;
 use super::reason::Reason;
 use super::schedule::Schedule;
 use super::split;
-use super::statistics::{self, STATISTICS_FLOOR};
+use super::statistics::{self, STATISTICS_ENOUGH, STATISTICS_FLOOR};
 use super::time::StepTime;
 use super::{speed_interval, with_interval};
 use crate::device::DeviceFacts;
@@ -167,14 +167,13 @@ impl Choice {
             let busy = self.best.utilization * 100.0;
             let found = match self.best.utilization < target {
                 true => "fastest",
-                false if self.prefers_large(goal) => "largest",
-                false => "smallest",
+                false => self.found(goal),
             };
             format!("the {found} to keep the device busy {:.0}% of the time: {busy:.0}% predicted", target * 100.0)
         } else if self.best.batch == self.fastest.batch {
             format!("the fastest predicted ({fastest} samples/s)")
         } else {
-            let found = if self.prefers_large(goal) { "largest" } else { "smallest" };
+            let found = self.found(goal);
             format!(
                 "the {found} within {tolerance:.0}% of the fastest predicted ({fastest} samples/s at {})",
                 self.fastest.batch
@@ -202,9 +201,13 @@ impl Choice {
         Reason { setting: Setting::BatchSize, provenance, why }
     }
 
-    /// Returns true if large micro-batches are preferred: statistics over more samples are nearer to those of the whole step.
-    fn prefers_large(&self, goal: &Goal) -> bool {
-        self.least_samples.is_some() && goal.global_batch.is_some()
+    /// Which of the micro-batches that are fast enough is taken.
+    fn found(&self, goal: &Goal) -> &'static str {
+        match self.best.least < STATISTICS_ENOUGH {
+            _ if self.least_samples.is_none() || goal.global_batch.is_none() => "smallest",
+            true => "largest",
+            false => "smallest from 32 samples on",
+        }
     }
 
     /// Largest error that was deducted from estimates, if without it another micro-batch would be chosen.
@@ -287,7 +290,7 @@ impl Choice {
 /// checkpointing and even. A part of a step is never best where the whole step takes less time and memory.
 ///
 /// With `least_samples`, for batch statistics, only micro-batches of so many samples count. Where the step is given, the
-/// largest is best.
+/// largest is best, up to [`STATISTICS_ENOUGH`] samples.
 fn best<'c>(
     fitting: &'c [Candidate],
     least_samples: Option<u64>,
@@ -312,7 +315,8 @@ fn best<'c>(
     };
     let prefers_large = least_samples.is_some() && goal.global_batch.is_some();
     let size = |&Candidate { batch, least, .. }: &Candidate| {
-        if prefers_large { (u64::MAX - least, u64::MAX - batch) } else { (batch, batch) }
+        let missing = if prefers_large { STATISTICS_ENOUGH.saturating_sub(least) } else { 0 };
+        (missing, batch)
     };
     let best = enough().filter(|candidate| !is_outdone(candidate));
     let best = best.min_by_key(|candidate| (candidate.mode.checkpointing, !candidate.even, size(candidate)));

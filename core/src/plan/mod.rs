@@ -51,7 +51,7 @@ pub use precision::{ConsideredPrecision, PrecisionVerdict};
 pub use ranks::plan_ranks;
 pub use reason::Reason;
 pub use schedule::Schedule;
-pub use statistics::STATISTICS_FLOOR;
+pub use statistics::{STATISTICS_ENOUGH, STATISTICS_FLOOR};
 pub use transfer::{relative_speed, speed_interval, with_interval};
 
 use crate::device::DeviceFacts;
@@ -96,8 +96,8 @@ pub struct Plan {
 ///
 /// Enumerates checkpointing and the splits of the global batch, and drops those that do not fit into the memory left after
 /// the headroom. Of the rest the smallest micro-batch within the goal's tolerance of the best predicted throughput is
-/// chosen, preferably without checkpointing and splitting evenly. A model with batch statistics gets the largest of them, from
-/// micro-batches of [`STATISTICS_FLOOR`] samples where these fit. Loader settings follow from the choice.
+/// chosen, preferably without checkpointing and splitting evenly. A model with batch statistics gets the largest of them
+/// up to [`STATISTICS_ENOUGH`] samples, from [`STATISTICS_FLOOR`] samples on where these fit. Loader settings follow from the choice.
 ///
 /// Where this device was measured, the measured micro-batches are considered; if none of them fits, or no measurement
 /// exists, all sizes are. All sizes are every number of micro-batches up to 64, every micro-batch of up to 64 samples,

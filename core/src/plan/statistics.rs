@@ -8,6 +8,8 @@ use crate::workload::Workload;
 /// Samples of a micro-batch below which the error of BatchNorm grows. Source: Wu and He, "Group Normalization", 2018,
 /// table 2: ResNet-50 errs on `ImageNet` by 23.6% with 32 samples on a GPU, 23.7% with 16, 24.8% with 8, 27.3% with 4.
 pub const STATISTICS_FLOOR: u64 = 16;
+/// Samples of a micro-batch above which the error of BatchNorm does not fall, from the same source.
+pub const STATISTICS_ENOUGH: u64 = 32;
 
 /// Fewest samples in a micro-batch among candidates that a model with batch statistics is planned from: the
 /// [floor](STATISTICS_FLOOR), or the most that any candidate reaches. `None` for other models.

@@ -22,8 +22,6 @@ struct Config {
 }
 
 /// A program that prints the result of its start.
-type Variables = &'static [(&'static str, &'static str)];
-
 #[test]
 #[ignore = "a program for the tests below"]
 fn program() {

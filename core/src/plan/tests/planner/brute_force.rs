@@ -85,13 +85,13 @@ fn counted(workload: &Workload, mut fitting: Vec<Costs>) -> Vec<Costs> {
 /// The rule of `plan`, applied to everything that fits and counts: `(checkpointing, micro-batch)`.
 fn best(fitting: &[Costs], workload: &Workload, goal: &Goal) -> Option<(bool, u64)> {
     let fastest = fastest(fitting)?;
-    // Statistics over more samples are nearer to those of the step.
+    // Statistics over more samples are nearer to those of the step, up to 32.
     let prefers_large = workload.batch_statistics && goal.global_batch.is_some();
     let enough = |way: &Costs| match goal.target_utilization {
         Some(target) => way.utilization >= target,
         None => way.samples_per_s >= fastest * (1.0 - goal.throughput_tolerance),
     };
-    let size = |way: &Costs| if prefers_large { (u64::MAX - least(way), u64::MAX - way.batch) } else { (way.batch, 0) };
+    let size = |way: &Costs| (if prefers_large { 32_u64.saturating_sub(least(way)) } else { 0 }, way.batch);
     let key = |way: &Costs| ((way.checkpointing, !is_even(way, goal), size(way)), way.batch);
     // The whole step at once is better than a part of it that takes more of both.
     let wholes: Vec<_> = fitting.iter().filter(|way| way.batch == way.samples && enough(way)).collect();
