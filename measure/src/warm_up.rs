@@ -142,6 +142,8 @@ impl WarmUp<'_> {
         let (model, optimizer) = subject.begin_with_burns(&self.device);
         let trainer = Trainer::new(model, optimizer, self.device.clone(), micro_batch);
         let trainer = trainer.hold_twice(group_bytes(&self.plan.memory)).when_not_ready(self.not_ready);
+        // Batches are made anew, so halves have other samples.
+        let trainer = trainer.without_check_of_halves();
         let trainer = if subject.accepts_half_loss() { trainer.accept_half_loss() } else { trainer };
         Ok(match Half::of(self.plan.settings.precision) {
             Some(half) => trainer.mixed(half).map_err(TrainerError::from)?,

@@ -9,6 +9,7 @@ use burn::nn::{Linear, LinearConfig};
 use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned::measure::Subject;
+use gpu_tuned::mixed::in_f32;
 use gpu_tuned::{Options, Precision, Session, gpu_tuned};
 use gpu_tuned_observe::bench::{Feed, Line, Outcome, Record, Request, Section, Setup};
 use tempfile::TempDir;
@@ -36,7 +37,7 @@ fn session() -> Session<Config> {
 fn mean(model: &Linear, batch: Tensor<2>) -> Tensor<1> {
     let float = format!("{:?}", (batch.dtype(), model.weight.dtype()));
     assert!(env::var(FLOAT).is_ok_and(|wanted| float == format!("({wanted}, {wanted})")), "{float}");
-    model.forward(batch).mean()
+    in_f32(model.forward(batch)).mean()
 }
 
 fn at(variable: &str) -> Option<usize> {

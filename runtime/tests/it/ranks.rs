@@ -157,7 +157,7 @@ fn fields_that_differ_between_ranks_are_named_on_all() {
     let message = error(&|config| config.text = "other".to_owned());
     assert!(message.starts_with("`text` of the config is \"other\" on rank 1 ("), "{message}");
     let message = error(&|config| *config.weights.get_mut("7").expect("a weight") = 0.25);
-    assert!(message.starts_with("`weights` of the config is { \"0\": 0.5, \"1\": 0.5"), "{message}");
+    assert!(message.starts_with("`weights` of the config is \"0\": 0.5, \"1\": 0.5"), "{message}");
 }
 
 #[test]

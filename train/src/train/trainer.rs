@@ -72,6 +72,7 @@ pub struct Trainer<M> {
     first_step: Option<TakeFirstStep<M>>,
     step_size: Option<StepSizeCheck>,
     accepts_half_loss: bool,
+    checks_halves: bool,
 }
 
 impl<M: Module> Trainer<M> {
@@ -84,7 +85,17 @@ impl<M: Module> Trainer<M> {
         let graphs = SharedGraphs::new(&stepper.device);
         let trained = ModelAndOptimizer { weights: ModelWeights::Plain(model), optimizer, learning_rate: 0.0, graphs };
         let (scale, saved_scale) = (LossScale::none(), None);
-        Self { trained, scale, saved_scale, stepper, first_step: None, step_size: None, accepts_half_loss: false }
+        let (first_step, step_size) = (None, None);
+        Self {
+            trained,
+            scale,
+            saved_scale,
+            stepper,
+            first_step,
+            step_size,
+            accepts_half_loss: false,
+            checks_halves: true,
+        }
     }
 
     /// A trainer of planned steps. `first_step` measures the first step in place of taking it. With several ranks, the values
@@ -156,6 +167,13 @@ impl<M: Module> Trainer<M> {
     #[must_use]
     pub fn accept_half_loss(self) -> Self {
         Self { accepts_half_loss: true, ..self }
+    }
+
+    /// Leaves out the check that a loss is the mean of its halves' losses.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_check_of_halves(self) -> Self {
+        Self { checks_halves: false, ..self }
     }
 
     /// Continues with a saved loss scale. Used in [mixed precision](Self::mixed) only.
@@ -292,7 +310,7 @@ impl<M: Module> Trainer<M> {
             }
             self.stepper.end(error);
         })?;
-        if self.stepper.steps == 1 && !self.stepper.whole_batch {
+        if self.checks_halves && self.stepper.steps == 1 && !self.stepper.whole_batch {
             self.check_halves(&batch, &loss);
         }
         let loss_scale = self.scale.value();
