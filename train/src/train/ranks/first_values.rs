@@ -3,6 +3,7 @@
 use burn::module::{Module, ModuleMapper, Param, ParamId};
 use burn::tensor::Tensor;
 
+use super::inputs::digest;
 use super::packed::Packed;
 use super::{PeersEnded, Rank};
 use crate::shape::{parameters, shape};
@@ -22,8 +23,11 @@ pub(super) fn with_first_values<M: Module>(rank: &Rank, model: M) -> Result<M, P
         let elements = value.shape().num_elements();
         floats.values.push(value.reshape([elements]));
         floats.ids.extend(param.id.val().to_le_bytes());
+        floats.trained.push(param.is_require_grad());
     });
-    rank.agree("shape of the model", format!("{} ({} trained values)", shape(&model), parameters(&model)))?;
+    let trained = digest(&own.trained);
+    let text = format!("{} ({} trained values, {trained:x})", shape(&model), parameters(&model));
+    rank.agree("shape of the model", text)?;
     let ids = rank.waiting(|| rank.peers.broadcast(own.ids))?;
     let ids = ids.as_chunks().0.iter().map(|id| ParamId::from(u64::from_le_bytes(*id)));
     let mut values = Packed::new(own.values, 1.0);
@@ -37,6 +41,8 @@ struct Floats {
     values: Vec<Tensor<1>>,
     /// Identifiers, 8 bytes each.
     ids: Vec<u8>,
+    /// True for each that is trained.
+    trained: Vec<bool>,
 }
 
 fn ended(failure: StepFailure) -> PeersEnded {
