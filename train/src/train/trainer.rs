@@ -185,6 +185,7 @@ impl<M: Module> Trainer<M> {
     /// Clips the gradients of a step to a global norm of at most `norm`.
     #[must_use]
     pub fn clip_norm(mut self, norm: f32) -> Self {
+        self.stepper.rank.iter().for_each(|rank| rank.record("clip norm", norm.to_string()));
         self.stepper.max_norm = Some(norm);
         self
     }
