@@ -207,14 +207,16 @@ pub fn clip<M: Module>(gradients: GradientsParams, model: &M, norm: &Tensor<1>, 
 
 /// The gradients times a factor in fp32, of shape `[1]`.
 pub(crate) fn multiply<M: Module>(gradients: GradientsParams, model: &M, factor: &Tensor<1>) -> GradientsParams {
-    let state = (gradients, factor);
-    let multiplied = visit_floats!(model, (gradients, factor) = state, (GradientsParams, &'v Tensor<1>), |param| {
+    // A parameter of two modules is visited twice.
+    type Multiplied<'v> = (GradientsParams, GradientsParams, &'v Tensor<1>);
+    let state = (gradients, GradientsParams::new(), factor);
+    let (_, multiplied, _) = visit_floats!(model, (gradients, multiplied, factor) = state, Multiplied<'v>, |param| {
         if let Some(gradient) = gradients.remove::<D>(param.id) {
             let factor = factor.clone().to_device(&gradient.device()).cast(gradient.dtype());
-            gradients.register(param.id, gradient * factor.reshape([1; D]));
+            multiplied.register(param.id, gradient * factor.reshape([1; D]));
         }
     });
-    multiplied.0
+    multiplied
 }
 
 /// Factor by which [`clip`] multiplies, of shape `[1]`.
