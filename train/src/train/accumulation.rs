@@ -165,20 +165,15 @@ impl<T> AccumulatedGradients<T> {
         max: Option<f32>,
         device: &Device,
     ) -> Result<(Self, Tensor<1>), OutOfMemory> {
+        if let Some(weights) = &self.weights {
+            let scale = reciprocal(&weights.sum);
+            self.loss = self.loss * scale.clone();
+            self.gradients = watched(Moment::Backward, || multiply(self.gradients, model, &scale))?;
+        }
         let norm = watched(Moment::Backward, || global_norm(&self.gradients, model))?;
         let norm = norm.unwrap_or_else(|| zero(device));
-        let scale = self.weights.as_ref().map(|weights| reciprocal(&weights.sum));
-        let times = |value: Tensor<1>| match &scale {
-            Some(scale) => value * scale.clone(),
-            None => value,
-        };
-        self.loss = times(self.loss);
-        let norm = times(norm);
-        let factor = match max {
-            Some(max) => Some(times(clip_factor(&norm, f64::from(max)))),
-            None => scale,
-        };
-        if let Some(factor) = factor {
+        if let Some(max) = max {
+            let factor = clip_factor(&norm, f64::from(max));
             self.gradients = watched(Moment::Backward, || multiply(self.gradients, model, &factor))?;
         }
         Ok((self, norm))

@@ -159,6 +159,12 @@ pub enum StepError {
         /// Learning rate.
         rate: f64,
     },
+    /// The norm to clip to is not a positive number.
+    #[error("`clip_norm({norm})` is not a positive number: gradients are clipped to a norm such as 1.0")]
+    ClipNorm {
+        /// Norm.
+        norm: f32,
+    },
     /// The loss is over all samples of a step, and the step does not fit into one micro-batch.
     #[error(
         "the loss is over the whole batch (`whole_batch_loss`), and the step of {samples} samples would be cut into \

@@ -19,7 +19,7 @@ use super::outcome::{Step, StepError, TrainerError};
 use super::ranks::Rank;
 use super::ranks::sharding::check_state;
 use super::recipe::Recipe;
-use super::sanity_checks::{StepSizeCheck, check_halves, check_parameters};
+use super::sanity_checks::{StepSizeCheck, check_parameters};
 use super::stepper::Stepper;
 use super::weights::{ModelAndOptimizer, ModelWeights};
 use crate::loss::Loss;
@@ -72,7 +72,6 @@ pub struct Trainer<M> {
     first_step: Option<TakeFirstStep<M>>,
     step_size: Option<StepSizeCheck>,
     accepts_half_loss: bool,
-    checks_halves: bool,
 }
 
 impl<M: Module> Trainer<M> {
@@ -86,16 +85,7 @@ impl<M: Module> Trainer<M> {
         let trained = ModelAndOptimizer { weights: ModelWeights::Plain(model), optimizer, learning_rate: 0.0, graphs };
         let (scale, saved_scale) = (LossScale::none(), None);
         let (first_step, step_size) = (None, None);
-        Self {
-            trained,
-            scale,
-            saved_scale,
-            stepper,
-            first_step,
-            step_size,
-            accepts_half_loss: false,
-            checks_halves: true,
-        }
+        Self { trained, scale, saved_scale, stepper, first_step, step_size, accepts_half_loss: false }
     }
 
     /// A trainer of planned steps. `first_step` measures the first step in place of taking it. With several ranks, the values
@@ -172,8 +162,9 @@ impl<M: Module> Trainer<M> {
     /// Leaves out the check that a loss is the mean of its halves' losses.
     #[doc(hidden)]
     #[must_use]
-    pub fn without_check_of_halves(self) -> Self {
-        Self { checks_halves: false, ..self }
+    pub fn without_check_of_halves(mut self) -> Self {
+        self.stepper.checks_halves = false;
+        self
     }
 
     /// Continues with a saved loss scale. Used in [mixed precision](Self::mixed) only.
@@ -311,9 +302,6 @@ impl<M: Module> Trainer<M> {
             }
             self.stepper.end(error);
         })?;
-        if self.checks_halves && self.stepper.steps == 1 && !self.stepper.whole_batch {
-            self.check_halves(&batch, &loss);
-        }
         let loss_scale = self.scale.value();
         // A step whose losses have no weight says nothing about their scale.
         if step.applied || !step.gradient_norm.is_finite() {
@@ -330,23 +318,13 @@ impl<M: Module> Trainer<M> {
     /// Checks the arguments of a step.
     fn check<B: MicroBatch>(&self, learning_rate: f64, batch: &B) -> Result<(), StepError> {
         batch.check()?;
+        if let Some(norm) = self.stepper.max_norm.filter(|norm| norm.is_nan() || *norm <= 0.0) {
+            return Err(StepError::ClipNorm { norm });
+        }
         if learning_rate.is_finite() {
             return Ok(());
         }
         Err(StepError::LearningRate { step: self.stepper.steps + 1, rate: learning_rate })
-    }
-
-    /// Checks on the CPU that the loss of a micro-batch is the mean of its halves' losses. On a GPU, kernels would be tuned for
-    /// other shapes.
-    fn check_halves<B: MicroBatch, L: Into<Loss>>(&self, batch: &B, loss: &impl Fn(&M, B) -> L) {
-        let device = self.stepper.device.clone().without_autodiff();
-        if device != Device::flex() {
-            return;
-        }
-        let model = self.model().valid();
-        let samples = self.stepper.micro_batch().min(batch.len());
-        let on_device = |part: B| loss(&model, part.on_device(&device)).into();
-        check_halves(&batch.narrow(0..samples), self.trained.weights.is_mixed(), on_device);
     }
 
     /// Passes the step to a measurement.
