@@ -165,10 +165,7 @@ impl Choice {
             "the whole global batch, because the loss couples its samples".to_owned()
         } else if let Some(target) = goal.target_utilization {
             let busy = self.best.utilization * 100.0;
-            let found = match self.best.utilization < target {
-                true => "fastest",
-                false => self.found(goal),
-            };
+            let found = if self.best.utilization < target { "fastest" } else { self.found(goal) };
             format!("the {found} to keep the device busy {:.0}% of the time: {busy:.0}% predicted", target * 100.0)
         } else if self.best.batch == self.fastest.batch {
             format!("the fastest predicted ({fastest} samples/s)")
@@ -203,10 +200,11 @@ impl Choice {
 
     /// Which of the micro-batches that are fast enough is taken.
     fn found(&self, goal: &Goal) -> &'static str {
-        match self.best.least < STATISTICS_ENOUGH {
-            _ if self.least_samples.is_none() || goal.global_batch.is_none() => "smallest",
-            true => "largest",
-            false => "smallest from 32 samples on",
+        let prefers_large = self.least_samples.is_some() && goal.global_batch.is_some();
+        match self.best.least {
+            _ if !prefers_large => "smallest",
+            0..STATISTICS_ENOUGH => "largest",
+            _ => "smallest from 32 samples on",
         }
     }
 

@@ -42,7 +42,7 @@ impl<M: Module, B> Pass<'_, M, B> {
         micro_batches: usize,
         scale: Option<&LossScale>,
         between: impl FnOnce(),
-    ) -> (GradientsParams, Option<Factor>) {
+    ) -> (GradientsParams, Factor) {
         let share = 1.0 / micro_batches as f64;
         match self {
             Self::Loss(loss) => {
@@ -54,7 +54,7 @@ impl<M: Module, B> Pass<'_, M, B> {
                 let number = scale.map_or(1.0, |scale| scale.value().recip());
                 (gradients, Weight::factor(weight, number).unwrap_or_else(|fault| panic!("{fault}")))
             }
-            Self::Whole(step) => ((step.gradients)(model, batch), Some(Factor::Number(share))),
+            Self::Whole(step) => ((step.gradients)(model, batch), Factor::Number(share)),
         }
     }
 

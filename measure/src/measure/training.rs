@@ -136,7 +136,7 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     /// # Panics
     ///
     /// If memory runs out in a step with CUDA graphs, as without.
-    fn micro_step(&mut self, micro_batches: usize) -> (GradientsParams, Option<Factor>) {
+    fn micro_step(&mut self, micro_batches: usize) -> (GradientsParams, Factor) {
         let (Some(graphs), Pass::Loss(loss)) = (&mut self.graphs, self.subject.pass()) else {
             return self.backward(micro_batches, || ());
         };
@@ -176,7 +176,7 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     }
 
     /// As the model computes them, of a micro-batch that is one of so many.
-    fn backward(&self, micro_batches: usize, between: impl FnOnce()) -> (GradientsParams, Option<Factor>) {
+    fn backward(&self, micro_batches: usize, between: impl FnOnce()) -> (GradientsParams, Factor) {
         let (pass, scale) = (self.subject.pass(), self.scale.as_ref());
         pass.gradients(self.weights().model(), self.batch.clone(), micro_batches, scale, between)
     }
@@ -185,10 +185,9 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     fn added(
         &self,
         sum: GradientsParams,
-        (gradients, factor): (GradientsParams, Option<Factor>),
+        (gradients, factor): (GradientsParams, Factor),
         micro_batches: usize,
     ) -> GradientsParams {
-        let Some(factor) = factor else { return sum };
         let weights = self.weights();
         let widens = weights.is_mixed() || micro_batches > 1;
         let sum = accumulate(weights.model(), sum, gradients, &factor, widens);

@@ -43,7 +43,6 @@ pub fn start<C: Tuned>(config: C) -> Result<Session<C>, StartError> {
 
 /// Options of a start.
 #[derive(Clone, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "switches of a start")]
 pub struct Options {
     strict: bool,
     wanted: DeviceRequest,

@@ -165,8 +165,8 @@ impl StepLoss {
         Self::Padding,
         Self::NoTargets,
         Self::ClassWeights,
-        Self::Chunked,
         Self::HostNumber,
+        Self::Chunked,
     ];
 
     /// Name in lines of output.

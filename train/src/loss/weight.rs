@@ -98,13 +98,12 @@ pub(crate) enum StepWeight {
 }
 
 impl StepWeight {
-    /// Factor of gradients of a mean with this weight, and of a number; `None` for a weight of 0 on the host.
-    pub(crate) fn factor(weight: Option<&Self>, number: f64) -> Option<Factor> {
+    /// Factor of gradients of a mean with this weight, and of a number.
+    pub(crate) fn factor(weight: Option<&Self>, number: f64) -> Factor {
         match weight {
-            None => Some(Factor::Number(number)),
-            Some(Self::Number(0.0)) => None,
-            Some(Self::Number(weight)) => Some(Factor::Number(number * weight)),
-            Some(Self::Device(weight)) => Some(Factor::Device(weight.clone(), number)),
+            None => Factor::Number(number),
+            Some(Self::Number(weight)) => Factor::Number(number * weight),
+            Some(Self::Device(weight)) => Factor::Device(weight.clone(), number),
         }
     }
 }
@@ -164,12 +163,12 @@ impl Weight {
         }
     }
 
-    /// Factor of gradients of a mean with this weight, and of a number; `None` for a weight of 0 on the host.
+    /// Factor of gradients of a mean with this weight, and of a number.
     ///
     /// # Errors
     ///
     /// [`WeightFault`] for a weight that cannot be used.
-    pub fn factor(weight: Option<Self>, number: f64) -> Result<Option<Factor>, WeightFault> {
+    pub fn factor(weight: Option<Self>, number: f64) -> Result<Factor, WeightFault> {
         Ok(StepWeight::factor(weight.map(Self::in_step).transpose()?.as_ref(), number))
     }
 

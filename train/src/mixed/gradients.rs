@@ -36,14 +36,13 @@ pub fn widen_onto<M: Module>(
     add(sum, gradients, copy, &Factor::Number(1.0), true)
 }
 
-/// Factor of a micro-batch's gradients in a sum.
+/// Factor of a micro-batch's gradients in a sum. Gradients times zero are zero, even if they are NaN.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "a handful of them is alive at once")]
 pub enum Factor {
     /// Number on the host.
     Number(f64),
-    /// Product of a value on the device, in fp32 and of shape `[1]`, and of a number. Gradients times zero are zero, even if
-    /// they are NaN.
+    /// Product of a value on the device, in fp32 and of shape `[1]`, and of a number.
     Device(Tensor<1>, f64),
 }
 
@@ -99,6 +98,7 @@ fn multiplied<const D: usize>(gradient: Tensor<D>, factor: &Factor) -> Tensor<D>
     match factor {
         #[expect(clippy::float_cmp, reason = "exactly 1 is what bf16 has")]
         Factor::Number(number) if *number == 1.0 => gradient,
+        Factor::Number(0.0) => gradient.zeros_like(),
         Factor::Number(number) => gradient.mul_scalar(*number),
         Factor::Device(value, number) => {
             let value = value.clone().to_device(&gradient.device()).cast(gradient.dtype());

@@ -119,12 +119,10 @@ impl<T> AccumulatedGradients<T> {
                 let upload = || watched(Moment::Upload, || batch.narrow(cut).on_device(device));
                 let (found, number) = part(model, timer.time(Phase::Upload, upload)?, share)?;
                 let MicroBatchGradients { gradients, loss, weight, output } = found;
-                if let Some(factor) = StepWeight::factor(weight.as_ref(), number) {
-                    let added = std::mem::take(&mut sum);
-                    let widens = rules.widens;
-                    let add = || watched(Moment::Backward, || add(added, gradients, model, &factor, widens));
-                    sum = timer.time(Phase::Accumulation, add)??;
-                }
+                let factor = StepWeight::factor(weight.as_ref(), number);
+                let (added, widens) = (std::mem::take(&mut sum), rules.widens);
+                let add = || watched(Moment::Backward, || add(added, gradients, model, &factor, widens));
+                sum = timer.time(Phase::Accumulation, add)??;
                 Ok::<_, StepFailure>((loss, weight, output))
             })?;
             // An image of one colour has a variance of zero, too, but not all images of a step.

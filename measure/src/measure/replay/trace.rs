@@ -92,10 +92,8 @@ fn run<M: Module, B: Clone>(device: &Device, subject: &Subject<'_, M, B>, step: 
             let (gradients, factor) =
                 subject.pass().gradients(&model, batch.clone(), step.micro_batches, None, between);
             enter(Phase::Update);
-            if let Some(factor) = factor {
-                let added = accumulate(&model, std::mem::take(&mut sum), gradients, &factor, step.micro_batches > 1);
-                sum = added.unwrap_or_else(|error| subject.fail_not_ready(&error));
-            }
+            let added = accumulate(&model, std::mem::take(&mut sum), gradients, &factor, step.micro_batches > 1);
+            sum = added.unwrap_or_else(|error| subject.fail_not_ready(&error));
         }
         let gradients = in_parameter_types(sum, &model);
         model = optimizer.step(LEARNING_RATE, model, gradients);

@@ -62,7 +62,7 @@ impl<M: Module> FixedBatchGraphs<M> {
     }
 
     /// Gradients of a micro-batch, multiplied by the loss scale, and by `share` where the loss has no weight; and their factor
-    /// in a sum, `None` for a weight of 0.
+    /// in a sum.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl<M: Module> FixedBatchGraphs<M> {
         samples: usize,
         (share, scale): (f64, &LossScale),
         loss: &dyn Fn(&M) -> Loss,
-    ) -> Result<(GradientsParams, Option<Factor>), String> {
+    ) -> Result<(GradientsParams, Factor), String> {
         let timer = StepTimer::default();
         let work = |model: &M, _: Samples, factors: super::Factors<'_>| {
             MicroBatchGradients::compute(|| loss(model), model, factors, false, &timer)

@@ -1,7 +1,7 @@
 //! Equal initial parameters on all ranks.
 
-use burn::module::{Module, ModuleMapper, Param, ParamId};
-use burn::tensor::Tensor;
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::tensor::{Bool, Int, Tensor};
 
 use super::inputs::digest;
 use super::packed::Packed;
@@ -25,14 +25,29 @@ pub(super) fn with_first_values<M: Module>(rank: &Rank, model: M) -> Result<M, P
         floats.ids.extend(param.id.val().to_le_bytes());
         floats.trained.push(param.is_require_grad());
     });
-    let trained = digest(&own.trained);
-    let text = format!("{} ({} trained values, {trained:x})", shape(&model), parameters(&model));
+    let mut integers = Integers(Vec::new());
+    model.visit(&mut integers);
+    let others = digest(&(own.trained, integers.0));
+    let text = format!("{} ({} trained values, {others:x})", shape(&model), parameters(&model));
     rank.agree("shape of the model", text)?;
     let ids = rank.waiting(|| rank.peers.broadcast(own.ids))?;
     let ids = ids.as_chunks().0.iter().map(|id| ParamId::from(u64::from_le_bytes(*id)));
     let mut values = Packed::new(own.values, 1.0);
     values.vectors = rank.waiting(|| rank.first(std::mem::take(&mut values.vectors))).map_err(ended)?;
     Ok(model.map(&mut Replace(ids.zip(values.parts()).collect::<Vec<_>>().into_iter())))
+}
+
+/// Bytes of a model's integers and flags, which are equal on all ranks: only floats are replaced.
+struct Integers(Vec<u8>);
+
+impl ModuleVisitor for Integers {
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        self.0.extend(param.val().into_data().iter::<i64>().flat_map(i64::to_le_bytes));
+    }
+
+    fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<D, Bool>>) {
+        self.0.extend(param.val().into_data().iter::<bool>().map(u8::from));
+    }
 }
 
 /// Floats of a model, in its order.

@@ -4,9 +4,10 @@ mod failures;
 mod inputs;
 mod weights;
 
-use burn::module::Module;
+use burn::module::{Module, Param, ParamId};
+use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, prop_assert, proptest};
 
@@ -240,4 +241,24 @@ fn all_ranks_have_the_identifiers_of_the_first() {
     });
     assert!(ids.iter().all(|(_, after, is_trained)| *after == ids[0].0 && *is_trained), "{ids:?}");
     assert_ne!(ids[1].0, ids[0].0);
+}
+
+#[test]
+fn ranks_with_other_integers_in_their_models_do_not_train_together() {
+    #[derive(Module, Debug)]
+    struct Permuted {
+        layer: Linear,
+        order: Param<Tensor<1, Int>>,
+    }
+    let all = run(&[4, 4], 4, |rank| {
+        let device = rank.device();
+        let order = Tensor::from_ints([rank.index() as i32, 1], device);
+        let order = Param::initialized(ParamId::from(1), order);
+        let model = Permuted { layer: LinearConfig::new(2, 1).init(device), order };
+        rank.trainer(model, sgd()).map(drop).map_err(Into::into)
+    });
+    for outcome in all {
+        let error = outcome.expect_err("they have other integers").to_string();
+        assert!(error.contains("shape of the model of rank 1 differs"), "{error}");
+    }
 }
