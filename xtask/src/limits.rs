@@ -1,4 +1,4 @@
-//! Limits of prose and size, which may only be lowered.
+//! Limits of prose, which may only be lowered.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,9 +11,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) const FILE: &str = "xtask/limits.toml";
 
 const HEADER: &str = "\
-# Limits of `cargo xtask prose` and `cargo xtask size`, lowered by `--tighten`. What has no entry has to meet the goals:
-# of documentation at most 5% vague openings, at most 3% of blocks that personify code, at most 5% of sentences over 30 words;
-# 300 lines a file; 12,000 lines a crate without its tests.
+# Limits of `cargo xtask prose`, lowered by `--tighten`. What has no entry has to meet the goals: of documentation at most
+# 5% vague openings, at most 3% of blocks that personify code, at most 5% of sentences over 30 words.
 ";
 
 /// Limits by name. What has no limit has to meet its goal.
@@ -29,10 +28,6 @@ pub(crate) struct Limits {
     pub(crate) personify: Option<Table>,
     /// Sentences of more than 30 words, by area.
     pub(crate) long: Option<Table>,
-    /// Lines of files.
-    pub(crate) files: Option<Table>,
-    /// Lines of crates without tests.
-    pub(crate) crates: Option<Table>,
 }
 
 impl Limits {

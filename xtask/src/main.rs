@@ -1,4 +1,4 @@
-//! Tasks of this workspace: generated files, and limits of prose and size.
+//! Tasks of this workspace: generated files, figures of prose and size.
 
 #![forbid(unsafe_code)]
 
@@ -57,14 +57,11 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Show the lines of crates, and the files that are too large.
+    /// Show the lines of crates.
     Size {
-        /// Fail if a size is above its limit.
-        #[arg(long, conflicts_with = "tighten")]
-        check: bool,
-        /// Lower the limits to the present sizes.
+        /// Fail if the product is above its limit.
         #[arg(long)]
-        tighten: bool,
+        check: bool,
     },
 }
 
@@ -103,10 +100,10 @@ fn main() -> Result<()> {
             ensure!(!check || mistakes.is_empty(), "the figures in core/profiles contradict each other");
             Ok(())
         }
-        Task::Size { check, tighten } => {
+        Task::Size { check } => {
             let sizes = Sizes::measure(root, &sources(root)?)?;
             print!("{}", sizes.table());
-            hold(root, check, tighten, |limits| sizes.exceeded(limits), |limits| sizes.tighten(limits))
+            if check { sizes.check() } else { Ok(()) }
         }
     }
 }

@@ -1,31 +1,27 @@
-//! `cargo xtask size`: lines of files and crates.
+//! `cargo xtask size`: lines of crates, and of the whole.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
-use crate::limits::{Figure, Limits, exceeded, tighten};
+/// Most lines without tests.
+const PRODUCT_LINES: usize = 95_000;
 
-/// Lines of the largest file.
-const FILE_LINES: usize = 300;
-/// Lines of the largest crate, without its tests.
-const CRATE_LINES: usize = 12_000;
-
-/// Lines of Rust by file, and by crate without its tests.
+/// Lines of Rust in all files, and by crate without its tests.
 pub(crate) struct Sizes {
-    files: BTreeMap<String, usize>,
+    all: usize,
     crates: BTreeMap<String, usize>,
 }
 
 impl Sizes {
     /// Reads the Rust files of `files`, which lie below `root`.
     pub(crate) fn measure(root: &Path, files: &[String]) -> Result<Self> {
-        let mut sizes = Self { files: BTreeMap::new(), crates: BTreeMap::new() };
+        let mut sizes = Self { all: 0, crates: BTreeMap::new() };
         for file in files.iter().filter(|file| Path::new(file).extension().is_some_and(|ending| ending == "rs")) {
             let text = fs::read_to_string(root.join(file))?;
-            sizes.files.insert(file.clone(), text.lines().count());
+            sizes.all += text.lines().count();
             if let Some(name) = crate_of(file) {
                 *sizes.crates.entry(name).or_default() += without_tests(&text);
             }
@@ -33,36 +29,23 @@ impl Sizes {
         Ok(sizes)
     }
 
-    /// Returns the lines of each crate, and the files that are too large.
+    /// Returns the lines of each crate.
     pub(crate) fn table(&self) -> String {
         let mut table: String = self.crates.iter().map(|(name, lines)| format!("{name:24} {lines:6}\n")).collect();
-        table += &format!("{:24} {:6}\n", "total without tests", self.crates.values().sum::<usize>());
-        table += &format!("{:24} {:6}\n", "total", self.files.values().sum::<usize>());
-        for (file, lines) in self.files.iter().filter(|(_, lines)| **lines > FILE_LINES) {
-            table += &format!("  {file}: {lines}\n");
-        }
+        table += &format!("{:24} {:6}\n", "total without tests", self.product());
+        table += &format!("{:24} {:6}\n", "total", self.all);
         table
     }
 
-    fn all_figures(&self) -> [Vec<Figure>; 2] {
-        [(&self.files, FILE_LINES), (&self.crates, CRATE_LINES)].map(|(sizes, goal)| {
-            sizes.iter().map(|(name, lines)| Figure { name: name.clone(), present: *lines, goal }).collect()
-        })
+    fn product(&self) -> usize {
+        self.crates.values().sum()
     }
 
-    /// Returns a message for each file and crate above its limit.
-    pub(crate) fn exceeded(&self, limits: &Limits) -> Vec<String> {
-        let [files, crates] = self.all_figures();
-        let mut messages = exceeded("lines", &files, limits.files.as_ref());
-        messages.extend(exceeded("lines without tests", &crates, limits.crates.as_ref()));
-        messages
-    }
-
-    /// Lowers the limits to the present sizes.
-    pub(crate) fn tighten(&self, limits: &mut Limits) {
-        let [files, crates] = self.all_figures();
-        tighten(&mut limits.files, &files);
-        tighten(&mut limits.crates, &crates);
+    /// Checks the lines without tests. Files and crates have no limits.
+    pub(crate) fn check(&self) -> Result<()> {
+        let lines = self.product();
+        ensure!(lines <= PRODUCT_LINES, "{lines} lines without tests, at most {PRODUCT_LINES}: delete before you add");
+        Ok(())
     }
 }
 
@@ -106,15 +89,10 @@ mod tests {
     }
 
     #[test]
-    fn large_files_and_crates_are_named() {
-        let sizes = Sizes {
-            files: [("core/src/a.rs".to_owned(), 301), ("core/src/b.rs".to_owned(), 300)].into(),
-            crates: [("core".to_owned(), 12_001), ("cli".to_owned(), 12_000)].into(),
-        };
-        let expected = ["core/src/a.rs: 301 lines, at most 300", "core: 12001 lines without tests, at most 12000"];
-        assert_eq!(sizes.exceeded(&Limits::default()), expected);
-        let mut limits = Limits::default();
-        sizes.tighten(&mut limits);
-        assert_eq!(sizes.exceeded(&limits), [""; 0]);
+    fn only_the_whole_has_a_limit() {
+        let sizes = |lines| Sizes { all: 200_000, crates: [("core".to_owned(), lines), ("cli".to_owned(), 0)].into() };
+        assert!(sizes(95_000).check().is_ok());
+        let error = sizes(95_001).check().unwrap_err().to_string();
+        assert!(error.starts_with("95001 lines without tests, at most 95000"), "{error}");
     }
 }
