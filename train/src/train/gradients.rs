@@ -51,17 +51,6 @@ pub(super) fn copied<M: Module>(gradients: &GradientsParams, model: &M, ids: &[P
     copied.0
 }
 
-/// Copies of all gradients, which share their memory.
-pub(super) fn copied_all<M: Module>(gradients: &GradientsParams, model: &M) -> GradientsParams {
-    let state = (GradientsParams::new(), gradients);
-    let copied = visit_floats!(model, (copies, gradients) = state, (GradientsParams, &'v GradientsParams), |param| {
-        if let Some(gradient) = gradients.get::<D>(param.id) {
-            copies.register(param.id, gradient);
-        }
-    });
-    copied.0
-}
-
 /// A value on the device, of shape `[1]`, that depends on every trained parameter of a model that is `seen`; `None` if
 /// there is none.
 ///

@@ -1,13 +1,15 @@
 //! Warnings about a training run that differs from its plan, or depends on it.
 
+use std::ops::Range;
+
 use burn::module::Module;
-use burn::optim::GradientsParams;
 use gpu_tuned_core::plan::Schedule;
 use gpu_tuned_core::{Provenance, grouped};
 use gpu_tuned_observe::log::warn_user;
 
-use super::gradients::copied_all;
-use crate::mixed::{Factor, add, global_norm};
+use crate::device::catching;
+use crate::loss::Loss;
+use crate::micro_batch::MicroBatch;
 use crate::shape::parameters;
 
 /// Warns if training changes another number of parameters than was `planned`.
@@ -68,32 +70,50 @@ impl StepSizeCheck {
     }
 }
 
-/// Relative difference of gradients that rounding explains: in fp32, and in 16 bits.
-const ROUNDING: [f64; 2] = [1e-4, 3e-2];
+/// Relative difference of losses that rounding explains: in fp32, and in 16 bits.
+const ROUNDING: [f64; 2] = [1e-3, 3e-2];
 
-/// Warning for a loss whose gradients over some samples are not the mean of those over their halves, so that its steps depend
-/// on the micro-batch. `whole`, `again` and `halves` are the gradients of these samples in one micro-batch, once more, and in two.
+/// Warns if the loss of some samples is not the mean of the losses of its halves, weighted by samples or by the losses' own
+/// weights. The steps of such a loss depend on the micro-batch.
 ///
-/// `None` for a loss with random numbers, whose gradients differ from call to call, and for gradients that cannot be read.
-pub(super) fn of_other_halves<M: Module>(
-    model: &M,
-    samples: usize,
-    is_half: bool,
-    [whole, again, halves]: [GradientsParams; 3],
-) -> Option<String> {
-    let less = |sum: GradientsParams, gradients: &GradientsParams, factor: f64| {
-        add(sum, copied_all(gradients, model), model, &Factor::Number(-factor), true).ok()
+/// Computes four forward passes without autodiff, in which neither dropout nor batch statistics play a part. A loss that
+/// cannot be computed so, or that draws random numbers, is not checked.
+pub(super) fn check_halves<B: MicroBatch>(batch: &B, is_mixed: bool, loss: impl Fn(B) -> Loss) {
+    let (samples, half) = (batch.len(), batch.len() / 2);
+    if half == 0 {
+        return;
+    }
+    let read = |range: Range<usize>| -> Option<(f64, f64)> {
+        let samples = range.len() as f64;
+        let (mean, weight) = catching(|| loss(batch.narrow(range))).ok()?.into_parts();
+        let weight = weight.map_or(Some(samples), |weight| weight.read().ok())?;
+        // The mean over nothing may be NaN.
+        let mean = if weight == 0.0 { 0.0 } else { mean.try_into_scalar::<f64>().ok()? };
+        Some((mean, weight))
     };
-    let norm = |gradients: &GradientsParams| global_norm(gradients, model)?.try_into_scalar::<f64>().ok();
-    let largest = norm(&whole)?.max(norm(&halves)?);
-    let rounding = ROUNDING[usize::from(is_half)] * largest;
-    let apart = norm(&less(copied_all(&whole, model), &halves, 1.0)?)?;
-    let is_random = norm(&less(again, &whole, 1.0)?)? > 0.1 * rounding;
-    // Other warnings name gradients of NaN.
-    if is_random || apart.is_nan() || apart <= rounding {
+    let all = [0..samples, 0..half, half..samples, 0..samples].map(|range| catching(|| read(range)).ok().flatten());
+    let [Some(whole), Some(first), Some(second), Some(again)] = all else { return };
+    let rounding = ROUNDING[usize::from(is_mixed)];
+    // A loss with random numbers is another one each time.
+    if (again.0 - whole.0).abs() > 0.1 * rounding * whole.0.abs() {
+        return;
+    }
+    if let Some(text) = of_other_halves(whole.0, [first, second], rounding, samples) {
+        warn_user(&text);
+    }
+}
+
+/// Warning for a loss of so many samples that is not the mean of the losses of its halves, given with their weights.
+fn of_other_halves(whole: f64, halves: [(f64, f64); 2], rounding: f64, samples: usize) -> Option<String> {
+    let sum: f64 = halves.iter().map(|(mean, weight)| mean * weight).sum();
+    let weight: f64 = halves.iter().map(|(_, weight)| weight).sum();
+    let expected = sum / weight;
+    let (apart, largest) = ((whole - expected).abs(), whole.abs().max(expected.abs()));
+    // Other warnings name losses of NaN.
+    if apart.is_nan() || apart <= rounding * largest {
         return None;
     }
-    let is_sum = norm(&less(whole, &halves, 2.0)?)? <= rounding;
+    let is_sum = (whole - halves[0].0 - halves[1].0).abs() <= rounding * largest;
     let remedy = if is_sum {
         "it is a sum: reduce the loss with `.mean()`, or return the sum divided by a weight, with the weight"
     } else {
@@ -101,9 +121,8 @@ pub(super) fn of_other_halves<M: Module>(
          compares samples with each other"
     };
     Some(format!(
-        "the gradients of {samples} samples differ by {:.2}% from the mean over their halves, so steps depend on the micro-batch; \
-         {remedy}",
-        100.0 * apart / largest
+        "the loss of {samples} samples is {whole:.4}, and the mean of the losses of their halves is {expected:.4}, so steps depend on \
+         the micro-batch; {remedy}"
     ))
 }
 
@@ -111,32 +130,26 @@ pub(super) fn of_other_halves<M: Module>(
 mod tests {
     use gpu_tuned_core::Provenance::{Derived, Measured};
 
-    use burn::optim::GradientsParams;
-    use burn::tensor::{Device, Tensor};
-
     use super::{StepSizeCheck, another_model, of_other_halves};
-    use crate::micro_batch::MicroBatch;
-    use crate::train::tests::{Batch, Network, batch};
 
     #[test]
-    fn gradients_that_are_not_the_mean_over_halves_are_warned_of() {
-        let device = Device::flex().autodiff();
-        let model = Network::new(&device, false);
-        let warning = |loss: &dyn Fn(Batch) -> Tensor<1>| {
-            let batch = batch(8, 0).on_device(&device);
-            let of = |loss: Tensor<1>| GradientsParams::from_grads(loss.backward(), &model);
-            let [whole, again] = [0, 1].map(|_| of(loss(batch.clone())));
-            let halves = of((loss(batch.narrow(0..4)) + loss(batch.narrow(4..8))) / 2.0);
-            of_other_halves(&model, 8, false, [whole, again, halves])
-        };
-        assert_eq!(warning(&|batch| model.loss(batch)), None);
-        let sum = warning(&|batch| model.loss(batch.clone()) * batch.len() as f64).expect("a sum");
-        assert!(sum.contains("differ by 50.00%") && sum.contains("`.mean()`"), "{sum}");
-        let other = warning(&|batch| model.loss(batch).square()).expect("a square of a mean");
+    fn losses_that_are_not_the_mean_of_their_halves_are_warned_of() {
+        let warning = |whole, halves| of_other_halves(whole, halves, 1e-3, 8);
+        for (whole, halves) in [
+            (2.5, [(2.0, 4.0), (3.0, 4.0)]),
+            // By targets: 6 x 2 and 2 x 4.
+            (2.5, [(2.0, 6.0), (4.0, 2.0)]),
+            // Nothing in a half.
+            (2.0, [(2.0, 6.0), (0.0, 0.0)]),
+            (f64::NAN, [(2.0, 4.0), (3.0, 4.0)]),
+            (0.0, [(0.0, 4.0), (0.0, 4.0)]),
+        ] {
+            assert_eq!(warning(whole, halves), None);
+        }
+        let sum = warning(5.0, [(2.0, 4.0), (3.0, 4.0)]).expect("a sum");
+        assert!(sum.contains("is 5.0000") && sum.contains("halves is 2.5000") && sum.contains("`.mean()`"), "{sum}");
+        let other = warning(6.58, [(5.64, 4.0), (5.60, 4.0)]).expect("a contrastive loss");
         assert!(other.contains("whole_batch_loss"), "{other}");
-        let random =
-            |batch: Batch| model.loss(batch) * Tensor::random([1], burn::tensor::Distribution::Default, &device);
-        assert_eq!(warning(&random), None, "another factor in each call");
     }
 
     #[test]

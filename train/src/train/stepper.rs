@@ -19,7 +19,6 @@ use super::not_ready::NotReady;
 use super::outcome::{Step, StepError};
 use super::ranks::Rank;
 use super::replanning::Replanning;
-use super::sanity_checks::of_other_halves;
 use super::skips::Skips;
 use super::step_failure::StepFailure;
 use super::update::{Pending, StepValues, Update, Weights, difference, read, updated};
@@ -57,8 +56,7 @@ pub(super) struct Stepper {
     /// Steps that ended, skipped ones included.
     pub(super) steps: u64,
     pub(super) skips: Skips,
-    /// True if steps check on the CPU that gradients do not depend on the micro-batch. On a GPU, kernels would be tuned for other
-    /// shapes.
+    /// True if the first step checks on the CPU that the loss does not depend on the micro-batch.
     pub checks_halves: bool,
     /// Set by the first step.
     batch_norms: Option<BatchNorms>,
@@ -144,9 +142,7 @@ impl Stepper {
                         let cause = self.not_finite(weights, batch, &part);
                         self.skips.warn(self.steps + 1, &step, cause.as_ref());
                     }
-                    let step = self.finished(step);
-                    self.check_halves(weights, batch, &part);
-                    return Ok((step, outputs));
+                    return Ok((self.finished(step), outputs));
                 }
                 Err(StepFailure::Error(error)) => return Err(error),
                 Err(StepFailure::OutOfMemory(failure)) => {
@@ -208,39 +204,6 @@ impl Stepper {
         let sum = AccumulatedGradients::compute(model, batch, &mut rules, part);
         self.batch_norms = Some(BatchNorms { checks_variance: rules.checks_variance, ..norms });
         sum
-    }
-
-    /// Warns once of gradients that depend on the micro-batch. Compares those of other samples after 1, 2, 4, 8, … steps.
-    fn check_halves<W: Weights, B: MicroBatch, T>(&mut self, weights: &W, batch: &B, part: &impl Part<W::Model, B, T>) {
-        let samples = self.micro_batch().max(2).min(batch.len());
-        let has_norms = self.batch_norms.is_some_and(|norms| norms.exist);
-        let is_on_host = self.device.clone().without_autodiff() == Device::flex();
-        if !self.checks_halves || !is_on_host || self.whole_batch || has_norms {
-            self.checks_halves = false;
-            return;
-        }
-        if samples < 2 || !self.steps.is_power_of_two() {
-            return;
-        }
-        let begin = self.steps as usize % (batch.len() - samples + 1);
-        let window = batch.narrow(begin..begin + samples);
-        let (model, timer) = (weights.model(), StepTimer::default());
-        let gradients = |micro_batch: usize| {
-            let (device, timer) = (&self.device, &timer);
-            let mut rules =
-                Accumulation { micro_batch, widens: true, is_even: true, checks_variance: false, device, timer };
-            let sum = AccumulatedGradients::compute(&model, &window, &mut rules, part)?;
-            Ok::<_, StepFailure>(sum.normalised(&model, None, device)?.0.gradients)
-        };
-        let buffers = Buffers::copy_of(&model);
-        let all = [samples, samples, samples.div_ceil(2)].map(gradients);
-        buffers.inspect(|buffers| buffers.restore(&model));
-        let [Ok(whole), Ok(again), Ok(halves)] = all else { return };
-        let is_half = weights.is_mixed();
-        if let Some(warning) = of_other_halves(&weights.master(), samples, is_half, [whole, again, halves]) {
-            self.checks_halves = false;
-            warn_user(&warning);
-        }
     }
 
     /// First parameter whose gradient is not finite, from a repetition of the step; `None` if memory runs out.

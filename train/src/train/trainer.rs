@@ -19,7 +19,7 @@ use super::outcome::{Step, StepError, TrainerError};
 use super::ranks::Rank;
 use super::ranks::sharding::check_state;
 use super::recipe::Recipe;
-use super::sanity_checks::{StepSizeCheck, check_parameters};
+use super::sanity_checks::{StepSizeCheck, check_halves, check_parameters};
 use super::stepper::Stepper;
 use super::weights::{ModelAndOptimizer, ModelWeights};
 use crate::loss::Loss;
@@ -302,6 +302,9 @@ impl<M: Module> Trainer<M> {
             }
             self.stepper.end(error);
         })?;
+        if self.stepper.checks_halves && self.stepper.steps == 1 && !self.stepper.whole_batch {
+            self.check_halves(&batch, &loss);
+        }
         let loss_scale = self.scale.value();
         // A step whose losses have no weight says nothing about their scale.
         if step.applied || !step.gradient_norm.is_finite() {
@@ -325,6 +328,19 @@ impl<M: Module> Trainer<M> {
             return Ok(());
         }
         Err(StepError::LearningRate { step: self.stepper.steps + 1, rate: learning_rate })
+    }
+
+    /// Checks on the CPU that the loss of a micro-batch is the mean of its halves' losses. On a GPU, kernels would be tuned for
+    /// other shapes.
+    fn check_halves<B: MicroBatch, L: Into<Loss>>(&self, batch: &B, loss: &impl Fn(&M, B) -> L) {
+        let device = self.stepper.device.clone().without_autodiff();
+        if device != Device::flex() {
+            return;
+        }
+        let model = self.model().valid();
+        let samples = self.stepper.micro_batch().max(2).min(batch.len());
+        let on_device = |part: B| loss(&model, part.on_device(&device)).into();
+        check_halves(&batch.narrow(0..samples), self.trained.weights.is_mixed(), on_device);
     }
 
     /// Passes the step to a measurement.
