@@ -173,6 +173,7 @@ impl Weight {
     }
 
     /// Copies a tensor into memory of its own.
+    #[cfg(feature = "train")]
     pub(crate) fn copied(&self) -> Option<Self> {
         Some(Self(match &self.0 {
             Value::Number(number) => Value::Number(*number),
