@@ -3,10 +3,12 @@
 use std::ops::Range;
 
 use burn::module::Module;
-use gpu_tuned_core::plan::Schedule;
+use gpu_tuned_core::plan::{STATISTICS_FLOOR, Schedule};
+use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Provenance, grouped};
 use gpu_tuned_observe::log::warn_user;
 
+use super::batch_statistics::BatchNorms;
 use crate::device::catching;
 use crate::loss::Loss;
 use crate::micro_batch::MicroBatch;
@@ -34,6 +36,24 @@ fn another_model((planned, provenance): (u64, Provenance), trained: u64) -> Opti
             "this model has {} trained parameters, the {model} one has {}: {remedy}",
             grouped(trained),
             grouped(planned)
+        )
+    })
+}
+
+/// Warns of batch norms that the description does not have: their micro-batch was planned without a floor.
+pub(super) fn check_statistics<M: Module>(workload: &Workload, schedule: &Schedule, model: &M) {
+    if !workload.batch_statistics && BatchNorms::of_model(model).exist {
+        undeclared_statistics(schedule).iter().for_each(|text| warn_user(text));
+    }
+}
+
+/// Warning for batch norms whose statistics are computed from few samples, where a step has more.
+fn undeclared_statistics(schedule: &Schedule) -> Option<String> {
+    let smallest = schedule.micro_batches().min()?;
+    (schedule.micro_steps() > 1 && smallest < STATISTICS_FLOOR).then(|| {
+        format!(
+            "the model has batch norms, which its description lacks, and micro-batches of {smallest} samples: declare \
+             `batch_statistics = true` in `#[gpu_tuned(…)]`, and they get {STATISTICS_FLOOR} or more where these fit"
         )
     })
 }
@@ -77,11 +97,11 @@ const ROUNDING: [f64; 2] = [1e-3, 3e-2];
 /// weights. The steps of such a loss depend on the micro-batch.
 ///
 /// Computes four forward passes without autodiff, in which neither dropout nor batch statistics play a part. A loss that
-/// cannot be computed so, or that draws random numbers, is not checked.
-pub(super) fn check_halves<B: MicroBatch>(batch: &B, is_mixed: bool, loss: impl Fn(B) -> Loss) {
+/// cannot be computed so, or that draws random numbers, is not checked. Returns true if it warned.
+pub(super) fn check_halves<B: MicroBatch>(batch: &B, is_mixed: bool, loss: impl Fn(B) -> Loss) -> bool {
     let (samples, half) = (batch.len(), batch.len() / 2);
     if half == 0 {
-        return;
+        return false;
     }
     let read = |range: Range<usize>| -> Option<(f64, f64)> {
         let samples = range.len() as f64;
@@ -92,15 +112,15 @@ pub(super) fn check_halves<B: MicroBatch>(batch: &B, is_mixed: bool, loss: impl 
         Some((mean, weight))
     };
     let all = [0..samples, 0..half, half..samples, 0..samples].map(|range| catching(|| read(range)).ok().flatten());
-    let [Some(whole), Some(first), Some(second), Some(again)] = all else { return };
+    let [Some(whole), Some(first), Some(second), Some(again)] = all else { return false };
     let rounding = ROUNDING[usize::from(is_mixed)];
     // A loss with random numbers is another one each time.
     if (again.0 - whole.0).abs() > 0.1 * rounding * whole.0.abs() {
-        return;
+        return false;
     }
-    if let Some(text) = of_other_halves(whole.0, [first, second], rounding, samples) {
-        warn_user(&text);
-    }
+    let warning = of_other_halves(whole.0, [first, second], rounding, samples);
+    warning.iter().for_each(|text| warn_user(text));
+    warning.is_some()
 }
 
 /// Warning for a loss of so many samples that is not the mean of the losses of its halves, given with their weights.
@@ -130,7 +150,9 @@ fn of_other_halves(whole: f64, halves: [(f64, f64); 2], rounding: f64, samples: 
 mod tests {
     use gpu_tuned_core::Provenance::{Derived, Measured};
 
-    use super::{StepSizeCheck, another_model, of_other_halves};
+    use gpu_tuned_core::plan::Schedule;
+
+    use super::{StepSizeCheck, another_model, of_other_halves, undeclared_statistics};
 
     #[test]
     fn losses_that_are_not_the_mean_of_their_halves_are_warned_of() {
@@ -150,6 +172,18 @@ mod tests {
         assert!(sum.contains("is 5.0000") && sum.contains("halves is 2.5000") && sum.contains("`.mean()`"), "{sum}");
         let other = warning(6.58, [(5.64, 4.0), (5.60, 4.0)]).expect("a contrastive loss");
         assert!(other.contains("whole_batch_loss"), "{other}");
+    }
+
+    #[test]
+    fn undeclared_batch_norms_are_warned_of_if_a_step_is_cut_into_small_parts() {
+        let warning = |global_batch, micro_batch| {
+            let (world_size, share, drop_last) = (1, None, false);
+            undeclared_statistics(&Schedule { global_batch, world_size, share, micro_batch, drop_last })
+        };
+        assert!(warning(64, 8).is_some_and(|text| text.contains("of 8 samples")));
+        for (step, micro_batch) in [(8, 8), (64, 16), (512, 128)] {
+            assert_eq!(warning(step, micro_batch), None);
+        }
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(super) struct Stepper {
     /// Steps that ended, skipped ones included.
     pub(super) steps: u64,
     pub(super) skips: Skips,
-    /// True if the first step checks on the CPU that the loss does not depend on the micro-batch.
+    /// True if some steps check on the CPU that the loss does not depend on the micro-batch.
     pub checks_halves: bool,
     /// Set by the first step.
     batch_norms: Option<BatchNorms>,

@@ -19,12 +19,15 @@ use super::outcome::{Step, StepError, TrainerError};
 use super::ranks::Rank;
 use super::ranks::sharding::check_state;
 use super::recipe::Recipe;
-use super::sanity_checks::{StepSizeCheck, check_halves, check_parameters};
+use super::sanity_checks::{StepSizeCheck, check_halves, check_parameters, check_statistics};
 use super::stepper::Stepper;
 use super::weights::{ModelAndOptimizer, ModelWeights};
 use crate::loss::Loss;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
+
+/// Steps that compare a loss with those of its halves. Losses of a model that has not learned yet may all be equal.
+const HALVES_CHECKED_IN: [u64; 4] = [1, 10, 100, 1000];
 
 /// Trainer that takes optimizer steps in micro-batches that fit the device. A step is applied completely or not at all.
 ///
@@ -104,6 +107,7 @@ impl<M: Module> Trainer<M> {
         first_step: Option<TakeFirstStep<M>>,
     ) -> Result<Self, TrainerError> {
         check_parameters(workload.trained_parameters(), &model);
+        check_statistics(workload, &plan.schedule, &model);
         let trainer = Self::of_recipe(model, optimizer, recipe)?;
         Ok(Self { first_step, step_size: Some(StepSizeCheck::new(&plan.schedule)), ..trainer })
     }
@@ -302,8 +306,8 @@ impl<M: Module> Trainer<M> {
             }
             self.stepper.end(error);
         })?;
-        if self.stepper.checks_halves && self.stepper.steps == 1 && !self.stepper.whole_batch {
-            self.check_halves(&batch, &loss);
+        if self.stepper.checks_halves && HALVES_CHECKED_IN.contains(&self.stepper.steps) && !self.stepper.whole_batch {
+            self.stepper.checks_halves = !self.warns_of_halves(&batch, &loss);
         }
         let loss_scale = self.scale.value();
         // A step whose losses have no weight says nothing about their scale.
@@ -331,16 +335,16 @@ impl<M: Module> Trainer<M> {
     }
 
     /// Checks on the CPU that the loss of a micro-batch is the mean of its halves' losses. On a GPU, kernels would be tuned for
-    /// other shapes.
-    fn check_halves<B: MicroBatch, L: Into<Loss>>(&self, batch: &B, loss: &impl Fn(&M, B) -> L) {
+    /// other shapes. Returns true if it warned.
+    fn warns_of_halves<B: MicroBatch, L: Into<Loss>>(&self, batch: &B, loss: &impl Fn(&M, B) -> L) -> bool {
         let device = self.stepper.device.clone().without_autodiff();
         if device != Device::flex() {
-            return;
+            return false;
         }
         let model = self.model().valid();
         let samples = self.stepper.micro_batch().max(2).min(batch.len());
         let on_device = |part: B| loss(&model, part.on_device(&device)).into();
-        check_halves(&batch.narrow(0..samples), self.trained.weights.is_mixed(), on_device);
+        check_halves(&batch.narrow(0..samples), self.trained.weights.is_mixed(), on_device)
     }
 
     /// Passes the step to a measurement.

@@ -1,5 +1,6 @@
 //! Losses of a step: weights, errors before any update, and steps from which nothing is learned.
 
+use burn::module::{Module, ModuleMapper, Param};
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::{DType, FloatDType, Int, Tensor, TensorData};
 use networks::steps::{MeanLoss, Sequences, StepLoss, Tagger};
@@ -287,4 +288,31 @@ fn skipped_steps_are_reported_once_a_minute_with_the_parameter() {
     let text = String::from_utf8_lossy(&output.stderr);
     let reports: Vec<_> = text.lines().filter(|line| line.contains("steps were skipped")).collect();
     assert!(reports.len() == 1 && reports[0].contains("step 6") && reports[0].contains("`first.weight`"), "{text}");
+}
+
+/// Sets parameters to zero.
+struct Zero;
+
+impl ModuleMapper for Zero {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|old| old.zeros_like().detach().require_grad())
+    }
+}
+
+#[test]
+#[ignore = "started by another test, which reads its warnings"]
+fn trains_without_weights() {
+    // All losses are equal in the first step, so their weights make no difference.
+    let mut trainer = Trainer::new(tagger().map(&mut Zero), sgd(), device(), 4);
+    for _ in 0..10 {
+        let mean = |model: &Tagger, batch: Sequences| counted(model, batch).mean().clone();
+        trainer.step(1.0, sequences([6, 1, 3, 1]), mean).unwrap();
+    }
+}
+
+#[test]
+fn a_mean_without_its_weight_is_warned_of_once_when_losses_differ() {
+    let output = own_process::run(&mut own_process::command(trains_without_weights));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(text.matches("mean of the losses of their halves").count(), 1, "{text}");
 }
