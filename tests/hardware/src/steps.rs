@@ -38,6 +38,9 @@ pub(crate) struct Arguments {
     /// Precisions, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = Precision::ALL)]
     precisions: Vec<Precision>,
+    /// Losses, separated by commas: all by default
+    #[arg(long, value_delimiter = ',', value_parser = loss_named)]
+    losses: Vec<StepLoss>,
     /// Ways to take the step, separated by commas
     #[arg(long, value_delimiter = ',', default_values = ["eager", "graphs"])]
     ways: Vec<Way>,
@@ -54,6 +57,11 @@ enum Way {
     Eager,
     /// As CUDA graphs
     Graphs,
+}
+
+fn loss_named(name: &str) -> Result<StepLoss, String> {
+    let names = StepLoss::ALL.map(StepLoss::name).join(", ");
+    StepLoss::ALL.into_iter().find(|loss| loss.name() == name).ok_or_else(|| format!("the losses are {names}"))
 }
 
 #[derive(Serialize)]
@@ -85,7 +93,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let device = arguments.choice.open(mode::Precision::F32)?;
     let mut beyond = Vec::new();
-    for loss in StepLoss::ALL {
+    let losses = if arguments.losses.is_empty() { &StepLoss::ALL[..] } else { &arguments.losses };
+    for &loss in losses {
         let whole = loss.whole();
         for &precision in &arguments.precisions {
             for &way in &arguments.ways {
