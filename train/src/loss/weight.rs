@@ -106,6 +106,15 @@ impl StepWeight {
             Some(Self::Device(weight)) => Factor::Device(weight.clone(), number),
         }
     }
+
+    /// Factor of the gradients of a step's only mean, whose weight cancels out: the number, or zero for a weight of zero.
+    pub(crate) fn factor_alone(weight: Option<&Self>, number: f64) -> Factor {
+        match weight {
+            Some(Self::Number(0.0)) => Factor::Number(0.0),
+            Some(Self::Device(weight)) => Factor::Device(weight.clone().sign(), number),
+            None | Some(Self::Number(_)) => Factor::Number(number),
+        }
+    }
 }
 
 /// Reason why the weight of a loss cannot be used.

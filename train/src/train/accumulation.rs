@@ -33,6 +33,9 @@ pub(super) struct Accumulation<'s> {
     pub micro_batch: usize,
     /// True if the gradients of several micro-batches or ranks are summed, which takes place in fp32.
     pub widens: bool,
+    /// True if gradients are multiplied by their weights, which rounds those in 16 bits. The weight of a step's only mean
+    /// cancels out.
+    pub weighs: bool,
     /// True if micro-batches have equal sizes, but for one sample. Statistics of a small remainder differ most.
     pub is_even: bool,
     /// True for a model with batch norms until a micro-batch of one sample has passed the check of their statistics.
@@ -43,8 +46,10 @@ pub(super) struct Accumulation<'s> {
 
 /// Gradients of all micro-batches of a step, pending on the device.
 pub(super) struct AccumulatedGradients<T> {
-    /// Gradients of the mean over the samples, or with weights the sum of weight times gradient.
+    /// Gradients of the mean over the samples, or if `is_weighted` the sum of weight times gradient.
     pub gradients: GradientsParams,
+    /// True if the gradients are to be divided by the sum of the weights.
+    pub is_weighted: bool,
     /// Loss that belongs to the gradients, in fp32 and of shape `[1]`; zero if unknown.
     pub loss: Tensor<1>,
     /// Weights of the micro-batches; `None` without.
@@ -119,7 +124,8 @@ impl<T> AccumulatedGradients<T> {
                 let upload = || watched(Moment::Upload, || batch.narrow(cut).on_device(device));
                 let (found, number) = part(model, timer.time(Phase::Upload, upload)?, share)?;
                 let MicroBatchGradients { gradients, loss, weight, output } = found;
-                let factor = StepWeight::factor(weight.as_ref(), number);
+                let factor = if rules.weighs { StepWeight::factor } else { StepWeight::factor_alone };
+                let factor = factor(weight.as_ref(), number);
                 let (added, widens) = (std::mem::take(&mut sum), rules.widens);
                 let add = || watched(Moment::Backward, || add(added, gradients, model, &factor, widens));
                 sum = timer.time(Phase::Accumulation, add)??;
@@ -152,7 +158,8 @@ impl<T> AccumulatedGradients<T> {
         if let Some(error) = one_value {
             return Err(error.into());
         }
-        Ok(Self { gradients: sum, loss: mean.unwrap_or_else(|| zero(device)), weights, outputs })
+        let is_weighted = rules.weighs && weights.is_some();
+        Ok(Self { gradients: sum, is_weighted, loss: mean.unwrap_or_else(|| zero(device)), weights, outputs })
     }
 
     /// Divides gradients and loss by the sum of the weights, and clips the gradients to a global norm of at most `max`, on the
@@ -166,7 +173,9 @@ impl<T> AccumulatedGradients<T> {
         if let Some(weights) = &self.weights {
             let scale = reciprocal(&weights.sum);
             self.loss = self.loss * scale.clone();
-            self.gradients = watched(Moment::Backward, || multiply(self.gradients, model, &scale))?;
+            if self.is_weighted {
+                self.gradients = watched(Moment::Backward, || multiply(self.gradients, model, &scale))?;
+            }
         }
         let norm = watched(Moment::Backward, || global_norm(&self.gradients, model))?;
         let norm = norm.unwrap_or_else(|| zero(device));

@@ -170,7 +170,7 @@ impl Stepper {
         let health = self.health_counts(&sum.gradients, &model)?;
         let (sum, norm) = self.timer.time(Phase::Update, || sum.normalised(&model, self.max_norm, &self.device))?;
         drop(model);
-        let AccumulatedGradients { gradients, loss, weights: loss_weights, outputs } = sum;
+        let AccumulatedGradients { gradients, loss, weights: loss_weights, outputs, .. } = sum;
         let pending = Pending { loss, gradient_norm: norm, weights: loss_weights }.tensors();
         let update = if self.exceeds_group_bytes(weights) {
             self.update_in_groups(weights, &gradients, &pending, health)?
@@ -193,10 +193,12 @@ impl Stepper {
     ) -> Result<AccumulatedGradients<T>, StepFailure> {
         let (micro_batch, norms) = (self.micro_batch(), self.batch_norms.unwrap_or_default());
         let is_shared = self.rank.as_ref().is_some_and(|rank| rank.share().ranks() > 1);
+        let is_cut = batch.len() > micro_batch;
         let mut rules = Accumulation {
             micro_batch,
             is_even: norms.exist,
-            widens: weights.is_mixed() || is_shared || batch.len() > micro_batch,
+            widens: weights.is_mixed() || is_shared || is_cut,
+            weighs: is_cut || self.rank.is_some(),
             checks_variance: norms.checks_variance,
             device: &self.device,
             timer: &self.timer,

@@ -122,7 +122,7 @@ impl Stepper {
         let begin = self.last_end.unwrap_or_else(Instant::now);
         let micro_batch = self.micro_batch();
         let model = weights.model();
-        let AccumulatedGradients { gradients, loss, weights: loss_weights, outputs } =
+        let AccumulatedGradients { gradients, loss, weights: loss_weights, outputs, .. } =
             self.accumulated(weights, &model, batch, part)?;
         weights.complete()?;
         // Read before the exchange: after it, a step cannot be begun again.

@@ -104,6 +104,27 @@ fn a_share_that_is_not_exact_in_16_bits_costs_at_most_one_rounding() {
     }
 }
 
+/// The weight, 333, is not exact in bf16, and 70,000 is infinite in f16.
+#[test]
+fn a_weight_costs_no_rounding_in_one_micro_batch() {
+    for (float, weight) in [(DType::BF16, 333.0), (DType::F16, 70_000.0)] {
+        for (micro_batch, weight_of_tensor) in [(2, true), (2, false), (1, true), (1, false)] {
+            let model = Slope { weight: Param::from_tensor(Tensor::zeros([1], (&device(), float))) };
+            let mut trainer = Trainer::new(model, SgdConfig::new().init(), device(), micro_batch);
+            let loss = |slope: &Slope, input: Tensor<1>| {
+                let of_samples = weight / 2.0 * f64::from(input.dims()[0] as u32);
+                let of_tensor = Tensor::<1>::full([1], of_samples, (&device(), DType::F32));
+                let mean = slope.mean(input);
+                if weight_of_tensor { Loss::new(mean, of_tensor) } else { Loss::new(mean, of_samples) }
+            };
+            let step = trainer.step(1.0, Tensor::<1>::ones([2], &device()), loss).unwrap();
+            assert!(step.applied && (f64::from(step.weight) - weight).abs() < 1e-9, "{step:?}");
+            let slope = trainer.master().weight.val().into_scalar::<f64>();
+            assert!((slope + 1.0).abs() < f64::EPSILON, "{float:?}, micro-batches of {micro_batch}: {slope}");
+        }
+    }
+}
+
 /// In f16 1/4096 of this gradient is zero even times the loss scale.
 #[test]
 fn small_gradients_do_not_vanish_in_many_micro_batches() {
