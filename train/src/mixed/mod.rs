@@ -140,3 +140,4 @@ pub(crate) use master::with_values;
 pub(crate) use module_path::{ModulePath, track_path};
 pub use optimizer::{F32State, Wide};
 pub use rotary::rotary;
+pub(crate) use statistics::running_states;

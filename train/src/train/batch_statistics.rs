@@ -1,4 +1,4 @@
-//! Batch norms, whose statistics depend on the micro-batch.
+//! Batch norms and other running states, which depend on the micro-batch.
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{FloatDType, Tensor};
@@ -8,10 +8,12 @@ use super::buffers::apply_updates;
 use super::outcome::StepError;
 use super::step_failure::StepFailure;
 use super::update::watched_read;
-use crate::mixed::{ModulePath, track_path};
+use crate::mixed::{ModulePath, running_states, track_path};
 
 /// Field of Burn's `BatchNorm` with the running variance of each channel.
 const FIELD: &str = "running_var";
+/// Running states of Burn's `BatchNorm`.
+const FIELDS: [&str; 2] = ["running_mean", FIELD];
 /// Factor of a running variance that the variance of a batch was zero for: 1 less Burn's default momentum.
 const DECAY: f32 = 0.9;
 /// Relative rounding errors of a factor.
@@ -42,6 +44,20 @@ impl BatchNorms {
              with `drop_last = true` in `#[gpu_tuned(…)]`, or take all steps of a size that divides the data",
         );
     }
+}
+
+/// Path of a running state that is not a batch norm's, such as the codebook of a VQ-VAE.
+pub(super) fn other_running_state<M: Module>(model: &M) -> Option<String> {
+    let is_norms = |path: &str| FIELDS.iter().any(|field| path.ends_with(field));
+    running_states(model).into_iter().map(|(path, _)| path).find(|path| !is_norms(path))
+}
+
+/// Warns of a running state in a step of several micro-batches or ranks.
+pub(super) fn warn_of_running_state(path: &str) {
+    warn_user(&format!(
+        "`{path}` is a running state, which each micro-batch changes, on each rank by itself: steps depend on the micro-batch and \
+         the number of ranks. Change it once a step, outside of the loss, or set `whole_batch_loss = true` in `#[gpu_tuned(…)]`"
+    ));
 }
 
 /// Running variances of a model's batch norms, read from the device.

@@ -70,8 +70,8 @@ impl Stepper {
         });
         if to < from && take(&mut self.warns_of_statistics) {
             warn_user(&format!(
-                "the micro-batch has {to} samples from here on, which changes the statistics of batch norms and so the results; \
-                 group and layer norms are unaffected"
+                "the micro-batch has {to} samples from here on, which changes the statistics of batch norms and other running states, and \
+                 so the results; group and layer norms are unaffected"
             ));
         }
     }

@@ -11,7 +11,7 @@ use gpu_tuned_observe::progress::Progress;
 
 use super::accumulation::{AccumulatedGradients, Accumulation, MicroBatchGradients};
 use super::adaptive_size::{AdaptiveSize, SHORT_PATIENCE};
-use super::batch_statistics::BatchNorms;
+use super::batch_statistics::{BatchNorms, other_running_state, warn_of_running_state};
 use super::buffers::Buffers;
 use super::gradients::{Sizes, witness};
 use super::health::{Counts, LayerHealth};
@@ -97,6 +97,11 @@ impl Stepper {
         usize::try_from(self.micro_batch_size.now()).unwrap_or(usize::MAX)
     }
 
+    /// Returns true if other ranks share the step.
+    fn is_shared(&self) -> bool {
+        self.rank.as_ref().is_some_and(|rank| rank.share().ranks() > 1)
+    }
+
     /// Takes a step over all samples of `batch`, or of all ranks. Returns the outputs of the micro-batches, too.
     ///
     /// `part` may be called again. `learns` is false if the weights are not expected to change.
@@ -115,6 +120,14 @@ impl Stepper {
             return Err(StepError::WholeBatch { samples: batch.len(), micro_batch: self.micro_batch() });
         }
         let micro_batch = self.micro_batch();
+        if self.batch_norms.is_none()
+            && let Some(path) = other_running_state(&weights.model())
+        {
+            self.warns_of_statistics = true;
+            if batch.len() > micro_batch || self.is_shared() {
+                warn_of_running_state(&path);
+            }
+        }
         let norms = self.batch_norms.get_or_insert_with(|| BatchNorms::of_model(&weights.model()));
         norms.warn(batch.len(), micro_batch);
         // A description may lack the statistics of the model.
@@ -192,7 +205,7 @@ impl Stepper {
         part: impl Part<W::Model, B, T>,
     ) -> Result<AccumulatedGradients<T>, StepFailure> {
         let (micro_batch, norms) = (self.micro_batch(), self.batch_norms.unwrap_or_default());
-        let is_shared = self.rank.as_ref().is_some_and(|rank| rank.share().ranks() > 1);
+        let is_shared = self.is_shared();
         let is_cut = batch.len() > micro_batch;
         let mut rules = Accumulation {
             micro_batch,

@@ -1,6 +1,6 @@
 //! Batch norms in micro-batches of one sample.
 
-use burn::module::Module;
+use burn::module::{Module, RunningState};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{BatchNorm, BatchNormConfig, PaddingConfig2d};
 use burn::optim::SgdConfig;
@@ -98,5 +98,45 @@ fn an_image_of_one_colour_among_others_is_taken() {
         let mut trainer = Trainer::new(Images::new(4), SgdConfig::new().init(), device(), 1);
         let with_black = images(3).slice_fill(at..at + 1, 0.0);
         assert!(trainer.step(0.1, with_black, Images::loss).unwrap().applied, "{at}");
+    }
+}
+
+/// A model whose loss is centred by a moving average of its outputs, as DINO's teacher is.
+#[derive(Module, Debug)]
+struct Centred {
+    conv: Conv2d,
+    center: RunningState<Tensor<1>>,
+}
+
+impl Centred {
+    fn new() -> Self {
+        let Images { conv, .. } = Images::new(4);
+        Self { conv, center: RunningState::new(Tensor::zeros([1], &device())) }
+    }
+
+    fn loss(&self, images: Tensor<4>) -> Tensor<1> {
+        let (output, center) = (self.conv.forward(images), self.center.value_sync());
+        self.center.update((center.clone() * 0.9 + output.clone().mean() * 0.1).detach());
+        (output - center.detach().unsqueeze()).square().mean()
+    }
+}
+
+#[test]
+#[ignore = "started by another test, which reads its warnings"]
+fn takes_steps_with_a_running_state() {
+    let micro_batch = std::env::var("MICRO_BATCH").expect("the test sets it").parse().expect("a number");
+    let mut trainer = Trainer::new(Centred::new(), SgdConfig::new().init(), device(), micro_batch);
+    for _ in 0..2 {
+        assert!(trainer.step(0.1, images(8), Centred::loss).unwrap().applied);
+    }
+}
+
+#[test]
+fn a_running_state_in_several_micro_batches_is_warned_of_once() {
+    for (micro_batch, warnings) in [("8", 0), ("4", 1)] {
+        let mut command = own_process::command(takes_steps_with_a_running_state);
+        let output = own_process::run(command.env("MICRO_BATCH", micro_batch));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(text.matches("`center` is a running state").count(), warnings, "{text}");
     }
 }
