@@ -142,6 +142,17 @@ pub enum StepError {
     /// The loss has a weight that cannot be used.
     #[error(transparent)]
     Weight(#[from] WeightFault),
+    /// Two modules have one trained parameter.
+    #[error(
+        "the trained parameters `{first}` and `{second}` are one, and an optimizer updates one of them: use one module twice in \
+         `forward`, or freeze a copy, such as a teacher, with `no_grad()`"
+    )]
+    Repeated {
+        /// Path of the parameter in the model.
+        first: String,
+        /// Second path.
+        second: String,
+    },
     /// A batch norm got one value for each channel, of which the variance is zero.
     #[error(
         "the batch norm `{path}` got one value a channel, whose variance is 0: its input has neither height nor width, and the \

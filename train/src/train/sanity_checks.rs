@@ -1,17 +1,21 @@
 //! Warnings about a training run that differs from its plan, or depends on it.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
-use burn::module::Module;
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::tensor::Tensor;
 use gpu_tuned_core::plan::{STATISTICS_FLOOR, Schedule};
 use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Provenance, grouped};
 use gpu_tuned_observe::log::warn_user;
 
 use super::batch_statistics::BatchNorms;
+use super::outcome::StepError;
 use crate::device::catching;
 use crate::loss::Loss;
 use crate::micro_batch::MicroBatch;
+use crate::mixed::{ModulePath, track_path};
 use crate::shape::parameters;
 
 /// Warns if training changes another number of parameters than was `planned`.
@@ -56,6 +60,38 @@ fn undeclared_statistics(schedule: &Schedule) -> Option<String> {
              `batch_statistics = true` in `#[gpu_tuned(…)]`, and they get {STATISTICS_FLOOR} or more where these fit"
         )
     })
+}
+
+/// Checks that no two modules have one trained parameter: optimizers update one of the copies, and a copy in 16 bits or on
+/// another rank has its own gradient.
+///
+/// # Errors
+///
+/// [`StepError::Repeated`] with the paths of the first such parameter.
+pub(super) fn check_repeated<M: Module>(model: &M) -> Result<(), StepError> {
+    let mut trained = Trained::default();
+    model.visit(&mut trained);
+    trained.repeated.map_or(Ok(()), |(first, second)| Err(StepError::Repeated { first, second }))
+}
+
+/// Paths of trained parameters.
+#[derive(Default)]
+struct Trained {
+    paths: HashMap<ParamId, String>,
+    repeated: Option<(String, String)>,
+    path: ModulePath,
+}
+
+impl ModuleVisitor for Trained {
+    track_path!();
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if param.is_require_grad()
+            && let Some(first) = self.paths.insert(param.id, self.path.path())
+        {
+            self.repeated.get_or_insert((first, self.path.path()));
+        }
+    }
 }
 
 /// Check for steps that get one micro-batch where the plan has several, as from a Burn loader that was given the tuned

@@ -19,6 +19,7 @@ use super::not_ready::NotReady;
 use super::outcome::{Step, StepError};
 use super::ranks::Rank;
 use super::replanning::Replanning;
+use super::sanity_checks::check_repeated;
 use super::skips::Skips;
 use super::step_failure::StepFailure;
 use super::update::{Pending, StepValues, Update, Weights, difference, read, updated};
@@ -120,12 +121,13 @@ impl Stepper {
             return Err(StepError::WholeBatch { samples: batch.len(), micro_batch: self.micro_batch() });
         }
         let micro_batch = self.micro_batch();
-        if self.batch_norms.is_none()
-            && let Some(path) = other_running_state(&weights.model())
-        {
-            self.warns_of_statistics = true;
-            if batch.len() > micro_batch || self.is_shared() {
-                warn_of_running_state(&path);
+        if self.batch_norms.is_none() {
+            check_repeated(&weights.model())?;
+            if let Some(path) = other_running_state(&weights.model()) {
+                self.warns_of_statistics = true;
+                if batch.len() > micro_batch || self.is_shared() {
+                    warn_of_running_state(&path);
+                }
             }
         }
         let norms = self.batch_norms.get_or_insert_with(|| BatchNorms::of_model(&weights.model()));

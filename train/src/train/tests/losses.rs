@@ -1,6 +1,7 @@
 //! Losses of a step: weights, errors before any update, and steps from which nothing is learned.
 
 use burn::module::{Module, ModuleMapper, Param};
+use burn::nn::{Linear, LinearConfig};
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::{DType, FloatDType, Int, Tensor, TensorData};
 use networks::steps::{MeanLoss, Sequences, StepLoss, Tagger};
@@ -233,6 +234,28 @@ fn a_learning_rate_that_is_not_finite_is_an_error_with_the_step() {
         assert_eq!(found.to_bits(), rate.to_bits());
         assert_eq!(parameters(trainer.model()), before);
     }
+}
+
+#[test]
+fn a_parameter_of_two_modules_is_an_error_unless_a_copy_is_frozen() {
+    #[derive(Module, Debug)]
+    struct Pair {
+        online: Linear,
+        target: Linear,
+    }
+    let online = LinearConfig::new(4, 1).init(&device());
+    let step = |target: Linear| {
+        let pair = Pair { online: online.clone(), target };
+        let loss = |pair: &Pair, input: Tensor<2>| {
+            (pair.online.forward(input.clone()) - pair.target.forward(input)).square().mean()
+        };
+        Trainer::new(pair, sgd(), device(), 2).step(0.1, Tensor::<2>::ones([4, 4], &device()), loss)
+    };
+    let error = step(online.clone()).unwrap_err().to_string();
+    for part in ["`online.weight` and `target.weight`", "`no_grad()`"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(step(online.clone().no_grad()).unwrap().applied);
 }
 
 /// Mean that is NaN with a weight of 0, as a tensor or a number.
