@@ -1,32 +1,21 @@
-//! Tasks of this workspace: generated files, figures of prose and size.
+//! Tasks of this workspace: generated files, contradictions in profiles, figures of prose and size.
 
 #![forbid(unsafe_code)]
 
-mod figures;
-mod identities;
-mod limits;
-mod markdown;
+mod generated;
 mod pictures;
 mod profiles;
-mod proof;
 mod prose;
-mod readme;
 mod references;
-mod results;
-mod scale;
 mod size;
-mod speed;
-mod transfer;
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
-use gpu_tuned_core::atomic_file;
 
-use limits::Limits;
 use prose::Prose;
 use size::Sizes;
 
@@ -41,12 +30,9 @@ enum Task {
     },
     /// Show how plainly comments and documents are written.
     Prose {
-        /// Fail if a figure is above its limit.
-        #[arg(long, conflicts_with = "tighten")]
-        check: bool,
-        /// Lower the limits to the present figures.
+        /// Fail if a figure is above its goal.
         #[arg(long)]
-        tighten: bool,
+        check: bool,
         /// Show the N blocks that break the most rules.
         #[arg(long, value_name = "N", default_value_t = 0)]
         worst: usize,
@@ -57,42 +43,29 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Show the lines of crates.
+    /// Show files and lines of crates without tests.
     Size {
-        /// Fail if the product is above its limit.
+        /// Fail if the sum is above its limit.
         #[arg(long)]
         check: bool,
     },
 }
 
-/// A generated file: its path below the workspace, and its generator.
-type Generated = (&'static str, fn(&Path) -> Result<String>);
-
-const FILES: &[Generated] = &[
-    ("core/profiles/builtin.in", profiles::builtin),
-    ("README.md", readme::page),
-    ("docs/pictures/init.svg", pictures::init),
-    ("docs/pictures/monitor.svg", pictures::monitor),
-    ("docs/cli.md", |_| Ok(references::commands())),
-    ("docs/profiles.md", |_| Ok(profiles::reference())),
-    ("docs/scale.md", scale::page),
-    ("docs/speed.md", speed::page),
-    ("docs/transfer.md", transfer::page),
-    ("macros/src/reference.md", |_| Ok(references::reference())),
-];
-
 fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("this package lies in the workspace")?;
     match Task::parse() {
-        Task::Generate { check } => generate(root, check),
-        Task::Prose { check, tighten, worst } => {
-            let prose = Prose::measure(root, &sources(root)?)?;
+        Task::Generate { check } => {
+            check_readme(root)?;
+            generated::update(root, &files(root)?, check, "cargo xtask generate")
+        }
+        Task::Prose { check, worst } => {
+            let prose = Prose::measure(root, &listed(root, &["--cached", "--others", "--exclude-standard"])?)?;
             print!("{}", prose.table(worst));
-            hold(root, check, tighten, |limits| prose.exceeded(limits), |limits| prose.tighten(limits))
+            if check { prose.check() } else { Ok(()) }
         }
         Task::Profiles { check } => {
             let profiles = profiles::files(root)?;
-            let mistakes = identities::mistakes(&profiles);
+            let mistakes = profiles::mistakes(&profiles);
             println!("{} profiles, {} mistakes", profiles.len(), mistakes.len());
             for mistake in &mistakes {
                 println!("{mistake}");
@@ -101,76 +74,41 @@ fn main() -> Result<()> {
             Ok(())
         }
         Task::Size { check } => {
-            let sizes = Sizes::measure(root, &sources(root)?)?;
+            let sizes = Sizes::measure(root, &listed(root, &[])?)?;
             print!("{}", sizes.table());
             if check { sizes.check() } else { Ok(()) }
         }
     }
 }
 
-/// Compares figures with their limits, or lowers the limits.
-fn hold(
-    root: &Path,
-    check: bool,
-    tighten: bool,
-    exceeded: impl Fn(&Limits) -> Vec<String>,
-    lower: impl Fn(&mut Limits),
-) -> Result<()> {
-    let mut limits = Limits::load(root)?;
-    if tighten {
-        lower(&mut limits);
-        limits.save(root)?;
-    }
-    let messages = exceeded(&limits);
-    if check && !messages.is_empty() {
-        bail!("above the limits in {}:\n{}", limits::FILE, messages.join("\n"));
-    }
-    Ok(())
-}
-
-/// Files of the workspace that are committed or about to be.
-fn sources(root: &Path) -> Result<Vec<String>> {
-    let listed = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root)
-        .output()
-        .context("cannot run git")?;
-    let files = String::from_utf8(listed.stdout)?;
+/// Files that git lists and that exist.
+fn listed(root: &Path, options: &[&str]) -> Result<Vec<String>> {
+    let listed = Command::new("git").arg("ls-files").args(options).current_dir(root).output();
+    let files = String::from_utf8(listed.context("cannot run git")?.stdout)?;
     Ok(files.lines().filter(|file| root.join(file).is_file()).map(str::to_owned).collect())
 }
 
-/// Writes the generated files, or compares them.
-fn generate(root: &Path, check: bool) -> Result<()> {
-    let mut stale = Vec::new();
-    for (file, wanted) in generated(root)? {
-        let path = root.join(&file);
-        if fs::read_to_string(&path).is_ok_and(|present| present == wanted) {
-            continue;
-        }
-        if check {
-            stale.push(file);
-        } else {
-            replace(&path, &wanted)?;
-            println!("wrote {file}");
-        }
-    }
-    if !stale.is_empty() {
-        bail!("not current: {}; run `cargo xtask generate`", stale.join(", "));
-    }
+/// Every generated file: its path and text. `lab/pages` generates those that show figures of experiments.
+fn files(root: &Path) -> Result<Vec<(String, String)>> {
+    let files = [
+        ("core/profiles/builtin.in", profiles::builtin(root)?),
+        ("docs/pictures/init.svg", pictures::init(root)?),
+        ("docs/pictures/monitor.svg", pictures::monitor(root)?),
+        ("docs/cli.md", references::commands()),
+        ("docs/profiles.md", profiles::reference()),
+        ("macros/src/reference.md", references::reference()),
+    ];
+    Ok(files.map(|(file, text)| (file.to_owned(), text)).into())
+}
+
+/// Checks the number of GPUs and the names of commands in the README.
+fn check_readme(root: &Path) -> Result<()> {
+    let text = fs::read_to_string(root.join("README.md")).context("cannot read README.md")?;
+    let gpus = format!("[{} have a profile]", profiles::gpus().count());
+    ensure!(text.contains(&gpus), "README.md has another number of GPUs: write {gpus}");
+    let commands = cargo_gpu_tuned::command();
+    let mut names = commands.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help");
+    let missing = names.find(|name| !text.contains(&format!("`{name}`")));
+    ensure!(missing.is_none(), "README.md does not name the command {}", missing.unwrap_or_default());
     Ok(())
-}
-
-/// Every generated file: its path and content.
-fn generated(root: &Path) -> Result<Vec<(String, String)>> {
-    let mut files = proof::files(root)?;
-    for (file, generate) in FILES {
-        files.push(((*file).to_owned(), generate(root)?));
-    }
-    Ok(files)
-}
-
-/// Writes a file completely or not at all, and creates its folder.
-fn replace(path: &Path, text: &str) -> Result<()> {
-    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| atomic_file::replace(path, text));
-    written.with_context(|| format!("cannot write {}", path.display()))
 }

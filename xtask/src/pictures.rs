@@ -6,9 +6,6 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use gpu_tuned_observe::plot::{Style, terminal};
 
-/// Folder of the README's pictures.
-pub(crate) const PICTURES: &str = "docs/pictures";
-
 const DIFF: &str = "cli/tests/cli/snapshots/cli__init__init_plain.snap";
 const REPORT: &str = "runtime/tests/it/snapshots/it__report__session_report.snap";
 const MONITOR: &str = "cli/src/monitor/screen/snapshots/cargo_gpu_tuned__monitor__screen__tests__training_80.snap";

@@ -1,4 +1,4 @@
-//! Files generated from the GPU profiles: their list in Rust, and the reference.
+//! Files generated from the GPU profiles: their list in Rust, and the reference. Contradictions between figures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,11 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use gpu_tuned_core::device::ComputeCapability;
-use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
+use gpu_tuned_core::device::{ComputeCapability, PciId};
+use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable, Strictness, faults};
 use gpu_tuned_project::profile_figures::profile_figures;
 
-use crate::markdown::{cells, table};
+use crate::generated::{cells, table};
 
 /// `core/profiles/builtin.in`: an entry for each file in `core/profiles`.
 pub(crate) fn builtin(root: &Path) -> Result<String> {
@@ -107,7 +107,7 @@ pub(crate) fn reference() -> String {
         "/blob/HEAD/core/profiles/SOURCES.md). Peaks are dense; *reached* is the part that published matrix products reach. ",
         "*Borrowed* peaks are those of another product with the same chip.\n\n",
     );
-    let missing = include_str!("profiles/missing.md");
+    let missing = include_str!("missing_gpu.md");
     let (families, table) = (families(), profile_table());
     format!("{head}{families}\n{table}\n{missing}") + &ProfileTable::builtin().iter().map(section).collect::<String>()
 }
@@ -127,4 +127,54 @@ fn section(profile: &Profile) -> String {
     let rows = identity.into_iter().chain(figures).chain([cells!["unknown", unknown, ""], cells!["notes", notes, ""]]);
     let table = table(["", "", "source"], rows.filter(|[_, value, _]| !value.is_empty()));
     format!("\n## `{}`\n\n{table}", profile.id)
+}
+
+/// Finds figures that are out of range or contradict each other, and PCI ids that profiles share without a mark.
+pub(crate) fn mistakes(profiles: &[Profile]) -> Vec<String> {
+    let gpus = || profiles.iter().filter(|profile| profile.id.as_str() != ProfileId::GENERIC);
+    let of_each = gpus().flat_map(|profile| {
+        let found = faults(profile, Strictness::Shipped);
+        found.into_iter().map(|fault| format!("{}: {fault}", profile.id)).collect::<Vec<_>>()
+    });
+    of_each.chain(unmarked_ids(profiles)).collect()
+}
+
+/// Shared PCI ids that are not marked in both profiles.
+fn unmarked_ids(profiles: &[Profile]) -> Vec<String> {
+    let mut owners: BTreeMap<PciId, Vec<&ProfileId>> = BTreeMap::new();
+    for profile in profiles {
+        for id in &profile.pci_ids {
+            owners.entry(*id).or_default().push(&profile.id);
+        }
+    }
+    let mut found = Vec::new();
+    for profile in profiles {
+        let others = profile.pci_ids.iter().flat_map(|id| &owners[id]).filter(|id| **id != &profile.id);
+        let mut others: Vec<ProfileId> = others.map(|id| (*id).clone()).collect();
+        others.sort();
+        others.dedup();
+        if others != profile.pci_ids_shared_with {
+            let marked = &profile.pci_ids_shared_with;
+            found.push(format!("{}: pci_ids_shared_with: {others:?} have such an id, not {marked:?}", profile.id));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{files, mistakes};
+
+    #[test]
+    fn an_unmarked_id_is_found_and_shipped_profiles_have_no_mistakes() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+        let mut table = files(root).expect("profiles");
+        assert_eq!(mistakes(&table), [""; 0]);
+        let a2 = table.iter_mut().find(|profile| profile.id.as_str() == "a2").expect("shipped");
+        a2.pci_ids_shared_with.clear();
+        let found = mistakes(&table);
+        assert!(found.len() == 1 && found[0].starts_with("a2: pci_ids_shared_with: "), "{found:?}");
+    }
 }

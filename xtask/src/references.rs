@@ -5,7 +5,7 @@ use gpu_tuned_core::dims::{Dim, DimKind, Presence, Schema};
 use gpu_tuned_core::workload::{ModelKind, Training};
 use gpu_tuned_core::{Goal, OnResume, Setting, SettingKind, SettingRow};
 
-use crate::markdown::{cells, filled, table};
+use crate::generated::{cells, filled, table};
 
 /// Text of the page, with a name in braces for each generated part.
 const PAGE: &str = include_str!("reference.md");
