@@ -99,3 +99,15 @@ fn dead_links_are_found() {
     }
     assert_eq!(mistake("faq.md", "#questions"), None);
 }
+
+#[test]
+fn paths_in_the_guide_for_contributors_exist() {
+    let root = folder().join("..");
+    let text = fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap();
+    let is_path = |word: &&str| word.contains('/') && !word.contains(' ') && !word.starts_with("target/");
+    let paths: Vec<_> = text.split('`').skip(1).step_by(2).filter(is_path).collect();
+    assert!(paths.len() > 60, "{paths:?}");
+    let missing: Vec<_> =
+        paths.into_iter().filter(|path| !path.starts_with('~') && !root.join(path).exists()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
