@@ -15,13 +15,29 @@ const DEPENDENCIES: &str = "[dependencies]\nanyhow = \"1\"\nburn = { version = \
                             [\"std\", \"flex\", \"optim\", \"dataset\", \"train\"] }\nclap = { version = \"4\", \
                             default-features = false, features = [\"std\", \"derive\", \"help\"] }\nmiette = \"7\"\n";
 
-/// Checks the programs as one workspace, in a target folder that later runs use again: the first one compiles Burn.
 #[test]
+fn programs_get_these_edits() {
+    edit(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("edited"));
+}
+
+/// Checks the programs in a target folder that later runs use again: the first one compiles Burn.
+#[test]
+#[ignore = "compiles Burn, for 150 seconds of processor time; `.ci/nightly` runs it"]
 fn programs_compile_after_the_edits() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+    edit(&folder);
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["check", "--offline", "--workspace", "--bins", "--examples", "--features", "rtx4090"]);
+    cargo.current_dir(&folder).env("CARGO_TARGET_DIR", folder.join("target")).env("DOCS_RS", "1");
+    let checked = Ran::of(cargo.args(["--message-format", "short"]));
+    assert_eq!(checked.code, 0, "{}", checked.stderr);
+}
+
+/// Writes the programs as one workspace into a folder, and makes the edits of `init`.
+fn edit(folder: &Path) {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (programs, checkout) = (here.join("tests/programs"), here.join(".."));
-    fs::create_dir_all(&folder).expect("a folder can be made");
+    fs::create_dir_all(folder).expect("a folder can be made");
     fs::copy(checkout.join("Cargo.lock"), folder.join("Cargo.lock")).expect("the lock is there");
     fs::write(folder.join("Cargo.toml"), format!("[workspace]\nresolver = \"3\"\nmembers = {PROGRAMS:?}\n"))
         .expect("it can be written");
@@ -38,7 +54,7 @@ fn programs_compile_after_the_edits() {
     for name in PROGRAMS {
         let init = |args: &[&str]| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-gpu-tuned"));
-            command.args(["init", "-p", name, "rtx4090", "--checkout"]).arg(&checkout).args(args).current_dir(&folder);
+            command.args(["init", "-p", name, "rtx4090", "--checkout"]).arg(&checkout).args(args).current_dir(folder);
             Ran::of(command.env("GPU_TUNED_NVML_PATH", "/nonexistent/libnvidia-ml.so.1"))
         };
         let report = init(&["--json", "--yes"]).json(0);
@@ -47,11 +63,6 @@ fn programs_compile_after_the_edits() {
         let filled = diff.replace(FIGURE[0], FIGURE[1]);
         assert!(!filled.contains('…'), "{name}: {filled}");
         insta::assert_snapshot!(format!("init_compiles_{name}"), diff);
-        apply(&folder, &filled);
+        apply(folder, &filled);
     }
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["check", "--offline", "--workspace", "--bins", "--examples", "--features", "rtx4090"]);
-    cargo.current_dir(&folder).env("CARGO_TARGET_DIR", folder.join("target")).env("DOCS_RS", "1");
-    let checked = Ran::of(cargo.args(["--message-format", "short"]));
-    assert_eq!(checked.code, 0, "{}", checked.stderr);
 }

@@ -79,7 +79,8 @@ impl Copied {
         let expanded = self.folder.join("expanded").join(args.join("-")).join(target);
         let mut command = Command::new(env!("CARGO"));
         command.arg("check").args(args).current_dir(&self.folder);
-        command.env("CARGO_TARGET_DIR", self.folder.parent().unwrap().join("target"));
+        // The packages of `tests/matrix` are built there, too.
+        command.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages"));
         command.env("GPU_TUNED_EXPAND_DIR", &expanded).env("GPU_TUNED_TARGET", target);
         let output = command.output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -26,7 +26,9 @@ impl Fixture {
             fs::remove_dir_all(&folder).expect("the folder of an earlier run can be removed");
         }
         fs::create_dir_all(&folder).expect("the temporary folder can be written");
-        let fixture = Self { folder, target: matrix.join("target"), variables: Vec::new() };
+        // Tests of the command build packages there, too.
+        let target = Path::new(temporary).join("packages");
+        let fixture = Self { folder, target, variables: Vec::new() };
         let lock = fs::read_to_string(sources::workspace().join("Cargo.lock")).expect("the workspace has a lock file");
         fixture.with("Cargo.lock", &lock)
     }
