@@ -3,7 +3,7 @@
 //! All come from Burn 0.22.1 with CubeCL 0.11.3. "H200" is one NVIDIA H200; its raw data are in `tests/hardware/results`.
 //! The constants predict speeds and bound memory. Figures that use them are labelled `derived`.
 
-use super::transfer::Speeds;
+use super::time::Speeds;
 use crate::device::{DeviceFacts, DeviceKind, Rates};
 use crate::measured::Mode;
 use crate::workload::{Family, Workload};
@@ -65,7 +65,7 @@ const MATRIX_PRODUCTS: f64 = 0.49;
 /// TFLOP/s.
 const CONVOLUTIONS: f64 = 0.17;
 
-/// Output channels for which [`CONVOLUTIONS`] holds. The efficiency is proportional to the channels. Source: H200: 0.07 with
+/// Output channels of the convolutions behind [`CONVOLUTIONS`]. The efficiency is proportional to the channels. Source: H200: 0.07 with
 /// 32 channels, and 0.24 in a ResNet-18 of 64 to 512 channels.
 const CHANNELS: f64 = 96.0;
 
@@ -75,7 +75,7 @@ const CPU_MATRIX_PRODUCTS: f64 = 0.16;
 /// Fraction of a core's peak. Source: digits in release on one core: 8 GFLOP/s.
 const CPU_CONVOLUTIONS: f64 = 0.085;
 
-/// Bytes that a CPU's allocator holds for each byte in use. Ratio. Source: an assumption, not measured.
+/// Bytes that a CPU's allocator reserves for each byte in use. Ratio. Source: an assumption, not measured.
 const CPU_RESERVE: f64 = 1.2;
 
 /// Bytes that a GPU's memory pools reserve at least. Source: H200, char-lm: 15.7 MiB at batch 1, of which 10.8 are accounted
@@ -161,7 +161,7 @@ impl Calibration {
         }
     }
 
-    /// Fraction of the peak, for convolutions with this number of channels where it is known.
+    /// Fraction of the peak, for convolutions by their number of channels, where there is one.
     fn efficiency(&self, kind: DeviceKind, channels: Option<f64>) -> f64 {
         match (kind, channels) {
             (DeviceKind::Gpu, Some(channels)) => (self.gpu_efficiency * channels / CHANNELS).min(MATRIX_PRODUCTS),
@@ -234,45 +234,5 @@ pub(super) const fn launch_s(kind: DeviceKind) -> f64 {
     match kind {
         DeviceKind::Gpu => KERNEL_S,
         DeviceKind::Cpu => CPU_OPERATION_S,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::device::DeviceFacts;
-    use crate::profile::ProfileTable;
-    use crate::workload::{Block, Convnet, Recurrent, Stage, Workload};
-    use crate::{Goal, Pins, plan};
-
-    fn convnet(image: u64, block: Block, stages: &[(u64, u64)]) -> Workload {
-        let stages = stages.iter().map(|&(channels, blocks)| Stage { channels, blocks }).collect();
-        Convnet { image, classes: 10, block, stages, batch_statistics: true, ..Convnet::default() }.workload()
-    }
-
-    /// Micro-batches on an H200 with their samples per second in f32, from the raw data of this repository.
-    fn measured() -> [(&'static str, Workload, u64, f64); 6] {
-        let lstm = |inputs, hidden, layers, seq| {
-            Recurrent { inputs, hidden, layers, seq, outputs: 1, ..Recurrent::default() }.workload()
-        };
-        let resnet = [(64, 2), (128, 2), (256, 2), (512, 2)];
-        [
-            ("four convolutions of 32 channels", convnet(128, Block::Plain, &[(32, 4)]), 16, 1561.0),
-            ("the same, more samples", convnet(128, Block::Plain, &[(32, 4)]), 512, 1381.0),
-            ("eight of 96", convnet(64, Block::Plain, &[(96, 8)]), 64, 844.0),
-            ("a ResNet-18", convnet(32, Block::Basic, &resnet), 256, 5118.0),
-            ("an LSTM", lstm(8, 64, 2, 30), 128, 1760.0),
-            ("a larger one", lstm(64, 256, 3, 60), 512, 1824.0),
-        ]
-    }
-
-    #[test]
-    fn derived_speeds_are_within_a_quarter_of_measured_ones() {
-        let h200 = DeviceFacts::nominal(&ProfileTable::builtin_profile("h200").expect("a shipped profile"));
-        for (name, workload, batch, samples_per_s) in measured() {
-            let pins = Pins { batch_size: Some(batch), gradient_checkpointing: Some(false), ..Pins::default() };
-            let plan = plan(&h200, &workload, &Goal { pins, ..Goal::default() }).expect("it fits");
-            let off = plan.samples_per_s / samples_per_s;
-            assert!((0.75..1.25).contains(&off), "{name}: {off:.2} times what was measured");
-        }
     }
 }

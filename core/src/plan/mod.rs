@@ -1,63 +1,42 @@
 //! The planner: from a device, a workload and a goal to settings, each with its reason.
+//!
+//! One search returns every candidate with its verdict. [`Plan`] and [`Explanation`] are views of its result.
 
-mod advice;
-mod baseline;
 mod calibration;
-mod candidates;
-mod changes;
-mod choice;
-mod error;
-mod estimate;
-mod expectation;
-mod expected;
+mod curve;
 mod explain;
-mod filling;
-mod global;
-mod graphs;
-mod host;
-mod larger_gpu;
-mod least;
-mod limits;
+mod measured;
 mod memory;
 mod misfit;
-mod pools;
 mod precision;
-mod prefetch;
+mod problem;
 mod ranks;
-mod reason;
-mod recorded;
-mod remedy;
-mod report;
-mod schedule;
-mod simulation;
-mod split;
-mod statistics;
+mod reasons;
+mod search;
 mod time;
-mod transfer;
+
+use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
 pub use calibration::{COMPUTE_SHARE, ESTIMATE_ERROR, TRANSFER_ERROR};
-pub use error::PlanError;
-pub use estimate::MemoryEstimate;
-pub use expectation::curve;
-pub use expected::Expected;
-pub use explain::{Considered, Explanation, Item, Outcome, TimeTerm, Verdict, explain};
-pub use filling::{Filling, filling};
-pub use host::ASSUMED_CORES;
-pub use limits::largest_piece;
+pub use curve::{Expected, curve};
+pub use explain::{Considered, Explanation, Outcome, explain};
+pub use memory::{Item, MemoryEstimate, largest_piece};
 pub use misfit::{Misfit, Remedy, TooLarge};
 pub use precision::{ConsideredPrecision, PrecisionVerdict};
-pub use ranks::plan_ranks;
-pub use reason::Reason;
-pub use schedule::Schedule;
-pub use statistics::{STATISTICS_ENOUGH, STATISTICS_FLOOR};
-pub use transfer::{relative_speed, speed_interval, with_interval};
+pub use problem::PlanError;
+pub use ranks::{Schedule, plan_ranks};
+pub use reasons::{ASSUMED_CORES, Reason};
+pub use search::{STATISTICS_ENOUGH, STATISTICS_FLOOR, Verdict};
+pub use time::{Filling, TimeTerm, filling, relative_speed, speed_interval, with_interval};
 
 use crate::device::DeviceFacts;
 use crate::workload::Workload;
-use crate::{Goal, Provenance, Setting, Settings};
-use choice::Choice;
+use crate::{Bytes, Goal, Provenance, Setting, Settings};
+use memory::prefetch_depth;
+use problem::Problem;
+use search::Search;
 
 /// Settings for one device, with their reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -109,70 +88,56 @@ pub struct Plan {
 /// When the goal contradicts itself, asks for an unsupported precision, when Burn cannot train on the GPU, or when no
 /// micro-batch fits. The last error has every byte of the micro-batch that needs the least, and the changes that make it fit.
 pub fn plan(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Plan, PlanError> {
-    goal.check()?;
-    if let Some(reason) = device.refusal.clone() {
-        return Err(PlanError::GpuUnsupported { device: device.name.clone(), reason });
+    let asked = Problem { device, workload, goal };
+    let goal = &asked.goal_in_samples()?;
+    match Outcome::new(asked, &Search::new(Problem { goal, ..asked })?) {
+        Outcome::Plan(plan) => Ok(*plan),
+        Outcome::Misfit(misfit) => Err(PlanError::DoesNotFit(misfit)),
     }
-    let asked = goal;
-    let goal = &asked.in_samples(workload)?;
-    // Tokens in samples may contradict a fixed micro-batch.
-    goal.check()?;
-    let precision = precision::decide(device, workload, goal)?;
-    let Some(choice) = precision.choice else {
-        let misfit = remedy::explain_misfit(device, workload, asked, precision.value)?;
-        return Err(PlanError::DoesNotFit(Box::new(misfit)));
-    };
-    let best = &choice.best;
-    let schedule = choice.schedule(goal);
-    let workers = host::workers(device, workload, (best.samples_per_s * schedule.part_of_rank(), best.provenance));
-    let mut settings = Settings {
-        batch_size: best.batch,
-        gradient_accumulation: best.micro_steps,
-        precision: precision.value,
-        allow_tf32: device.has_tf32,
-        gradient_checkpointing: best.mode.checkpointing,
-        cuda_graphs: best.mode.cuda_graphs,
-        prefetch_depth: prefetch::depth(workload, goal, best.batch),
-        num_workers: workers.count,
-        eval_batch_size: host::eval_batch(best, workload),
-    };
-    let reasons = [
-        choice.batch_reason(device, workload, goal),
-        choice.accumulation_reason(goal),
-        precision.reason,
-        precision::tf32_reason(device),
-        choice.checkpointing_reason(workload),
-        host::prefetch_reason(workload, goal, &settings),
-        workers.reason,
-        host::eval_reason(&settings),
-        graphs::reason(device, goal, &choice),
-    ];
-    goal.pins.over(&mut settings);
-    let larger_batch = advice::larger_batch(device, workload, goal, precision.value, &choice);
-    let statistics = statistics::advice(workload, goal, best);
-    let advice = larger_batch.into_iter().chain(advice::graphs(goal, &choice)).chain(statistics);
-    Ok(Plan {
-        device: device.name.clone(),
-        cpu_threads: host::cpu_threads(device, &settings),
-        settings,
-        schedule,
-        memory: best.memory.clone(),
-        samples_per_s: best.samples_per_s,
-        samples_per_s_provenance: best.provenance,
-        samples_per_s_interval: speed_interval(device, best.samples_per_s, best.provenance),
-        advice: advice.chain(workers.advice).chain(device.remarks()).collect(),
-        reasons: Setting::ALL.map(|setting| Reason::new(setting, &goal.pins, &reasons)).into(),
-    })
 }
 
 /// Returns true if the device has a plan.
 pub fn fits(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> bool {
-    let Ok(goal) = goal.in_samples(workload) else { return false };
-    let precisions = precision::supported(device, &goal).unwrap_or_default();
-    precisions.into_iter().any(|precision| Choice::exists(device, workload, &goal, precision))
+    let goal = goal.in_samples(workload);
+    goal.is_ok_and(|goal| search::any_fits(Problem { device, workload, goal: &goal }))
 }
 
 impl Plan {
+    /// Returns the plan that a search found; `None` where nothing fits.
+    fn new(search: &Search<'_>) -> Option<Self> {
+        let problem @ Problem { device, workload, goal } = search.problem;
+        let choice = search.taken().choice.as_ref()?;
+        let best = &choice.best;
+        let schedule = Schedule::new(goal, best.split);
+        let workers = reasons::workers(device, workload, best.samples_per_s * schedule.part_of_rank(), best.provenance);
+        let planned = Settings {
+            batch_size: best.split.batch,
+            gradient_accumulation: best.split.micro_steps(),
+            precision: best.mode.precision,
+            allow_tf32: device.has_tf32,
+            gradient_checkpointing: best.mode.checkpointing,
+            cuda_graphs: best.mode.cuda_graphs,
+            prefetch_depth: prefetch_depth(problem, best.split.batch),
+            num_workers: workers.count,
+            eval_batch_size: reasons::eval_batch(best, workload),
+        };
+        let reasons = reasons::reasons(search, choice, &schedule, &planned, &workers.reason);
+        let mut settings = planned;
+        goal.pins.over(&mut settings);
+        Some(Self {
+            device: device.name.clone(),
+            cpu_threads: reasons::cpu_threads(device, &settings),
+            settings,
+            schedule,
+            memory: best.memory.clone(),
+            samples_per_s: best.samples_per_s,
+            samples_per_s_provenance: best.provenance,
+            samples_per_s_interval: speed_interval(device, best.samples_per_s, best.provenance),
+            advice: reasons::advice(search, choice).chain(workers.advice).chain(device.remarks()).collect(),
+            reasons,
+        })
+    }
+
     /// Moves the plan to a probed device: its memory, with the fraction `headroom` (0 to 1) unused, and no more workers
     /// than its host feeds.
     #[must_use]
@@ -180,7 +145,7 @@ impl Plan {
         self.device.clone_from(&device.name);
         self.memory.move_to(device, workload, headroom);
         let per_rank = self.samples_per_s * self.schedule.part_of_rank();
-        let workers = host::workers(device, workload, (per_rank, self.samples_per_s_provenance));
+        let workers = reasons::workers(device, workload, per_rank, self.samples_per_s_provenance);
         self.settings.num_workers = self.settings.num_workers.min(workers.count);
         self.advice.extend(workers.advice);
         for reason in &mut self.reasons {
@@ -192,15 +157,37 @@ impl Plan {
     }
 }
 
-#[cfg(test)]
-mod fits_tests;
-#[cfg(test)]
-mod graphs_tests;
-#[cfg(test)]
-mod measured_tests;
-#[cfg(test)]
-mod precision_tests;
-#[cfg(test)]
-mod simulated_tests;
+/// The values with their reasons, the schedule and the memory: some twenty lines.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "plan for {}", self.device)?;
+        for reason in &self.reasons {
+            let value = self.settings.get(reason.setting);
+            writeln!(f, "  {:<22} {value:>9}  {} ({})", reason.setting, reason.why, reason.provenance)?;
+        }
+        if let Some(threads) = self.cpu_threads {
+            writeln!(f, "  {:<22} {threads:>9}  the cores that the workers leave", "cpu threads")?;
+        }
+        writeln!(f, "  {:<22} {:>9}  {}", "global batch", self.schedule.global_batch, self.schedule.sum())?;
+        let memory = &self.memory;
+        let total = memory.total();
+        writeln!(f, "  {:<22} {total:>9}  of {}, {} headroom", "memory", memory.available, memory.headroom)?;
+        for (item, bytes) in memory.items().into_iter().filter(|(_, bytes)| *bytes > Bytes::ZERO) {
+            writeln!(f, "    {item:<22}{bytes:>8}")?;
+        }
+        write!(
+            f,
+            "  {:<22} {:>9}  samples/s ({})",
+            "speed",
+            with_interval(self.samples_per_s, self.samples_per_s_interval),
+            self.samples_per_s_provenance
+        )?;
+        for advice in &self.advice {
+            write!(f, "\n  note: {advice}")?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,31 +1,17 @@
-//! Choice of the precision.
+//! Comparison of precisions.
 
 use core::fmt;
 
 use serde::Serialize;
 
-use super::candidates;
-use super::choice::Choice;
-use super::error::PlanError;
-use super::least::Least;
-use super::reason::Reason;
-use super::{baseline, speed_interval};
-use crate::device::{DeviceFacts, DeviceKind};
-use crate::workload::Workload;
-use crate::{Bytes, Goal, Precision, Provenance, Setting};
+use super::reasons::Reason;
+use super::search::{Candidates, Search};
+use super::time::speed_interval;
+use crate::device::DeviceKind;
+use crate::{Bytes, Precision, Provenance, Setting};
 
 /// Smallest gain in throughput for which 16 bits are worth their rounding, as a fraction.
 const WORTHWHILE_GAIN: f64 = 0.05;
-
-/// A precision and why.
-pub(super) struct Decision {
-    pub value: Precision,
-    pub reason: Reason,
-    /// Best way to run a step in this precision; `None` if nothing fits.
-    pub choice: Option<Choice>,
-    /// The precisions that were compared.
-    pub considered: Vec<ConsideredPrecision>,
-}
 
 /// A precision that the planner compared, and why it was chosen or not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,7 +43,7 @@ pub struct ConsideredPrecision {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PrecisionVerdict {
-    /// It is the plan.
+    /// The plan.
     Taken,
     /// Nothing fits in it.
     DoesNotFit,
@@ -88,101 +74,15 @@ impl fmt::Display for PrecisionVerdict {
     }
 }
 
-/// Returns the precision that the goal asks for, or the best one for the device.
-pub(super) fn decide(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Decision, PlanError> {
-    let precisions = supported(device, goal)?;
-    let find = |precision| -> Result<Candidate, PlanError> {
-        let choice = Choice::find(device, workload, goal, precision)?;
-        Ok(Candidate { precision, is_measured: is_measured(device, workload, goal, precision), choice })
-    };
-    let mut all = precisions.into_iter().map(find).collect::<Result<Vec<_>, _>>()?;
-    let (taken, provenance, why) = if let [f32, mixed] = &all[..] {
-        if let Some(found) = compare(f32, mixed) {
-            found
-        } else {
-            let least = Least::find(device, workload, goal, None)?;
-            (least.mode.precision, Provenance::Derived, "nothing fits".to_owned())
-        }
-    } else {
-        let (provenance, why) = only_one(device, goal);
-        (all[0].precision, provenance, why)
-    };
-    let considered = all.iter().map(|candidate| candidate.judged(device, taken, &all)).collect();
-    let at = all.iter().position(|candidate| candidate.precision == taken).unwrap_or_default();
-    let Candidate { choice, .. } = all.swap_remove(at);
-    let reason = Reason { setting: Setting::Precision, provenance, why };
-    Ok(Decision { value: taken, reason, choice, considered })
-}
-
-/// Returns the precision of [`decide`], without a search if the goal fixes one.
-pub(super) fn value(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Precision, PlanError> {
-    match supported(device, goal)?[..] {
-        [only] => Ok(only),
-        _ => decide(device, workload, goal).map(|decision| decision.value),
-    }
-}
-
-/// Returns the precisions to compare. A single requested one must be supported by the device.
-pub(super) fn supported(device: &DeviceFacts, goal: &Goal) -> Result<Vec<Precision>, PlanError> {
-    let all = goal.precisions(device);
-    match all.iter().find(|precision| !device.has_units_for(**precision)) {
-        Some(&precision) => Err(PlanError::PrecisionUnsupported { precision, device: device.name.clone() }),
-        None => Ok(all),
-    }
-}
-
-/// A precision with its best plan.
-struct Candidate {
-    precision: Precision,
-    choice: Option<Choice>,
-    /// True if steps in this precision were timed on this device.
-    is_measured: bool,
-}
-
-impl Candidate {
-    /// Throughput that comparisons use.
-    fn counted_per_s(&self) -> Option<f64> {
-        self.choice.as_ref().map(|choice| choice.best.counted_per_s)
-    }
-
-    /// Fewest samples of a micro-batch, for batch statistics.
-    fn least_samples(&self) -> Option<u64> {
-        self.choice.as_ref().and_then(|choice| choice.least_samples)
-    }
-
-    fn judged(&self, device: &DeviceFacts, taken: Precision, all: &[Self]) -> ConsideredPrecision {
-        let best = self.choice.as_ref().map(|choice| &choice.best);
-        let other = all.iter().find(|other| other.precision == taken).and_then(Self::counted_per_s);
-        let verdict = match (self.counted_per_s(), other) {
-            _ if self.precision == taken => PrecisionVerdict::Taken,
-            (None, _) => PrecisionVerdict::DoesNotFit,
-            _ if !self.is_measured && all.iter().any(|other| other.is_measured) => PrecisionVerdict::NotMeasured,
-            (Some(own), Some(other)) if taken == Precision::F32 => {
-                PrecisionVerdict::LittleGain { by: own / other - 1.0 }
-            }
-            (Some(own), other) => PrecisionVerdict::Slower { by: other.map_or(0.0, |other| 1.0 - own / other) },
-        };
-        ConsideredPrecision {
-            precision: self.precision,
-            batch_size: best.map(|best| best.batch),
-            memory: best.map(|best| best.memory.total()),
-            samples_per_s: best.map(|best| best.samples_per_s),
-            samples_per_s_interval: best.and_then(|best| speed_interval(device, best.samples_per_s, best.provenance)),
-            provenance: best.map(|best| best.provenance),
-            verdict,
-        }
-    }
-}
-
-/// Compares fp32 with mixed precision; `None` if neither fits.
-fn compare(f32: &Candidate, mixed: &Candidate) -> Option<(Precision, Provenance, String)> {
+/// Compares fp32 with mixed precision, and returns the precision to take with the reason; `None` if neither fits.
+pub(super) fn compare(f32: &Candidates, mixed: &Candidates) -> Option<(Precision, Provenance, String)> {
     let (plain, half) = (f32.precision, mixed.precision);
     let derived = |precision, why: String| Some((precision, Provenance::Derived, why));
     let (slow, fast) = match (&f32.choice, &mixed.choice) {
         (None, None) => return None,
         (Some(_), None) => return derived(plain, format!("{half} does not fit")),
         (None, Some(_)) => return derived(half, format!("{plain} does not fit")),
-        (Some(slow), Some(fast)) => (&slow.best, &fast.best),
+        (Some(slow), Some(fast)) => (slow, fast),
     };
     let unmeasured = |measured: Precision, other: Precision| {
         let why = format!("{other} was not measured here: run `cargo gpu-tuned measure`");
@@ -193,12 +93,11 @@ fn compare(f32: &Candidate, mixed: &Candidate) -> Option<(Precision, Provenance,
         (false, true) => return unmeasured(half, plain),
         _ => {}
     }
-    let gain_of_samples = mixed.least_samples() > f32.least_samples();
-    if gain_of_samples {
+    if fast.least_samples > slow.least_samples {
         return derived(half, format!("{plain} fits too few samples for batch statistics"));
     }
-    let gain = fast.counted_per_s / slow.counted_per_s - 1.0;
-    let provenance = slow.provenance.max(fast.provenance);
+    let gain = fast.best.counted_per_s / slow.best.counted_per_s - 1.0;
+    let provenance = slow.best.provenance.max(fast.best.provenance);
     let percent = gain * 100.0;
     Some(if gain >= WORTHWHILE_GAIN {
         (half, provenance, format!("{percent:.0}% more samples/s than {plain}"))
@@ -209,29 +108,45 @@ fn compare(f32: &Candidate, mixed: &Candidate) -> Option<(Precision, Provenance,
     })
 }
 
-/// Reason for a precision without an alternative.
-fn only_one(device: &DeviceFacts, goal: &Goal) -> (Provenance, String) {
+/// Returns the precisions that were compared, each with its verdict.
+pub(super) fn considered(search: &Search<'_>) -> Vec<ConsideredPrecision> {
+    let (device, all, taken) = (search.problem.device, &search.precisions, search.taken());
+    let judged = |found: &Candidates| {
+        let best = found.best();
+        let verdict = match (best, taken.best().map(|best| best.counted_per_s)) {
+            _ if found.precision == taken.precision => PrecisionVerdict::Taken,
+            (None, _) => PrecisionVerdict::DoesNotFit,
+            _ if !found.is_measured && all.iter().any(|other| other.is_measured) => PrecisionVerdict::NotMeasured,
+            (Some(own), Some(other)) if taken.precision == Precision::F32 => {
+                PrecisionVerdict::LittleGain { by: own.counted_per_s / other - 1.0 }
+            }
+            (Some(own), other) => {
+                PrecisionVerdict::Slower { by: other.map_or(0.0, |other| 1.0 - own.counted_per_s / other) }
+            }
+        };
+        ConsideredPrecision {
+            precision: found.precision,
+            batch_size: best.map(|best| best.split.batch),
+            memory: best.map(|best| best.memory.total()),
+            samples_per_s: best.map(|best| best.samples_per_s),
+            samples_per_s_interval: best.and_then(|best| speed_interval(device, best.samples_per_s, best.provenance)),
+            provenance: best.map(|best| best.provenance),
+            verdict,
+        }
+    };
+    all.iter().map(judged).collect()
+}
+
+/// Returns the reason for the precision of the plan.
+pub(super) fn reason(search: &Search<'_>) -> Reason {
+    let (goal, kind) = (search.problem.goal, search.problem.device.kind);
     let asked = goal.pins.precision.or_else(|| goal.precision?.fixed());
-    let (provenance, why) = match (asked, goal.precision, device.kind) {
-        (Some(_), ..) => (Provenance::Declared, "asked for"),
-        (None, None, _) => (Provenance::Derived, "the default on every device; `auto` allows faster formats"),
-        (None, Some(_), DeviceKind::Gpu) => (Provenance::Derived, "no 16-bit tensor cores"),
-        (None, Some(_), DeviceKind::Cpu) => (Provenance::Derived, "a CPU has no tensor cores"),
+    let (provenance, why) = match (&search.comparison, asked, goal.precision, kind) {
+        (Some((provenance, why)), ..) => (*provenance, why.as_str()),
+        (None, Some(_), ..) => (Provenance::Declared, "asked for"),
+        (None, None, None, _) => (Provenance::Derived, "the default on every device; `auto` allows faster formats"),
+        (None, None, Some(_), DeviceKind::Gpu) => (Provenance::Derived, "no 16-bit tensor cores"),
+        (None, None, Some(_), DeviceKind::Cpu) => (Provenance::Derived, "a CPU has no tensor cores"),
     };
-    (provenance, why.to_owned())
-}
-
-/// Returns true if steps in this precision were timed on this device.
-fn is_measured(device: &DeviceFacts, workload: &Workload, goal: &Goal, precision: Precision) -> bool {
-    let modes = candidates::modes(device, workload, goal, precision);
-    modes.into_iter().any(|mode| baseline::is_timed_here(device, workload, mode))
-}
-
-pub(super) fn tf32_reason(device: &DeviceFacts) -> Reason {
-    let why = match (device.kind, device.has_tf32) {
-        (_, true) => "has TF32 tensor cores; Burn uses them for f32 products when its autotuning finds them faster",
-        (DeviceKind::Gpu, false) => "compute capability below 8.0 has no TF32",
-        (DeviceKind::Cpu, false) => "a CPU has no TF32",
-    };
-    Reason { setting: Setting::AllowTf32, provenance: Provenance::Derived, why: why.to_owned() }
+    Reason { setting: Setting::Precision, provenance, why: why.to_owned() }
 }

@@ -1,12 +1,100 @@
-//! Plans of all ranks of a run.
+//! The schedule of a step on each rank, and the plans of all ranks of a run.
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
+use super::search::Split;
 use super::{Plan, PlanError, plan};
 use crate::device::DeviceFacts;
-use crate::exchange::shares;
+use crate::exchange::{Share, shares};
 use crate::workload::Workload;
 use crate::{Bytes, Goal};
+
+/// Split of optimizer steps into micro-batches, on each of `world_size` ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Samples in one optimizer step, over all ranks.
+    pub global_batch: u64,
+    /// Ranks that train together.
+    pub world_size: u64,
+    /// This rank's samples of a step, where ranks have unequal shares. Otherwise each rank has an equal share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+    /// Samples in a micro-batch on one rank; the last of a step may have fewer.
+    pub micro_batch: u64,
+    /// True if an epoch leaves out a last step with fewer samples.
+    #[serde(default)]
+    pub drop_last: bool,
+}
+
+impl Schedule {
+    /// Returns the schedule of a rank that splits its samples of a step in this way.
+    pub(super) fn new(goal: &Goal, split: Split) -> Self {
+        let global_batch = goal.global_batch.unwrap_or_else(|| split.samples.saturating_mul(goal.world_size));
+        let largest = || Share { first: 0, samples: global_batch.div_ceil(goal.world_size) };
+        let is_uneven = !global_batch.is_multiple_of(goal.world_size);
+        Self {
+            global_batch,
+            world_size: goal.world_size,
+            share: goal.share.or_else(|| is_uneven.then(largest)),
+            micro_batch: split.batch,
+            drop_last: goal.drop_last,
+        }
+    }
+
+    /// Samples of one optimizer step on this rank.
+    pub const fn samples_per_rank(&self) -> u64 {
+        match self.share {
+            Some(share) => share.samples,
+            None => self.global_batch / self.world_size,
+        }
+    }
+
+    /// The part of a step's samples on this rank, 0 to 1.
+    pub fn part_of_rank(&self) -> f64 {
+        self.samples_per_rank() as f64 / self.global_batch as f64
+    }
+
+    /// Micro-batches of one full optimizer step on one rank.
+    pub const fn micro_steps(&self) -> u64 {
+        self.samples_per_rank().div_ceil(self.micro_batch)
+    }
+
+    /// The sizes of the micro-batches that make up `samples`: full ones, then the rest. They add up exactly.
+    pub fn split(&self, samples: u64) -> impl Iterator<Item = u64> + use<> {
+        let micro_batch = self.micro_batch;
+        (0..samples.div_ceil(micro_batch)).map(move |index| micro_batch.min(samples - index * micro_batch))
+    }
+
+    /// The sizes of the micro-batches of one full optimizer step on one rank.
+    pub fn micro_batches(&self) -> impl Iterator<Item = u64> + use<> {
+        self.split(self.samples_per_rank())
+    }
+
+    /// Writes the micro-batches of a step: `2 ranks x (3 x 64 + 8)`; with unequal shares, those of this rank.
+    pub fn sum(&self) -> String {
+        let own = self.sum_on_rank();
+        match (self.world_size, self.share) {
+            (1, _) => own,
+            (ranks, None) => format!("{ranks} ranks x ({own})"),
+            (ranks, Some(share)) => format!("{} samples on this rank of {ranks}: {own}", share.samples),
+        }
+    }
+
+    /// Writes the micro-batches of a step on one rank: `3 x 64 + 8`.
+    pub(super) fn sum_on_rank(&self) -> String {
+        let (full, rest) = (self.samples_per_rank() / self.micro_batch, self.samples_per_rank() % self.micro_batch);
+        let rest = if rest > 0 { format!(" + {rest}") } else { String::new() };
+        format!("{full} x {}{rest}", self.micro_batch)
+    }
+
+    /// Optimizer steps in an epoch over `samples`. The last has the rest, which may be fewer than the global batch; with
+    /// `drop_last` there is no such step.
+    pub const fn steps_per_epoch(&self, samples: u64) -> u64 {
+        if self.drop_last { samples / self.global_batch } else { samples.div_ceil(self.global_batch) }
+    }
+}
 
 /// Free memory of devices is compared in such parts of the total.
 const MEMORY_PARTS: u64 = 100;
@@ -73,94 +161,4 @@ fn kinds(devices: &[DeviceFacts], has_tf32: bool) -> (Vec<DeviceFacts>, Vec<usiz
     });
     let kind_of = kind_of.collect();
     (kinds, kind_of)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::plan_ranks;
-    use crate::device::DeviceFacts;
-    use crate::profile::ProfileTable;
-    use crate::workload::{Transformer, Workload};
-    use crate::{Bytes, Goal, Precision, PrecisionPolicy, plan};
-
-    fn device(id: &str) -> DeviceFacts {
-        DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("a shipped profile"))
-    }
-
-    fn small() -> Workload {
-        Transformer::new(6, 512, 8192, 256).workload()
-    }
-
-    fn goal(unequal: bool, global_batch: u64) -> Goal {
-        Goal { unequal, global_batch: Some(global_batch), ..Goal::default() }
-    }
-
-    #[test]
-    fn equal_shares_have_one_plan_for_all() {
-        let devices = [device("h100-sxm5-80gb"), device("l4")];
-        let plans = plan_ranks(&devices, &small(), &goal(false, 512)).expect("it fits");
-        assert_eq!(plans[0], plans[1]);
-        assert_eq!((plans[0].schedule.samples_per_rank(), plans[0].schedule.share), (256, None));
-        assert!(plan_ranks(&devices, &small(), &goal(false, 511)).is_err());
-        assert_eq!(plan_ranks(&[], &small(), &goal(true, 512)), Ok(Vec::new()));
-    }
-
-    #[test]
-    fn unequal_shares_follow_the_predicted_speed_and_end_together() {
-        let devices = [device("h100-sxm5-80gb"), device("l4"), device("h100-sxm5-80gb")];
-        let plans = plan_ranks(&devices, &small(), &goal(true, 1023)).expect("it fits");
-        let shares: Vec<_> = plans.iter().map(|plan| plan.schedule.samples_per_rank()).collect();
-        assert_eq!(shares.iter().sum::<u64>(), 1023);
-        assert!(shares[0] > 3 * shares[1] && shares[0].abs_diff(shares[2]) <= 1, "{shares:?}");
-        let first: Vec<_> = plans.iter().filter_map(|plan| plan.schedule.share).map(|share| share.first).collect();
-        assert_eq!(first, [0, shares[0], shares[0] + shares[1]]);
-        for plan in &plans {
-            assert_eq!(plan.schedule.micro_batches().sum::<u64>(), plan.schedule.samples_per_rank());
-            assert_eq!(plan.schedule.micro_steps(), plan.settings.gradient_accumulation);
-            assert!(plan.memory.fits());
-        }
-        // The step is faster than with equal shares.
-        let equal = plan_ranks(&devices, &small(), &goal(false, 1023)).expect("it fits");
-        assert!(plans[0].samples_per_s > 1.5 * equal[0].samples_per_s);
-        assert!(plans.iter().all(|plan| plan.samples_per_s.to_bits() == plans[0].samples_per_s.to_bits()));
-    }
-
-    #[test]
-    fn a_fast_rank_with_little_memory_accumulates_its_share() {
-        let little = DeviceFacts { memory_available: Bytes::from_mib(3000), ..device("h100-sxm5-80gb") };
-        let plans = plan_ranks(&[little, device("l4")], &small(), &goal(true, 512)).expect("it fits");
-        assert!(plans[0].schedule.samples_per_rank() > plans[1].schedule.samples_per_rank());
-        assert!(plans[0].memory.fits() && plans[0].schedule.micro_steps() > 1, "{}", plans[0]);
-    }
-
-    #[test]
-    fn all_ranks_compute_in_one_precision() {
-        let auto = Goal { precision: Some(PrecisionPolicy::Auto), ..goal(true, 512) };
-        let plans =
-            plan_ranks(&[device("h100-sxm5-80gb"), device("v100-sxm2-16gb")], &small(), &auto).expect("it fits");
-        assert_eq!(plans[0].settings.precision, plans[1].settings.precision);
-        assert_eq!(plans[0].settings.allow_tf32, plans[1].settings.allow_tf32);
-        let alone = plan(&device("h100-sxm5-80gb"), &small(), &auto).expect("it fits");
-        assert_eq!(alone.settings.precision, Precision::MixedBf16);
-    }
-
-    #[test]
-    fn without_a_global_batch_the_weakest_rank_sets_it() {
-        let free = Goal { unequal: true, ..Goal::default() };
-        let devices = [device("h100-sxm5-80gb"), device("l4")];
-        let plans = plan_ranks(&devices, &small(), &free).expect("it fits");
-        let common = DeviceFacts::common(&devices).expect("two");
-        let weakest = plan(&common, &small(), &Goal { world_size: 2, ..Goal::default() }).expect("it fits");
-        assert_eq!(plans[0].schedule.global_batch, weakest.schedule.global_batch);
-        assert!(plans[0].schedule.samples_per_rank() > plans[1].schedule.samples_per_rank());
-    }
-
-    #[test]
-    fn thousands_of_ranks_with_unlike_free_memory_are_planned_by_kind() {
-        let part =
-            |rank: u64| DeviceFacts { memory_available: Bytes((78 << 30) + (rank << 16)), ..device("h100-sxm5-80gb") };
-        let devices: Vec<_> = (0..2000).map(part).collect();
-        let plans = plan_ranks(&devices, &small(), &goal(true, 1 << 20)).expect("it fits");
-        assert_eq!(plans.iter().map(|plan| plan.schedule.samples_per_rank()).sum::<u64>(), 1 << 20);
-    }
 }

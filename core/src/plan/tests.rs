@@ -1,9 +1,23 @@
+mod calibration;
+mod curve;
+mod explain;
+mod filling;
+mod fits;
+mod graphs;
+mod measured;
 #[expect(clippy::field_reassign_with_default, reason = "many fields are set only in some cases")]
 mod planner;
+mod pools;
+mod precision;
+mod ranks;
 mod remedies;
+mod simulated;
+mod simulation;
 mod statistics;
 mod sums;
+mod tokens;
 mod training;
+mod transfer;
 mod whole_batch;
 
 use super::{MemoryEstimate, PlanError, TooLarge, plan};

@@ -1,12 +1,15 @@
-//! Time of an optimizer step in one mode.
+//! Time of an optimizer step in one mode, with its formulas, and speeds of GPUs relative to each other.
 
-use super::baseline::BaselineMeasurement;
-use super::calibration;
-use super::split::Split;
-use crate::Provenance;
-use crate::device::DeviceFacts;
+use serde::Serialize;
+
+use super::Plan;
+use super::calibration::{self, COMPUTE_SHARE, ESTIMATE_ERROR, TRANSFER_ERROR};
+use super::measured::Baseline;
+use super::search::Split;
+use crate::device::{DeviceFacts, DeviceKind, Rates};
 use crate::measured::{Interpolation, Mode};
 use crate::workload::Workload;
+use crate::{Provenance, grouped, three_digits};
 
 /// Predicted time of an optimizer step.
 ///
@@ -14,29 +17,35 @@ use crate::workload::Workload;
 /// to the device by the ratio of published rates. Between the two, the roofline is corrected by its error at a measured
 /// micro-batch.
 pub(super) struct StepTime<'a> {
-    pub roofline: Roofline,
-    pub measured: Option<MeasuredTime<'a>>,
+    mode: Mode,
+    roofline: Roofline,
+    measured: Option<MeasuredTime<'a>>,
     /// Time without checkpointing, where the mode checkpoints: an estimate of recomputing is never faster.
     plain: Option<Box<Self>>,
 }
 
-/// Seconds by rates, and the fractions of them that training reaches.
-pub(super) struct Roofline {
-    /// Seconds of each micro-batch, whatever its size.
-    pub launch: f64,
-    /// Seconds of each sample.
-    pub sample: f64,
-    /// Seconds of the optimizer.
-    pub optimizer: f64,
+/// Measured seconds, and the roofline of the measured device.
+struct MeasuredTime<'a> {
+    baseline: Baseline<'a>,
+    /// True if this device was measured in this mode.
+    is_exact: bool,
+    micro_step: Interpolation,
+    optimizer: f64,
+    there: Roofline,
 }
 
-/// Measured seconds, and the roofline of the measured device.
-pub(super) struct MeasuredTime<'a> {
-    pub baseline: BaselineMeasurement<'a>,
-    mode: Mode,
-    pub micro_step: Interpolation,
-    pub optimizer: f64,
-    there: Roofline,
+/// A part of the predicted time of an optimizer step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TimeTerm {
+    /// Name of the term.
+    pub name: &'static str,
+    /// Formula of the seconds.
+    pub formula: String,
+    /// Seconds of one optimizer step on one rank.
+    pub seconds: f64,
+    /// Provenance of the figures.
+    pub provenance: Provenance,
 }
 
 impl<'a> StepTime<'a> {
@@ -44,7 +53,7 @@ impl<'a> StepTime<'a> {
         let measured = MeasuredTime::new(device, workload, mode);
         let plain = Mode { checkpointing: false, ..mode };
         let plain = (mode.checkpointing && measured.is_some()).then(|| Box::new(Self::new(device, workload, plain)));
-        Self { roofline: Roofline::new(device, workload, mode), measured, plain }
+        Self { mode, roofline: Roofline::new(device, workload, mode), measured, plain }
     }
 
     /// Samples per second of one rank that splits its steps in this way.
@@ -55,17 +64,18 @@ impl<'a> StepTime<'a> {
     /// Fraction of the time of the micro-batches in which the device computes at its highest measured rate, rather than
     /// waits for launches.
     pub(super) fn utilization(&self, split: Split) -> f64 {
-        let sample = match &self.measured {
-            Some(measured) => measured.micro_step.least_per_sample() * self.roofline.sample / measured.there.sample,
-            None => self.roofline.sample,
-        };
+        let here = self.roofline.sample();
+        let sample = self
+            .measured
+            .as_ref()
+            .map_or(here, |measured| measured.micro_step.least_per_sample() * here / measured.there.sample());
         (split.samples as f64 * sample / self.micro_steps(split)).min(1.0)
     }
 
     /// Provenance of the time of micro-batches of this size.
     pub(super) fn provenance(&self, batch: u64) -> Provenance {
         let provenance =
-            |measured: &MeasuredTime<'_>| measured.baseline.provenance(measured.micro_step.has(batch), measured.mode);
+            |measured: &MeasuredTime<'_>| measured.baseline.provenance(measured.micro_step.has(batch), self.mode);
         self.measured.as_ref().map_or(Provenance::Derived, provenance)
     }
 
@@ -78,7 +88,7 @@ impl<'a> StepTime<'a> {
 
     /// Describes where the times come from and their error elsewhere, when another device was measured.
     pub(super) fn transfer(&self, device: &DeviceFacts, workload: &Workload) -> Option<String> {
-        let measured = self.measured.as_ref().filter(|measured| !measured.baseline.is_here())?;
+        let measured = self.measured.as_ref().filter(|measured| !measured.baseline.is_here)?;
         let name = measured.baseline.name;
         Some(match measured.worst_elsewhere(device, workload) {
             Some((other, error)) => {
@@ -86,6 +96,26 @@ impl<'a> StepTime<'a> {
             }
             None => format!("times scaled from {name}, the only device measured"),
         })
+    }
+
+    /// Returns the terms that add up to a step on one rank.
+    pub(super) fn terms(&self, split: Split) -> Vec<TimeTerm> {
+        let Some(measured) = &self.measured else { return self.roofline.terms(split) };
+        let rest = split.samples % split.batch;
+        let full = self.micro_steps_term(measured, "micro-batches", split.samples / split.batch, split.batch);
+        let rest = (rest > 0).then(|| self.micro_steps_term(measured, "the rest", 1, rest));
+        let optimizer = TimeTerm {
+            name: "optimizer",
+            formula: format!(
+                "{:.3} ms on {}{}",
+                measured.optimizer * 1e3,
+                measured.baseline.name,
+                measured.scaling(true, measured.optimizer, self.optimizer())
+            ),
+            seconds: self.optimizer(),
+            provenance: self.provenance(split.batch),
+        };
+        [full].into_iter().chain(rest).chain([optimizer]).collect()
     }
 
     /// Seconds of all micro-batches of a step.
@@ -96,61 +126,65 @@ impl<'a> StepTime<'a> {
     }
 
     /// Seconds of one micro-batch.
-    pub(super) fn micro_step(&self, batch: u64) -> f64 {
+    fn micro_step(&self, batch: u64) -> f64 {
         let here = self.roofline.micro_step(batch);
         let seconds = self.measured.as_ref().map_or(here, |measured| {
-            // Below the measured sizes launches dominate, which lines do not predict.
-            let known = measured.micro_step.first().max(batch);
-            let seconds = measured.micro_step.at(known);
-            let is_known = measured.is_exact() && known == batch;
+            let (known, seconds) = measured.nearest(batch);
+            let is_known = measured.is_exact && known == batch;
             if is_known { seconds } else { seconds * here / measured.there.micro_step(known) }
         });
-        let is_measured = |measured: &MeasuredTime<'_>| measured.is_exact() && measured.micro_step.has(batch);
+        let is_measured = |measured: &MeasuredTime<'_>| measured.is_exact && measured.micro_step.has(batch);
         let plain = self.plain.as_ref().filter(|_| !self.measured.as_ref().is_some_and(is_measured));
         plain.map_or(seconds, |plain| seconds.max(plain.micro_step(batch)))
     }
 
-    /// Seconds of the optimizer.
-    pub(super) fn optimizer(&self) -> f64 {
-        let here = self.roofline.optimizer;
-        self.measured.as_ref().map_or(here, |measured| {
-            if measured.is_exact() { measured.optimizer } else { measured.optimizer * here / measured.there.optimizer }
-        })
-    }
-}
-
-impl Roofline {
-    fn new(device: &DeviceFacts, workload: &Workload, mode: Mode) -> Self {
-        let Mode { precision, checkpointing, .. } = mode;
-        let compute_s = workload.sample.flops / calibration::flops_per_s(device, workload, precision);
-        let moved = workload.sample.activations.0 as f64 * precision.activation_scale() * calibration::ACTIVATION_TRIPS;
-        let sample_s = compute_s.max(moved / calibration::sample_bandwidth(device));
-        let slowdown = if checkpointing { calibration::CHECKPOINTING_SLOWDOWN } else { 1.0 };
-        // Reads weights, gradients and state; writes weights and state.
-        let (trained, state) = (workload.parameters.trained(), workload.parameters.state(workload.optimizer));
-        let touched = (3.0 * trained as f64 + 2.0 * state as f64) * precision.parameter_bytes() as f64;
-        Self {
-            launch: workload.kernels as f64 * calibration::launch_s(device.kind) * slowdown,
-            sample: sample_s * calibration::slowdown(device, mode) * slowdown,
-            optimizer: touched / calibration::optimizer_bandwidth(device),
+    /// Returns the term of `count` micro-batches, with the formula of [`micro_step`](Self::micro_step).
+    fn micro_steps_term(&self, measured: &MeasuredTime<'_>, name: &'static str, count: u64, batch: u64) -> TimeTerm {
+        let ((known, there), here) = (measured.nearest(batch), self.micro_step(batch));
+        let Baseline { name: device, mode, .. } = measured.baseline;
+        let mode = if mode == self.mode { String::new() } else { format!(" in {mode}") };
+        let scaling = measured.scaling(known == batch, there, here);
+        TimeTerm {
+            name,
+            formula: format!("{count} x {:.3} ms at {known} on {device}{mode}{scaling}", there * 1e3),
+            seconds: count as f64 * here,
+            provenance: self.provenance(batch),
         }
     }
 
-    fn micro_step(&self, batch: u64) -> f64 {
-        self.launch + batch as f64 * self.sample
+    /// Seconds of the optimizer.
+    fn optimizer(&self) -> f64 {
+        let here = self.roofline.optimizer();
+        self.measured.as_ref().map_or(here, |measured| {
+            if measured.is_exact { measured.optimizer } else { measured.optimizer * here / measured.there.optimizer() }
+        })
     }
 }
 
 impl<'a> MeasuredTime<'a> {
     fn new(device: &'a DeviceFacts, workload: &'a Workload, mode: Mode) -> Option<Self> {
-        let baseline = BaselineMeasurement::for_time(device, workload, mode)?;
+        let baseline = Baseline::for_time(device, workload, mode)?;
         let there = Roofline::new(&baseline.facts(device), workload, baseline.mode);
         let micro_step = baseline.micro_step()?;
-        Some(Self { mode, micro_step, optimizer: baseline.optimizer().unwrap_or(there.optimizer), there, baseline })
+        let optimizer = baseline.optimizer().unwrap_or_else(|| there.optimizer());
+        Some(Self { is_exact: baseline.is_exact(mode), micro_step, optimizer, there, baseline })
     }
 
-    fn is_exact(&self) -> bool {
-        self.baseline.is_exact(self.mode)
+    /// The micro-batch whose time is scaled for this one, with its seconds. Below the measured sizes launches dominate, which
+    /// lines do not predict.
+    fn nearest(&self, batch: u64) -> (u64, f64) {
+        let known = self.micro_step.first().max(batch);
+        (known, self.micro_step.at(known))
+    }
+
+    /// Describes the factor between seconds `there` and `here`: none for a measured figure.
+    fn scaling(&self, is_known: bool, there: f64, here: f64) -> String {
+        let rates = match (self.is_exact, is_known) {
+            (true, true) => return String::new(),
+            (true, false) => "the roofline",
+            (false, _) => "published rates",
+        };
+        format!(" x {:.4} by {rates}", here / there)
     }
 
     /// The measured device at which these times err most, with the relative error.
@@ -165,4 +199,183 @@ impl<'a> MeasuredTime<'a> {
         });
         errors.max_by(|a, b| a.1.total_cmp(&b.1))
     }
+}
+
+/// Figures that a step's seconds follow from by rates.
+struct Roofline {
+    /// Kernels of a micro-batch.
+    kernels: u64,
+    /// Seconds of each kernel, whatever the batch.
+    kernel_s: f64,
+    /// Factor of recomputing activations.
+    recomputing: Option<f64>,
+    /// Operations of a sample.
+    flops: f64,
+    flops_per_s: f64,
+    /// Bytes that a sample moves.
+    moved: f64,
+    bytes_per_s: f64,
+    /// Seconds of a sample over those on the H200.
+    slowdown: f64,
+    /// Values that the optimizer updates.
+    trained: u64,
+    /// Values of optimizer state.
+    state: u64,
+    /// Bytes of each of these values.
+    value_bytes: u64,
+    optimizer_bytes_per_s: f64,
+}
+
+impl Roofline {
+    fn new(device: &DeviceFacts, workload: &Workload, mode: Mode) -> Self {
+        let (sample, precision) = (&workload.sample, mode.precision);
+        Self {
+            kernels: workload.kernels,
+            kernel_s: calibration::launch_s(device.kind),
+            recomputing: mode.checkpointing.then_some(calibration::CHECKPOINTING_SLOWDOWN),
+            flops: sample.flops,
+            flops_per_s: calibration::flops_per_s(device, workload, precision),
+            moved: sample.activations.0 as f64 * precision.activation_scale() * calibration::ACTIVATION_TRIPS,
+            bytes_per_s: calibration::sample_bandwidth(device),
+            slowdown: calibration::slowdown(device, mode),
+            trained: workload.parameters.trained(),
+            state: workload.parameters.state(workload.optimizer),
+            value_bytes: precision.parameter_bytes(),
+            optimizer_bytes_per_s: calibration::optimizer_bandwidth(device),
+        }
+    }
+
+    fn micro_step(&self, batch: u64) -> f64 {
+        self.launch() + batch as f64 * self.sample()
+    }
+
+    /// Seconds of each micro-batch, whatever its size.
+    fn launch(&self) -> f64 {
+        self.kernels as f64 * self.kernel_s * self.recomputing.unwrap_or(1.0)
+    }
+
+    /// Seconds of each sample: of arithmetic or memory traffic, whichever takes longer.
+    fn sample(&self) -> f64 {
+        let seconds = (self.flops / self.flops_per_s).max(self.moved / self.bytes_per_s);
+        seconds * self.slowdown * self.recomputing.unwrap_or(1.0)
+    }
+
+    /// Seconds of the optimizer, which reads weights, gradients and state, and writes weights and state.
+    fn optimizer(&self) -> f64 {
+        let touched = (3.0 * self.trained as f64 + 2.0 * self.state as f64) * self.value_bytes as f64;
+        touched / self.optimizer_bytes_per_s
+    }
+
+    /// Returns the terms of a step, with the formulas of the three functions above.
+    fn terms(&self, split: Split) -> Vec<TimeTerm> {
+        let recomputing = self.recomputing.map_or_else(String::new, |factor| format!(" x {factor}"));
+        let (micro_steps, kernels, kernel_us) = (split.micro_steps(), grouped(self.kernels), self.kernel_s * 1e6);
+        let launches = format!("{micro_steps} x {kernels} kernels x {kernel_us:.0} us{recomputing}");
+        let count = grouped(split.samples);
+        let samples = if self.flops / self.flops_per_s >= self.moved / self.bytes_per_s {
+            format!("{count} x {:.3e} FLOP{recomputing} / {:.1} GFLOP/s", self.flops, self.flops_per_s / 1e9)
+        } else {
+            format!("{count} x {:.3e} B moved{recomputing} / {}", self.moved, gb_per_s(self.bytes_per_s))
+        };
+        let is_reference = (self.slowdown - 1.0).abs() < 1e-4;
+        let scaling = format!(" on h200 x {:.4} by published rates", self.slowdown);
+        let samples = if is_reference { samples } else { samples + &scaling };
+        let optimizer = format!(
+            "(3 x {} + 2 x {}) x {} B / {}",
+            grouped(self.trained),
+            grouped(self.state),
+            self.value_bytes,
+            gb_per_s(self.optimizer_bytes_per_s)
+        );
+        let term = |name, formula, seconds| TimeTerm { name, formula, seconds, provenance: Provenance::Derived };
+        vec![
+            term("launches", launches, micro_steps as f64 * self.launch()),
+            term("samples", samples, split.samples as f64 * self.sample()),
+            term("optimizer", optimizer, self.optimizer()),
+        ]
+    }
+}
+
+fn gb_per_s(bytes_per_s: f64) -> String {
+    format!("{:.0} GB/s", bytes_per_s / 1e9)
+}
+
+/// Fractions of a device that a plan uses.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Filling {
+    /// Predicted share of the time of the micro-batches in which the device computes, rather than waits for launches, 0 to 1.
+    pub utilization: f64,
+    /// Fraction of the device's f32 peak that the samples use; `None` if the peak is unknown.
+    pub of_peak: Option<f64>,
+    /// Provenance of the figures.
+    pub provenance: Provenance,
+}
+
+/// Fractions of the device that a plan for this workload uses.
+pub fn filling(device: &DeviceFacts, workload: &Workload, plan: &Plan) -> Filling {
+    let settings = &plan.settings;
+    let mode = device.mode(settings);
+    let split = Split { batch: plan.schedule.micro_batch, samples: plan.schedule.samples_per_rank() };
+    let flops_per_s = workload.sample.flops * plan.samples_per_s * plan.schedule.part_of_rank();
+    Filling {
+        utilization: StepTime::new(device, workload, mode).utilization(split),
+        of_peak: device.fp32_tflops.map(|peak| flops_per_s / (peak * 1e12)),
+        provenance: plan.samples_per_s_provenance,
+    }
+}
+
+/// Rates that decide the speed of a filled GPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Speeds {
+    /// Rates of matrix products, 10^12 operations per second.
+    pub rates: Rates,
+    /// Peak fp32 rate of the ordinary units, 10^12 operations per second.
+    pub fp32_tflops: Option<f64>,
+    /// Peak memory bandwidth, 10^9 bytes per second.
+    pub bandwidth_gb_s: Option<f64>,
+}
+
+impl From<&DeviceFacts> for Speeds {
+    fn from(device: &DeviceFacts) -> Self {
+        let DeviceFacts { rates, fp32_tflops, bandwidth_gb_s, .. } = *device;
+        Self { rates, fp32_tflops, bandwidth_gb_s }
+    }
+}
+
+impl Speeds {
+    /// Samples per second of this GPU over those of `other`, where samples fill both.
+    ///
+    /// The ratio of the rates of matrix products has the exponent [`COMPUTE_SHARE`], and that of the bandwidths the rest.
+    /// fp32 peaks replace unavailable rates. `None` if neither ratio is available.
+    pub(super) fn relative_to(&self, other: &Self, mode: Mode) -> Option<f64> {
+        let ratio = |here: Option<f64>, there: Option<f64>| Some(here? / there?).filter(|ratio| *ratio > 0.0);
+        let compute = ratio(self.rates.product_rate(mode), other.rates.product_rate(mode));
+        let compute = compute.or_else(|| ratio(self.fp32_tflops, other.fp32_tflops));
+        match (compute, ratio(self.bandwidth_gb_s, other.bandwidth_gb_s)) {
+            (Some(compute), Some(memory)) => Some(compute.powf(COMPUTE_SHARE) * memory.powf(1.0 - COMPUTE_SHARE)),
+            (compute, memory) => compute.or(memory),
+        }
+    }
+}
+
+/// Samples per second of a GPU over those of another in this mode, where samples fill both; `None` without figures of
+/// either. `docs/transfer.md` compares this ratio with published ones.
+pub fn relative_speed(device: &DeviceFacts, other: &DeviceFacts, mode: Mode) -> Option<f64> {
+    Speeds::from(device).relative_to(&Speeds::from(other), mode)
+}
+
+/// Interval of a predicted speed of a GPU, lowest and highest. Nine of ten published ratios are within it around the predicted
+/// ratio; wider where figures of the GPU are estimates. `None` for measured speeds and for CPUs.
+pub fn speed_interval(device: &DeviceFacts, samples_per_s: f64, provenance: Provenance) -> Option<[f64; 2]> {
+    let is_predicted = matches!(provenance, Provenance::Derived | Provenance::Transferred);
+    let error = if device.estimated.is_empty() { TRANSFER_ERROR } else { TRANSFER_ERROR * ESTIMATE_ERROR };
+    let interval = [samples_per_s / error, samples_per_s * error];
+    (device.kind == DeviceKind::Gpu && is_predicted).then_some(interval)
+}
+
+/// Formats a speed, with the factor of its interval where there is one: `1,234 ±x1.7`.
+pub fn with_interval(samples_per_s: f64, interval: Option<[f64; 2]>) -> String {
+    let factor = interval.map_or_else(String::new, |[_, high]| format!(" ±x{:.1}", high / samples_per_s));
+    three_digits(samples_per_s) + &factor
 }

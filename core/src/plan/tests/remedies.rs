@@ -2,7 +2,9 @@
 
 use super::{global, nominal};
 use crate::Goal;
+use crate::plan::misfit::SOLD_IN_CHINA;
 use crate::plan::{PlanError, Remedy, plan};
+use crate::profile::ProfileTable;
 use crate::workload::{Transformer, Workload};
 
 #[test]
@@ -65,4 +67,11 @@ fn the_larger_gpu_is_of_the_same_kind() {
         devices.map(|device| larger(device, 24)),
         ["rtx-pro-5000-bw-48gb", "jetson-t4000", "l40", "rtx-pro-5000-bw-48gb", "rtx-pro-5000-bw-48gb"]
     );
+}
+
+#[test]
+fn gpus_sold_in_china_alone_have_profiles() {
+    for id in SOLD_IN_CHINA {
+        assert!(ProfileTable::builtin().get(id).is_some(), "{id}");
+    }
 }

@@ -2,12 +2,9 @@
 
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
-use crate::plan::error::PlanError;
-use crate::plan::limits::largest_batch_in_one_piece;
-use crate::plan::memory::MemoryModel;
-use crate::plan::split::Split;
-use crate::plan::time::StepTime;
-use crate::plan::{candidates, precision};
+use crate::plan::PlanError;
+use crate::plan::problem::Problem;
+use crate::plan::search::{ModeModel, Split, chosen_precision, modes};
 use crate::workload::Workload;
 use crate::{Bytes, Goal, Precision};
 
@@ -45,26 +42,24 @@ pub(super) fn costs(
     splits: &[(u64, u64)],
 ) -> Result<Vec<Costs>, PlanError> {
     let goal = &goal.in_samples(workload)?;
-    let precision = precision::value(device, workload, goal)?;
-    let in_one_piece = largest_batch_in_one_piece(device, workload, precision);
+    let problem = Problem { device, workload, goal };
+    let precision = chosen_precision(problem)?;
     let of_mode = |mode: Mode| {
-        let time = StepTime::new(device, workload, mode);
-        let memory = MemoryModel::new(device, workload, goal, mode);
+        let model = ModeModel::new(problem, mode);
         let costs = |&(batch, samples): &(u64, u64)| {
-            let split = Split { batch, samples };
-            let memory = memory.at(batch, split.micro_steps() > 1);
+            let candidate = model.candidate(Split { batch, samples });
             Costs {
                 batch,
                 samples,
                 precision,
                 checkpointing: mode.checkpointing,
-                memory: memory.total(),
-                samples_per_s: time.samples_per_s(split) * goal.ranks_for(samples),
-                utilization: time.utilization(split),
-                fits: memory.fits() && batch <= in_one_piece,
+                memory: candidate.memory.total(),
+                samples_per_s: candidate.samples_per_s,
+                utilization: candidate.utilization,
+                fits: candidate.fits(),
             }
         };
         splits.iter().map(costs).collect::<Vec<_>>()
     };
-    Ok(candidates::modes(device, workload, goal, precision).into_iter().flat_map(of_mode).collect())
+    Ok(modes(problem, precision).into_iter().flat_map(of_mode).collect())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::device::DeviceFacts;
 use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
 use crate::plan::calibration::{ACCUMULATION_EXCESS, SMALL_PAGES};
-use crate::plan::explain::explain;
+use crate::plan::explain;
 use crate::profile::ProfileTable;
 use crate::workload::{Transformer, Workload};
 use crate::{Bytes, Goal, Pins, Precision, plan};

@@ -1,6 +1,6 @@
-use super::{Explanation, Item, Outcome, Verdict, explain};
 use crate::device::DeviceFacts;
 use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod};
+use crate::plan::{Explanation, Item, Outcome, Verdict, explain};
 use crate::profile::ProfileTable;
 use crate::workload::{Declared, Optimizer, Training, Transformer, WeightFormat, Workload, WorkloadSpec};
 use crate::{Bytes, Goal, Pins, Precision, Provenance};

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::device::DeviceFacts;
 use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
+use crate::plan::{Plan, Reason};
 use crate::profile::ProfileTable;
 use crate::workload::{Mlp, Transformer, Workload};
 use crate::{Bytes, Goal, Pins, Precision, Provenance, Setting, plan};
@@ -96,7 +97,7 @@ fn without_tf32_its_memory_is_not_taken_for_granted_and_its_speed_is_an_estimate
     let mut goal = pinned(64);
     goal.pins.allow_tf32 = Some(false);
     let planned = |device: &str, workload: &Workload| plan(&nominal(device), workload, &goal).expect("it fits");
-    let provenance = |plan: &crate::plan::Plan| (plan.memory.provenance, plan.samples_per_s_provenance);
+    let provenance = |plan: &Plan| (plan.memory.provenance, plan.samples_per_s_provenance);
 
     let with = planned("h200", &measured());
     assert_eq!(provenance(&with), (Provenance::Derived, Provenance::Estimated), "{with}");
@@ -155,12 +156,12 @@ fn another_gpu_gets_the_bytes_and_the_times_by_peak_rates() {
     assert_eq!(plan.memory.provenance, Provenance::Transferred);
     // The same chip with slower memory: no faster, and not much slower.
     assert!((0.5..1.001).contains(&(plan.samples_per_s / 859.0)), "{plan}");
-    let l4 = super::plan(&nominal("l4"), &measured(), &pinned(64)).expect("it fits");
+    let l4 = crate::plan(&nominal("l4"), &measured(), &pinned(64)).expect("it fits");
     assert!(l4.samples_per_s < 0.6 * plan.samples_per_s, "{l4}");
     assert_eq!((batch_reason(&l4).provenance, l4.settings.batch_size), (Provenance::Declared, 64));
 }
 
-fn batch_reason(plan: &super::Plan) -> &super::Reason {
+fn batch_reason(plan: &Plan) -> &Reason {
     plan.reasons.iter().find(|reason| reason.setting == Setting::BatchSize).expect("a reason")
 }
 

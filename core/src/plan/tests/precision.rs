@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Outcome, Plan, PlanError, PrecisionVerdict, Remedy, explain, plan};
 use crate::device::DeviceFacts;
 use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
+use crate::plan::{Outcome, Plan, PlanError, PrecisionVerdict, Remedy, explain, fits, plan};
 use crate::profile::ProfileTable;
 use crate::workload::{Declared, Recurrent, Transformer, Workload};
 use crate::{Bytes, Goal, Pins, Precision, PrecisionPolicy, Setting};
@@ -95,7 +95,7 @@ fn mixed_precision_is_taken_where_only_it_fits() {
     let between = Bytes(f32.0.midpoint(mixed.0)).scaled(1.0 / 0.9);
     let planned = plan(&cut(between), &long, &one).expect("one of them fits");
     assert_eq!((planned.settings.precision, why(&planned)), (Precision::MixedBf16, "f32 does not fit"));
-    assert!(super::fits(&cut(between), &long, &one) && !super::fits(&cut(between), &long, &fixed(Precision::F32)));
+    assert!(fits(&cut(between), &long, &one) && !fits(&cut(between), &long, &fixed(Precision::F32)));
     // Where neither fits, the report is about the smaller one.
     let Err(PlanError::DoesNotFit(misfit)) = plan(&cut(Bytes(mixed.0 / 2)), &long, &one) else { panic!("it fits") };
     assert_eq!(misfit.memory.total(), mixed);
@@ -138,7 +138,7 @@ fn where_one_was_measured_it_is_taken_and_the_reason_names_the_command() {
         let judged = explained.precisions.iter().find(|judged| judged.precision == other).expect("it is explained");
         assert_eq!(judged.verdict, PrecisionVerdict::NotMeasured);
         // Measurements on another device compare nothing here.
-        let elsewhere = super::plan(&nominal("rtx4090"), &workload, &auto()).expect("it fits");
+        let elsewhere = crate::plan(&nominal("rtx4090"), &workload, &auto()).expect("it fits");
         assert!(!why(&elsewhere).contains("measured"), "{elsewhere}");
     }
 }

@@ -6,9 +6,9 @@ use proptest::collection::btree_map;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::{Plan, PlanError, Remedy, plan};
 use crate::device::DeviceFacts;
 use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
+use crate::plan::{Plan, PlanError, Remedy, plan};
 use crate::profile::ProfileTable;
 use crate::workload::{Declared, Family, Workload};
 use crate::{Bytes, Goal, Pins, Precision, Provenance, Setting};

@@ -1,8 +1,8 @@
 //! Plans from simulated memory, with measurements and without.
 
-use super::{Plan, plan};
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod};
+use crate::plan::{Plan, plan};
 use crate::profile::ProfileTable;
 use crate::workload::{Transformer, Workload};
 use crate::{Bytes, Goal, Pins, Provenance};

@@ -1,7 +1,87 @@
+//! The problem that the planner solves, its size in samples, and the reasons why it has no solution.
+
 use thiserror::Error;
 
 use super::misfit::Misfit;
-use crate::Precision;
+use crate::device::DeviceFacts;
+use crate::workload::Workload;
+use crate::{Goal, Precision};
+
+/// A device, the workload to train on it, and the goal of the run.
+#[derive(Clone, Copy)]
+pub(super) struct Problem<'a> {
+    pub device: &'a DeviceFacts,
+    pub workload: &'a Workload,
+    pub goal: &'a Goal,
+}
+
+impl Problem<'_> {
+    /// Checks the goal and the device, and returns the goal in samples.
+    pub(super) fn goal_in_samples(&self) -> Result<Goal, PlanError> {
+        self.goal.check()?;
+        if let Some(reason) = self.device.refusal.clone() {
+            return Err(PlanError::GpuUnsupported { device: self.device.name.clone(), reason });
+        }
+        let goal = self.goal.in_samples(self.workload)?;
+        // Tokens in samples may contradict a fixed micro-batch.
+        goal.check().map(|()| goal)
+    }
+}
+
+impl Goal {
+    /// Returns the first of the [`mistakes`](Self::mistakes) as an error.
+    fn check(&self) -> Result<(), PlanError> {
+        let mistake = self.mistakes().into_iter().next();
+        mistake.map_or(Ok(()), |(_, message)| Err(PlanError::Goal { message }))
+    }
+
+    /// The goal with its tokens, where it is stated in tokens, turned into a global batch of samples.
+    ///
+    /// # Errors
+    ///
+    /// When the model has no tokens, or they make up no whole number of samples on each rank.
+    pub fn in_samples(&self, workload: &Workload) -> Result<Self, PlanError> {
+        let Some(global_tokens) = self.global_tokens else { return Ok(self.clone()) };
+        let samples = samples(self, global_tokens, workload)?;
+        Ok(Self { global_batch: Some(samples), global_tokens: None, mean_tokens: None, ..self.clone() })
+    }
+}
+
+pub(super) const NO_TOKENS: &str = "global_tokens needs a model with tokens: transformer, encoder_decoder, vit, recurrent, or declared \
+                         with tokens_per_sample";
+
+fn samples(goal: &Goal, global_tokens: u64, workload: &Workload) -> Result<u64, PlanError> {
+    let Some(sample) = workload.sample.tokens else {
+        return Err(PlanError::NoTokens { message: NO_TOKENS.to_owned() });
+    };
+    // Unequal shares are of any number of samples.
+    let ranks = if goal.unequal { 1 } else { goal.world_size };
+    match goal.mean_tokens {
+        None => packed(global_tokens, sample, ranks),
+        Some(mean) if mean > sample as f64 => {
+            let message = format!("mean_tokens = {mean} is more than the {sample} tokens that a sample has room for");
+            Err(PlanError::NoTokens { message })
+        }
+        Some(mean) => Ok(padded(global_tokens, mean, ranks)),
+    }
+}
+
+/// Samples that are packed full: their tokens add up exactly.
+fn packed(global_tokens: u64, sample: u64, world_size: u64) -> Result<u64, PlanError> {
+    let step = sample.saturating_mul(world_size);
+    if global_tokens.is_multiple_of(step) {
+        return Ok(global_tokens / sample);
+    }
+    let below = global_tokens / step * step;
+    let would_do = [below, below.saturating_add(step)].into_iter().filter(|tokens| *tokens > 0).collect();
+    Err(PlanError::Tokens { global_tokens, sample, world_size, step, would_do })
+}
+
+/// Samples of `mean` tokens on average: the nearest number that the ranks can share.
+fn padded(global_tokens: u64, mean: f64, world_size: u64) -> u64 {
+    let per_rank = (global_tokens as f64 / mean / world_size as f64).round() as u64;
+    per_rank.clamp(1, 1 << 30).saturating_mul(world_size)
+}
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -43,7 +123,7 @@ pub enum PlanError {
         /// The nearest numbers of tokens that would do.
         would_do: Vec<u64>,
     },
-    /// The model knows no tokens, or a sample has fewer than said.
+    /// The model has no tokens, or a sample has fewer than the goal states.
     #[error("{message}")]
     NoTokens {
         /// The missing part, and the remedy.

@@ -1,0 +1,170 @@
+//! Arithmetic of a plan: every item as a formula with its numbers, and the candidates that were not chosen.
+
+use serde::Serialize;
+
+use super::Plan;
+use super::memory::{self, Item, MemoryEstimate};
+use super::misfit::{self, Misfit};
+use super::precision::{self, ConsideredPrecision};
+use super::problem::{PlanError, Problem};
+use super::search::{Candidate, Search, Verdict};
+use super::time::{StepTime, TimeTerm, speed_interval};
+use crate::device::DeviceFacts;
+use crate::workload::Workload;
+use crate::{Bytes, Goal, Provenance};
+
+/// Arithmetic of a plan, or of a workload that does not fit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// Facts of the device.
+    pub device: DeviceFacts,
+    /// Costs of the training step.
+    #[serde(rename = "costs")]
+    pub workload: Workload,
+    /// The goal, in samples.
+    pub goal: Goal,
+    /// Memory, item by item: of the plan, or where nothing fits, of the micro-batch that needs the least.
+    pub memory: Vec<Item>,
+    /// The sum of the items.
+    pub needed: Bytes,
+    /// Bytes that training may take: the available memory less the headroom.
+    pub budget: Bytes,
+    /// The predicted time of an optimizer step, term by term; empty where nothing fits.
+    pub time: Vec<TimeTerm>,
+    /// The precisions that were compared.
+    pub precisions: Vec<ConsideredPrecision>,
+    /// The chosen micro-batch among its neighbours, largest first.
+    pub considered: Vec<Considered>,
+    /// Result of planning.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// Result of planning.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The workload fits.
+    Plan(Box<Plan>),
+    /// The workload does not fit.
+    Misfit(Box<Misfit>),
+}
+
+/// A candidate, and why it was chosen or not.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Considered {
+    /// Samples in a micro-batch.
+    pub batch_size: u64,
+    /// Micro-batches in a step.
+    pub micro_steps: u64,
+    /// True if activations are recomputed.
+    pub gradient_checkpointing: bool,
+    /// True if micro-steps are replayed as CUDA graphs.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub cuda_graphs: bool,
+    /// Predicted memory.
+    pub memory: Bytes,
+    /// Predicted samples per second over all ranks; `None` where it does not fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_per_s: Option<f64>,
+    /// Lowest and highest samples per second within the error of predictions; `None` for a measured speed or a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_per_s_interval: Option<[f64; 2]>,
+    /// Provenance of the throughput; `None` where it does not fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
+    /// Why it was chosen or not.
+    pub verdict: Verdict,
+}
+
+/// Explains the result of [`plan()`](super::plan()).
+///
+/// # Errors
+///
+/// When the goal contradicts itself, or asks for an unsupported precision. A workload that does not fit is explained.
+pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Explanation, PlanError> {
+    let asked = Problem { device, workload, goal };
+    let goal = asked.goal_in_samples()?;
+    let problem = Problem { goal: &goal, ..asked };
+    let search = Search::new(problem)?;
+    let (taken, outcome) = (search.taken(), Outcome::new(asked, &search));
+    let best = taken.best();
+    let Candidate { split, mode, memory, .. } = best.unwrap_or_else(|| taken.least());
+    let time = best.map(|best| StepTime::new(device, workload, best.mode).terms(best.split));
+    Ok(Explanation {
+        memory: memory::items(problem, *mode, split.batch, split.micro_steps() > 1),
+        needed: memory.total(),
+        budget: memory.budget(),
+        time: time.unwrap_or_default(),
+        precisions: precision::considered(&search),
+        considered: considered(&search),
+        outcome,
+        device: device.clone(),
+        workload: workload.clone(),
+        goal: goal.clone(),
+    })
+}
+
+impl Outcome {
+    /// Returns the plan that a search found, or what is missing where nothing fits. The goal of `asked` is as the user gave
+    /// it.
+    pub(super) fn new(asked: Problem<'_>, search: &Search<'_>) -> Self {
+        match Plan::new(search) {
+            Some(plan) => Self::Plan(Box::new(plan)),
+            None => Self::Misfit(Box::new(misfit::explain(asked, search.taken().least()))),
+        }
+    }
+
+    /// Memory of the plan, or where nothing fits, of the micro-batch that needs the least.
+    pub fn memory(&self) -> &MemoryEstimate {
+        match self {
+            Self::Plan(plan) => &plan.memory,
+            Self::Misfit(misfit) => &misfit.memory,
+        }
+    }
+}
+
+/// Neighbours that are shown on each side of the chosen candidate.
+const NEIGHBOURS: usize = 3;
+
+/// Returns the chosen candidate with its neighbours, the fastest, and the smallest that does not fit; without a choice the
+/// smallest ones. Largest first, those without checkpointing before those with.
+fn considered(search: &Search<'_>) -> Vec<Considered> {
+    let taken = search.taken();
+    let choice = taken.choice.as_ref();
+    let mut shown = Vec::new();
+    for mode in &taken.modes {
+        let all: Vec<_> = taken.all.iter().filter(|candidate| candidate.mode == *mode).collect();
+        let near = choice.map_or(1, |choice| choice.best.split.batch);
+        let at = all.iter().position(|one| one.split.batch <= near).unwrap_or(all.len().saturating_sub(1));
+        let least_misfit = all.iter().rposition(|one| !one.fits());
+        let fastest =
+            choice.and_then(|choice| all.iter().position(|one| one.split.batch == choice.fastest.split.batch));
+        let is_shown =
+            |index: &usize| index.abs_diff(at) <= NEIGHBOURS || Some(*index) == least_misfit || Some(*index) == fastest;
+        let near = all.into_iter().enumerate().filter(|(index, _)| is_shown(index));
+        shown.extend(near.filter_map(|(_, candidate)| Considered::new(candidate, search.problem.device)));
+    }
+    shown
+}
+
+impl Considered {
+    /// Returns a candidate with its verdict; `None` if it has none.
+    fn new(candidate: &Candidate, device: &DeviceFacts) -> Option<Self> {
+        let Candidate { split, mode, samples_per_s, provenance, .. } = *candidate;
+        let interval = || speed_interval(device, samples_per_s, provenance);
+        Some(Self {
+            batch_size: split.batch,
+            micro_steps: split.micro_steps(),
+            gradient_checkpointing: mode.checkpointing,
+            cuda_graphs: mode.cuda_graphs,
+            memory: candidate.memory.total(),
+            samples_per_s: candidate.fits().then_some(samples_per_s),
+            samples_per_s_interval: if candidate.fits() { interval() } else { None },
+            provenance: candidate.fits().then_some(provenance),
+            verdict: candidate.verdict?,
+        })
+    }
+}

@@ -1,0 +1,95 @@
+//! Speeds of GPUs relative to each other.
+
+use crate::device::{DeviceFacts, Rates};
+use crate::measured::Mode;
+use crate::plan::calibration::{REFERENCE, TRANSFER_ERROR};
+use crate::plan::time::Speeds;
+use crate::plan::{relative_speed, speed_interval, with_interval};
+use crate::profile::ProfileTable;
+use crate::workload::{Block, Convnet, Stage, Transformer, Workload};
+use crate::{Bytes, Goal, Pins, Precision, Provenance, plan};
+
+fn shipped(id: &str) -> DeviceFacts {
+    DeviceFacts::nominal(&ProfileTable::builtin_profile(id).expect("a shipped profile"))
+}
+
+/// Networks that fill a GPU.
+fn workloads() -> [Workload; 2] {
+    let stages = vec![Stage { channels: 256, blocks: 8 }];
+    let convnet = Convnet { image: 64, classes: 10, block: Block::Plain, stages, ..Convnet::default() };
+    [Transformer::new(12, 768, 50_257, 512).workload(), convnet.workload()]
+}
+
+#[test]
+fn the_reference_has_the_figures_of_its_profile() {
+    let h200 = Speeds::from(&shipped("h200"));
+    for precision in Precision::ALL {
+        let ratio = h200.relative_to(&REFERENCE, Mode::new(precision, false)).expect("rates");
+        assert!((ratio - 1.0).abs() < 1e-5, "{precision}: {ratio}");
+    }
+    let full = Mode { full_f32: true, ..Mode::new(Precision::F32, false) };
+    assert!(h200.relative_to(&REFERENCE, full).is_some_and(|ratio| (ratio - 1.0).abs() < 1e-5));
+}
+
+#[test]
+fn gpus_are_ordered_as_they_train_in_every_precision_that_both_have() {
+    let pairs = [
+        ("a100-pcie-40gb", "rtx4070"),
+        ("a100-sxm4-40gb", "rtx4070-super"),
+        ("h100-sxm5-80gb", "a100-sxm4-80gb"),
+        ("h100-pcie", "a100-pcie-80gb"),
+        ("rtx4090", "rtx3090"),
+        ("rtx3090", "rtx2080-ti"),
+        ("rtx5090", "rtx4090"),
+        ("h200", "h100-sxm5-80gb"),
+    ];
+    for workload in workloads() {
+        for precision in Precision::ALL {
+            let pins = Pins { batch_size: Some(16), ..Pins::default() };
+            let goal = Goal { precision: Some(precision.into()), pins, ..Goal::default() };
+            let speed = |id| plan(&shipped(id), &workload, &goal).ok().map(|plan| plan.samples_per_s);
+            for (faster, slower) in pairs {
+                let (Some(fast), Some(slow)) = (speed(faster), speed(slower)) else { continue };
+                assert!(fast > slow, "{precision}: {faster} {fast}, {slower} {slow}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gpu_with_tensor_cores_gains_more_from_16_bits() {
+    let gain = |id: &str, precision| {
+        let (device, reference) = (shipped(id), shipped("h200"));
+        let ratio = |precision| relative_speed(&device, &reference, Mode::new(precision, false)).expect("rates");
+        ratio(precision) / ratio(Precision::F32)
+    };
+    assert!(gain("v100-sxm2-16gb", Precision::MixedF16) > 1.4);
+    assert!(gain("gtx1080", Precision::MixedF16) < 0.9);
+}
+
+#[test]
+fn without_rates_the_peaks_stand_in_and_without_figures_nothing() {
+    let mode = Mode::new(Precision::F32, false);
+    let (l4, h200) = (shipped("l4"), shipped("h200"));
+    let old = DeviceFacts { rates: Rates::default(), ..l4.clone() };
+    let ratio = relative_speed(&old, &h200, mode).expect("peaks");
+    let expected = (30.3_f64 / 67.0).powf(0.35) * (300.0_f64 / 4800.0).powf(0.65);
+    assert!((ratio / expected - 1.0).abs() < 0.01, "{ratio} {expected}");
+    let bandwidth_only = DeviceFacts { fp32_tflops: None, ..old };
+    assert_eq!(relative_speed(&bandwidth_only, &h200, mode), Some(300.0 / 4800.0));
+    assert_eq!(relative_speed(&DeviceFacts { bandwidth_gb_s: None, ..bandwidth_only }, &h200, mode), None);
+}
+
+#[test]
+fn predicted_speeds_of_gpus_have_an_interval() {
+    let gpu = shipped("l4");
+    for provenance in [Provenance::Derived, Provenance::Transferred] {
+        let [low, high] = speed_interval(&gpu, 100.0, provenance).expect("an interval");
+        assert!((low * TRANSFER_ERROR - 100.0).abs() < 1e-9 && (high / TRANSFER_ERROR - 100.0).abs() < 1e-9);
+    }
+    assert_eq!(with_interval(1234.0, speed_interval(&gpu, 1234.0, Provenance::Derived)), "1,234 ±x1.7");
+    assert_eq!(speed_interval(&gpu, 100.0, Provenance::Measured), None);
+    assert_eq!(with_interval(1234.0, None), "1,234");
+    let cpu = DeviceFacts::cpu(Bytes(1 << 34), Bytes(1 << 34), 8);
+    assert_eq!(speed_interval(&cpu, 100.0, Provenance::Derived), None);
+}
