@@ -39,41 +39,59 @@ pub(super) struct Calibration {
     pub kernels_per_sm: Bytes,
     /// Operations per second of training in f32 on the H200, as a fraction of its fp32 peak.
     gpu_efficiency: f64,
-    /// Rate of operations in 16 bits over the rate in f32, on the H200.
+    /// Throughput in 16 bits over that in f32, on the H200.
     half_speedup: f64,
     /// Fraction of one core's f32 peak of 96 GFLOP/s that training reaches.
     cpu_efficiency: f64,
 }
 
-/// Ratio. Source: H200, transformer of 27 M parameters, batches 8 to 256: 1.25 to 1.36.
-const TRANSFORMER_RESERVE: f64 = 1.4;
+const TRANSFORMER: Calibration = Calibration {
+    // Source: H200, transformer of 27 M parameters, batches 8 to 256: 1.25 to 1.36.
+    gpu_reserve: 1.4,
+    // Source: H200, transformer: under 30 MiB on 132 multiprocessors.
+    kernels_per_sm: Bytes(256 << 10),
+    gpu_efficiency: MATRIX_PRODUCTS,
+    // Source: H200: bf16 parameters 1.39 at 64 samples, and 1.23 at 32 in another program, where mixed precision had 1.09
+    // (bf16) and 1.22 (fp16).
+    half_speedup: 1.3,
+    // Source: char-lm in release on one core: 15 GFLOP/s.
+    cpu_efficiency: 0.16,
+};
 
-/// Ratio. Source: H200, convnet of 8 blocks: 1.75. Other kinds of network get this larger one.
-const CONVNET_RESERVE: f64 = 1.8;
+/// Constants of convnets, and of kinds of network without their own.
+const CONVNET: Calibration = Calibration {
+    // Source: H200, convnet of 8 blocks: 1.75. Other kinds of network get this larger one.
+    gpu_reserve: 1.8,
+    // Source: H200, convnet: 424 MiB on 132 multiprocessors, with kernels that spill registers.
+    kernels_per_sm: Bytes(3584 << 10),
+    // With CHANNELS. Source: H200, convnet: 807 samples/s x 14 GFLOP of 67 TFLOP/s.
+    gpu_efficiency: 0.17,
+    // Source: H200, convnet: 1.45 to 1.56 with bf16 parameters, 1.49 in bf16 mixed precision. A ResNet-18 on images of 32
+    // pixels had 0.58 on an H100: measure such networks.
+    half_speedup: 1.5,
+    // Source: digits in release on one core: 8 GFLOP/s.
+    cpu_efficiency: 0.085,
+};
 
-/// Bytes for each multiprocessor. Source: H200, transformer: under 30 MiB on 132 multiprocessors.
-const TRANSFORMER_KERNELS: Bytes = Bytes(256 << 10);
+/// Launches dominate. Source: H100, LSTM: 0.96 to 1.02 times the throughput of f32 in 16 bits.
+const RECURRENT: Calibration = Calibration { half_speedup: 1.0, ..CONVNET };
 
-/// Bytes for each multiprocessor. Source: H200, convnet: 424 MiB on 132 multiprocessors, with kernels that spill registers.
-const CONVNET_KERNELS: Bytes = Bytes(3584 << 10);
+/// Returns the constants of a kind of network.
+pub(super) const fn for_family(family: Family) -> Calibration {
+    match family {
+        Family::Transformer => TRANSFORMER,
+        Family::Recurrent => RECURRENT,
+        Family::Convnet | Family::Other => CONVNET,
+    }
+}
 
 /// Fraction of the f32 peak that large matrix products reach; convolutions are no faster. Source: H200, transformer: 859
 /// samples/s x 38 GFLOP of 67 TFLOP/s.
 const MATRIX_PRODUCTS: f64 = 0.49;
 
-/// Fraction of the f32 peak that convolutions of [`CHANNELS`] reach. Source: H200, convnet: 807 samples/s x 14 GFLOP of 67
-/// TFLOP/s.
-const CONVOLUTIONS: f64 = 0.17;
-
-/// Output channels of the convolutions behind [`CONVOLUTIONS`]. The efficiency is proportional to the channels. Source: H200: 0.07 with
+/// Output channels of the convolutions in [`CONVNET`]. The efficiency is proportional to the channels. Source: H200: 0.07 with
 /// 32 channels, and 0.24 in a ResNet-18 of 64 to 512 channels.
 const CHANNELS: f64 = 96.0;
-
-/// Fraction of a core's peak. Source: char-lm in release on one core: 15 GFLOP/s.
-const CPU_MATRIX_PRODUCTS: f64 = 0.16;
-
-/// Fraction of a core's peak. Source: digits in release on one core: 8 GFLOP/s.
-const CPU_CONVOLUTIONS: f64 = 0.085;
 
 /// Bytes that a CPU's allocator reserves for each byte in use. Ratio. Source: an assumption, not measured.
 const CPU_RESERVE: f64 = 1.2;
@@ -115,42 +133,11 @@ pub(super) const ACTIVATION_TRIPS: f64 = 4.0;
 /// Step time with checkpointing over without. Ratio. Source: H200, transformer at batch 64: 832 against 800 samples/s.
 pub(super) const CHECKPOINTING_SLOWDOWN: f64 = 1.04;
 
-/// Throughput of a transformer in 16 bits over f32. Ratio. Source: H200: bf16 parameters 1.39 at 64 samples, and 1.23 at 32 in
-/// another program, where mixed precision had 1.09 (bf16) and 1.22 (fp16).
-const TRANSFORMER_HALF: f64 = 1.3;
-
-/// Throughput of convolutions in 16 bits over f32. Ratio. Source: H200, convnet: 1.45 to 1.56 with bf16 parameters, 1.49 in bf16
-/// mixed precision. A ResNet-18 on images of 32 pixels had 0.58 on an H100: measure such networks.
-const CONVNET_HALF: f64 = 1.5;
-
-/// Throughput of a recurrent network in 16 bits over f32. Ratio. Source: H100, LSTM: 0.96 to 1.02; launches dominate.
-const RECURRENT_HALF: f64 = 1.0;
-
 /// Device memory over the largest single allocation that CubeCL accepts. Ratio. Source: CubeCL 0.11.3.
 pub(super) const LARGEST_ALLOCATION: u64 = 4;
 
 /// Exponent by which a CPU's speed grows with its cores. Source: char-lm: 1.07 times as fast on two threads, 1.3 on sixteen.
 const CPU_SCALING: f64 = 0.1;
-
-/// Returns the constants of a kind of network.
-pub(super) const fn for_family(family: Family) -> Calibration {
-    match family {
-        Family::Transformer => Calibration {
-            gpu_reserve: TRANSFORMER_RESERVE,
-            kernels_per_sm: TRANSFORMER_KERNELS,
-            gpu_efficiency: MATRIX_PRODUCTS,
-            half_speedup: TRANSFORMER_HALF,
-            cpu_efficiency: CPU_MATRIX_PRODUCTS,
-        },
-        Family::Convnet | Family::Recurrent | Family::Other => Calibration {
-            gpu_reserve: CONVNET_RESERVE,
-            kernels_per_sm: CONVNET_KERNELS,
-            gpu_efficiency: CONVOLUTIONS,
-            half_speedup: if matches!(family, Family::Recurrent) { RECURRENT_HALF } else { CONVNET_HALF },
-            cpu_efficiency: CPU_CONVOLUTIONS,
-        },
-    }
-}
 
 impl Calibration {
     /// Bytes reserved for each byte in use that lives for one step.
@@ -190,11 +177,13 @@ fn bytes_per_s(bandwidth_gb_s: Option<f64>) -> f64 {
 
 /// Operations per second that training is predicted to reach: on the H200 for a GPU, on the device for a CPU.
 pub(super) fn flops_per_s(device: &DeviceFacts, workload: &Workload, precision: Precision) -> f64 {
-    let peak = match device.kind {
-        DeviceKind::Gpu => REFERENCE.fp32_tflops,
-        DeviceKind::Cpu => device.fp32_tflops,
+    // A CPU's threads use a fraction of the peak of all cores at a time.
+    let (peak, used) = match (device.kind, device.host_cores) {
+        (DeviceKind::Gpu, _) => (REFERENCE.fp32_tflops, 1.0),
+        (DeviceKind::Cpu, None) => (device.fp32_tflops, 1.0),
+        (DeviceKind::Cpu, Some(cores)) => (device.fp32_tflops, (cores.max(1) as f64).powf(CPU_SCALING - 1.0)),
     };
-    let peak = peak.map_or(UNKNOWN_FLOPS, |peak| peak * 1e12) * used_cores(device);
+    let peak = peak.map_or(UNKNOWN_FLOPS, |peak| peak * 1e12) * used;
     let calibration = for_family(workload.family);
     let has_tensor_cores = match precision {
         Precision::F32 => false,
@@ -210,14 +199,6 @@ pub(super) fn slowdown(device: &DeviceFacts, mode: Mode) -> f64 {
     match device.kind {
         DeviceKind::Gpu => 1.0 / Speeds::from(device).relative_to(&REFERENCE, mode).unwrap_or(UNKNOWN_SPEED),
         DeviceKind::Cpu => 1.0,
-    }
-}
-
-/// Fraction of the peak of all cores that a CPU's threads can use at a time; 1 for a GPU.
-fn used_cores(device: &DeviceFacts) -> f64 {
-    match (device.kind, device.host_cores) {
-        (DeviceKind::Cpu, Some(cores)) => (cores.max(1) as f64).powf(CPU_SCALING - 1.0),
-        _ => 1.0,
     }
 }
 

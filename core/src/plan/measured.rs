@@ -68,14 +68,6 @@ impl<'a> Baseline<'a> {
         self.is_here && self.mode == mode
     }
 
-    /// Source of the bytes, in words that follow `reserved`.
-    fn source(&self) -> String {
-        match self.measured.method {
-            MeasurementMethod::Executed | MeasurementMethod::DryRun => format!("on {}", self.name),
-            MeasurementMethod::Simulated => format!("as simulated for {}", Measured::simulated_profile(self.name)),
-        }
-    }
-
     /// Provenance of a figure from these measurements, at a measured micro-batch or between them.
     pub(super) fn provenance(&self, is_measured: bool, mode: Mode) -> Provenance {
         match (self.is_here, self.mode == mode && is_measured) {
@@ -88,20 +80,6 @@ impl<'a> Baseline<'a> {
     /// Bytes that the memory pools reserve in steps of one micro-batch.
     fn reserved(&self) -> Option<Interpolation> {
         self.interpolation(|batch| Some(batch.reserved_bytes?.0 as f64))
-    }
-
-    /// Bytes that the memory pools reserve where gradients are accumulated; where that was not measured, the
-    /// `sums` of gradients more than in steps of one micro-batch.
-    fn reserved_accumulating(&self, sums: Bytes) -> Option<Interpolation> {
-        self.interpolation(|batch| {
-            let single = batch.reserved_bytes?;
-            Some(batch.reserved_accumulating_bytes.unwrap_or(single + sums).0 as f64)
-        })
-    }
-
-    /// Bytes in use after the forward pass.
-    fn in_use(&self) -> Option<Interpolation> {
-        self.interpolation(|batch| Some(batch.in_use_bytes?.0 as f64))
     }
 
     /// Seconds of one micro-batch.
@@ -273,9 +251,12 @@ impl<'a> Pools<'a> {
         Some(Self {
             mode,
             single: baseline.reserved()?,
-            accumulating: baseline.reserved_accumulating(sums)?,
+            // Where accumulation was not measured, it takes the sums of gradients more.
+            accumulating: baseline.interpolation(|batch| {
+                Some(batch.reserved_accumulating_bytes.unwrap_or(batch.reserved_bytes? + sums).0 as f64)
+            })?,
             widened,
-            in_use: baseline.in_use(),
+            in_use: baseline.interpolation(|batch| Some(batch.in_use_bytes?.0 as f64)),
             elsewhere,
             simulation_margin: if is_simulated { simulation_margin(workload.family, mode) } else { 0.0 },
             baseline,
@@ -322,7 +303,7 @@ impl<'a> Pools<'a> {
         let pools = usage.bytes - self.elsewhere + queue;
         let persistent = estimate.persistent();
         let known = persistent + estimate.gradients + estimate.accumulated_gradients + estimate.inputs;
-        let reserved = || format!("reserved {}", usage.origin.describe(&self.baseline));
+        let reserved = || format!("reserved {}", usage.source(&self.baseline));
         let in_use = self.in_use.as_ref().map(|in_use| bytes(in_use.at(estimate.batch)) - self.elsewhere);
         let kept = in_use.map_or(estimate.activations, |in_use| in_use - persistent - input);
         let activations = kept.min(pools - known);
@@ -350,16 +331,20 @@ impl<'a> Pools<'a> {
     }
 }
 
-impl Origin {
-    /// Describes the measured or simulated device, and how the figure follows from its figures.
-    fn describe(self, baseline: &Baseline<'_>) -> String {
-        let line = match self {
-            Self::Measured => "",
-            Self::WithGradients => " plus sums of gradients",
-            Self::Extrapolated => ", extrapolated beyond the largest measured micro-batch",
-            Self::Interpolated => ", interpolated between measured micro-batches",
+impl PoolUsage {
+    /// Describes the measured or simulated device, and how the bytes follow from its figures.
+    fn source(&self, Baseline { name, measured, .. }: &Baseline<'_>) -> String {
+        let device = match measured.method {
+            MeasurementMethod::Executed | MeasurementMethod::DryRun => format!("on {name}"),
+            MeasurementMethod::Simulated => format!("as simulated for {}", Measured::simulated_profile(name)),
         };
-        baseline.source() + line
+        device
+            + match self.origin {
+                Origin::Measured => "",
+                Origin::WithGradients => " plus sums of gradients",
+                Origin::Extrapolated => ", extrapolated beyond the largest measured micro-batch",
+                Origin::Interpolated => ", interpolated between measured micro-batches",
+            }
     }
 }
 

@@ -478,10 +478,21 @@ impl<'a> ModeModel<'a> {
 
     /// Returns the costs of a split.
     pub(super) fn candidate(&self, split: Split) -> Candidate {
+        let (memory, misfit) = self.fit(split);
+        self.with_time(split, memory, misfit)
+    }
+
+    /// Returns the costs of a split that fits.
+    fn fitting(&self, split: Split) -> Option<Candidate> {
+        let (memory, misfit) = self.fit(split);
+        misfit.is_none().then(|| self.with_time(split, memory, None))
+    }
+
+    fn with_time(&self, split: Split, memory: MemoryEstimate, verdict: Option<Verdict>) -> Candidate {
         let Split { batch, samples } = split;
-        let (memory, verdict) = self.fit(split);
         let rank_samples_per_s = self.time.samples_per_s(split);
         let samples_per_s = rank_samples_per_s * self.goal.ranks_for(samples);
+        let is_free = self.goal.global_batch.is_none();
         Candidate {
             split,
             mode: self.mode,
@@ -492,11 +503,7 @@ impl<'a> ModeModel<'a> {
             counted_per_s: samples_per_s * (1.0 - self.time.doubt(batch)),
             provenance: self.time.provenance(batch),
             utilization: self.time.utilization(split),
-            even: if self.goal.global_batch.is_some() {
-                samples.is_multiple_of(batch)
-            } else {
-                batch.is_power_of_two()
-            },
+            even: if is_free { batch.is_power_of_two() } else { samples.is_multiple_of(batch) },
             verdict,
         }
     }
@@ -506,12 +513,11 @@ impl<'a> ModeModel<'a> {
     fn candidates<'s>(&self, splits: impl Iterator<Item = &'s Split>, between: bool) -> Vec<Candidate> {
         let mut found = Vec::with_capacity(splits.size_hint().1.unwrap_or_default());
         let mut misfit = None;
-        let fitting = |split| Some(self.candidate(split)).filter(Candidate::fits);
         for &split in splits {
             let candidate = self.candidate(split);
             if candidate.fits() {
                 let larger = misfit.take().filter(|_| between);
-                found.extend(larger.and_then(|larger| split.largest_below(larger, fitting)));
+                found.extend(larger.and_then(|larger| split.largest_below(larger, |split| self.fitting(split))));
             } else {
                 misfit = Some(split);
             }

@@ -64,11 +64,11 @@ impl<'a> StepTime<'a> {
     /// Fraction of the time of the micro-batches in which the device computes at its highest measured rate, rather than
     /// waits for launches.
     pub(super) fn utilization(&self, split: Split) -> f64 {
-        let here = self.roofline.sample();
+        let here = self.roofline.sample;
         let sample = self
             .measured
             .as_ref()
-            .map_or(here, |measured| measured.micro_step.least_per_sample() * here / measured.there.sample());
+            .map_or(here, |measured| measured.micro_step.least_per_sample() * here / measured.there.sample);
         (split.samples as f64 * sample / self.micro_steps(split)).min(1.0)
     }
 
@@ -154,9 +154,9 @@ impl<'a> StepTime<'a> {
 
     /// Seconds of the optimizer.
     fn optimizer(&self) -> f64 {
-        let here = self.roofline.optimizer();
+        let here = self.roofline.optimizer;
         self.measured.as_ref().map_or(here, |measured| {
-            if measured.is_exact { measured.optimizer } else { measured.optimizer * here / measured.there.optimizer() }
+            if measured.is_exact { measured.optimizer } else { measured.optimizer * here / measured.there.optimizer }
         })
     }
 }
@@ -166,7 +166,7 @@ impl<'a> MeasuredTime<'a> {
         let baseline = Baseline::for_time(device, workload, mode)?;
         let there = Roofline::new(&baseline.facts(device), workload, baseline.mode);
         let micro_step = baseline.micro_step()?;
-        let optimizer = baseline.optimizer().unwrap_or_else(|| there.optimizer());
+        let optimizer = baseline.optimizer().unwrap_or(there.optimizer);
         Some(Self { is_exact: baseline.is_exact(mode), micro_step, optimizer, there, baseline })
     }
 
@@ -201,97 +201,84 @@ impl<'a> MeasuredTime<'a> {
     }
 }
 
-/// Figures that a step's seconds follow from by rates.
+/// Seconds by rates, and the figures that they follow from.
 struct Roofline {
-    /// Kernels of a micro-batch.
-    kernels: u64,
-    /// Seconds of each kernel, whatever the batch.
-    kernel_s: f64,
+    /// Seconds of each micro-batch, whatever its size.
+    launch: f64,
+    /// Seconds of each sample.
+    sample: f64,
+    /// Seconds of the optimizer.
+    optimizer: f64,
+    /// Kernels of a micro-batch, and seconds of each.
+    kernels: (u64, f64),
     /// Factor of recomputing activations.
     recomputing: Option<f64>,
-    /// Operations of a sample.
-    flops: f64,
-    flops_per_s: f64,
-    /// Bytes that a sample moves.
-    moved: f64,
-    bytes_per_s: f64,
+    /// Operations of a sample, and those per second.
+    flops: (f64, f64),
+    /// Bytes that a sample moves, and those per second.
+    moved: (f64, f64),
     /// Seconds of a sample over those on the H200.
     slowdown: f64,
-    /// Values that the optimizer updates.
-    trained: u64,
-    /// Values of optimizer state.
-    state: u64,
-    /// Bytes of each of these values.
-    value_bytes: u64,
+    /// Values that the optimizer updates, its state, and the bytes of each value.
+    updated: (u64, u64, u64),
+    /// Bytes per second of the optimizer.
     optimizer_bytes_per_s: f64,
 }
 
 impl Roofline {
     fn new(device: &DeviceFacts, workload: &Workload, mode: Mode) -> Self {
-        let (sample, precision) = (&workload.sample, mode.precision);
+        let Mode { precision, checkpointing, .. } = mode;
+        let kernels = (workload.kernels, calibration::launch_s(device.kind));
+        let recomputing = checkpointing.then_some(calibration::CHECKPOINTING_SLOWDOWN);
+        let factor = recomputing.unwrap_or(1.0);
+        let flops = (workload.sample.flops, calibration::flops_per_s(device, workload, precision));
+        let kept = workload.sample.activations.0 as f64 * precision.activation_scale();
+        let moved = (kept * calibration::ACTIVATION_TRIPS, calibration::sample_bandwidth(device));
+        let slowdown = calibration::slowdown(device, mode);
+        // Reads weights, gradients and state; writes weights and state.
+        let (trained, state) = (workload.parameters.trained(), workload.parameters.state(workload.optimizer));
+        let touched = (3.0 * trained as f64 + 2.0 * state as f64) * precision.parameter_bytes() as f64;
+        let optimizer_bytes_per_s = calibration::optimizer_bandwidth(device);
         Self {
-            kernels: workload.kernels,
-            kernel_s: calibration::launch_s(device.kind),
-            recomputing: mode.checkpointing.then_some(calibration::CHECKPOINTING_SLOWDOWN),
-            flops: sample.flops,
-            flops_per_s: calibration::flops_per_s(device, workload, precision),
-            moved: sample.activations.0 as f64 * precision.activation_scale() * calibration::ACTIVATION_TRIPS,
-            bytes_per_s: calibration::sample_bandwidth(device),
-            slowdown: calibration::slowdown(device, mode),
-            trained: workload.parameters.trained(),
-            state: workload.parameters.state(workload.optimizer),
-            value_bytes: precision.parameter_bytes(),
-            optimizer_bytes_per_s: calibration::optimizer_bandwidth(device),
+            launch: kernels.0 as f64 * kernels.1 * factor,
+            sample: (flops.0 / flops.1).max(moved.0 / moved.1) * slowdown * factor,
+            optimizer: touched / optimizer_bytes_per_s,
+            kernels,
+            recomputing,
+            flops,
+            moved,
+            slowdown,
+            updated: (trained, state, precision.parameter_bytes()),
+            optimizer_bytes_per_s,
         }
     }
 
     fn micro_step(&self, batch: u64) -> f64 {
-        self.launch() + batch as f64 * self.sample()
+        self.launch + batch as f64 * self.sample
     }
 
-    /// Seconds of each micro-batch, whatever its size.
-    fn launch(&self) -> f64 {
-        self.kernels as f64 * self.kernel_s * self.recomputing.unwrap_or(1.0)
-    }
-
-    /// Seconds of each sample: of arithmetic or memory traffic, whichever takes longer.
-    fn sample(&self) -> f64 {
-        let seconds = (self.flops / self.flops_per_s).max(self.moved / self.bytes_per_s);
-        seconds * self.slowdown * self.recomputing.unwrap_or(1.0)
-    }
-
-    /// Seconds of the optimizer, which reads weights, gradients and state, and writes weights and state.
-    fn optimizer(&self) -> f64 {
-        let touched = (3.0 * self.trained as f64 + 2.0 * self.state as f64) * self.value_bytes as f64;
-        touched / self.optimizer_bytes_per_s
-    }
-
-    /// Returns the terms of a step, with the formulas of the three functions above.
+    /// Returns the terms of a step, with the formulas of [`new`](Self::new).
     fn terms(&self, split: Split) -> Vec<TimeTerm> {
         let recomputing = self.recomputing.map_or_else(String::new, |factor| format!(" x {factor}"));
-        let (micro_steps, kernels, kernel_us) = (split.micro_steps(), grouped(self.kernels), self.kernel_s * 1e6);
+        let (micro_steps, (kernels, kernel_s)) = (split.micro_steps(), self.kernels);
+        let (kernels, kernel_us) = (grouped(kernels), kernel_s * 1e6);
         let launches = format!("{micro_steps} x {kernels} kernels x {kernel_us:.0} us{recomputing}");
-        let count = grouped(split.samples);
-        let samples = if self.flops / self.flops_per_s >= self.moved / self.bytes_per_s {
-            format!("{count} x {:.3e} FLOP{recomputing} / {:.1} GFLOP/s", self.flops, self.flops_per_s / 1e9)
+        let (count, (flops, flops_per_s), (moved, bytes_per_s)) = (grouped(split.samples), self.flops, self.moved);
+        let samples = if flops / flops_per_s >= moved / bytes_per_s {
+            format!("{count} x {flops:.3e} FLOP{recomputing} / {:.1} GFLOP/s", flops_per_s / 1e9)
         } else {
-            format!("{count} x {:.3e} B moved{recomputing} / {}", self.moved, gb_per_s(self.bytes_per_s))
+            format!("{count} x {moved:.3e} B moved{recomputing} / {}", gb_per_s(bytes_per_s))
         };
         let is_reference = (self.slowdown - 1.0).abs() < 1e-4;
         let scaling = format!(" on h200 x {:.4} by published rates", self.slowdown);
         let samples = if is_reference { samples } else { samples + &scaling };
-        let optimizer = format!(
-            "(3 x {} + 2 x {}) x {} B / {}",
-            grouped(self.trained),
-            grouped(self.state),
-            self.value_bytes,
-            gb_per_s(self.optimizer_bytes_per_s)
-        );
+        let (trained, state, each) = (grouped(self.updated.0), grouped(self.updated.1), self.updated.2);
+        let optimizer = format!("(3 x {trained} + 2 x {state}) x {each} B / {}", gb_per_s(self.optimizer_bytes_per_s));
         let term = |name, formula, seconds| TimeTerm { name, formula, seconds, provenance: Provenance::Derived };
         vec![
-            term("launches", launches, micro_steps as f64 * self.launch()),
-            term("samples", samples, split.samples as f64 * self.sample()),
-            term("optimizer", optimizer, self.optimizer()),
+            term("launches", launches, micro_steps as f64 * self.launch),
+            term("samples", samples, split.samples as f64 * self.sample),
+            term("optimizer", optimizer, self.optimizer),
         ]
     }
 }
