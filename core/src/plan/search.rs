@@ -275,9 +275,11 @@ impl Candidates {
     pub(super) fn decisive_doubt(&self, choice: &Choice, goal: &Goal) -> Option<f64> {
         let doubt = |candidate: &Candidate| 1.0 - candidate.counted_per_s / candidate.samples_per_s;
         let most = self.fitting().map(doubt).fold(0.0, f64::max);
-        let at_face_value = |candidate: &Candidate| candidate.samples_per_s;
-        let (_, taken) = best(&self.all, choice.least_samples, goal, at_face_value)?;
-        (most > 0.0 && !taken.is_same(&choice.best)).then_some(most)
+        if most <= 0.0 {
+            return None;
+        }
+        let (_, taken) = best(&self.all, choice.least_samples, goal, |candidate| candidate.samples_per_s)?;
+        (!taken.is_same(&choice.best)).then_some(most)
     }
 }
 
