@@ -9,6 +9,7 @@
 extern crate self as gpu_tuned_core;
 
 pub mod atomic_file;
+mod bytes;
 pub mod device;
 pub mod dims;
 pub mod exchange;
@@ -17,21 +18,25 @@ mod grouped;
 pub mod matching;
 pub mod measured;
 pub mod plan;
+mod precision;
 pub mod printable;
 pub mod profile;
+mod provenance;
 pub mod pytorch;
 pub mod regular_file;
 mod setting;
 /// Named source texts, and errors with a position in them.
 pub mod source;
 pub mod sparse;
+mod suggest;
 pub mod telemetry;
+pub mod workload;
 
+pub use bytes::Bytes;
 pub use goal::Goal;
-pub use gpu_tuned_workload::{
-    Bytes, ParsePolicyError, ParsePrecisionError, Precision, PrecisionPolicy, Provenance, suggest, suggest_key,
-    workload,
-};
 pub use grouped::{grouped, three_digits};
 pub use plan::plan;
+pub use precision::{ParsePolicyError, ParsePrecisionError, Precision, PrecisionPolicy};
+pub use provenance::Provenance;
 pub use setting::{OnResume, Pins, SetError, Setting, SettingKind, SettingRow, SettingValue, Settings};
+pub use suggest::{suggest, suggest_key};

@@ -10,10 +10,10 @@ mod power;
 mod rates;
 mod reading;
 
+pub use crate::measured::DeviceKind;
 pub use capability::{ComputeCapability, ParseCapabilityError};
 pub use cuda::{CudaDevice, GpuIdentity};
 pub use facts::{DeviceFacts, EstimatedFigure, MemoryKind};
-pub use gpu_tuned_workload::measured::DeviceKind;
 pub(crate) use line::ProductLine;
 pub use name::ProductName;
 pub use pci::{ParsePciError, PciAddress, PciId};

@@ -1,6 +1,6 @@
 //! Models in Burn of the families that gpu-tuned plans for, and their memory in training.
 //!
-//! `KEPT.md` has the results; the tests compare `gpu-tuned-workload` with these models.
+//! `KEPT.md` has the results; the tests compare `gpu_tuned_core::workload` with these models.
 
 pub mod convnet;
 pub mod diffusion;

@@ -8,9 +8,7 @@
 //! - `KerasHub`: `params` of the presets, <https://keras.io/keras_hub/presets/>.
 //! - `DeiT`: <https://github.com/facebookresearch/deit>, counted in "`DynamicViT`" and timm.
 
-use gpu_tuned_workload::workload::{
-    EncoderDecoder, Matrix, ModelSpec, Norm, Positions, Transformer, Vit, WorkloadSpec,
-};
+use gpu_tuned_core::workload::{EncoderDecoder, Matrix, ModelSpec, Norm, Positions, Transformer, Vit, WorkloadSpec};
 
 pub(crate) fn assert_published<M: Into<ModelSpec>, const N: usize>(models: [(&str, M, u64); N]) {
     for (name, model, published) in models {

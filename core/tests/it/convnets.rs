@@ -1,6 +1,6 @@
 //! Parameters of convolutional networks as published; sources as in `published.rs`.
 
-use gpu_tuned_workload::workload::{Activation, Block, Convnet, Stage, Unet};
+use gpu_tuned_core::workload::{Activation, Block, Convnet, Stage, Unet};
 
 use crate::published::assert_published;
 

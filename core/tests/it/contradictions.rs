@@ -1,6 +1,6 @@
 //! Messages about dimensions that contradict each other.
 
-use gpu_tuned_workload::workload::{
+use gpu_tuned_core::workload::{
     Block, Convnet, EncoderDecoder, Matrix, ModelSpec, Positions, Transformer, Unet, Vit, WorkloadSpec,
 };
 

@@ -175,3 +175,22 @@ impl Dim {
 pub fn format_count(count: u64) -> String {
     if count > 1 << 20 && count.is_power_of_two() { format!("2^{}", count.ilog2()) } else { count.to_string() }
 }
+
+/// Parses a value as TOML, else takes the text as a word, which needs no quotes.
+pub fn parse_value(text: &str) -> toml::Value {
+    let mut table: toml::Table = format!("value = {text}").parse().unwrap_or_default();
+    let value = table.remove("value").filter(|_| table.is_empty());
+    value.unwrap_or_else(|| toml::Value::String(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_value;
+
+    #[test]
+    fn a_value_is_all_of_the_text() {
+        assert_eq!(parse_value("8_192").as_integer(), Some(8192));
+        assert_eq!(parse_value("adamw").as_str(), Some("adamw"));
+        assert_eq!(parse_value("6\nx = 1").as_str(), Some("6\nx = 1"));
+    }
+}
