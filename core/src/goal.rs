@@ -17,7 +17,7 @@ schema! {
             "tokens in a sample on average, where sequences are padded (default: packed full)";
         /// True if an epoch leaves out a last step smaller than the global batch.
         drop_last: bool = false, Flag, "leave out an epoch's last step if smaller than the others (default false)";
-        /// True if the loss couples all samples of a step, as contrastive losses do: InfoNCE, NT-Xent, CLIP's. A step is then
+        /// True if the loss couples all samples of a step, as contrastive losses do: `InfoNCE`, NT-Xent, CLIP's. A step is then
         /// one micro-batch on one rank, or there is no plan.
         whole_batch_loss: bool = false, Flag,
             "the loss couples all samples of a step, as contrastive losses do: a step is one micro-batch (default false)";
