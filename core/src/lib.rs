@@ -9,19 +9,17 @@
 extern crate self as gpu_tuned_core;
 
 pub mod atomic_file;
-mod bytes;
 pub mod device;
 pub mod dims;
 pub mod exchange;
+mod figure;
 mod goal;
-mod grouped;
 pub mod matching;
 pub mod measured;
 pub mod plan;
 mod precision;
 pub mod printable;
 pub mod profile;
-mod provenance;
 pub mod pytorch;
 pub mod regular_file;
 mod setting;
@@ -32,11 +30,9 @@ mod suggest;
 pub mod telemetry;
 pub mod workload;
 
-pub use bytes::Bytes;
+pub use figure::{Bytes, Provenance, grouped, three_digits};
 pub use goal::Goal;
-pub use grouped::{grouped, three_digits};
 pub use plan::plan;
 pub use precision::{ParsePolicyError, ParsePrecisionError, Precision, PrecisionPolicy};
-pub use provenance::Provenance;
 pub use setting::{OnResume, Pins, SetError, Setting, SettingKind, SettingRow, SettingValue, Settings};
 pub use suggest::{suggest, suggest_key};

@@ -3,8 +3,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use toml::Table;
 
-use super::layout::Layout;
-use super::{OptimizerState, Run, Sharding, Weights, peak};
+use super::{Layout, OptimizerState, Run, Sharding, Weights, peak};
 use crate::device::DeviceFacts;
 use crate::profile::ProfileTable;
 use crate::workload::{Mlp, ModelSpec, Training, Transformer, WorkloadSpec};

@@ -1,33 +1,24 @@
 //! Costs of a training step: user-specified, or computed from a model's dimensions.
 
 mod convnet;
-mod declared;
 mod encoder_decoder;
-mod mlp;
-mod names;
-mod optimizer;
 mod recurrent;
 mod spec;
 mod tensors;
 mod training;
 mod transformer;
 mod unet;
-mod vit;
 
 use serde::{Deserialize, Serialize};
 
 pub use convnet::{Activation, Block, Convnet, Stage};
-pub use declared::Declared;
 pub use encoder_decoder::EncoderDecoder;
-pub use mlp::Mlp;
-pub use optimizer::Optimizer;
-pub use recurrent::{Cell, Recurrent};
-pub use spec::{ModelKind, ModelSpec, WorkloadSpec};
-pub use tensors::{Matrix, Role, Tensors};
+pub use recurrent::{Cell, Mlp, Recurrent};
+pub use spec::{Declared, ModelKind, ModelSpec, WorkloadSpec};
+pub use tensors::{Matrix, Optimizer, Role, Tensors};
 pub use training::{Teacher, Training, WeightFormat};
-pub use transformer::{Norm, Positions, Transformer};
+pub use transformer::{Norm, Positions, Transformer, Vit};
 pub use unet::Unet;
-pub use vit::Vit;
 
 use crate::dims::choices;
 use crate::measured::Measured;

@@ -1,9 +1,14 @@
+//! Descriptions of workloads: a kind of model with its dimensions, or with stated costs, and a training method.
+
 use serde::{Deserialize, Serialize};
 
+use super::tensors::values;
 use super::{
-    Convnet, Declared, EncoderDecoder, Mlp, ModelCosts, Recurrent, Tensors, Training, Transformer, Unet, Vit, Workload,
+    Convnet, EncoderDecoder, Family, Mlp, ModelCosts, Product, Recurrent, Tensors, Training, Transformer, Unet, Vit,
+    Workload,
 };
-use crate::dims::{Dim, DimValues, Schema};
+use crate::dims::{Dim, DimValues, LARGEST, Schema, schema};
+use crate::{Bytes, Provenance, suggest};
 
 /// A user's description of a workload: a model and a training method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,7 +115,7 @@ macro_rules! models {
                 pub fn workload(&self) -> Workload { WorkloadSpec::from(self.clone()).workload() }
 
                 /// Parameters.
-                pub fn parameters(&self) -> u64 { super::tensors::values(&self.costs().tensors) }
+                pub fn parameters(&self) -> u64 { values(&self.costs().tensors) }
             }
         )+
     };
@@ -157,7 +162,7 @@ impl WorkloadSpec {
 
     /// The model's parameters, whichever of them are trained.
     pub fn parameters(&self) -> u64 {
-        super::tensors::values(&self.model.costs().tensors)
+        values(&self.model.costs().tensors)
     }
 
     /// Errors in the dimensions, as `(dimension, message)`.
@@ -181,3 +186,131 @@ impl From<ModelSpec> for WorkloadSpec {
         Self { model, training: Training::default() }
     }
 }
+
+schema! {
+    /// A model with user-specified costs.
+    pub struct Declared {
+        /// Parameters.
+        parameters: u64, Count(1..=1 << 50), "parameters";
+        /// Bytes that each sample keeps from the forward for the backward pass, in f32.
+        activation_bytes_per_sample: u64, Count(1..=LARGEST_BYTES),
+            "bytes that each sample keeps from the forward for the backward pass, in f32";
+        /// Bytes that each sample keeps under Burn's activation checkpointing. Without this figure the planner does not
+        /// consider checkpointing.
+        checkpointed_activation_bytes_per_sample?: u64, Count(1..=LARGEST_BYTES),
+            "bytes kept under activation checkpointing (default: not planned)";
+        /// Bytes of the largest single tensor for one sample.
+        largest_tensor_bytes_per_sample?: u64, Count(1..=LARGEST_BYTES),
+            "bytes of the largest single tensor for one sample";
+        /// Bytes of one sample as the loader delivers it.
+        input_bytes_per_sample?: u64, Count(1..=LARGEST_BYTES), "bytes of one sample on the device";
+        /// Floating-point operations of the forward and backward pass for one sample, with all parameters trained.
+        flops_per_sample: f64, Number(1.0..=1e24),
+            "floating-point operations of the forward and backward pass for one sample";
+        /// Kernels launched by one forward and backward pass. Default: those of a dozen layers of about 40 kernels.
+        kernels_per_step: u64 = 500, Count(1..=LARGEST), "kernels of one forward and backward pass (default 500)";
+        /// The kind of network.
+        family: Family = Family::Other, Choice(&Family::CHOICES), "kind of network (default other)";
+        /// True if the model computes statistics over the micro-batch (BatchNorm).
+        batch_statistics: bool = false, Flag, "BatchNorm as the norm (default false)";
+        /// Tokens in a sample.
+        tokens_per_sample?: u64, Count(1..=LARGEST), "tokens in a sample";
+        /// The matrix product with most of the arithmetic, for probing the device.
+        dominant_product?: Product, Product, "the matrix product with most of the arithmetic";
+    }
+}
+
+/// More bytes than any device has.
+const LARGEST_BYTES: u64 = 1 << 50;
+
+impl Declared {
+    pub(super) fn costs(&self) -> ModelCosts {
+        let values = |bytes: u64| bytes.div_ceil(4);
+        ModelCosts {
+            // Their shapes are unavailable.
+            tensors: vec![Tensors::vectors(self.parameters, 1)],
+            kept: values(self.activation_bytes_per_sample),
+            kept_checkpointed: self.checkpointed_activation_bytes_per_sample.map(values),
+            largest: self.largest_tensor_bytes_per_sample.map(values),
+            result: self.largest_tensor_bytes_per_sample.map_or(0, values),
+            input: self.input_bytes_per_sample.map(Bytes),
+            multiplications: self.flops_per_sample / 6.0,
+            tokens: self.tokens_per_sample,
+            kernels: self.kernels_per_step,
+            family: self.family,
+            batch_statistics: self.batch_statistics,
+            dominant_product: self.dominant_product,
+            provenance: Provenance::Declared,
+            ..ModelCosts::default()
+        }
+    }
+
+    #[expect(clippy::unused_self, reason = "the signature is that of every model")]
+    pub(super) fn contradictions(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+/// Beginnings of models' names, and the description of such a model.
+const DESCRIPTIONS: &[(&str, &str)] = &[
+    ("bert distilbert roberta electra", "transformer(causal = false, …)"),
+    ("gpt opt decoder causal_lm lm nanogpt phi pythia", "transformer(…)"),
+    ("llama mistral qwen gemma tinyllama smollm falcon", "transformer(gated = true, norm = \"rms\", …)"),
+    ("moe mixtral mixture switch", "transformer(experts = …, …)"),
+    ("vision_transformer deit clip image_transformer", "vit(…)"),
+    ("t5 flan bart mbart marian seq2seq translation whisper", "encoder_decoder(…)"),
+    ("resnet50 resnet101 resnet152", "convnet(block = \"bottleneck\", …)"),
+    ("resnet", "convnet(block = \"basic\", …)"),
+    ("vgg alexnet lenet", "convnet(max_pooling = true, …)"),
+    ("mobilenet efficientnet mnasnet", "convnet(block = \"inverted\", …)"),
+    ("cnn conv2d convolutional", "convnet(…)"),
+    ("lstm bilstm", "recurrent(cell = \"lstm\", …)"),
+    ("gru bigru", "recurrent(cell = \"gru\", …)"),
+    ("rnn", "recurrent(…)"),
+    ("perceptron dense linear feed_forward feedforward fnn", "mlp(…)"),
+    ("ddpm ddim diffusion stable_diffusion latent_diffusion", "unet(blocks = …, attention = …, …)"),
+    ("u_net segmentation", "unet(…)"),
+];
+
+impl ModelKind {
+    /// Describes how a model of this name is written, such as `recurrent(cell = "lstm", …)` for `lstm`; `None` if no kind is
+    /// known to describe it.
+    pub fn description_of(name: &str) -> Option<&'static str> {
+        let begins = |words: &str| words.split(' ').any(|word| is_variant(name, word));
+        DESCRIPTIONS.iter().find(|(words, _)| begins(words)).map(|(_, description)| *description)
+    }
+
+    /// Formats `; did you mean …?` for a misspelt kind, or `; … describes it` for a model that a kind describes.
+    pub fn suggest(name: &str) -> String {
+        let near = suggest(name, Self::requestable());
+        let kind = Self::description_of(name).and_then(|description| description.split('(').next());
+        kind.filter(|_| near.is_empty()).map_or(near, |kind| format!("; `{kind}` describes it"))
+    }
+
+    /// Lists the kinds: `transformer(…), …; declared(…) takes costs`.
+    pub fn list() -> String {
+        let described: Vec<_> = Self::ALL.iter().skip(1).map(|kind| format!("`{}(…)`", kind.name)).collect();
+        format!("{}; `{}(…)` takes costs", described.join(", "), Self::ALL[0].name)
+    }
+}
+
+/// Returns true for the word itself, and for variants that add a number, a version or another word: `resnet18`, `mobilenetv2`,
+/// `LSTMClassifier`. A word that only begins alike is another model: `densenet`.
+fn is_variant(name: &str, word: &str) -> bool {
+    let Some((start, rest)) = name.split_at_checked(word.len()).filter(|(start, _)| start.eq_ignore_ascii_case(word))
+    else {
+        return false;
+    };
+    let mut letters = rest.chars();
+    match (letters.next(), letters.next()) {
+        (Some('v' | 'V'), Some('0'..='9')) => true,
+        (Some(first), next) if first.is_ascii_uppercase() => {
+            start.ends_with(|last: char| last.is_ascii_lowercase())
+                || next.is_some_and(|next| next.is_ascii_lowercase())
+        }
+        (first, _) => !first.is_some_and(char::is_alphabetic),
+    }
+}
+
+#[cfg(test)]
+mod tests;
