@@ -14,7 +14,6 @@ pub mod file;
 pub mod gpu_names;
 pub mod io_remedy;
 pub mod lock;
-pub mod profile_figures;
 pub mod resolved;
 pub mod schema;
 pub mod workspace;

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use gpu_tuned_core::device::{ComputeCapability, PciId};
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable, Strictness, faults};
-use gpu_tuned_project::profile_figures::profile_figures;
 
 use crate::generated::{cells, table};
 
@@ -122,7 +121,7 @@ fn section(profile: &Profile) -> String {
         cells!["PCI ids", ids, ids_source.unwrap_or_default()],
     ];
     let figures =
-        profile_figures(profile).into_iter().map(|figure| cells![figure.name.trim(), figure.value, figure.source]);
+        profile.print_figures().into_iter().map(|figure| cells![figure.name.trim(), figure.value, figure.source]);
     let unknown = profile.unknown.join("; ").replace('|', "\\|");
     let rows = identity.into_iter().chain(figures).chain([cells!["unknown", unknown, ""], cells!["notes", notes, ""]]);
     let table = table(["", "", "source"], rows.filter(|[_, value, _]| !value.is_empty()));

@@ -1,7 +1,6 @@
 //! One profile in full.
 
 use gpu_tuned_core::profile::{Profile, ProfileId};
-use gpu_tuned_project::profile_figures::profile_figures;
 
 use super::catalogue::{Entry, Limits, Nearness};
 use crate::output::{BOLD, FAINT, GOOD, MARKED, PLAIN, Table, section, styled, wrapped};
@@ -62,7 +61,7 @@ fn figures(profile: &Profile) -> String {
     if !ids.is_empty() {
         table.row(PLAIN, ["PCI ids".to_owned()], said(&ids.join(", "), &profile.pci_ids_source));
     }
-    for figure in profile_figures(profile) {
+    for figure in profile.print_figures() {
         table.row(PLAIN, [figure.name.to_owned(), figure.value], styled(FAINT, figure.source));
     }
     table.print()

@@ -1,6 +1,127 @@
+//! Names of profiles, and corrections of misspelt ones.
+
+use core::borrow::Borrow;
+use core::fmt;
+use core::str::FromStr;
 use std::collections::BTreeSet;
 
-use super::{Profile, ProfileId, ProfileTable, typo};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{Profile, ProfileTable};
+
+/// The name of a profile, and of the Cargo feature that selects it: `rtx4090`, `a100-sxm4-80gb`.
+///
+/// Lower-case ASCII letters, digits and hyphens, beginning with a letter and not ending in a hyphen.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ProfileId(String);
+
+impl ProfileId {
+    /// The profile used when no GPU is named.
+    pub const GENERIC: &'static str = "generic";
+    /// The feature that selects the GPU of the build machine. No profile may have this name.
+    pub const NATIVE: &'static str = "native";
+
+    /// Parses the name of a user's profile, which is not [`GENERIC`](Self::GENERIC).
+    ///
+    /// # Errors
+    ///
+    /// [`ParseIdError`]: the text is no name of a feature, or the name has another meaning.
+    pub fn of_user(text: &str) -> Result<Self, ParseIdError> {
+        let id: Self = text.parse()?;
+        match reserved(text) {
+            Some(reason) => Err(ParseIdError::Reserved { name: id.0, reason }),
+            None => Ok(id),
+        }
+    }
+
+    /// Name of a profile that has none yet.
+    pub(super) fn placeholder() -> Self {
+        Self("detected".to_owned())
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Names with another meaning, each with it.
+const RESERVED: [(&str, &str); 6] = [
+    (ProfileId::NATIVE, "this feature selects the GPU of the build machine"),
+    (ProfileId::GENERIC, "this is the shipped profile for builds that name no GPU"),
+    ("default", "Cargo enables the feature of this name by itself"),
+    ("cuda", "the feature of this name enables training on CUDA"),
+    ("cpu", "measurements on the CPU have this name"),
+    ("all", "this selects every GPU"),
+];
+
+fn reserved(name: &str) -> Option<&'static str> {
+    RESERVED.iter().find(|(reserved, _)| *reserved == name).map(|(_, reason)| *reason)
+}
+
+/// A text that cannot name a profile.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ParseIdError {
+    /// Other characters than those of a feature.
+    #[error(
+        "`{0}` is not a profile id: expected lower-case letters, digits and hyphens, beginning with a letter, such as \
+         \"rtx4090\""
+    )]
+    Malformed(String),
+    /// The name has another meaning.
+    #[error("no profile may have the name `{name}`: {reason}; use another name, such as `my-{name}`")]
+    Reserved {
+        /// The name.
+        name: String,
+        /// Its meaning.
+        reason: &'static str,
+    },
+}
+
+impl FromStr for ProfileId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let is_valid =
+            text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(allowed) && !text.ends_with('-');
+        if !is_valid {
+            return Err(ParseIdError::Malformed(text.to_owned()));
+        }
+        match reserved(text) {
+            Some(reason) if text != Self::GENERIC => Err(ParseIdError::Reserved { name: text.to_owned(), reason }),
+            _ => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for ProfileId {
+    type Error = ParseIdError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ProfileId> for String {
+    fn from(id: ProfileId) -> Self {
+        id.0
+    }
+}
+
+impl Borrow<str> for ProfileId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ProfileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
 
 /// The profiles that a feature or a command can name: shipped ones and the user's, without `generic`.
 #[derive(Clone, Debug)]
@@ -45,7 +166,7 @@ impl ProfileNames {
         let is_size =
             |id: &str| id.rsplit_once('-').is_some_and(|(model, suffix)| is_memory(suffix) && bare(model) == wanted);
         let is_version = |id: &str| id.split_once('-').is_some_and(|(model, _)| model == wanted);
-        let is_typo = |id: &str| typo::is_typo(name, id);
+        let is_typo = |id: &str| is_typo(name, id);
         let kinds: [&dyn Fn(&str) -> bool; 4] = [&is_same, &is_size, &is_version, &is_typo];
         let found = |is_meant: &&dyn Fn(&str) -> bool| {
             let ids: Vec<String> = self.names().filter(|id| is_meant(id)).map(|id| format!("`{id}`")).collect();
@@ -60,7 +181,7 @@ impl ProfileNames {
     /// Returns true if a name differs from a profile's only in case, hyphens and underscores, or by a typing error.
     pub fn is_similar(&self, name: &str) -> bool {
         let wanted = bare(name);
-        self.names().any(|id| bare(id) == wanted || typo::is_typo(name, id))
+        self.names().any(|id| bare(id) == wanted || is_typo(name, id))
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
@@ -72,27 +193,43 @@ fn bare(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::ProfileNames;
-
-    #[test]
-    fn suggestions_cover_spellings_versions_and_typing_errors() {
-        let known = ProfileNames::new(&[]);
-        for (name, hint) in [
-            ("RTX-4090", "; did you mean `rtx4090`?"),
-            ("rtx_a6000", "; did you mean `rtx-a6000`?"),
-            ("rtx3080", "; did you mean `rtx3080-10gb` or `rtx3080-12gb`?"),
-            ("rtx4060ti", "; did you mean `rtx4060-ti-16gb` or `rtx4060-ti-8gb`?"),
-            (
-                "v100",
-                "; did you mean `v100-pcie-16gb`, `v100-pcie-32gb`, `v100-sxm2-16gb`, `v100-sxm2-32gb` or `v100-sxm3-32gb`?",
-            ),
-            ("rtx4900", "; did you mean `rtx4090`?"),
-            ("voodoo2", ""),
-        ] {
-            assert_eq!(known.suggest(name).unwrap_or_default(), hint, "{name}");
-        }
-        assert!(known.suggest_or_advise("voodoo2").contains("targets --here --toml"));
-    }
+/// Returns true if `name` is likely `id` with a typing error.
+///
+/// Every digit and every short group of letters distinguishes GPUs: an `rtx5065` is no `rtx5060`, an `l40g` no `l40s`. Within
+/// a group, exchanged characters are a typing error: `rtx4900`. Within a group of three letters or more, a wrong, a missing or
+/// an extra letter is one, too: `rtz4090`.
+fn is_typo(name: &str, id: &str) -> bool {
+    let (name, id) = (groups(name), groups(id));
+    name.len() == id.len() && name.iter().zip(&id).all(|(group, meant)| is_slip(group, meant))
 }
+
+fn is_slip(group: &str, meant: &str) -> bool {
+    const MIN_LETTERS: usize = 3;
+    let sorted = |text: &str| {
+        let mut characters: Vec<char> = text.chars().collect();
+        characters.sort_unstable();
+        characters
+    };
+    let is_word = |text: &str| text.len() >= MIN_LETTERS && !text.starts_with(|c: char| c.is_ascii_digit());
+    let is_misspelt = || is_word(group) && is_word(meant) && strsim::damerau_levenshtein(group, meant) <= 1;
+    sorted(group) == sorted(meant) || is_misspelt()
+}
+
+/// Groups of letters and of digits, in lower case.
+fn groups(name: &str) -> Vec<String> {
+    let mut groups: Vec<String> = Vec::new();
+    let mut last = None;
+    for character in name.chars() {
+        let kind = character.is_alphanumeric().then(|| character.is_ascii_digit());
+        match groups.last_mut().filter(|_| kind == last) {
+            Some(group) if kind.is_some() => group.extend(character.to_lowercase()),
+            _ if kind.is_some() => groups.push(character.to_lowercase().collect()),
+            _ => {}
+        }
+        last = kind;
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests;

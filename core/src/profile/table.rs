@@ -1,3 +1,6 @@
+//! The table of profiles: the shipped ones, and those of users.
+
+use core::ops::Range;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -5,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
+use super::figures::Figure;
 use super::validate::{Fault, Strictness, faults};
-use super::{Profile, ProfileId, ProfileNames, keys};
+use super::{Profile, ProfileId, ProfileNames};
 use crate::device::PciId;
 use crate::source::{FileError, Source};
 
@@ -71,7 +75,7 @@ impl ProfileTable {
         source: Source<'i>,
     ) -> Result<Profile, Vec<FileError>> {
         let (name, span) = (id.get_ref(), id.span());
-        let places = keys::places(own.get_ref());
+        let places = places(own.get_ref());
         let base = match own.get_mut().remove("base") {
             Some(base) => Some(find_base(&base, source).map_err(|mistake| vec![mistake])?),
             None => Shipped::find(id.get_ref()),
@@ -80,12 +84,12 @@ impl ProfileTable {
         own.get_mut().insert(key, Spanned::new(span.clone(), DeValue::String(id.get_ref().clone())));
         if let Some(base) = base {
             let mut base = DeTable::parse(base.text).map_err(|error| vec![source.toml_error(&error)])?.into_inner();
-            keys::drop_dependents(&mut base, own.get_ref());
+            drop_dependents(&mut base, own.get_ref());
             inherit(own.get_mut(), base);
         }
-        let missing = keys::missing(own.get_ref());
+        let missing = missing_keys(own.get_ref());
         if missing.is_some() {
-            inherit(own.get_mut(), keys::examples());
+            inherit(own.get_mut(), examples());
         }
         let remedy =
             "`base` takes them from a similar GPU, `cargo gpu-tuned targets --here --toml` from the GPU itself";
@@ -98,7 +102,7 @@ impl ProfileTable {
             (None, Ok(profile)) => profile,
             (missing, parsed) => return Err([missing, parsed.err()].into_iter().flatten().collect()),
         };
-        let error = |fault: Fault| match places.get(fault.key) {
+        let error = |fault: Fault| match places.get(&*fault.key) {
             Some(place) => source.error(place, fault.to_string()),
             None => source.error(&span, format!("profile.{name}: {fault}; the figure is that of the base")),
         };
@@ -186,3 +190,67 @@ fn inherit<'i>(own: &mut DeTable<'i>, base: DeTable<'i>) {
         }
     }
 }
+
+/// Lists the required keys that the table of a profile lacks, then the optional ones, each with its meaning and unit; `None`
+/// if it lacks no required key.
+fn missing_keys(table: &DeTable<'_>) -> Option<String> {
+    let absent = Figure::all().filter(|figure| !figure.example.is_empty() && find(table, figure.key).is_none());
+    let (required, optional): (Vec<&Figure>, Vec<&Figure>) = absent.partition(|figure| figure.absence.is_empty());
+    let count = match required.len() {
+        0 => return None,
+        1 => "1 key".to_owned(),
+        count => format!("{count} keys"),
+    };
+    let line = |figure: &&Figure| {
+        let Figure { key, example, absence, .. } = figure;
+        let absence = if absence.is_empty() { String::new() } else { format!("; {absence}") };
+        format!("\n  {key}: {}, such as {example}{absence}", figure.meaning())
+    };
+    let lines = |figures: &[&Figure]| figures.iter().map(line).collect::<String>();
+    let optional = if optional.is_empty() { String::new() } else { format!("\noptional:{}", lines(&optional)) };
+    Some(format!("{count} missing:{}{optional}", lines(&required)))
+}
+
+/// The required keys with examples, which let the other keys of a profile be checked.
+fn examples() -> DeTable<'static> {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    let required = || Figure::all().filter(|figure| !figure.example.is_empty() && figure.absence.is_empty());
+    let text = TEXT.get_or_init(|| required().map(|figure| format!("{} = {}\n", figure.key, figure.example)).collect());
+    DeTable::parse(text).expect("BUG: the examples are no TOML").into_inner()
+}
+
+/// Removes figures of a base that follow from a figure which the user's table changes.
+fn drop_dependents(base: &mut DeTable<'_>, own: &DeTable<'_>) {
+    let value = |table: &DeTable<'_>, key| Some(find(table, key)?.as_integer()?.to_string());
+    for Figure { key, followers, .. } in Figure::all().filter(|figure| !figure.followers.is_empty()) {
+        let is_changed = find(own, key).is_some() && value(base, key) != value(own, key);
+        let table = key.split_once('.').and_then(|(table, _)| base.get_mut(table)).filter(|_| is_changed);
+        if let Some(DeValue::Table(table)) = table.map(Spanned::get_mut) {
+            for key in *followers {
+                table.remove(*key);
+            }
+        }
+    }
+}
+
+/// Positions of the values in a table, by key with dots between tables.
+fn places(table: &DeTable<'_>) -> BTreeMap<String, Range<usize>> {
+    let mut places = BTreeMap::new();
+    for (key, value) in table {
+        let key = key.get_ref();
+        if let Some(inner) = value.get_ref().as_table() {
+            places.extend(self::places(inner).into_iter().map(|(rest, place)| (format!("{key}.{rest}"), place)));
+        }
+        places.insert(key.to_string(), value.span());
+    }
+    places
+}
+
+fn find<'t, 'i>(table: &'t DeTable<'i>, path: &str) -> Option<&'t DeValue<'i>> {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    let value = table.get(first)?.get_ref();
+    rest.map_or(Some(value), |rest| find(value.as_table()?, rest))
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ mod name;
 mod text;
 
 use gpu_tuned_core::device::GpuReading;
-use gpu_tuned_core::profile::{DetectedFigures, NoDescription, Profile, ProfileId};
+use gpu_tuned_core::profile::{DetectedProfile, NoDescription, Profile, ProfileId};
 
 /// A profile of a detected GPU, as TOML.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +26,11 @@ pub fn describe(
     exact: Option<&Profile>,
     is_taken: impl Fn(&str) -> bool,
 ) -> Result<DescribedGpu, NoDescription> {
-    let figures = DetectedFigures::new(reading, exact)?;
-    let id = exact.map_or_else(|| name::profile_id(&figures, is_taken), |profile| profile.id.clone());
-    let text = text::profile(&id, &figures);
-    Ok(DescribedGpu { id, text })
+    let mut detected = DetectedProfile::new(reading, exact)?;
+    if exact.is_none() {
+        detected.profile.id = name::profile_id(&detected.profile, is_taken);
+    }
+    Ok(DescribedGpu { text: text::print(&detected), id: detected.profile.id })
 }
 
 #[cfg(test)]

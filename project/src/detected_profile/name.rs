@@ -1,6 +1,6 @@
 //! Name of a profile, from the name of the GPU.
 
-use gpu_tuned_core::profile::{DetectedFigures, ProfileId};
+use gpu_tuned_core::profile::{Profile, ProfileId};
 
 /// Parts of product names that distinguish no GPUs.
 const LEFT_OUT: [&str; 7] = ["nvidia", "geforce", "tesla", "generation", "edition", "gpu", "graphics"];
@@ -12,12 +12,13 @@ const SERIES: [&str; 3] = ["gtx", "rtx", "mx"];
 const LONGEST: usize = 40;
 
 /// The name of the GPU as a profile's. If another profile has the name, memory or the SM count distinguish the GPU.
-pub(super) fn profile_id(figures: &DetectedFigures, is_taken: impl Fn(&str) -> bool) -> ProfileId {
-    let base = base(figures.name.as_deref().unwrap_or_default())
-        .unwrap_or_else(|| format!("sm{}{}", figures.capability.major, figures.capability.minor));
-    let gib = figures.nominal_mib.div_ceil(1024);
+pub(super) fn profile_id(profile: &Profile, is_taken: impl Fn(&str) -> bool) -> ProfileId {
+    let Profile { names, compute_capability: capability, memory, compute, .. } = profile;
+    let base = base(names.first().map_or("", String::as_str))
+        .unwrap_or_else(|| format!("sm{}{}", capability.major, capability.minor));
+    let gib = memory.nominal_mib.div_ceil(1024);
     let sized = format!("{base}-{gib}gb");
-    let counted = format!("{sized}-{}sm", figures.sm_count.value);
+    let counted = format!("{sized}-{}sm", compute.sm_count.unwrap_or_default());
     let names = [base, sized, counted.clone()].into_iter().find(|name| !is_taken(name));
     // A number distinguishes GPUs that have the same figures.
     let numbered = || (2..1000).map(|number| format!("{counted}-{number}")).find(|name| !is_taken(name));

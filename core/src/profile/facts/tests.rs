@@ -1,7 +1,48 @@
-use super::{Estimate, plausible};
-use crate::Bytes;
-use crate::device::{ComputeCapability, ProductLine};
-use crate::profile::{Profile, ProfileId, ProfileTable};
+use super::*;
+use crate::profile::{ProfileId, ProfileTable};
+
+fn shipped(id: &str) -> DeviceFacts {
+    DeviceFacts::nominal(&ProfileTable::builtin_profile(id).expect("a shipped profile"))
+}
+
+#[test]
+fn a_tested_peak_has_its_own_fraction_and_others_that_of_their_class() {
+    let near = |rate: Option<f64>, expected: f64| rate.is_some_and(|rate| (rate / expected - 1.0).abs() < 0.01);
+    let t4 = shipped("t4").rates;
+    assert!(near(t4.fp16, 65.0 * 0.65) && near(t4.fp32, 8.1 * 0.54), "{t4:?}");
+    assert_eq!((t4.tf32, t4.bf16), (t4.fp32, t4.fp32), "no TF32, no bf16");
+    let untested = shipped("rtx4080").rates;
+    assert!(near(untested.bf16, 97.5 * 1.04), "{untested:?}");
+    let other_formats = shipped("h200").rates;
+    assert!(near(other_formats.tf32, 494.7 * 0.785), "{other_formats:?}");
+}
+
+#[test]
+fn every_shipped_gpu_has_all_rates_and_none_is_far_above_its_peaks() {
+    for profile in ProfileTable::builtin().iter() {
+        let (rates, peaks) = (Rates::from_profile(profile), &profile.peaks);
+        let named = [(rates.fp32, &peaks.fp32), (rates.tf32, &peaks.tf32), (rates.fp16, &peaks.fp16)];
+        for (rate, peak) in named.into_iter().chain([(rates.bf16, &peaks.bf16)]) {
+            let rate = rate.unwrap_or_else(|| panic!("{}: {rates:?}", profile.id));
+            assert!(peak.as_ref().is_none_or(|peak| rate < 1.2 * peak.tflops), "{}: {rates:?}", profile.id);
+        }
+    }
+}
+
+#[test]
+fn a_gpu_without_a_profile_gets_the_rates_of_its_class() {
+    let rtx4090 = Rates::estimate(82.6, ComputeCapability::new(8, 9), true, true);
+    let known = shipped("rtx4090").rates;
+    for (estimate, known) in [(rtx4090.tf32, known.tf32), (rtx4090.fp16, known.fp16), (rtx4090.fp32, known.fp32)] {
+        let (estimate, known) = (estimate.expect("a rate"), known.expect("a rate"));
+        assert!((estimate / known - 1.0).abs() < 0.05, "{estimate} {known}");
+    }
+    // A later capability has the fractions of the newest one.
+    let later = Rates::estimate(10.0, ComputeCapability::new(99, 0), true, true);
+    assert_eq!(later, Rates::estimate(10.0, ComputeCapability::new(12, 0), true, true));
+    let without_tensor_cores = Rates::estimate(5.0, ComputeCapability::new(7, 5), true, false);
+    assert_eq!(without_tensor_cores.fp16, without_tensor_cores.fp32);
+}
 
 /// Largest ratio of a figure of a shipped profile to its estimate, in either direction.
 const LARGEST_ERROR: f64 = 2.5;
