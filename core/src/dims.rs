@@ -44,8 +44,8 @@ pub trait Schema: Default + PartialEq + Serialize + DeserializeOwned {
     }
 }
 
-/// Defines a structure with its defaults and its table of keys. A row is the documentation of a field, then
-/// `required: type, kind, "meaning";`, `defaulted: type = default, kind, "meaning";` or `optional?: type, kind, "meaning";`.
+/// Defines a structure with its defaults and its table of keys. A row is further documentation of a field, if there is
+/// any, then `required: type, kind, "meaning";`, `defaulted: type = default, kind, "meaning";` or `optional?: type, kind, "meaning";`.
 /// Fields below `with` are no keys.
 #[doc(hidden)]
 #[macro_export]
@@ -65,6 +65,7 @@ macro_rules! schema {
         #[serde(deny_unknown_fields, default)]
         pub struct $name {
             $(
+                #[doc = concat!("`", stringify!($key), "`: ", $meaning, ".")]
                 $(#[$field])*
                 $(#[serde(skip_serializing_if = "Option::is_none")] pub $key: Option<$optional>,)?
                 $(pub $key: $type,)?

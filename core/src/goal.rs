@@ -6,48 +6,34 @@ use crate::{Pins, Precision, PrecisionPolicy, SettingRow, SettingValue};
 schema! {
     /// The user's request to the planner.
     pub struct Goal {
-        /// Samples in one optimizer step, over all ranks. Default: the micro-batch of the compile-time target.
         global_batch?: u64, Count(1..=LARGEST_BATCH),
             "samples of one optimizer step over all ranks (default: the planned GPU's micro-batch, times the ranks)";
-        /// Tokens in one optimizer step, over all ranks; an alternative to `global_batch`.
         global_tokens?: u64, Count(1..=1 << 40),
             "tokens of one optimizer step over all ranks, in place of `global_batch`";
-        /// Mean tokens in a padded sample. Default: samples are packed full.
         mean_tokens?: f64, Number(1.0..=1e9),
             "tokens in a sample on average, where sequences are padded (default: packed full)";
-        /// True if an epoch leaves out a last step smaller than the global batch.
         drop_last: bool = false, Flag, "leave out an epoch's last step if smaller than the others (default false)";
-        /// True if the loss couples all samples of a step, as contrastive losses do: `InfoNCE`, NT-Xent, CLIP's. A step is then
-        /// one micro-batch on one rank, or there is no plan.
+        /// A step, such as of `InfoNCE`, NT-Xent or CLIP, is then one micro-batch on one rank, or there is no plan.
         whole_batch_loss: bool = false, Flag,
             "the loss couples all samples of a step, as contrastive losses do: a step is one micro-batch (default false)";
-        /// Ranks that train together; must divide the global batch, unless shares are [`unequal`](Self::unequal).
         world_size: u64 = 1, Count(1..=LARGEST_BATCH),
             "ranks that train together; divides the global batch unless shares are `unequal` (default 1)";
-        /// True if ranks share the global batch by their predicted speeds.
         unequal: bool = false, Flag, "share the global batch by the ranks' predicted speeds (default false: equally)";
-        /// True if each rank stores only its share of the optimizer's state.
         shard_optimizer: bool = false, Flag,
             "store only a rank's share of the optimizer's state on each rank (default false)";
-        /// Precision. Default: fp32, with TF32 where the GPU supports it; `auto` where a tuned field has the precision.
         precision?: PrecisionPolicy, Choice(&PrecisionPolicy::CHOICES),
             "precision; `auto` lets the planner choose (default fp32, with TF32 where the GPU supports it; `auto` with a \
              tuned precision field)";
-        /// True if the planner may use CUDA graphs, where they were measured to be at least 5% faster. Default: with a
-        /// tuned `cuda_graphs` field.
         allow_cuda_graphs?: bool, Flag,
             "use CUDA graphs where they are measured to be 5% faster (default false; true with a tuned field)";
-        /// Memory headroom: fraction of the available memory left free, 0 to 0.9.
+        /// From 0 to 0.9 of the available memory.
         memory_headroom: f64 = 0.10, Number(0.0..=0.9),
             "memory headroom: fraction of the memory left free (default 0.1)";
-        /// Fraction of the best predicted throughput to give up for a smaller micro-batch, 0 to 0.5.
         throughput_tolerance: f64 = 0.02, Number(0.0..=0.5),
             "fraction of the best throughput to give up for a smaller micro-batch (default 0.02)";
-        /// Fraction of the time that the device computes instead of waiting for launches. Replaces
-        /// `throughput_tolerance`.
         target_utilization?: f64, Number(0.05..=0.99),
             "fraction of the time that the device computes, in place of `throughput_tolerance`";
-        /// Memory limit for prepared batches, in MiB.
+        /// In MiB.
         prefetch_mib: u64 = 1024, Count(0..=1 << 30), "memory that prepared batches may take (default 1024)";
     } with {
         /// Settings fixed by the user; checked, never changed.

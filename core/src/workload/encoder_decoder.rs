@@ -9,50 +9,30 @@ schema! {
     /// The dimensions of an encoder-decoder transformer: layers over a source, and layers that attend to it over a target.
     /// By default both embed tokens of one vocabulary.
     pub struct EncoderDecoder {
-        /// Layers of the decoder.
         layers: u64, Count(1..=65_536), "layers of the decoder";
-        /// Width of the residual stream.
         d_model: u64, Count(1..=1 << 24), "width of the residual stream";
-        /// Tokens in the vocabulary.
         vocab: u64, Count(1..=LARGEST), "tokens in the vocabulary";
-        /// Tokens in a target; one sample is one pair of sequences.
         seq: u64, Count(1..=1 << 28), "tokens in a target; one sample is a source and a target";
-        /// Layers of the encoder; equal `layers` when absent.
         encoder_layers?: u64, Count(1..=65_536), "layers of the encoder (default: as many as the decoder's)";
-        /// Tokens in a source; equal `seq` when absent.
         source_seq?: u64, Count(1..=1 << 28), "tokens in a source (default `seq`)";
-        /// Channels of a spectrogram in place of source tokens. Two convolutions over time make a token of two frames.
+        /// Two convolutions over time make a token of two frames.
         spectrogram?: u64, Count(1..=65_536), "channels of a spectrogram, in place of source tokens (Whisper: 80)";
-        /// Attention heads; `d_model / 64`, at least 1, when absent.
         heads?: u64, Count(1..=65_536), "attention heads (default `d_model / 64`)";
-        /// Width of a head; `d_model / heads` when absent.
         head_dim?: u64, Count(1..=65_536), "width of a head (default `d_model / heads`)";
-        /// Width of the feed-forward layer; `4 * d_model` when absent.
         d_ff?: u64, Count(1..=1 << 26), "width of the feed-forward layer (default `4 * d_model`)";
-        /// True if the feed-forward layer has a gate (T5 1.1).
         gated: bool = false, Flag, "gate in the feed-forward layer (default false)";
-        /// True if the layers have dropout, Burn's default.
         dropout: bool = true, Flag, "dropout in the layers, as in Burn (default true)";
-        /// True if the matrices of the layers have biases.
         bias: bool = true, Flag, "biases of the layers' matrices (default true)";
-        /// Matrices with biases, in place of `bias`.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         biases: Vec<Matrix> = Vec::new(), ChoiceList(&Matrix::CHOICES), "matrices with biases (default: by `bias`)";
-        /// The norms.
         norm: Norm = Norm::Layer, Choice(&Norm::CHOICES), "kind of norm (default layer)";
-        /// Encoding of the order of tokens.
         positions: Positions = Positions::Learned, Choice(&Positions::CHOICES),
             "encoding of the order of tokens (default learned)";
-        /// Encoding of the order of source tokens; equals `positions` when absent.
         source_positions?: Positions, Choice(&Positions::CHOICES),
             "encoding of the order of source tokens (default `positions`)";
-        /// Rows of each table of learned positions; the sequence's tokens when absent.
         max_seq?: u64, Count(1..=1 << 28), "rows of each table of learned positions (default: the tokens)";
-        /// True if a norm follows the last layer of encoder and decoder.
         final_norm: bool = true, Flag, "norms after the last layers (default true)";
-        /// True if a norm follows each embedding.
         embedding_norm: bool = false, Flag, "norms after the embeddings (default false)";
-        /// True if the output layer shares the token embedding's weights.
         tied_head: bool = true, Flag, "output layer shares the embedding's weights (default true)";
     }
 }

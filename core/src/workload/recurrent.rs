@@ -7,23 +7,14 @@ use crate::dims::{LARGEST, choices, schema};
 schema! {
     /// The dimensions of stacked recurrent layers, as Burn's `Lstm` and `Gru` have them, followed by a dense layer.
     pub struct Recurrent {
-        /// The kind of cell.
         cell: Cell = Cell::default(), Choice(&Cell::CHOICES), "the kind of cell (default lstm)";
-        /// Features of one step of the input, or of the embedding with a vocabulary.
         inputs: u64, Count(1..=1 << 20), "features of one step, or of the embedding with a vocabulary";
-        /// Width of each layer.
         hidden: u64, Count(1..=1 << 20), "width of each layer";
-        /// Layers.
         layers: u64, Count(1..=1024), "layers";
-        /// Steps in a sequence; one sample is one sequence.
         seq: u64, Count(1..=1 << 20), "steps in a sequence; one sample is one sequence";
-        /// Size of the result.
         outputs: u64, Count(1..=1 << 24), "size of the result";
-        /// True if every step has a result, not only the last.
         every_step: bool = false, Flag, "a result at every step, not only the last (default false)";
-        /// True if each layer runs in both directions.
         bidirectional: bool = false, Flag, "layers in both directions (default false)";
-        /// Tokens in the vocabulary, where the input is embedded.
         vocab?: u64, Count(1..=LARGEST), "tokens in the vocabulary (default: the input is not embedded)";
     }
 }
@@ -140,7 +131,6 @@ impl Recurrent {
 schema! {
     /// The dimensions of a multilayer perceptron: dense layers with biases, an activation after each but the last.
     pub struct Mlp {
-        /// Sizes from the input to the result.
         widths: Vec<u64>, Counts(1..=1 << 28), "sizes from the input to the result, such as [784, 512, 512, 10]";
     }
 }

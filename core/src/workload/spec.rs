@@ -190,32 +190,24 @@ impl From<ModelSpec> for WorkloadSpec {
 schema! {
     /// A model with user-specified costs.
     pub struct Declared {
-        /// Parameters.
         parameters: u64, Count(1..=1 << 50), "parameters";
-        /// Bytes that each sample keeps from the forward for the backward pass, in f32.
         activation_bytes_per_sample: u64, Count(1..=LARGEST_BYTES),
             "bytes that each sample keeps from the forward for the backward pass, in f32";
-        /// Bytes that each sample keeps under Burn's activation checkpointing. Without this figure the planner does not
-        /// consider checkpointing.
+        /// Without this figure the planner does not consider checkpointing.
         checkpointed_activation_bytes_per_sample?: u64, Count(1..=LARGEST_BYTES),
             "bytes kept under activation checkpointing (default: not planned)";
-        /// Bytes of the largest single tensor for one sample.
         largest_tensor_bytes_per_sample?: u64, Count(1..=LARGEST_BYTES),
             "bytes of the largest single tensor for one sample";
-        /// Bytes of one sample as the loader delivers it.
         input_bytes_per_sample?: u64, Count(1..=LARGEST_BYTES), "bytes of one sample on the device";
-        /// Floating-point operations of the forward and backward pass for one sample, with all parameters trained.
+        /// With all parameters trained.
         flops_per_sample: f64, Number(1.0..=1e24),
             "floating-point operations of the forward and backward pass for one sample";
-        /// Kernels launched by one forward and backward pass. Default: those of a dozen layers of about 40 kernels.
+        /// The default is that of a dozen layers of about 40 kernels.
         kernels_per_step: u64 = 500, Count(1..=LARGEST), "kernels of one forward and backward pass (default 500)";
-        /// The kind of network.
         family: Family = Family::Other, Choice(&Family::CHOICES), "kind of network (default other)";
-        /// True if the model computes statistics over the micro-batch (BatchNorm).
         batch_statistics: bool = false, Flag, "BatchNorm as the norm (default false)";
-        /// Tokens in a sample.
         tokens_per_sample?: u64, Count(1..=LARGEST), "tokens in a sample";
-        /// The matrix product with most of the arithmetic, for probing the device.
+        /// The device is probed with this product.
         dominant_product?: Product, Product, "the matrix product with most of the arithmetic";
     }
 }

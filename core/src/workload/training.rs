@@ -9,40 +9,29 @@ use crate::measured::Measured;
 schema! {
     /// Training method: the optimizer, the trained parameters, adapters, and a teacher.
     pub struct Training {
-        /// The optimizer.
         #[serde(skip_serializing_if = "is_default")]
         optimizer: Optimizer = Optimizer::default(), Choice(&Optimizer::CHOICES), "the optimizer (default adamw)";
-        /// Rank of LoRA adapters; everything but the adapters is frozen then.
         lora_rank?: u64, Count(1..=65_536), "rank of LoRA adapters; freezes everything else (default: none)";
-        /// The matrices that have adapters.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         lora_targets: Vec<Matrix> = Vec::new(), ChoiceList(&Matrix::CHOICES),
             "the matrices with adapters (default query and value)";
-        /// Parameters that are not trained, the first of the model; adapters freeze all.
         #[serde(skip_serializing_if = "is_default")]
         frozen_parameters: u64 = 0, Count(0..=1 << 50), "parameters not trained, from the input on (default 0)";
-        /// The format of frozen matrices.
         #[serde(skip_serializing_if = "is_default")]
         frozen_weights: WeightFormat = WeightFormat::default(), Choice(&WeightFormat::CHOICES),
             "format of frozen matrices (default full)";
-        /// A frozen model evaluated in each step.
         #[serde(skip_serializing_if = "is_default")]
         teacher: Teacher = Teacher::default(), Choice(&Teacher::CHOICES),
             "a frozen model evaluated in each step (default none)";
-        /// Parameters of a teacher that is another model.
         teacher_parameters?: u64, Count(1..=1 << 50), "parameters of a teacher of another model";
-        /// The format of the teacher's matrices.
         #[serde(skip_serializing_if = "is_default")]
         teacher_weights: WeightFormat = WeightFormat::default(), Choice(&WeightFormat::CHOICES),
             "format of the teacher's matrices (default full)";
-        /// Fraction of the rows and heads of inner matrices removed by structured pruning, 0 to 1.
         #[serde(skip_serializing_if = "is_default")]
         pruned: f64 = 0.0, Number(0.0..=0.95),
             "fraction of each inner matrix removed by structured pruning (default 0)";
-        /// Temporary bytes of one layer for each sample, beyond its inputs and results.
         #[serde(skip_serializing_if = "is_default")]
         layer_scratch_bytes: u64 = 0, Count(0..=1 << 40), "temporary bytes of one layer, for each sample (default 0)";
-        /// Milliseconds that one host core takes to prepare a sample.
         host_ms_per_sample?: f64, Number(1e-6..=1e6), "milliseconds that one host core takes to prepare a sample";
     }
 }

@@ -10,60 +10,37 @@ schema! {
     /// The dimensions of a transformer over token sequences: by default GPT-2's layout (causal, layer norms, learned
     /// positions, biases, a tied head).
     pub struct Transformer {
-        /// Layers.
         layers: u64, Count(1..=65_536), "layers";
-        /// Width of the residual stream.
         d_model: u64, Count(1..=1 << 24), "width of the residual stream";
-        /// Tokens in the vocabulary.
         vocab: u64, Count(1..=LARGEST), "tokens in the vocabulary";
-        /// Tokens in a sequence; one sample is one sequence.
         seq: u64, Count(1..=1 << 28), "tokens in a sequence; one sample is one sequence";
-        /// Attention heads; `d_model / 64`, at least 1, when absent.
         heads?: u64, Count(1..=65_536), "attention heads (default `d_model / 64`)";
-        /// Heads of keys and values under grouped-query attention; equals `heads` when absent.
         kv_heads?: u64, Count(1..=65_536), "heads of keys and values (default: as many as heads)";
-        /// Width of a head; `d_model / heads` when absent.
         head_dim?: u64, Count(1..=65_536), "width of a head (default `d_model / heads`)";
-        /// True if queries and keys have a norm over the width of a head (Qwen3, Gemma 3).
         qk_norm: bool = false, Flag, "norms of queries and keys, as in Qwen3 (default false)";
-        /// Width of the feed-forward layer; `4 * d_model` when absent.
         d_ff?: u64, Count(1..=1 << 26), "width of the feed-forward layer (default `4 * d_model`)";
-        /// True if the feed-forward layer has a gate (SwiGLU, GEGLU).
         gated: bool = false, Flag, "gate in the feed-forward layer, as in SwiGLU (default false)";
-        /// Experts in each feed-forward layer, of width `d_ff` each, and a matrix that scores them.
+        /// Each has the width `d_ff`; a matrix scores them.
         experts?: u64, Count(1..=65_536), "experts of a feed-forward layer (default: one layer for all tokens)";
-        /// Experts that process each token.
         experts_per_token: u64 = 2, Count(1..=65_536), "experts that process a token (default 2)";
-        /// True if a token sees only earlier ones.
         causal: bool = true, Flag, "tokens see only earlier ones (default true)";
-        /// True if the layers have dropout, Burn's default.
         dropout: bool = true, Flag, "dropout in the layers, as in Burn (default true)";
-        /// True if the matrices of the layers have biases.
         bias: bool = true, Flag, "biases of the layers' matrices (default true)";
-        /// Matrices with biases, in place of `bias`.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         biases: Vec<Matrix> = Vec::new(), ChoiceList(&Matrix::CHOICES),
             "matrices with biases, such as `[\"query\", \"key\", \"value\"]` in Qwen2 (default: by `bias`)";
-        /// The norms.
         norm: Norm = Norm::Layer, Choice(&Norm::CHOICES), "kind of norm (default layer)";
-        /// Norms of a layer: 1 if attention and feed-forward layer share one, 4 if norms also follow them (Gemma 2).
+        /// 1 if attention and feed-forward layer share one, 4 if norms also follow them.
         norms_per_layer: u64 = 2, Count(0..=8), "norms of a layer, such as 4 in Gemma 2 (default 2)";
-        /// Encoding of the order of tokens.
         positions: Positions = Positions::Learned, Choice(&Positions::CHOICES),
             "encoding of the order of tokens (default learned)";
-        /// Rows of the table of learned positions; equals `seq` when absent.
         max_seq?: u64, Count(1..=1 << 28), "rows of the table of learned positions (default `seq`)";
-        /// True if a norm follows the last layer.
         final_norm: bool = true, Flag, "norm after the last layer (default true)";
-        /// True if a norm follows the embedding.
         embedding_norm: bool = false, Flag, "norm after the embedding (default false)";
-        /// Kinds of segments that have an embedding (BERT: 2).
         segments: u64 = 0, Count(0..=65_536), "kinds of segments with an embedding (default 0)";
-        /// True if the output layer shares the token embedding's weights.
         tied_head: bool = true, Flag, "output layer shares the embedding's weights (default true)";
-        /// Classes of a classifier: a dense layer on one token replaces the logits over the vocabulary.
+        /// The dense layer of a classifier reads one token.
         classes?: u64, Count(1..=LARGEST), "classes of a classifier (default: logits over the vocabulary)";
-        /// True if a dense layer of the model's width precedes the head (BERT's pooler).
         pooler: bool = false, Flag, "dense layer of the model's width before the head (default false)";
     }
 }
@@ -455,25 +432,15 @@ schema! {
     /// The dimensions of a vision transformer: a convolution makes a token of each patch; learned positions, layers with
     /// norms before them and one after the last; a dense layer on the class token, or on the mean of the tokens.
     pub struct Vit {
-        /// Side of the square input image in pixels.
         image: u64, Count(1..=16_384), "side of the square input image in pixels";
-        /// Side of a patch in pixels.
         patch: u64, Count(1..=16_384), "side of a square patch in pixels";
-        /// Classes.
         classes: u64, Count(1..=10_000_000), "classes";
-        /// Layers.
         layers: u64, Count(1..=65_536), "layers";
-        /// Width of the residual stream.
         d_model: u64, Count(1..=1 << 24), "width of the residual stream";
-        /// Attention heads; `d_model / 64`, at least 1, when absent.
         heads?: u64, Count(1..=65_536), "attention heads (default `d_model / 64`)";
-        /// Width of the feed-forward layer; `4 * d_model` when absent.
         d_ff?: u64, Count(1..=1 << 26), "width of the feed-forward layer (default `4 * d_model`)";
-        /// Channels of the input image.
         channels: u64 = 3, Count(1..=16_384), "channels of the input image (default 3)";
-        /// True if a learned token precedes the patches, and the head reads it; false if the head reads the mean.
         class_token: bool = true, Flag, "a class token that the head reads, not the mean (default true)";
-        /// True if the layers have dropout, Burn's default.
         dropout: bool = true, Flag, "dropout in the layers, as in Burn (default true)";
     }
 }

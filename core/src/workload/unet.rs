@@ -15,27 +15,20 @@ schema! {
     /// With `blocks` it is the U-Net of a diffusion model, as in diffusers. Residual blocks have GroupNorm, `SiLU` and a time embedding.
     /// Some levels and the middle have attention. Convolutions with bias shrink and enlarge the image.
     pub struct Unet {
-        /// Side of the square input image in pixels.
         image: u64, Count(1..=16_384), "side of the square input image in pixels";
-        /// Channels of the input image.
         channels: u64 = 3, Count(1..=16_384), "channels of the input image (default 3)";
-        /// Channels of the result.
         classes: u64, Count(1..=16_384), "channels of the result";
-        /// Channels of each level, from the image down.
         widths: Vec<u64>, Counts(1..=16_384), "channels of each level, such as [64, 128, 256, 512, 1024]";
-        /// True if the norms use statistics of the micro-batch (BatchNorm).
         batch_statistics: bool = false, Flag, "BatchNorm as the norm (default false)";
-        /// Residual blocks of each level on the way down, one more on the way up; none when absent.
+        /// On the way up a level has one more.
         blocks?: u64, Count(1..=1_000), "residual blocks of each level of a diffusion model (default: none)";
-        /// Levels with attention after each residual block; the image's is 1. The middle always has attention.
+        /// The middle always has attention.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         attention: Vec<u64> = Vec::new(), Counts(1..=64),
             "levels with attention after their residual blocks, from 1 (default: none)";
-        /// Attention heads.
         heads: u64 = 1, Count(1..=1024), "attention heads (default 1)";
-        /// Width of a context, such as a text, that transformer blocks attend to in place of attention alone.
+        /// Transformer blocks attend to a context, such as a text, in place of attention alone.
         context?: u64, Count(1..=1 << 24), "width of a context to attend to (Stable Diffusion 1: 768; default: none)";
-        /// Tokens of the context.
         context_tokens: u64 = 77, Count(1..=1 << 28), "tokens of the context (default 77)";
     }
 }
