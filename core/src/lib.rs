@@ -26,13 +26,13 @@ mod setting;
 /// Named source texts, and errors with a position in them.
 pub mod source;
 pub mod sparse;
-mod suggest;
 pub mod telemetry;
+mod text;
 pub mod workload;
 
 pub use figure::{Bytes, Provenance, grouped, three_digits};
 pub use goal::Goal;
 pub use plan::plan;
-pub use precision::{ParsePolicyError, ParsePrecisionError, Precision, PrecisionPolicy};
+pub use precision::{Precision, PrecisionPolicy};
 pub use setting::{OnResume, Pins, SetError, Setting, SettingKind, SettingRow, SettingValue, Settings};
-pub use suggest::{suggest, suggest_key};
+pub use text::{ParseError, suggest, suggest_key};

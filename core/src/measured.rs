@@ -9,10 +9,10 @@ use core::str::FromStr;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::device::{DeviceFacts, Rates};
-use crate::{Bytes, Precision, Settings};
+use crate::text::through_text;
+use crate::{Bytes, ParseError, Precision, Settings};
 
 /// Measurements of one workload, on any number of devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -239,41 +239,26 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A text that names no mode.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "unknown mode `{0}`, expected a precision, such as `f32`, or one with checkpointing or CUDA graphs, such as \
-     `f32-checkpointed` or `f32-graphs`"
-)]
-pub struct ParseModeError(String);
-
 impl FromStr for Mode {
-    type Err = ParseModeError;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, ParseModeError> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let without = |text, suffix| str::strip_suffix(text, suffix).map_or((text, false), |rest| (rest, true));
         let (rest, cuda_graphs) = without(text, GRAPHS);
         let (precision, checkpointing) = without(rest, CHECKPOINTED);
         let full_f32 = precision == FULL_F32;
         let precision = if full_f32 { Ok(Precision::F32) } else { precision.parse() };
-        let precision = precision.map_err(|_| ParseModeError(text.to_owned()))?;
+        let precision = precision.map_err(|_| {
+            ParseError(format!(
+                "unknown mode `{text}`, expected a precision, such as `f32`, or one with checkpointing or CUDA graphs, such as \
+                 `f32-checkpointed` or `f32-graphs`"
+            ))
+        })?;
         Ok(Self { full_f32, ..Self::new(precision, checkpointing).with_graphs(cuda_graphs) })
     }
 }
 
-impl TryFrom<String> for Mode {
-    type Error = ParseModeError;
-
-    fn try_from(text: String) -> Result<Self, ParseModeError> {
-        text.parse()
-    }
-}
-
-impl From<Mode> for String {
-    fn from(mode: Mode) -> Self {
-        mode.to_string()
-    }
-}
+through_text!(Mode);
 
 /// Prefix of such entries' names. A measurement on the GPU itself has the GPU's own name, so the two never collide.
 const PREFIX: &str = "simulated-";

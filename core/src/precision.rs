@@ -4,9 +4,10 @@ use core::fmt;
 use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
+use crate::ParseError;
 use crate::dims::{Choices, choices};
+use crate::text::through_text;
 
 choices! {
     /// Number formats of a training step.
@@ -76,17 +77,14 @@ impl Precision {
     }
 }
 
-/// A text that names no precision.
-#[derive(Debug, Error)]
-#[error("`{0}` is not a precision: expected f32, mixed_bf16, mixed_f16 or bf16_params")]
-pub struct ParsePrecisionError(String);
-
 impl FromStr for Precision {
-    type Err = ParsePrecisionError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let named = Self::ALL.into_iter().find(|precision| precision.name() == text);
-        named.ok_or_else(|| ParsePrecisionError(text.to_owned()))
+        named.ok_or_else(|| {
+            ParseError(format!("`{text}` is not a precision: expected f32, mixed_bf16, mixed_f16 or bf16_params"))
+        })
     }
 }
 
@@ -137,35 +135,20 @@ impl fmt::Display for PrecisionPolicy {
     }
 }
 
-/// A text that names no precision policy.
-#[derive(Debug, Error)]
-#[error("`{0}` is not a precision: expected auto, f32, mixed_bf16, mixed_f16 or bf16_params")]
-pub struct ParsePolicyError(String);
-
 impl FromStr for PrecisionPolicy {
-    type Err = ParsePolicyError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == Self::AUTO {
             return Ok(Self::Auto);
         }
-        text.parse().map(Self::Fixed).map_err(|_| ParsePolicyError(text.to_owned()))
+        text.parse().map(Self::Fixed).map_err(|_| {
+            ParseError(format!("`{text}` is not a precision: expected auto, f32, mixed_bf16, mixed_f16 or bf16_params"))
+        })
     }
 }
 
-impl TryFrom<String> for PrecisionPolicy {
-    type Error = ParsePolicyError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<PrecisionPolicy> for String {
-    fn from(policy: PrecisionPolicy) -> Self {
-        policy.to_string()
-    }
-}
+through_text!(PrecisionPolicy);
 
 /// Names without separators, in lower case.
 const NAMES: [(Precision, &[&str]); 4] = [

@@ -4,7 +4,9 @@ use core::fmt;
 use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
+
+use crate::ParseError;
+use crate::text::through_text;
 
 /// A CUDA compute capability, such as 8.9.
 ///
@@ -161,33 +163,17 @@ impl fmt::Display for ComputeCapability {
     }
 }
 
-/// A text that is not a compute capability.
-#[derive(Debug, Error)]
-#[error("`{0}` is not a compute capability: expected MAJOR.MINOR, such as \"8.9\"")]
-pub struct ParseCapabilityError(String);
-
 impl FromStr for ComputeCapability {
-    type Err = ParseCapabilityError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parts = text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
         match parts {
             Some((major, minor)) => Ok(Self { major, minor }),
-            None => Err(ParseCapabilityError(text.to_owned())),
+            None => {
+                Err(ParseError(format!("`{text}` is not a compute capability: expected MAJOR.MINOR, such as \"8.9\"")))
+            }
         }
-    }
-}
-
-impl TryFrom<String> for ComputeCapability {
-    type Error = ParseCapabilityError;
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<ComputeCapability> for String {
-    fn from(capability: ComputeCapability) -> Self {
-        capability.to_string()
     }
 }
 
@@ -334,14 +320,6 @@ fn is_board(word: &str) -> bool {
     (1..=2).contains(&(word.len() - number.len())) && number.starts_with(|digit: char| digit.is_ascii_digit())
 }
 
-/// A text that is not a PCI id or address.
-#[derive(Debug, Error)]
-#[error("`{text}` is not {expected}")]
-pub struct ParsePciError {
-    text: String,
-    expected: &'static str,
-}
-
 /// A PCI vendor and device id (or their subsystem counterparts), written `10de:2684`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -374,15 +352,16 @@ impl fmt::Display for PciId {
 }
 
 impl FromStr for PciId {
-    type Err = ParsePciError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let hex = |part: &str| u16::from_str_radix(part, 16).ok();
         text.split_once(':')
             .and_then(|(vendor, device)| Some(Self { vendor: hex(vendor)?, device: hex(device)? }))
-            .ok_or_else(|| ParsePciError {
-                text: text.to_owned(),
-                expected: "a PCI id: expected VENDOR:DEVICE in hexadecimal, such as \"10de:2684\"",
+            .ok_or_else(|| {
+                ParseError(format!(
+                    "`{text}` is not a PCI id: expected VENDOR:DEVICE in hexadecimal, such as \"10de:2684\""
+                ))
             })
     }
 }
@@ -408,7 +387,7 @@ impl fmt::Display for PciAddress {
 }
 
 impl FromStr for PciAddress {
-    type Err = ParsePciError;
+    type Err = ParseError;
 
     /// Reads `DOMAIN:BUS:DEVICE[.FUNCTION]` with a domain of any width; a missing domain is 0.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -420,30 +399,11 @@ impl FromStr for PciAddress {
             let domain = parts.next().map_or(Some(0), |part| u32::from_str_radix(part, 16).ok())?;
             parts.next().is_none().then_some(Self { domain, bus, device })
         };
-        parse().ok_or_else(|| ParsePciError {
-            text: text.to_owned(),
-            expected: "a PCI address: expected DOMAIN:BUS:DEVICE.FUNCTION in hexadecimal, such as \"0000:01:00.0\"",
-        })
+        parse().ok_or_else(|| ParseError(format!("`{text}` is not a PCI address: expected DOMAIN:BUS:DEVICE.FUNCTION in hexadecimal, such as \"0000:01:00.0\"")))
     }
 }
 
-macro_rules! through_strings {
-    ($($type:ty),*) => {$(
-        impl TryFrom<String> for $type {
-            type Error = ParsePciError;
-            fn try_from(text: String) -> Result<Self, Self::Error> {
-                text.parse()
-            }
-        }
-
-        impl From<$type> for String {
-            fn from(value: $type) -> Self {
-                value.to_string()
-            }
-        }
-    )*};
-}
-through_strings!(PciId, PciAddress);
+through_text!(ComputeCapability, PciId, PciAddress);
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::measured::DeviceKind;
 use crate::{Bytes, Precision, Provenance};
 pub(crate) use identity::ProductLine;
-pub use identity::{ComputeCapability, ParseCapabilityError, ParsePciError, PciAddress, PciId, ProductName};
+pub use identity::{ComputeCapability, PciAddress, PciId, ProductName};
 pub use reading::{CudaDevice, GpuIdentity, GpuReading, MigSlice, Virtualization};
 
 /// Facts about a device that the planner uses.

@@ -6,9 +6,10 @@ use core::str::FromStr;
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use super::{Profile, ProfileTable};
+use crate::ParseError;
+use crate::text::through_text;
 
 /// The name of a profile, and of the Cargo feature that selects it: `rtx4090`, `a100-sxm4-80gb`.
 ///
@@ -27,11 +28,11 @@ impl ProfileId {
     ///
     /// # Errors
     ///
-    /// [`ParseIdError`]: the text is no name of a feature, or the name has another meaning.
-    pub fn of_user(text: &str) -> Result<Self, ParseIdError> {
+    /// [`ParseError`]: the text is no name of a feature, or the name has another meaning.
+    pub fn of_user(text: &str) -> Result<Self, ParseError> {
         let id: Self = text.parse()?;
         match reserved(text) {
-            Some(reason) => Err(ParseIdError::Reserved { name: id.0, reason }),
+            Some(reason) => Err(reserved_error(text, reason)),
             None => Ok(id),
         }
     }
@@ -61,55 +62,31 @@ fn reserved(name: &str) -> Option<&'static str> {
     RESERVED.iter().find(|(reserved, _)| *reserved == name).map(|(_, reason)| *reason)
 }
 
-/// A text that cannot name a profile.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ParseIdError {
-    /// Other characters than those of a feature.
-    #[error(
-        "`{0}` is not a profile id: expected lower-case letters, digits and hyphens, beginning with a letter, such as \
-         \"rtx4090\""
-    )]
-    Malformed(String),
-    /// The name has another meaning.
-    #[error("no profile may have the name `{name}`: {reason}; use another name, such as `my-{name}`")]
-    Reserved {
-        /// The name.
-        name: String,
-        /// Its meaning.
-        reason: &'static str,
-    },
+fn reserved_error(name: &str, reason: &str) -> ParseError {
+    ParseError(format!("no profile may have the name `{name}`: {reason}; use another name, such as `my-{name}`"))
 }
 
 impl FromStr for ProfileId {
-    type Err = ParseIdError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let is_valid =
             text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(allowed) && !text.ends_with('-');
         if !is_valid {
-            return Err(ParseIdError::Malformed(text.to_owned()));
+            return Err(ParseError(format!(
+                "`{text}` is not a profile id: expected lower-case letters, digits and hyphens, beginning with a letter, such as \
+             \"rtx4090\""
+            )));
         }
         match reserved(text) {
-            Some(reason) if text != Self::GENERIC => Err(ParseIdError::Reserved { name: text.to_owned(), reason }),
+            Some(reason) if text != Self::GENERIC => Err(reserved_error(text, reason)),
             _ => Ok(Self(text.to_owned())),
         }
     }
 }
 
-impl TryFrom<String> for ProfileId {
-    type Error = ParseIdError;
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<ProfileId> for String {
-    fn from(id: ProfileId) -> Self {
-        id.0
-    }
-}
+through_text!(ProfileId);
 
 impl Borrow<str> for ProfileId {
     fn borrow(&self) -> &str {

@@ -24,7 +24,7 @@ schema! {
         dropout: bool = true, Flag, "dropout in the layers, as in Burn (default true)";
         bias: bool = true, Flag, "biases of the layers' matrices (default true)";
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        biases: Vec<Matrix> = Vec::new(), ChoiceList(&Matrix::CHOICES), "matrices with biases (default: by `bias`)";
+        biases: Vec<Matrix> = Vec::new(), ChoiceList(&Matrix::MATRICES), "matrices with biases (default: by `bias`)";
         norm: Norm = Norm::Layer, Choice(&Norm::CHOICES), "kind of norm (default layer)";
         positions: Positions = Positions::Learned, Choice(&Positions::CHOICES),
             "encoding of the order of tokens (default learned)";

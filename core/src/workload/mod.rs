@@ -15,7 +15,7 @@ pub use convnet::{Activation, Block, Convnet, Stage};
 pub use encoder_decoder::EncoderDecoder;
 pub use recurrent::{Cell, Mlp, Recurrent};
 pub use spec::{Declared, ModelKind, ModelSpec, WorkloadSpec};
-pub use tensors::{Matrix, Optimizer, Role, Tensors};
+pub use tensors::{Optimizer, Role, Role as Matrix, Tensors};
 pub use training::{Teacher, Training, WeightFormat};
 pub use transformer::{Norm, Positions, Transformer, Vit};
 pub use unet::Unet;

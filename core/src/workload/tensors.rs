@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::dims::choices;
+use crate::dims::{Choices, choices};
 
 /// Parameter tensors of one shape and purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,72 +19,41 @@ pub struct Tensors {
     pub role: Role,
 }
 
-/// Purpose of a parameter tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// A lookup table.
-    Embedding,
-    /// The projection to an attention's queries.
-    Query,
-    /// The projection to an attention's keys.
-    Key,
-    /// The projection to an attention's values.
-    Value,
-    /// The projection of an attention's result.
-    Output,
-    /// The gate of a gated feed-forward layer.
-    Gate,
-    /// The first matrix of a feed-forward layer.
-    Up,
-    /// The last matrix of a feed-forward layer.
-    Down,
-    /// Any other matrix within the network.
-    Dense,
-    /// A convolution's kernel.
-    Convolution,
-    /// The matrix that makes the network's result.
-    Head,
-    /// A bias, or the scale or shift of a norm.
-    Vector,
-}
-
 choices! {
-    /// A matrix of a layer, by its role.
-    #[allow(missing_docs, reason = "each is the role of the same name")]
-    pub enum Matrix: "matrix", "workload::Matrix" {
+    /// Purpose of a parameter tensor.
+    pub enum Role: "role", "workload::Matrix" {
+        /// The projection to an attention's queries.
         Query = "query",
+        /// The projection to an attention's keys.
         Key = "key",
+        /// The projection to an attention's values.
         Value = "value",
+        /// The projection of an attention's result.
         Output = "output",
+        /// The gate of a gated feed-forward layer.
         Gate = "gate",
+        /// The first matrix of a feed-forward layer.
         Up = "up",
+        /// The last matrix of a feed-forward layer.
         Down = "down",
+        /// Any other matrix within the network.
         Dense = "dense",
+        /// The matrix that makes the network's result.
         Head = "head",
+        /// A lookup table.
         Embedding = "embedding",
-    }
-}
-
-impl Matrix {
-    /// The role of the matrix's tensor.
-    pub const fn role(self) -> Role {
-        match self {
-            Self::Query => Role::Query,
-            Self::Key => Role::Key,
-            Self::Value => Role::Value,
-            Self::Output => Role::Output,
-            Self::Gate => Role::Gate,
-            Self::Up => Role::Up,
-            Self::Down => Role::Down,
-            Self::Dense => Role::Dense,
-            Self::Head => Role::Head,
-            Self::Embedding => Role::Embedding,
-        }
+        /// A convolution's kernel.
+        Convolution = "convolution",
+        /// A bias, or the scale or shift of a norm.
+        Vector = "vector",
     }
 }
 
 impl Role {
+    /// The roles of matrices, for users.
+    pub(super) const MATRICES: Choices =
+        Choices { what: "matrix", names: Self::CHOICES.names.split_at(10).0, ..Self::CHOICES };
+
     /// Returns true for a matrix between other layers. Adapters, packing and Muon apply to such matrices.
     pub const fn is_hidden_matrix(self) -> bool {
         !matches!(self, Self::Embedding | Self::Convolution | Self::Head | Self::Vector)

@@ -13,7 +13,7 @@ schema! {
         optimizer: Optimizer = Optimizer::default(), Choice(&Optimizer::CHOICES), "the optimizer (default adamw)";
         lora_rank?: u64, Count(1..=65_536), "rank of LoRA adapters; freezes everything else (default: none)";
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        lora_targets: Vec<Matrix> = Vec::new(), ChoiceList(&Matrix::CHOICES),
+        lora_targets: Vec<Matrix> = Vec::new(), ChoiceList(&Matrix::MATRICES),
             "the matrices with adapters (default query and value)";
         #[serde(skip_serializing_if = "is_default")]
         frozen_parameters: u64 = 0, Count(0..=1 << 50), "parameters not trained, from the input on (default 0)";
@@ -114,9 +114,7 @@ impl Training {
             found
                 .push(("frozen_parameters", format!("frozen_parameters leaves nothing to train: the model has {all}")));
         }
-        if let Some(target) =
-            self.targets().into_iter().find(|target| !tensors.iter().any(|it| it.role == target.role()))
-        {
+        if let Some(target) = self.targets().into_iter().find(|target| !tensors.iter().any(|it| it.role == *target)) {
             let message = format!("this model has no {target:?} matrix to adapt").to_lowercase();
             found.push((if self.lora_targets.is_empty() { "lora_rank" } else { "lora_targets" }, message));
         }
@@ -237,7 +235,7 @@ impl Training {
     }
 
     fn adapts(&self, role: Role) -> bool {
-        self.targets().iter().any(|target| target.role() == role)
+        self.targets().contains(&role)
     }
 
     /// Values that adapters save: those kept only for gradients of frozen weights.

@@ -27,7 +27,7 @@ schema! {
         dropout: bool = true, Flag, "dropout in the layers, as in Burn (default true)";
         bias: bool = true, Flag, "biases of the layers' matrices (default true)";
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        biases: Vec<Matrix> = Vec::new(), ChoiceList(&Matrix::CHOICES),
+        biases: Vec<Matrix> = Vec::new(), ChoiceList(&Matrix::MATRICES),
             "matrices with biases, such as `[\"query\", \"key\", \"value\"]` in Qwen2 (default: by `bias`)";
         norm: Norm = Norm::Layer, Choice(&Norm::CHOICES), "kind of norm (default layer)";
         /// 1 if attention and feed-forward layer share one, 4 if norms also follow them.
@@ -250,7 +250,7 @@ impl Transformer {
         let (d, ff, [experts, _]) = (self.d_model, self.d_ff(), self.experts());
         let mut all = self.attention_tensors();
         let mut feed_forward = |matrix: Matrix, rows, columns| {
-            all.push(Tensors::matrices(self.layers * experts, rows, columns, matrix.role()));
+            all.push(Tensors::matrices(self.layers * experts, rows, columns, matrix));
             all.extend(self.has_bias(matrix).then(|| Tensors::vectors(self.layers * experts, columns)));
         };
         feed_forward(Matrix::Up, d, ff);
@@ -275,7 +275,7 @@ impl Transformer {
         for (matrix, rows, columns) in
             [(Matrix::Query, d, width), (Matrix::Key, d, kv), (Matrix::Value, d, kv), (Matrix::Output, width, d)]
         {
-            all.push(Tensors::matrices(self.layers, rows, columns, matrix.role()));
+            all.push(Tensors::matrices(self.layers, rows, columns, matrix));
             all.extend(self.has_bias(matrix).then(|| Tensors::vectors(self.layers, columns)));
         }
         all
