@@ -1,4 +1,4 @@
-//! What a GPU is: its product name, product line, compute capability and PCI id.
+//! Identity of a GPU: product name, product line, compute capability and PCI id.
 
 use core::fmt;
 use core::str::FromStr;

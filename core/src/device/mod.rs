@@ -1,4 +1,4 @@
-//! Devices: the facts that the planner uses ([`DeviceFacts`]), and what they come from.
+//! Devices: facts for the planner ([`DeviceFacts`]), made from readings ([`GpuReading`]) and profiles.
 
 mod identity;
 mod reading;
