@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 mod expand;
-mod fallback;
 mod micro_batch;
 mod stages;
 

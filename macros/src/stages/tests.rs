@@ -13,6 +13,7 @@ use super::run;
 use gpu_tuned_attribute::Table;
 
 mod forms;
+mod fuzz;
 mod graphs;
 mod named;
 mod precision;

@@ -7,8 +7,7 @@ use proptest::prelude::*;
 use quote::ToTokens;
 use syn::{Attribute, File, Item, LitStr};
 
-use super::run;
-use super::tests::table;
+use super::{run, table};
 use gpu_tuned_attribute::Table;
 
 /// Lexes a text. A group marked `none!{}` becomes a group without delimiters, as in `macro_rules`.

@@ -1,24 +1,145 @@
-//! `impl MicroBatch`.
+//! `#[derive(MicroBatch)]`: parse, check, expand.
 
-use proc_macro2::{TokenStream, TokenTree};
+#[cfg(test)]
+mod tests;
+
+use gpu_tuned_attribute::{DEEPEST_IN_MACROS, Mistakes, allow_deprecated, check_depth, crate_path};
+use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::{DeriveInput, Generics, Member, Path, Type, parse_quote};
+use syn::{
+    Attribute, Data, DeriveInput, Fields, Generics, Index, Member, Meta, MetaNameValue, Path, Token, Type, parse_quote,
+};
 
-use gpu_tuned_attribute::allow_deprecated;
+use crate::expand::mentions;
 
-use super::check::Field;
+/// Returns the implementation, or every mistake beside a placeholder implementation.
+pub(crate) fn run(item: TokenStream) -> TokenStream {
+    let parsed = check_depth(&item, DEEPEST_IN_MACROS).and_then(|()| syn::parse2(item));
+    let item: DeriveInput = match parsed {
+        Ok(item) => item,
+        Err(error) => return error.to_compile_error(),
+    };
+    let mut mistakes = Mistakes::default();
+    let root = root(&item, &mut mistakes);
+    let fields = check(&item, &mut mistakes);
+    let expansion = Expansion { root, item: &item };
+    let implementation = if mistakes.is_empty() { expansion.expand(&fields) } else { expansion.stand_in() };
+    quote!(#mistakes #implementation)
+}
+
+/// A field; a shared one belongs to the batch as a whole.
+struct Field<'i> {
+    member: Member,
+    ty: &'i Type,
+    is_shared: bool,
+}
+
+const HELP: &str =
+    "hold the tensors of a batch in a struct, such as `struct Batch { images: Tensor<4>, labels: Tensor<1, Int> }`";
+
+const TAKES: &str = "it takes shared: `#[micro_batch(shared)]`";
+
+/// Returns the path of the runtime's crate: that of `#[micro_batch(crate = path)]`, or `::gpu_tuned`.
+fn root(item: &DeriveInput, mistakes: &mut Mistakes) -> Path {
+    let mut root = None;
+    for attribute in item.attrs.iter().filter(|attribute| is_helper(attribute)) {
+        let found = attribute.parse_args::<MetaNameValue>().ok().filter(|pair| pair.path.is_ident("crate"));
+        let found = found.and_then(|pair| crate_path(&pair.value.to_token_stream()));
+        if found.is_none() {
+            mistakes
+                .at(attribute, "on the item, `#[micro_batch(…)]` takes only `crate = path`")
+                .help("`#[micro_batch(shared)]` on a field marks a field that is not of each sample");
+        }
+        root = found.or(root);
+    }
+    root.unwrap_or_else(|| parse_quote!(::gpu_tuned))
+}
+
+/// Checks the fields: at least one has samples.
+fn check<'i>(item: &'i DeriveInput, mistakes: &mut Mistakes) -> Vec<Field<'i>> {
+    let data = match &item.data {
+        Data::Struct(data) => data,
+        Data::Enum(_) => return misplaced(&item.ident, "an enum", mistakes),
+        Data::Union(_) => return misplaced(&item.ident, "a union", mistakes),
+    };
+    if data.fields.is_empty() {
+        return misplaced(&item.ident, "a struct without fields", mistakes);
+    }
+    let fields = fields(&data.fields, mistakes);
+    if mistakes.is_empty() && fields.iter().all(|field| field.is_shared) {
+        mistakes
+            .at(&item.ident, format!("no field of `{}` holds samples: all are shared", item.ident))
+            .help("leave out `#[micro_batch(shared)]` where the first dimension counts the samples");
+    }
+    fields
+}
+
+fn misplaced<'i>(place: &Ident, found: &str, mistakes: &mut Mistakes) -> Vec<Field<'i>> {
+    mistakes.at(place, format!("`MicroBatch` is derived for structs with fields, this is {found}")).help(HELP);
+    Vec::new()
+}
+
+fn fields<'i>(fields: &'i Fields, mistakes: &mut Mistakes) -> Vec<Field<'i>> {
+    let field = |(index, field): (usize, &'i syn::Field)| {
+        let place = Index { index: u32::try_from(index).unwrap_or(u32::MAX), span: field.ty.span() };
+        let member = field.ident.clone().map_or(Member::Unnamed(place), Member::Named);
+        Field { member, ty: &field.ty, is_shared: is_shared(&field.attrs, mistakes) }
+    };
+    fields.iter().enumerate().map(field).collect()
+}
+
+fn is_helper(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("micro_batch")
+}
+
+fn is_shared(attributes: &[Attribute], mistakes: &mut Mistakes) -> bool {
+    let mut is_shared = false;
+    for attribute in attributes.iter().filter(|attribute| is_helper(attribute)) {
+        let keys = match attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated) {
+            Ok(keys) => keys,
+            Err(error) => {
+                let place = quote_spanned!(error.span()=> micro_batch);
+                mistakes.at(place, format!("`#[micro_batch(…)]` cannot be read: {error}")).help(TAKES);
+                continue;
+            }
+        };
+        if keys.is_empty() {
+            mistakes.at(attribute, "`#[micro_batch()]` says nothing").help(TAKES);
+        }
+        for key in keys {
+            match &key {
+                Meta::Path(path) if path.is_ident("shared") => {
+                    if is_shared {
+                        mistakes.at(path, "`shared` is given twice").help("once is enough");
+                    }
+                    is_shared = true;
+                }
+                other if other.path().is_ident("shared") => {
+                    mistakes.at(other, "`shared` takes no value").help(TAKES);
+                }
+                other => {
+                    let name = other.path().to_token_stream().to_string();
+                    let near = gpu_tuned_core::suggest(&name, ["shared"]);
+                    mistakes.at(other.path(), format!("`micro_batch` does not take `{name}`{near}")).help(TAKES);
+                }
+            }
+        }
+    }
+    is_shared
+}
 
 /// The expansion for one item.
-pub(super) struct Expansion<'i> {
+struct Expansion<'i> {
     /// The path of the runtime's crate.
-    pub(super) root: Path,
-    pub(super) item: &'i DeriveInput,
+    root: Path,
+    item: &'i DeriveInput,
 }
 
 impl Expansion<'_> {
-    pub(super) fn expand(&self, fields: &[Field<'_>]) -> TokenStream {
+    fn expand(&self, fields: &[Field<'_>]) -> TokenStream {
         let root = &self.root;
         let first = fields.iter().find(|field| !field.is_shared).expect("BUG: a field holds samples");
         let len = self.call(first, &quote!(len), &[]);
@@ -108,7 +229,7 @@ impl Expansion<'_> {
     }
 
     /// Returns an implementation beside mistakes, to keep the rest of the user's code free of errors.
-    pub(super) fn stand_in(&self) -> TokenStream {
+    fn stand_in(&self) -> TokenStream {
         let root = &self.root;
         let body = quote! {
             fn len(&self) -> usize {
@@ -183,15 +304,4 @@ fn name(member: &Member) -> String {
         Member::Named(name) => name.unraw().to_string(),
         Member::Unnamed(index) => index.index.to_string(),
     }
-}
-
-fn mentions(ty: &Type, parameters: &[String]) -> bool {
-    fn any(tokens: TokenStream, parameters: &[String]) -> bool {
-        tokens.into_iter().any(|token| match token {
-            TokenTree::Ident(ident) => parameters.iter().any(|parameter| ident == parameter),
-            TokenTree::Group(group) => any(group.stream(), parameters),
-            _ => false,
-        })
-    }
-    any(ty.to_token_stream(), parameters)
 }
