@@ -2,7 +2,7 @@ use std::io::Write;
 use std::path::Path;
 
 use gpu_tuned_core::regular_file;
-use gpu_tuned_project::cargo_lock::CargoLock;
+use gpu_tuned_project::workspace::CargoLock;
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::lock::Lock;
 use gpu_tuned_project::workspace;

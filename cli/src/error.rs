@@ -11,7 +11,7 @@ use gpu_tuned_observe::monitor::MonitorError;
 use gpu_tuned_optimize::OptimizeError;
 use gpu_tuned_project::config::PairsError;
 use gpu_tuned_project::gpu_names::UnknownGpu;
-use gpu_tuned_project::io_remedy::{Access, remedy};
+use gpu_tuned_project::file::{Access, remedy};
 use gpu_tuned_propose::release::Refusal;
 use thiserror::Error;
 

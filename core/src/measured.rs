@@ -30,17 +30,18 @@ pub struct Measured {
 }
 
 /// The kind of device that trains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceKind {
     /// A CUDA GPU.
+    #[default]
     Gpu,
     /// The host's processor.
     Cpu,
 }
 
 /// Measurements on one device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredOn {
     /// The driver's name of the device; for simulated steps the device that they stand for.
     pub device: String,
@@ -76,7 +77,7 @@ pub struct MeasuredOn {
 }
 
 /// Measurements in one precision, with or without checkpointing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredMode {
     /// Method of measuring the memory.
     pub method: MeasurementMethod,
@@ -89,10 +90,11 @@ pub struct MeasuredMode {
 }
 
 /// Methods of measuring memory; the most reliable first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MeasurementMethod {
     /// Steps ran on the device.
+    #[default]
     Executed,
     /// Steps allocated on the GPU, and no kernel was executed.
     DryRun,

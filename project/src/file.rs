@@ -1,6 +1,6 @@
-//! Reading one file of a package.
+//! Reading one file of a package, and remedies of files that cannot be read or written.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::regular_file;
@@ -46,7 +46,7 @@ pub fn read<T>(
     let path = root.join(name);
     let bytes = match regular_file::read(&path, regular_file::LARGEST) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(ReadError::Io { path, cause }),
     };
     let name = name.display().to_string();
@@ -54,6 +54,66 @@ pub fn read<T>(
         utf8(&name, bytes, remedy).map_err(|(mistake, text)| ReadError::Mistakes { text, mistakes: vec![mistake] })?;
     let parsed = parse(Source { file: &name, text: &text });
     parsed.map(Some).map_err(|mistakes| ReadError::Mistakes { text, mistakes })
+}
+
+const MARKERS: [&str; 4] = ["<<<<<<<", "|||||||", "=======", ">>>>>>>"];
+
+/// Finds the first conflict marker of git; the message ends with `remedy`.
+pub(crate) fn merge_marker(source: Source<'_>, remedy: &str) -> Option<FileError> {
+    let mut offset = 0;
+    for line in source.text.split_inclusive('\n') {
+        if MARKERS.iter().any(|marker| is_marker(line, marker)) {
+            return Some(source.error(&(offset..offset), format!("a merge left both sides here: {remedy}")));
+        }
+        offset += line.len();
+    }
+    None
+}
+
+/// Returns true for a marker alone or followed by a branch name.
+fn is_marker(line: &str, marker: &str) -> bool {
+    line.strip_prefix(marker).is_some_and(|rest| rest.trim_end().is_empty() || rest.starts_with(' '))
+}
+
+/// Access to a file.
+#[derive(Clone, Copy, Debug)]
+pub enum Access {
+    /// The file is read.
+    Read,
+    /// The file is written.
+    Write,
+    /// The file is a program that is started.
+    Run,
+}
+
+const PROGRAM: &str = "name a program with its arguments, such as `-- target/release/train`";
+
+/// Kinds of errors with the remedy of a file to read, of one to write, and of a program.
+const REMEDIES: [(ErrorKind, [&str; 3]); 10] = [
+    (ErrorKind::NotFound, ["check the path", "make the folder, or name another file", PROGRAM]),
+    (
+        ErrorKind::PermissionDenied,
+        [
+            "allow reading it, or name another file",
+            "allow writing it, or name another file",
+            "make it executable, or name another program",
+        ],
+    ),
+    (ErrorKind::ReadOnlyFilesystem, ["", "make the file system writable, or name another file", ""]),
+    (ErrorKind::StorageFull, ["", "free disk space, and run the command again", ""]),
+    (ErrorKind::FileTooLarge, ["", "raise the limit of file sizes (`ulimit -f`), or name another file", ""]),
+    (ErrorKind::IsADirectory, ["name a file, not a folder", "name a file, not a folder", PROGRAM]),
+    (ErrorKind::AlreadyExists, ["", "name another, or remove it", ""]),
+    (ErrorKind::NotADirectory, ["check the path", "name a folder, or remove the file", PROGRAM]),
+    (ErrorKind::WouldBlock, ["", "", "end other processes, or raise their number (`ulimit -u`)"]),
+    (ErrorKind::OutOfMemory, ["", "", "end other processes: the memory is full"]),
+];
+
+/// Formats the remedy as a line, `help:` included; empty for a rare error.
+pub fn remedy(source: &io::Error, access: Access) -> String {
+    let found = REMEDIES.iter().find(|(kind, ..)| *kind == source.kind());
+    let help = found.map_or("", |(_, remedies)| remedies[access as usize]);
+    if help.is_empty() { String::new() } else { format!("\n  help: {help}") }
 }
 
 #[cfg(test)]

@@ -5,17 +5,12 @@
 
 #![forbid(unsafe_code)]
 
-pub mod cargo_lock;
 pub mod compile;
 pub mod config;
-mod conflict;
-mod detected_profile;
 pub mod file;
 pub mod gpu_names;
-pub mod io_remedy;
 pub mod lock;
+pub mod profile_text;
 pub mod resolved;
 pub mod schema;
 pub mod workspace;
-
-pub use detected_profile::{DescribedGpu, describe};

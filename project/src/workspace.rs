@@ -1,15 +1,63 @@
-//! The workspace of a package, found by cargo's rules.
+//! The manifest, the workspace and the `Cargo.lock` of a package, found by cargo's rules.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::regular_file;
+use gpu_tuned_core::source::{FileError, Source};
+use gpu_tuned_core::{regular_file, suggest_key};
+use serde::Deserialize;
+use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-use crate::cargo_lock::CargoLock;
 use crate::config::ConfigFile;
+use crate::file::merge_marker;
 
 /// The file name of a manifest.
 pub const MANIFEST: &str = "Cargo.toml";
+
+/// The table `[package.metadata.gpu-tuned]` of a manifest. Build script and commands read it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PackageMetadata {
+    /// `config-file`: path of the file in place of `gpu-tuned.toml`, from the package's folder.
+    pub config_file: Option<PathBuf>,
+}
+
+impl PackageMetadata {
+    const CONFIG_FILE: &'static str = "config-file";
+
+    /// Parses a manifest's text.
+    ///
+    /// # Errors
+    ///
+    /// Unknown keys, and values of another type, each with its place.
+    pub fn parse(source: Source<'_>) -> Result<Self, Vec<FileError>> {
+        let root = DeTable::parse(source.text).map_err(|error| vec![source.toml_error(&error)])?;
+        let mut metadata = Self::default();
+        let section = ["package", "metadata", "gpu-tuned"];
+        let table = section.iter().try_fold(root.get_ref(), |table, key| match table.get(*key)?.get_ref() {
+            DeValue::Table(below) => Some(below),
+            _ => None,
+        });
+        let mut mistakes = Vec::new();
+        for (key, value) in table.into_iter().flatten() {
+            match (key.get_ref().as_ref(), value.get_ref().as_str()) {
+                (Self::CONFIG_FILE, Some(path)) => metadata.config_file = Some(path.into()),
+                (Self::CONFIG_FILE, None) => {
+                    mistakes.push(source.error(&value.span(), "config-file: expected a path in quotes"));
+                }
+                (other, _) => {
+                    let near = suggest_key(other, &[Self::CONFIG_FILE]);
+                    let message = format!("unknown key `{other}`{near}; [{}] takes config-file", section.join("."));
+                    mistakes.push(source.error(&key.span(), message));
+                }
+            }
+        }
+        if mistakes.is_empty() { Ok(metadata) } else { Err(mistakes) }
+    }
+}
 
 /// Reads the manifest in a folder. Cargo reports one that cannot be read.
 pub fn manifest(folder: &Path) -> Option<Table> {
@@ -77,36 +125,84 @@ fn includes(workspace: &Value, folder: &Path, package: &Path) -> bool {
     !lists("exclude") || lists("members")
 }
 
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
+/// The content of a `Cargo.lock`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct CargoLock {
+    #[serde(default)]
+    package: Vec<Locked>,
+}
 
-    use super::{MANIFEST, cargo_lock, config_file, root};
+#[derive(Clone, Debug, Deserialize)]
+struct Locked {
+    name: String,
+    version: String,
+    /// Each `NAME`, `NAME VERSION` or `NAME VERSION (SOURCE)`.
+    #[serde(default)]
+    dependencies: Vec<String>,
+}
 
-    #[test]
-    fn packages_have_the_root_that_cargo_finds() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let write = |file: &str, text: &str| {
-            let path = folder.path().join(file);
-            fs::create_dir_all(path.parent().expect("it is below"))
-                .and_then(|()| fs::write(path, text))
-                .expect("it is written");
-        };
-        write(MANIFEST, "[workspace]\nmembers = ['in']\nexclude = ['out']\n");
-        for (package, manifest) in
-            [("in", "[package]\n"), ("out", "[package]\n"), ("far/own", "[package]\nworkspace = '../..'\n")]
-        {
-            write(&format!("{package}/{MANIFEST}"), manifest);
+/// The advice for a file with conflict markers.
+const REMEDY_OF_MERGE: &str =
+    "keep either side whole (`git checkout --ours` or `--theirs` and the file): cargo adds what it lacks";
+
+impl CargoLock {
+    /// The file's name, at the root of a workspace.
+    pub const NAME: &'static str = "Cargo.lock";
+
+    /// The advice for a file that cannot be parsed.
+    pub const REMEDY: &'static str = "put back the file that was committed, or delete it: cargo writes another";
+
+    /// Parses the file's text; `None` if cargo would refuse it.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::read(Source { file: Self::NAME, text }).ok()
+    }
+
+    /// Parses the file's text.
+    ///
+    /// # Errors
+    ///
+    /// When cargo would refuse the file: it has conflict markers, or is no lock of cargo's. The message includes the advice.
+    pub fn read(source: Source<'_>) -> Result<Self, FileError> {
+        if let Some(mistake) = merge_marker(source, REMEDY_OF_MERGE) {
+            return Err(mistake);
         }
-        write("Cargo.lock", "");
-        write("gpu-tuned.toml", "");
-        let (inner, outer, far) = (folder.path().join("in"), folder.path().join("out"), folder.path().join("far/own"));
-        assert_eq!(root(&inner).as_deref(), Some(folder.path()));
-        assert_eq!(root(&outer), None);
-        assert_eq!(root(&far), Some(far.join("../..")));
-        assert_eq!(cargo_lock(&inner), Some(folder.path().join("Cargo.lock")));
-        assert_eq!(config_file(&inner), Path::new("../gpu-tuned.toml"));
-        assert_eq!(config_file(&outer), Path::new("gpu-tuned.toml"));
+        toml::from_str(source.text).map_err(|error| {
+            let mut mistake = source.toml_error(&error);
+            mistake.message = format!("{}; {}", mistake.message, Self::REMEDY);
+            mistake
+        })
+    }
+
+    /// Returns the releases of the crate `name` among the package's direct and indirect dependencies.
+    pub fn releases(&self, package: &str, name: &str) -> BTreeSet<&str> {
+        let mut by_name: BTreeMap<&str, Vec<&Locked>> = BTreeMap::new();
+        for locked in &self.package {
+            by_name.entry(&locked.name).or_default().push(locked);
+        }
+        let mut open = by_name.get(package).cloned().unwrap_or_default();
+        let mut seen: BTreeSet<(&str, &str)> = open.iter().map(|locked| locked.key()).collect();
+        while let Some(locked) = open.pop() {
+            let needed = locked.dependencies.iter().flat_map(|dependency| {
+                let mut words = dependency.split_whitespace();
+                let (name, version) = (words.next().unwrap_or_default(), words.next());
+                let of_name = by_name.get(name).into_iter().flatten().copied();
+                of_name.filter(move |locked| version.is_none_or(|version| locked.version == version))
+            });
+            open.extend(needed.filter(|locked| seen.insert(locked.key())));
+        }
+        seen.into_iter().filter(|(seen, _)| *seen == name).map(|(_, version)| version).collect()
+    }
+
+    /// Returns the package's releases of `name`, joined by `and`, if `measured` is none of them.
+    pub fn other_than(&self, measured: &str, package: &str, name: &str) -> Option<String> {
+        let now = self.releases(package, name);
+        let is_other = !now.is_empty() && !now.contains(measured);
+        is_other.then(|| now.into_iter().collect::<Vec<_>>().join(" and "))
+    }
+}
+
+impl Locked {
+    fn key(&self) -> (&str, &str) {
+        (&self.name, &self.version)
     }
 }

@@ -6,7 +6,7 @@ use gpu_tuned_core::grouped;
 use gpu_tuned_core::measured::MeasuredOn;
 use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_project::cargo_lock::CargoLock;
+use gpu_tuned_project::workspace::CargoLock;
 use gpu_tuned_project::lock::{Lock, LockedWorkload, SpecChange};
 
 use super::finding::{Finding, Level};

@@ -13,7 +13,7 @@ use cargo_metadata::{Package, TargetKind};
 use gpu_tuned_attribute::sources;
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileNames, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
-use gpu_tuned_project::cargo_lock::CargoLock;
+use gpu_tuned_project::workspace::CargoLock;
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::file::{self, ReadError};
 use gpu_tuned_project::gpu_names::profiles;

@@ -5,7 +5,7 @@ use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::matching::{Match, identify};
 use gpu_tuned_core::plan::Remedy;
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
-use gpu_tuned_project::describe;
+use gpu_tuned_project::profile_text::describe;
 
 use super::Target;
 use crate::args::WhichGpu;

@@ -1,10 +1,14 @@
-//! Merging new measurements into a lock.
+//! Merging new measurements into a lock, and its layout.
+
+use core::fmt::Write;
 
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::{Training, WorkloadSpec};
+use toml::de::DeTable;
 use toml::{Table, Value};
 
-use super::{ACCUMULATING, F32_SUMS, Lock, LockedWorkload, read, render, write};
+use super::codec::{self, ACCUMULATING, F32_SUMS};
+use super::{Lock, LockedWorkload};
 
 /// The outcome of [`merged`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +36,14 @@ pub struct Merged {
 /// Mistakes in the file, as [`Lock::parse`] reports them; then write nothing. Or values of `entry` that are out of range,
 /// with places in a text called `what was measured`.
 pub fn merged(text: Option<Source<'_>>, name: &str, entry: &LockedWorkload) -> Result<Merged, Vec<FileError>> {
-    let (lock, mut root) = match text {
-        Some(source) => read::file(source)?,
-        None => (Lock::default(), write::empty()),
-    };
+    let lock = text.map_or_else(|| Ok(Lock::default()), Lock::parse)?;
+    let known = text.filter(|_| lock.older_format.is_none());
+    let mut root: Table =
+        known.map_or_else(super::empty, |known| known.text.parse().expect("BUG: it was read as TOML"));
     let mut dropped = Vec::new();
     let path = format!("workload.{name}");
     let known = below(below(&mut root, "workload"), name);
-    let mut new = write::workload(entry);
+    let mut new = codec::write(entry, true);
     let devices = new.remove("on");
     if lock.workload.get(name).is_some_and(|old| is_other_model(old, known, entry)) {
         remove_devices(known, &path, devices.as_ref(), &mut dropped);
@@ -56,9 +60,9 @@ pub fn merged(text: Option<Source<'_>>, name: &str, entry: &LockedWorkload) -> R
             }
         }
     }
-    let text = render::text(&root);
+    let text = format(&root);
     // The file had no mistakes, so any mistake is in the measurements.
-    read::document(Source { file: "what was measured", text: &text })?;
+    Lock::read(DeTable::parse(&text), Source { file: "what was measured", text: &text })?;
     Ok(Merged { text, dropped })
 }
 
@@ -170,4 +174,103 @@ fn add_partial(known: Option<&mut Value>, new: &Value) -> bool {
 fn other_modes<'t>(device: &'t Table, anew: Option<&'t Value>) -> impl Iterator<Item = &'t String> {
     let all = device.get("mode").and_then(Value::as_table).into_iter().flat_map(Table::keys);
     all.filter(move |mode| anew.and_then(|anew| anew.get(mode.as_str())).is_none())
+}
+
+const HEADER: &str = "\
+# Measurements of this package's workloads, written by `cargo gpu-tuned measure`. Commit this file.
+# After a conflicting merge keep either side, or delete the file, and measure again.
+";
+
+/// Formats the file: sorted, one value or measured micro-batch a line, so that diffs are short.
+pub(super) fn format(root: &Table) -> String {
+    let mut out = HEADER.to_owned();
+    // First, because the format determines how to read the rest.
+    if let Some(format) = root.get("format") {
+        fact("format", format, &mut out);
+    }
+    let rest: Table = root.iter().filter(|(key, _)| *key != "format").map(|(k, v)| (k.clone(), v.clone())).collect();
+    contents("", 0, &rest, &mut out);
+    push(&mut out, format_args!("\n{}\n", Lock::END));
+    out
+}
+
+/// Names from the root to a table of measured micro-batches: `workload.NAME.on.DEVICE.mode.MODE.batch`.
+const BATCH_DEPTH: usize = 7;
+
+/// Writes the values of a table, then the tables below it. `depth` counts the names of its path.
+fn contents(path: &str, depth: usize, table: &Table, out: &mut String) {
+    // A measured micro-batch is one line.
+    let is_line = |value: &Value| !value.is_table() || depth == BATCH_DEPTH;
+    let (lines, tables): (Vec<_>, Vec<_>) = sorted(table).into_iter().partition(|(_, value)| is_line(value));
+    for (key, value) in lines {
+        fact(key, value, out);
+    }
+    for (name, below) in tables.into_iter().filter_map(|(key, value)| Some((key, value.as_table()?))) {
+        let dot = if path.is_empty() { "" } else { "." };
+        let path = format!("{path}{dot}{}", self::key(name));
+        let has_lines = below.values().any(|value| !value.is_table()) || depth + 1 == BATCH_DEPTH;
+        if below.is_empty() || has_lines {
+            push(out, format_args!("\n[{path}]\n"));
+        }
+        contents(&path, depth + 1, below, out);
+    }
+}
+
+/// Names that are numbers first and as numbers: batch 64 before batch 128.
+fn sorted(table: &Table) -> Vec<(&str, &Value)> {
+    let mut all: Vec<_> = table.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    all.sort_by_key(|(key, _)| (key.parse().unwrap_or(u64::MAX), *key));
+    all
+}
+
+fn fact(name: &str, value: &Value, out: &mut String) {
+    push(out, format_args!("{} = {}\n", key(name), inline(value)));
+}
+
+fn key(name: &str) -> String {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if !name.is_empty() && name.bytes().all(is_bare) { name.to_owned() } else { quoted(name) }
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Integer(whole) => grouped(*whole),
+        Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Table(table) if table.is_empty() => "{}".to_owned(),
+        Value::Table(table) => {
+            let facts = sorted(table).into_iter().map(|(name, value)| format!("{} = {}", key(name), inline(value)));
+            format!("{{ {} }}", facts.collect::<Vec<_>>().join(", "))
+        }
+        Value::Float(_) | Value::Boolean(_) | Value::Datetime(_) => value.to_string(),
+    }
+}
+
+/// Quotes a text, always on one line.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => out.extend(['\\', char]),
+            char if char.is_control() => push(&mut out, format_args!("\\U{:08X}", u32::from(char))),
+            char => out.push(char),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// `1_548_747_520`; up to four digits as they are.
+fn grouped(whole: i64) -> String {
+    let digits = whole.unsigned_abs().to_string();
+    let sign = if whole < 0 { "-" } else { "" };
+    if digits.len() < 5 {
+        return format!("{sign}{digits}");
+    }
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    format!("{sign}{}", groups.join("_"))
+}
+
+fn push(out: &mut String, text: core::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("BUG: a text takes any text");
 }

@@ -3,10 +3,10 @@ mod slips;
 use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod};
 use gpu_tuned_core::source::{FileError, Source};
-use gpu_tuned_core::workload::{Optimizer, Training, Transformer, WorkloadSpec};
+use gpu_tuned_core::workload::{Mlp, Optimizer, Training, Transformer, WorkloadSpec};
 use gpu_tuned_core::{Bytes, Goal};
 
-use super::{Lock, LockedWorkload, Merged, merged};
+use super::{Lock, LockedWorkload, Merged, SpecChange, merged};
 
 const WHOLE: &str = r#"# Measurements of this package's workloads, written by `cargo gpu-tuned measure`. Commit this file.
 # After a conflicting merge keep either side, or delete the file, and measure again.
@@ -286,4 +286,16 @@ fn figures_that_cannot_be_are_not_written() {
     ] {
         assert!(found.starts_with("what was measured:"), "{found}");
     }
+}
+
+#[test]
+fn changes_are_named_with_both_values() {
+    let changes = |was: WorkloadSpec, now: WorkloadSpec| {
+        SpecChange::between(&was, &now).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let lm = Transformer::new(4, 128, 65, 128);
+    let deeper = Transformer { heads: Some(8), layers: 6, ..lm.clone() };
+    assert_eq!(changes(lm.clone().into(), lm.clone().into()), Vec::<String>::new());
+    assert_eq!(changes(lm.clone().into(), deeper.into()), ["heads = its default, now 8", "layers = 4, now 6"]);
+    assert_eq!(changes(lm.into(), Mlp { widths: vec![8, 8] }.into()), ["model = transformer, now mlp"]);
 }

@@ -129,3 +129,12 @@ fn a_measurement_that_no_lock_may_hold_is_a_damaged_table() {
         assert!(error.to_string().ends_with("; build again"), "{error}");
     }
 }
+
+#[test]
+fn an_embedded_table_is_parsed_once() {
+    let text: &'static str = with_measured().to_toml().leak();
+    let first = Resolved::embedded(text).expect("it is valid");
+    assert_eq!(*first, with_measured());
+    assert!(core::ptr::eq(first, Resolved::embedded(text).expect("it is valid")));
+    assert!(Resolved::embedded("format = 1\n").is_err());
+}

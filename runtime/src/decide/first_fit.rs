@@ -18,10 +18,10 @@ pub(super) fn decide_for_first_fit<C: Tuned>(
     context: DecisionContext<'_>,
 ) -> Result<Decision, DecideError> {
     let machine = context.machine;
-    let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
+    let resolved = C::BUILT.table.map(Resolved::embedded).transpose()?;
     let none = ProfileTable::default();
-    let profiles = resolved.as_ref().map_or(&none, |resolved| &resolved.profile);
-    let is_target = |gpu: &GpuReading| built_for::is_target(gpu, &C::BUILT, resolved.as_ref());
+    let profiles = resolved.map_or(&none, |resolved| &resolved.profile);
+    let is_target = |gpu: &GpuReading| built_for::is_target(gpu, &C::BUILT, resolved);
     // The plan of an unusable GPU would be the CPU's, with errors of its own.
     let (mut order, mut unusable): (_, Vec<UnusableGpu>) = (machine.preference(is_target), Vec::new());
     order.retain(|&position| {

@@ -131,8 +131,7 @@ pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Resu
 
 /// Decides for this device and no other GPU.
 fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
-    let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
-    let resolved = resolved.as_ref();
+    let resolved = C::BUILT.table.map(Resolved::embedded).transpose()?;
     let spec = spec(config)?;
     let mut workload = spec.workload();
     let mut goal = goal(config, &spec, &workload, context)?;

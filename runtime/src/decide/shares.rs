@@ -12,11 +12,11 @@ use crate::tuned::Tuned;
 
 /// Facts of this process's device, for the plan of all ranks.
 pub(crate) fn rank_facts<C: Tuned>(context: DecisionContext<'_>, host: String) -> Result<RankFacts, DecideError> {
-    let resolved = C::BUILT.table.map(Resolved::from_toml).transpose()?;
+    let resolved = C::BUILT.table.map(Resolved::embedded).transpose()?;
     let none = ProfileTable::default();
-    let profiles = resolved.as_ref().map_or(&none, |resolved| &resolved.profile);
+    let profiles = resolved.map_or(&none, |resolved| &resolved.profile);
     let Device { gpu, facts, .. } = Device::choose(context, profiles);
-    let built_for = built_for::is_built_for(&C::BUILT, resolved.as_ref(), gpu.as_ref());
+    let built_for = built_for::is_built_for(&C::BUILT, resolved, gpu.as_ref());
     let is_target = built_for::is_named(&C::BUILT, gpu.as_ref(), built_for);
     Ok(RankFacts { host, facts, built_for, is_target })
 }
@@ -33,7 +33,7 @@ pub(crate) fn unequal_shares<C: Tuned>(
     let spec = spec(config)?;
     let mut workload = spec.workload();
     let goal = goal(config, &spec, &workload, context)?;
-    if let Some(resolved) = C::BUILT.table.map(Resolved::from_toml).transpose()? {
+    if let Some(resolved) = C::BUILT.table.map(Resolved::embedded).transpose()? {
         workload = resolved.workload_on(C::BUILT.workload, &spec, devices);
     }
     let plans = gpu_tuned_core::plan::plan_ranks(devices, &workload, &goal)?;

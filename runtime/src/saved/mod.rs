@@ -6,11 +6,12 @@ mod file;
 
 use std::path::{Path, PathBuf};
 
-use gpu_tuned_core::exchange::Share;
+use gpu_tuned_core::dims::{self, Schema as _};
 use gpu_tuned_core::plan::{Plan, Schedule};
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_core::{Goal, Pins, PrecisionPolicy, Setting, SettingValue, Settings};
-use serde::{Deserialize, Serialize};
+use gpu_tuned_core::{Goal, Pins, Setting, SettingValue, Settings};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 pub use error::{LoadError, SaveError};
@@ -29,43 +30,22 @@ pub struct SavedRun {
     device: String,
     parameters: u64,
     workload: Value,
-    #[serde(with = "GoalWithoutPins")]
+    #[serde(serialize_with = "save_goal", deserialize_with = "load_goal")]
     goal: Goal,
     schedule: Schedule,
     settings: Settings,
 }
 
-/// Saved [`Goal`]. Unlike in `gpu-tuned.toml`, unknown keys are ignored.
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Goal")]
-#[expect(clippy::struct_excessive_bools, reason = "keys of a goal")]
-struct GoalWithoutPins {
-    #[serde(default)]
-    global_batch: Option<u64>,
-    #[serde(default)]
-    global_tokens: Option<u64>,
-    #[serde(default)]
-    mean_tokens: Option<f64>,
-    drop_last: bool,
-    #[serde(default)]
-    whole_batch_loss: bool,
-    world_size: u64,
-    #[serde(default)]
-    unequal: bool,
-    shard_optimizer: bool,
-    #[serde(default)]
-    precision: Option<PrecisionPolicy>,
-    #[serde(default)]
-    allow_cuda_graphs: Option<bool>,
-    memory_headroom: f64,
-    throughput_tolerance: f64,
-    #[serde(default)]
-    target_utilization: Option<f64>,
-    prefetch_mib: u64,
-    #[serde(skip)]
-    pins: Pins,
-    #[serde(skip)]
-    share: Option<Share>,
+/// Saves a goal without its pins, which are those of a start.
+fn save_goal<S: Serializer>(goal: &Goal, serializer: S) -> Result<S::Ok, S::Error> {
+    Goal { pins: Pins::default(), ..goal.clone() }.serialize(serializer)
+}
+
+/// Loads a goal. Unlike in `gpu-tuned.toml`, unknown keys are ignored.
+fn load_goal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Goal, D::Error> {
+    let mut keys = serde_json::Map::deserialize(deserializer)?;
+    keys.retain(|key, _| dims::named(Goal::DIMS, key).is_some());
+    Goal::deserialize(Value::Object(keys)).map_err(D::Error::custom)
 }
 
 impl SavedRun {

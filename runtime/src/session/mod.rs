@@ -19,6 +19,8 @@ use gpu_tuned_core::device::DeviceFacts;
 #[cfg(feature = "burn")]
 use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::plan::{Plan, Schedule};
+#[cfg(feature = "burn")]
+use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::Workload;
 #[cfg(feature = "warm")]
 use gpu_tuned_measure::warm::WarmStart;
@@ -146,9 +148,10 @@ impl<C: Tuned> Session<C> {
         let Some(gpu) = self.selection().gpu.as_ref().map(|gpu| &gpu.reading) else {
             return DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores);
         };
-        let table = C::BUILT.table.and_then(|table| Resolved::from_toml(table).ok());
-        let profiles = table.map(|table| table.profile).unwrap_or_default();
-        let facts = DeviceFacts::from_reading(gpu, identify(gpu, &profiles).profile(), Some(host.cores));
+        let none = ProfileTable::default();
+        let table = C::BUILT.table.and_then(|table| Resolved::embedded(table).ok());
+        let profiles = table.map_or(&none, |table| &table.profile);
+        let facts = DeviceFacts::from_reading(gpu, identify(gpu, profiles).profile(), Some(host.cores));
         facts.expect("BUG: the session was planned for its memory")
     }
 }

@@ -1,7 +1,7 @@
 //! The GPUs of this machine as profiles for `gpu-tuned.toml`.
 
 use gpu_tuned_core::matching::Match;
-use gpu_tuned_project::{DescribedGpu, describe};
+use gpu_tuned_project::profile_text::{DescribedGpu, describe};
 
 use super::super::catalogue::Catalogue;
 use crate::output::{Answer, Code, Form};

@@ -63,9 +63,9 @@ pub(in crate::measure) fn devices<M: Module, B: Clone>(
 /// The GPU that the program was built for, of several the one with the most memory; else the generic one. What is
 /// replayed hardly depends on it: pages are at most a quarter of its memory, and points lie where they matter to it.
 fn profile(built: BuiltFor) -> Option<Profile> {
-    let table = built.table.and_then(|table| Resolved::from_toml(table).ok()).map(|resolved| resolved.profile);
+    let table = built.table.and_then(|table| Resolved::embedded(table).ok());
     let named = |id: &str| {
-        let own = table.as_ref().and_then(|table| table.get(id).cloned());
+        let own = table.and_then(|table| table.profile.get(id).cloned());
         own.or_else(|| ProfileTable::builtin_profile(id))
     };
     let targets = built.targets.iter().filter_map(|id| named(id));

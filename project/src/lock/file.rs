@@ -16,21 +16,18 @@
 //! # }
 //! ```
 
-mod error;
-mod turn;
-
-use std::fs;
-use std::io::ErrorKind;
+use core::fmt;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::atomic_file;
 use gpu_tuned_core::regular_file;
-use gpu_tuned_core::source::{Source, utf8};
-
-pub use error::LockError;
+use gpu_tuned_core::source::{FileError, Source, utf8};
+use thiserror::Error;
 
 use super::{Lock, LockedWorkload, Merged, merged};
-use turn::Turn;
 
 /// Path of a `gpu-tuned.lock`, which may be missing.
 #[derive(Clone, Debug)]
@@ -118,5 +115,108 @@ impl LockFile {
     /// Name of the file in messages.
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+}
+
+/// Turn of a writer. Ends when it is dropped, or when the process ends.
+struct Turn {
+    /// Locked, unless the file system has no locks.
+    _file: File,
+    beside: PathBuf,
+}
+
+impl Turn {
+    /// Waits for the turn to write the file at `path`.
+    fn take(path: &Path) -> io::Result<Self> {
+        let mut name = OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(".turn");
+        let beside = path.with_file_name(name);
+        loop {
+            let file = File::options().create(true).truncate(false).write(true).open(&beside)?;
+            match file.lock() {
+                // The previous writer removed the file at the end of its turn.
+                Ok(()) if !atomic_file::is_at(&file, &beside) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // As in cargo: where there are no locks, writes without a turn rather than not at all.
+                Ok(()) | Err(_) => return Ok(Self { _file: file, beside }),
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Removed while locked: a writer that has opened the file notices, and creates another.
+        if HAS_FILE_IDS {
+            drop(fs::remove_file(&self.beside));
+        }
+    }
+}
+
+/// On other systems the file stays.
+const HAS_FILE_IDS: bool = cfg!(unix);
+
+/// Error of reading or updating a `gpu-tuned.lock`. The file stays as it was.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// The file exists and cannot be read.
+    #[error("cannot read `{}`: {cause}; allow reading it, or move it away", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system.
+        cause: io::Error,
+    },
+    /// The file has mistakes: it has both sides of a merge, was cut short, edited, or written by a newer release.
+    #[error("{}", Marked(mistakes, text))]
+    Damaged {
+        /// Mistakes with their positions; the last one has the remedy.
+        mistakes: Vec<FileError>,
+        /// Text of the file.
+        text: String,
+    },
+    /// Measurements out of range.
+    #[error(
+        "`{name}` is not written to `{}`: {}; measure again on a device that nothing else uses",
+        path.display(),
+        mistakes.iter().map(|mistake| mistake.message.as_str()).collect::<Vec<_>>().join(", ")
+    )]
+    Figures {
+        /// The file.
+        path: PathBuf,
+        /// The workload.
+        name: String,
+        /// Mistakes with their positions in the new text.
+        mistakes: Vec<FileError>,
+    },
+    /// The file, or one beside it, cannot be written: most often a read-only or full disk.
+    #[error("cannot write `{}`: {cause}; free disk space, or make its folder and allow writing there", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system.
+        cause: io::Error,
+    },
+}
+
+/// Displays mistakes, each with its line.
+struct Marked<'e>(&'e [FileError], &'e str);
+
+/// Maximum width of a line, in characters.
+const SHOWN: usize = 120;
+
+impl fmt::Display for Marked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(mistakes, text) = self;
+        for (index, mistake) in mistakes.iter().enumerate() {
+            let end = if index == 0 { "" } else { "\n" };
+            write!(f, "{end}{mistake}")?;
+            let line = text.lines().nth(mistake.place.line.saturating_sub(1)).unwrap_or_default();
+            let shown: String = line.chars().take(SHOWN).collect();
+            write!(f, "\n{:>5} | {}", mistake.place.line, shown.trim_end())?;
+        }
+        Ok(())
     }
 }

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
+use gpu_tuned_core::source::Source;
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use toml::de::{DeTable, Deserializer};
 
-use crate::config::ConfigFile;
+use crate::config::{ConfigFile, as_table};
 use crate::lock::Lock;
 
 /// The selection of a build, with every profile, workload and goal that the build may need.
@@ -35,8 +37,8 @@ pub struct Resolved {
     /// Workloads by name.
     #[serde(default)]
     pub workload: BTreeMap<String, WorkloadSpec>,
-    /// The measurements of `gpu-tuned.lock`.
-    #[serde(default, skip_serializing_if = "Lock::is_empty")]
+    /// The measurements of `gpu-tuned.lock`, with the keys of that file.
+    #[serde(skip_deserializing, skip_serializing_if = "Lock::is_empty")]
     pub measured: Lock,
     /// The generic, declared, selected and user-defined profiles.
     #[serde(default)]
@@ -194,18 +196,7 @@ impl Resolved {
             ProfileId::GENERIC => Selected::Generic,
             _ => Selected::Targets(vec![profile.id.clone()]),
         };
-        let profile = ProfileTable::from_iter([profile]);
-        let (declared, goal, workload) = (Vec::new(), Goal::default(), BTreeMap::new());
-        Some(Self {
-            format: Self::FORMAT,
-            file: None,
-            declared,
-            selected,
-            goal,
-            workload,
-            measured: Lock::default(),
-            profile,
-        })
+        Some(Self::new(selected, Vec::new(), &ConfigFile::default(), &ProfileTable::from_iter([profile])))
     }
 
     /// Parses the output of [`to_toml`](Self::to_toml).
@@ -214,25 +205,44 @@ impl Resolved {
     ///
     /// When the text is no resolved table, or another release wrote it.
     pub fn from_toml(text: &str) -> Result<Self, ResolvedError> {
-        let table = DeTable::parse(text)?;
+        let mut table = DeTable::parse(text)?;
         let format =
             table.get_ref().get("format").and_then(|value| value.get_ref().as_integer()?.as_str().parse().ok());
-        match format {
+        if let Some(found) = format.filter(|found| *found != Self::FORMAT) {
             // Checked first: the rest of another format may mean anything.
-            Some(found) if found != Self::FORMAT => Err(ResolvedError::Format { found }),
-            _ => Self::deserialize(Deserializer::from(table))?.checked(),
+            return Err(ResolvedError::Format { found });
+        }
+        let measured = table.get_mut().remove("measured").and_then(|value| as_table(value).ok());
+        let measured = measured.map(|measured| {
+            let outcome = Lock::from_table(measured.into_inner(), Source { file: Lock::NAME, text });
+            outcome.map_err(|mistakes| mistakes.into_iter().map(|mistake| mistake.message).next().unwrap_or_default())
+        });
+        let measured = measured.transpose().map_err(|message| ResolvedError::Figure { message })?;
+        let mut resolved = Self::deserialize(Deserializer::from(table))?;
+        resolved.measured = measured.unwrap_or_default();
+        // The build script would have refused these figures.
+        let of_workloads = resolved.workload.values().find_map(|spec| spec.mistakes().into_iter().next());
+        match resolved.goal.mistakes().into_iter().next().or(of_workloads) {
+            Some((_, message)) => Err(ResolvedError::Figure { message }),
+            None => Ok(resolved),
         }
     }
 
-    /// Refuses figures that the build script would have refused.
-    fn checked(self) -> Result<Self, ResolvedError> {
-        let described = self.measured.workload.values().filter_map(|entry| entry.described.as_ref());
-        let of_workloads = self.workload.values().chain(described).find_map(|spec| spec.mistakes().into_iter().next());
-        let mistake = self.goal.mistakes().into_iter().next().or(of_workloads).map(|(_, message)| message);
-        match mistake.or_else(|| self.measured.mistake()) {
-            Some(message) => Err(ResolvedError::Figure { message }),
-            None => Ok(self),
+    /// Parses the table that generated code embeds, once a process.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_toml`](Self::from_toml).
+    pub fn embedded(text: &'static str) -> Result<&'static Self, ResolvedError> {
+        static PARSED: Mutex<Vec<(&str, &Resolved)>> = Mutex::new(Vec::new());
+        let mut parsed = PARSED.lock().unwrap_or_else(PoisonError::into_inner);
+        // Programs have one table, or a few.
+        if let Some((_, resolved)) = parsed.iter().find(|(known, _)| core::ptr::eq(*known, text)) {
+            return Ok(resolved);
         }
+        let resolved: &'static Self = Box::leak(Box::new(Self::from_toml(text)?));
+        parsed.push((text, resolved));
+        Ok(resolved)
     }
 
     /// Formats the table as TOML: sorted, without times or paths.

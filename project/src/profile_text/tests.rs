@@ -6,7 +6,7 @@ use gpu_tuned_core::profile::{NoDescription, Peak, Profile, ProfileId, ProfileTa
 use gpu_tuned_core::source::Source;
 use gpu_tuned_core::{Bytes, Goal, plan};
 
-use super::{DescribedGpu, describe};
+use super::{DescribedGpu, base, describe};
 
 /// A full reading of the profile's GPU, by NVML and CUDA.
 fn reading(profile: &Profile) -> GpuReading {
@@ -256,4 +256,58 @@ fn sources_of_a_users_profile_are_escaped() {
     let text = describe(&reading(&own), Some(&own), unused).expect("a whole GPU").text;
     let table: toml::Table = text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(table["profile"]["rtx4090"]["peaks"]["fp32"]["source"].as_str(), Some(source.as_str()));
+}
+
+#[test]
+fn names_follow_those_of_the_shipped_profiles() {
+    for (product, name) in [
+        ("NVIDIA GeForce RTX 3070 Ti Laptop GPU", Some("rtx3070-ti-laptop")),
+        ("GeForce GTX 980", Some("gtx980")),
+        ("NVIDIA RTX A4000", Some("rtx-a4000")),
+        ("NVIDIA RTX 6000 Ada Generation", Some("rtx6000-ada")),
+        ("Tesla P100-PCIE-16GB", Some("p100-pcie-16gb")),
+        ("Orin (nvgpu)", Some("orin-nvgpu")),
+        ("NVIDIA Graphics Device", Some("device")),
+        ("4090", None),
+        ("native", None),
+        ("NVIDIA CUDA", None),
+        ("Default", None),
+        ("CPU", None),
+        ("all", None),
+        ("generic", None),
+        ("\u{202e}\n", None),
+        ("", None),
+    ] {
+        assert_eq!(base(product).as_deref(), name, "{product}");
+    }
+    assert!(base(&"x-".repeat(500)).is_some_and(|name| name.len() < 41));
+}
+
+#[test]
+fn shipped_profiles_have_the_name_of_their_product() {
+    /// Profiles that add or leave out a part of the name.
+    const OTHERS: [&str; 10] = [
+        "a100-pcie-80gb",
+        "a800-pcie-80gb",
+        "b300-sxm6",
+        "gh200-",
+        "h100-sxm5-80gb",
+        "h20-141gb",
+        "jetson-",
+        "quadro-rtx-",
+        "rtx-pro-",
+        "rtx3050-laptop-6gb",
+    ];
+    let profiles: Vec<_> = ProfileTable::builtin().iter().filter(|profile| !profile.names.is_empty()).collect();
+    let is_same = |id: &str, name: &str| base(name).is_some_and(|name| id.starts_with(&name));
+    let others = profiles.iter().filter(|profile| !is_same(profile.id.as_str(), &profile.names[0]));
+    let others = others.map(|profile| profile.id.as_str());
+    let unexpected: Vec<_> = others.filter(|id| !OTHERS.iter().any(|other| id.starts_with(other))).collect();
+    assert_eq!(unexpected, [""; 0]);
+}
+
+#[test]
+fn figures_have_three_digits_at_least() {
+    let rounded = [9.996, 10.04, 82.58, 1.234, 0.5].map(rounded);
+    assert_eq!(rounded.map(|value| value.to_string()), ["10", "10", "82.6", "1.23", "0.5"]);
 }
