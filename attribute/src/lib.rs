@@ -7,20 +7,14 @@
 #![forbid(unsafe_code)]
 
 mod check;
-mod depth;
-mod keys;
-mod mistakes;
 mod model;
 mod parse;
 #[cfg(feature = "sources")]
 pub mod sources;
-mod table;
 
-pub use check::{Checked, NestedDim, PlanInput, Role, check, peer_default, plan_input};
-pub use depth::{DEEPEST_IN_MACROS, check_depth};
-pub use mistakes::{Mistake, Mistakes};
+pub use check::{Checked, NestedDim, PlanInput, Role, Table, check, peer_default, plan_input};
 pub use model::{
-    Argument, DefaultForm, DerivePresence, Derives, Field, ForeignDefault, Helper, Holder, Model, Nested, Value, bare,
+    Argument, DefaultForm, DerivePresence, Derives, Field, ForeignDefault, Helper, Holder, Mistake, Mistakes, Model,
+    Nested, Value, bare,
 };
-pub use parse::{allow_deprecated, crate_path, gives_default, parse};
-pub use table::Table;
+pub use parse::{DEEPEST_IN_MACROS, allow_deprecated, check_depth, crate_path, gives_default, parse};

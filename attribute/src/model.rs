@@ -1,12 +1,14 @@
-//! The parsed attribute and item, unchecked, with every token's span.
+//! The parsed attribute and item, unchecked, with every token's span; their keys and mistakes.
 
-use gpu_tuned_core::{Setting, SettingKind};
-use proc_macro2::{Ident, TokenStream};
+use core::fmt::{Display, Write};
+
+use gpu_tuned_core::dims::{Dim, Schema};
+use gpu_tuned_core::workload::{ModelKind, Training};
+use gpu_tuned_core::{Goal, Setting, SettingKind, suggest_key};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::{Attribute, DeriveInput, Member, Path, Type, parse_quote};
-
-use crate::keys;
 
 /// An annotated item.
 pub struct Model {
@@ -148,7 +150,7 @@ pub struct Helper {
 impl Helper {
     /// Returns true for a field that the plan takes part in: a setting or a dimension.
     pub(crate) fn is_planned(&self) -> bool {
-        let is_own = |argument: &Argument| argument.key == "default" || argument.key == keys::PER_RANK;
+        let is_own = |argument: &Argument| argument.key == "default" || argument.key == PER_RANK;
         self.arguments.is_empty() || !self.arguments.iter().all(is_own)
     }
 }
@@ -225,7 +227,7 @@ impl Field {
 
     /// Returns true for a field whose values may differ between ranks.
     pub fn is_per_rank(&self) -> bool {
-        self.helpers.first().is_some_and(|helper| keys::find(&helper.arguments, keys::PER_RANK).is_some())
+        self.helpers.first().is_some_and(|helper| find(&helper.arguments, PER_RANK).is_some())
     }
 
     /// Returns the `cfg`s of statements about the tuned field.
@@ -271,5 +273,108 @@ pub fn bare(ty: &Type) -> &Type {
         Type::Group(group) => bare(&group.elem),
         Type::Paren(paren) => bare(&paren.elem),
         _ => ty,
+    }
+}
+
+/// The keys of the model; exactly one is given.
+pub(crate) fn model_keys() -> impl Iterator<Item = &'static str> {
+    core::iter::once("workload").chain(ModelKind::ALL.iter().map(|kind| kind.name))
+}
+
+/// The keys of `#[gpu_tuned(…)]`.
+pub(crate) fn attribute_keys() -> Vec<&'static str> {
+    let names = |dims: &'static [Dim]| dims.iter().map(|dim| dim.name);
+    model_keys().chain(names(Goal::DIMS)).chain(names(Training::DIMS)).chain(["target", "crate"]).collect()
+}
+
+/// Returns true for a key of an attribute, or of the list of a model.
+pub(crate) fn is_known_key(name: &str) -> bool {
+    let mut dims = ModelKind::ALL.iter().flat_map(|kind| kind.dims);
+    attribute_keys().contains(&name) || FIELD_KEYS.contains(&name) || dims.any(|dim| dim.name == name)
+}
+
+/// The keys of `#[tuned(…)]`.
+pub(crate) const FIELD_KEYS: [&str; 5] = ["setting", "dim", "dims", "default", PER_RANK];
+
+/// The key of a field whose values may differ between ranks.
+pub(crate) const PER_RANK: &str = "per_rank";
+
+/// Reports unknown keys of `owner`, and keys given twice.
+pub(crate) fn check_keys(arguments: &[Argument], owner: &str, known: &[&str], mistakes: &mut Mistakes) {
+    for (index, argument) in arguments.iter().enumerate() {
+        let name = argument.name();
+        if !known.contains(&name.as_str()) {
+            let near = suggest_key(&name, known);
+            let mistake = mistakes.at(&argument.key, format!("`{owner}` does not take `{name}`{near}"));
+            if ModelKind::named(owner).is_some() && attribute_keys().contains(&name.as_str()) {
+                mistake.help(format!("write `{name}` beside `{owner}(…)`, not in it"));
+            } else {
+                mistake.help(format!("it takes {}", known.join(", ")));
+            }
+        } else if arguments[..index].iter().any(|earlier| earlier.key == argument.key) {
+            mistakes.at(&argument.key, format!("`{name}` is given twice"));
+        }
+    }
+}
+
+/// Returns the first argument with this key.
+pub(crate) fn find<'m>(arguments: &'m [Argument], name: &str) -> Option<&'m Argument> {
+    arguments.iter().find(|argument| argument.name() == name)
+}
+
+/// The mistakes of one item, so that one compilation shows all of them.
+#[derive(Default)]
+pub struct Mistakes(Vec<Mistake>);
+
+/// A mistake with its place and its advice.
+pub struct Mistake {
+    place: TokenStream,
+    text: String,
+}
+
+impl Mistakes {
+    /// Adds a mistake. `place` should be the fewest tokens that are wrong; without tokens it is the whole attribute.
+    pub fn at(&mut self, place: impl ToTokens, text: impl Display) -> &mut Mistake {
+        self.0.push(Mistake { place: place.into_token_stream(), text: text.to_string() });
+        self.0.last_mut().expect("BUG: a mistake was just added")
+    }
+
+    /// Returns true without mistakes.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Counts the mistakes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The mistakes, in the order they were found.
+    pub fn iter(&self) -> impl Iterator<Item = &Mistake> {
+        self.0.iter()
+    }
+}
+
+impl Mistake {
+    /// Adds a line that rustc shows as `= help`.
+    pub fn help(&mut self, text: impl Display) -> &mut Self {
+        write!(self.text, "\n= help: {text}").expect("BUG: a String takes every text");
+        self
+    }
+
+    /// The message and its advice, one line each.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The place; `None` if the place is the whole attribute.
+    pub fn span(&self) -> Option<Span> {
+        self.place.clone().into_iter().next().map(|token| token.span())
+    }
+}
+
+impl ToTokens for Mistakes {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.extend(self.0.iter().map(|it| syn::Error::new_spanned(&it.place, &it.text).to_compile_error()));
     }
 }

@@ -1,24 +1,24 @@
+//! The configuration of a build script, from the files of the package to the table in `OUT_DIR`.
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileNames, ProfileTable};
+use gpu_tuned_core::{atomic_file, regular_file};
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::lock::Lock;
 use gpu_tuned_project::resolved::{Resolved, Selected};
-use gpu_tuned_project::workspace::{self, MANIFEST};
+use gpu_tuned_project::workspace::{self, CargoLock, MANIFEST};
 
-use crate::directives::Directives;
-use crate::environment::{PRINT, TARGET, setting};
-use crate::package::Package;
-use crate::select::{Choice, by_features, by_name};
-use crate::{BuildError, Environment, Process, lookalike, measured, native, output, watch};
+use crate::package::{Directives, PRINT, Package, TARGET, setting, watch};
+use crate::select::{Choice, by_features, by_name, lookalikes, native};
+use crate::{BuildError, Environment, Process};
 
 /// The configuration of a build script. Made by [`configure`], ended by [`emit`](Self::emit).
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing happens before `emit`"]
 pub struct Config {
     single_target: bool,
-    file: Option<PathBuf>,
 }
 
 /// Begins the configuration of a build.
@@ -30,14 +30,6 @@ impl Config {
     /// Makes it an error to select several GPUs at once. Then `--all-features` does not build.
     pub fn require_single_target(mut self) -> Self {
         self.single_target = true;
-        self
-    }
-
-    /// Takes profiles, workloads and goals from this file, relative to the package's root, instead of `gpu-tuned.toml` of the
-    /// package or else of the workspace. The file has to exist. `cargo gpu-tuned` reads the same file, if the build script
-    /// names it by a literal or a constant.
-    pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.file = Some(path.into());
         self
     }
 
@@ -64,18 +56,19 @@ impl Config {
     pub fn run(&self, environment: &impl Environment, out: &mut impl Write) -> Result<Resolved, BuildError> {
         let mut directives = Directives::new(out);
         let package = Package::read(environment)?;
-        let files = self.file.clone().map_or_else(|| workspace::config_files(&package.root), |file| vec![file]);
+        let named = package.config_file.as_ref();
+        let files = named.map_or_else(|| workspace::config_files(&package.root), |file| vec![file.clone()]);
         let path = workspace::existing(&package.root, &files);
         let (manifest, lock) = ([Path::new(MANIFEST)], [Path::new(Lock::NAME)]);
         let watched: Vec<_> = manifest.into_iter().chain(files.iter().map(PathBuf::as_path)).chain(lock).collect();
-        watch::watch(&package, &watched, &mut directives)?;
+        watch(&package, &watched, &mut directives)?;
         let asked = setting(environment, TARGET, &mut directives)?;
         let print = setting(environment, PRINT, &mut directives)?.is_some_and(|value| value != "0");
 
-        let file = self.read_file(&package, path)?;
-        let lock = measured::read(&package, &file, &mut directives)?;
+        let file = read_file(&package, path)?;
+        let lock = read_lock(&package, &file, &mut directives)?;
         let known = ProfileNames::new(&file.profiles);
-        for warning in lookalike::warnings(&package, &known) {
+        for warning in lookalikes(&package, &known) {
             directives.warning(&warning)?;
         }
         let selected = match self.choose(asked.as_deref(), &package, &known, &mut directives)? {
@@ -93,20 +86,11 @@ impl Config {
             return Err(BuildError::Printed { table: text });
         }
         let runtime = resolved.for_runtime().to_toml();
-        let files =
-            [(Resolved::VARIABLE, output::TABLE, &text), (Resolved::RUNTIME_VARIABLE, output::RUNTIME_TABLE, &runtime)];
+        let files = [(Resolved::VARIABLE, TABLE, &text), (Resolved::RUNTIME_VARIABLE, RUNTIME_TABLE, &runtime)];
         for (variable, name, text) in files {
-            directives.rustc_env(variable, &output::write(&package.out, name, text)?)?;
+            directives.rustc_env(variable, &write(&package.out, name, text)?)?;
         }
         Ok(resolved)
-    }
-
-    fn read_file(&self, package: &Package, path: &Path) -> Result<ConfigFile, BuildError> {
-        match (package.file(path, ConfigFile::REMEDY, ConfigFile::parse)?, &self.file) {
-            (Some(file), _) => Ok(file),
-            (None, None) => Ok(ConfigFile::default()),
-            (None, Some(_)) => Err(BuildError::Read { path: path.to_owned(), cause: io::ErrorKind::NotFound.into() }),
-        }
     }
 
     fn choose(
@@ -146,4 +130,60 @@ fn resolve(selected: Selected, declared: Vec<ProfileId>, file: &ConfigFile) -> R
     let shipped = ids.filter_map(ProfileTable::builtin_profile);
     let table: ProfileTable = shipped.chain(file.profiles.iter().map(Profile::clone)).collect();
     Resolved::new(selected, declared, file, &table)
+}
+
+/// Reads `gpu-tuned.toml`, which may be missing unless the metadata name it.
+fn read_file(package: &Package, path: &Path) -> Result<ConfigFile, BuildError> {
+    match (package.file(path, ConfigFile::REMEDY, ConfigFile::parse)?, &package.config_file) {
+        (Some(file), _) => Ok(file),
+        (None, None) => Ok(ConfigFile::default()),
+        (None, Some(_)) => Err(BuildError::Read { path: path.to_owned(), cause: io::ErrorKind::NotFound.into() }),
+    }
+}
+
+/// Reads the measurements of the package's release of Burn. Warns about a lock of an older format, about measurements of
+/// other releases of Burn, and about workloads that were measured under two names.
+fn read_lock<W: Write>(
+    package: &Package,
+    file: &ConfigFile,
+    directives: &mut Directives<W>,
+) -> Result<Lock, BuildError> {
+    let lock = package.file(Path::new(Lock::NAME), Lock::REMEDY, Lock::parse)?;
+    let Some(mut lock) = lock else { return Ok(Lock::default()) };
+    if let Some(warning) = lock.older_warning() {
+        directives.warning(&warning)?;
+    }
+    for alike in lock.alike(&file.workloads) {
+        directives.warning(&alike.to_string())?;
+    }
+    if lock.workload.values().all(|entry| entry.measured.on.is_empty()) {
+        return Ok(lock);
+    }
+    let Some(path) = workspace::cargo_lock(&package.root) else { return Ok(lock) };
+    directives.rerun_if_changed(&path)?;
+    // Cargo reports a lock that cannot be read.
+    let releases = regular_file::read_text(&path, regular_file::LARGEST).ok().and_then(|text| CargoLock::parse(&text));
+    if let Some(releases) = releases {
+        for outdated in lock.take_outdated(&releases, &package.name) {
+            directives.warning(&outdated.by(&path.display().to_string()))?;
+        }
+    }
+    Ok(lock)
+}
+
+/// The whole table, for the attribute.
+const TABLE: &str = "gpu-tuned.resolved.toml";
+/// The runtime's part of the table.
+const RUNTIME_TABLE: &str = "gpu-tuned.runtime.toml";
+
+/// Writes the file `name` in `folder` and returns its path. A file with the same text is not rewritten.
+fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, BuildError> {
+    let path = folder.join(name);
+    if std::fs::read_to_string(&path).is_ok_and(|present| present == text) {
+        return Ok(path);
+    }
+    match atomic_file::replace(&path, text) {
+        Ok(()) => Ok(path),
+        Err(cause) => Err(BuildError::Write { path, cause }),
+    }
 }

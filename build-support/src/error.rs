@@ -1,4 +1,6 @@
-use std::io;
+//! Errors of a build script, printed as rustc would.
+
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use gpu_tuned_core::source::FileError;
@@ -93,7 +95,7 @@ pub enum BuildError {
 
 impl BuildError {
     /// Returns advice for errors whose message has none.
-    pub(crate) fn help(&self) -> Option<&'static str> {
+    fn help(&self) -> Option<&'static str> {
         match self {
             Self::NativeMissing => Some(
                 "in Cargo.toml, write `native = [\"gpu-tuned-build/native\"]` under [features], or add features = \
@@ -107,5 +109,24 @@ impl BuildError {
             Self::Printed { .. } => Some("unset GPU_TUNED_PRINT to build"),
             _ => None,
         }
+    }
+
+    /// Prints the error as rustc would: `error:` with the message, the place with its line, and help.
+    ///
+    /// # Errors
+    ///
+    /// When `out` cannot be written.
+    pub fn report(&self, out: &mut impl Write) -> io::Result<()> {
+        match self {
+            Self::File { text, mistakes } => {
+                mistakes.iter().try_for_each(|mistake| write!(out, "{}", mistake.render(text)))?;
+            }
+            Self::UnknownTargets { unknown } => {
+                unknown.iter().try_for_each(|message| writeln!(out, "error: GPU_TUNED_TARGET: {message}"))?;
+            }
+            Self::Printed { table } => writeln!(out, "{table}\nerror: {self}")?,
+            _ => writeln!(out, "error: {self}")?,
+        }
+        self.help().map_or(Ok(()), |help| writeln!(out, "  = help: {help}"))
     }
 }

@@ -35,7 +35,12 @@
 //! # The file
 //!
 //! Profiles, workloads and goals are those of `gpu-tuned.toml` in the package's folder. A package without one has the file in the
-//! workspace's folder. [`Config::config_file`] names another.
+//! workspace's folder. The package's `Cargo.toml` may name another. `cargo gpu-tuned` reads the same file.
+//!
+//! ```toml
+//! [package.metadata.gpu-tuned]
+//! config-file = "../shared/tuning.toml"
+//! ```
 //!
 //! # Measurements
 //!
@@ -52,19 +57,11 @@
 #![forbid(unsafe_code)]
 
 mod config;
-mod directives;
-mod environment;
 mod error;
-mod lookalike;
-mod measured;
-mod native;
-mod output;
 mod package;
-mod report;
 mod select;
-mod watch;
 
 pub use config::{Config, configure};
-pub use environment::{Environment, Process};
 pub use error::BuildError;
 pub use gpu_tuned_project::resolved::{Resolved, Selected};
+pub use package::{Environment, Process};

@@ -4,14 +4,13 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gpu_tuned_attribute::sources::ConfigFileError;
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::source::FileError;
 use gpu_tuned_observe::monitor::MonitorError;
 use gpu_tuned_optimize::OptimizeError;
 use gpu_tuned_project::config::PairsError;
-use gpu_tuned_project::gpu_names::UnknownGpu;
 use gpu_tuned_project::file::{Access, remedy};
+use gpu_tuned_project::gpu_names::UnknownGpu;
 use gpu_tuned_propose::release::Refusal;
 use thiserror::Error;
 
@@ -67,8 +66,6 @@ pub(crate) enum Error {
     SeveralStructs { names: Vec<String> },
     #[error("--model: {source}\n  help: describe it as --model 'MODEL(NAME = VALUE, …)', or add --dim NAME=VALUE")]
     Model { source: PairsError },
-    #[error(transparent)]
-    ConfigFile { source: ConfigFileError },
     #[error(
         "`{name}` is measured but not described\n  help: describe it in {file}: [workload.{name}], and measure it again"
     )]

@@ -1,19 +1,20 @@
-//! The arguments of `#[gpu_tuned(…)]`.
+//! The arguments of `#[gpu_tuned(…)]`, and the global batch in a field of the config: `global_batch = batch_size`.
 
 use gpu_tuned_core::dims::{self, DimValue, Schema};
 use gpu_tuned_core::profile::{ProfileId, ProfileNames};
 use gpu_tuned_core::workload::{ModelKind, WorkloadSpec};
-use gpu_tuned_core::{Goal, PrecisionPolicy, Setting, suggest};
+use gpu_tuned_core::{Goal, PrecisionPolicy, Setting, SettingKind, suggest};
 use gpu_tuned_project::resolved::Resolved;
 use proc_macro2::{Ident, TokenStream};
+use syn::ext::IdentExt;
+use syn::{LitStr, parse2};
 
-use super::dims::Dims;
-use super::{Places, PlanInput, Role, global_batch, values};
-use crate::keys;
-use crate::mistakes::Mistakes;
-use crate::model::{Argument, Model, Value};
+use super::values::Dims;
+use super::{Places, PlanInput, Role, Table, fields, values};
+use crate::model::{
+    Argument, DefaultForm, Field, Mistakes, Model, Value, attribute_keys, check_keys, find, model_keys,
+};
 use crate::parse::crate_path;
-use crate::table::Table;
 
 const BUILD_SCRIPT: &str = "add gpu-tuned-build to [build-dependencies], and a build.rs with \
                             `fn main() { gpu_tuned_build::configure().emit() }`";
@@ -46,14 +47,14 @@ pub(super) enum WorkloadSource<'m> {
 pub(super) fn check<'m>(model: &'m Model, table: Table, mistakes: &mut Mistakes) -> AttributeArgs<'m> {
     let arguments = &model.arguments[..];
     let before = mistakes.len();
-    keys::check(arguments, "#[gpu_tuned]", &keys::attribute(), mistakes);
+    check_keys(arguments, "#[gpu_tuned]", &attribute_keys(), mistakes);
     let is_plain = mistakes.len() == before;
     check_crate(arguments, mistakes);
     let has_build_script = !matches!(table, Table::Absent);
     let resolved = resolve(arguments, table, mistakes);
-    let global_batch = global_batch::named(arguments);
+    let global_batch = global_batch_field(arguments);
     let (goal, places) = goal(model, global_batch.as_ref(), resolved.as_ref(), mistakes);
-    let given: Vec<_> = arguments.iter().filter(|it| keys::models().any(|name| it.key == name)).collect();
+    let given: Vec<_> = arguments.iter().filter(|it| model_keys().any(|name| it.key == name)).collect();
     let workload = match given.as_slice() {
         // A misspelled key may be the workload.
         [] if !is_plain || !model.has_valid_arguments => None,
@@ -80,7 +81,7 @@ pub(super) fn check<'m>(model: &'m Model, table: Table, mistakes: &mut Mistakes)
 
 /// Reports a `crate` that is no path.
 fn check_crate(arguments: &[Argument], mistakes: &mut Mistakes) {
-    let Some(argument) = keys::find(arguments, "crate") else { return };
+    let Some(argument) = find(arguments, "crate") else { return };
     if !matches!(&argument.value, Value::Is(tokens) if crate_path(tokens).is_some()) {
         mistakes
             .at(argument.place(), "`crate` takes the path of gpu-tuned in this package")
@@ -89,7 +90,7 @@ fn check_crate(arguments: &[Argument], mistakes: &mut Mistakes) {
 }
 
 fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Option<Resolved> {
-    let target = keys::find(arguments, "target");
+    let target = find(arguments, "target");
     match (table, target) {
         (Table::Broken(why), _) => {
             mistakes.at(TokenStream::new(), format!("cannot read {why}"));
@@ -144,8 +145,8 @@ fn goal(
     }
     for argument in &model.arguments {
         let Some(dim) = dims::named(Goal::DIMS, &argument.name()) else { continue };
-        let value = match global_batch.filter(|_| dim.name == global_batch::KEY) {
-            Some(field) => global_batch::read(model, field, mistakes).map(DimValue::Count),
+        let value = match global_batch.filter(|_| dim.name == GLOBAL_BATCH) {
+            Some(field) => read_global_batch(model, field, mistakes).map(DimValue::Count),
             None => values::dim(&dim.kind, argument, mistakes),
         };
         values.extend(value.map(|value| (dim.name, value)));
@@ -218,4 +219,70 @@ impl AttributeArgs<'_> {
             WorkloadSource::Family { name, kind, .. } => dims.spec(&name.key, kind, mistakes),
         }
     }
+}
+
+/// The key that takes a field.
+const GLOBAL_BATCH: &str = "global_batch";
+
+/// Returns the name after `global_batch =`. The struct may have no such field.
+pub(super) fn global_batch_field(arguments: &[Argument]) -> Option<Ident> {
+    match &find(arguments, GLOBAL_BATCH)?.value {
+        Value::Is(tokens) => parse2(tokens.clone()).ok(),
+        Value::Absent | Value::List(_) | Value::Nested(_) => None,
+    }
+}
+
+/// Reads the field's default, with which the build plans.
+fn read_global_batch(model: &Model, name: &Ident, mistakes: &mut Mistakes) -> Option<u64> {
+    let unraw = name.unraw().to_string();
+    let Some(field) = model.fields.iter().find(|field| field.name() == unraw) else {
+        let names: Vec<_> = model.fields.iter().map(Field::name).collect();
+        let near = suggest(&unraw, names.iter().map(String::as_str));
+        let mistake = mistakes.at(name, format!("there is no field `{name}`{near}"));
+        mistake.help("`global_batch` takes a number, or the field with the samples of an optimizer step");
+        if unraw.chars().all(|character| !character.is_lowercase()) {
+            mistake.help(values::CONSTANT);
+        }
+        return None;
+    };
+    let before = mistakes.len();
+    if let Some(helper) = field.helpers.first().filter(|helper| helper.is_planned()) {
+        mistakes.at(&helper.path, format!("`{name}` is the global batch, which is not planned")).help(
+            "remove `#[tuned]`: micro-batches are planned all the same, and `session.strategy()` cuts steps into them",
+        );
+        return None;
+    }
+    fields::check_type(field, SettingKind::Count, "the global batch", mistakes);
+    fields::check_is_there(field, mistakes);
+    let samples = default_samples(model, field, name, mistakes)?;
+    (mistakes.len() == before).then_some(samples)
+}
+
+fn default_samples(model: &Model, field: &Field, name: &Ident, mistakes: &mut Mistakes) -> Option<u64> {
+    let ours = field.helpers.first().and_then(|helper| find(&helper.arguments, "default"));
+    let theirs = field.defaults.iter().find(|default| default.form == DefaultForm::Value);
+    let Some(default) = ours.or_else(|| Some(&theirs?.unquoted)) else {
+        let attribute = if model.derives.config.is_always() {
+            "#[config(default = 64)]"
+        } else if model.derives.clap.is_always() {
+            "#[arg(default_value_t = 64)]"
+        } else {
+            "#[tuned(default = 64)]"
+        };
+        mistakes
+            .at(name, format!("`{name}` needs a default: the build plans with it"))
+            .help(format!("write `{attribute}` above it, with the samples that an optimizer step has"));
+        return None;
+    };
+    let value = if let Value::Is(tokens) = &default.value { parse_whole(tokens) } else { None };
+    if value.is_none() {
+        mistakes.at(default.place(), format!("the build plans with the default of `{name}`: expected a whole number"));
+    }
+    value
+}
+
+/// Parses a whole number, in quotes or without.
+fn parse_whole(tokens: &TokenStream) -> Option<u64> {
+    let bare = parse2::<values::Number>(tokens.clone()).ok().map(|values::Number(count)| count);
+    bare.or_else(|| parse2::<LitStr>(tokens.clone()).ok()?.value().parse().ok())
 }

@@ -1,4 +1,4 @@
-//! The fields, each with its setting or dimension.
+//! The fields, each with its setting or dimensions, and their defaults: ours, and those of other derives.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,17 @@ use gpu_tuned_core::dims::{self, Dim, DimKind, DimValue, Schema};
 use gpu_tuned_core::workload::{ModelKind, Training};
 use gpu_tuned_core::{Setting, SettingKind, suggest};
 use proc_macro2::TokenStream;
-use quote::ToTokens;
+use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
+use syn::{ExprPath, Lit, LitInt, LitStr};
 
 use super::attribute::{AttributeArgs, WorkloadSource};
-use super::defaults;
-use super::dims::Dims;
-use super::{Role, values};
-use crate::keys;
-use crate::mistakes::Mistakes;
-use crate::model::{Argument, Field, Model, Value};
+use super::values::{self, Dims};
+use super::{NestedDim, Role};
+use crate::model::{
+    Argument, DefaultForm, FIELD_KEYS, Field, ForeignDefault, Mistakes, Model, Nested, PER_RANK, Value, check_keys,
+    find,
+};
 
 /// Returns the role of each field, and all dimensions.
 pub(super) fn check<'m>(
@@ -34,29 +35,29 @@ pub(super) fn check<'m>(
     (roles, fields.dims)
 }
 
-pub(super) struct Fields<'a, 'm> {
+struct Fields<'a, 'm> {
     model: &'m Model,
     workload: Option<&'a WorkloadSource<'m>>,
     /// The field with the global batch, if there is one.
     global_batch: Option<String>,
-    pub(super) dims: Dims<'m>,
+    dims: Dims<'m>,
     tuned: BTreeMap<Setting, &'m Field>,
 }
 
 impl<'m> Fields<'_, 'm> {
     fn role(&mut self, field: &'m Field, mistakes: &mut Mistakes) -> Role {
-        let Some(helper) = field.helpers.first() else { return Role::Untouched(defaults::peer_default(field)) };
+        let Some(helper) = field.helpers.first() else { return Role::Untouched(peer_default(field)) };
         for second in &field.helpers[1..] {
             mistakes.at(&second.path, "a field takes one `#[tuned]`");
         }
         let before = mistakes.len();
-        keys::check(&helper.arguments, "#[tuned]", &keys::FIELD, mistakes);
-        let find = |name| keys::find(&helper.arguments, name);
-        let (setting, dim, default) = (find("setting"), find("dim"), find("default"));
-        if let Some(per_rank) = find(keys::PER_RANK) {
-            return self.per_rank(field, per_rank, setting.or(dim).or(find("dims")), default, mistakes);
+        check_keys(&helper.arguments, "#[tuned]", &FIELD_KEYS, mistakes);
+        let given = |name| find(&helper.arguments, name);
+        let (setting, dim, default) = (given("setting"), given("dim"), given("default"));
+        if let Some(per_rank) = given(PER_RANK) {
+            return self.per_rank(field, per_rank, setting.or(dim).or(given("dims")), default, mistakes);
         }
-        if let Some(dims) = find("dims") {
+        if let Some(dims) = given("dims") {
             return self.nested(field, dims, setting.or(dim), default, mistakes);
         }
         match (setting, dim, default) {
@@ -94,7 +95,7 @@ impl<'m> Fields<'_, 'm> {
         }
         match default {
             Some(default) => self.untouched(default, mistakes),
-            None => Role::Untouched(defaults::peer_default(field)),
+            None => Role::Untouched(peer_default(field)),
         }
     }
 
@@ -103,12 +104,12 @@ impl<'m> Fields<'_, 'm> {
         field.setting().is_none() || self.global_batch.as_ref() == Some(&field.name())
     }
 
-    pub(super) fn untouched(&self, default: &Argument, mistakes: &mut Mistakes) -> Role {
+    fn untouched(&self, default: &Argument, mistakes: &mut Mistakes) -> Role {
         let Value::Is(tokens) = &default.value else {
             mistakes.at(default, "`default` takes an expression: write `default = …`");
             return Role::Untouched(None);
         };
-        if !defaults::is_expression(tokens) {
+        if !is_expression(tokens) {
             mistakes.at(tokens, "`default` takes an expression");
             return Role::Untouched(None);
         }
@@ -130,10 +131,10 @@ impl<'m> Fields<'_, 'm> {
         let Some(setting) = setting(field, named, mistakes) else { return Role::Untouched(None) };
         check_type(field, setting.kind(), &format!("the setting `{setting}`"), mistakes);
         if let Some(default) = default {
-            defaults::refuse(default, setting, mistakes);
+            refuse_default(default, setting, mistakes);
         }
         for default in &field.defaults {
-            defaults::refuse_foreign(default, setting, mistakes);
+            refuse_foreign_default(default, setting, mistakes);
         }
         match self.tuned.insert(setting, field) {
             // Two fields behind `cfg` may exclude each other.
@@ -174,7 +175,7 @@ impl<'m> Fields<'_, 'm> {
         let (dim, kind) = self.known(&name, argument.place(), argument, mistakes)?;
         check_type(field, kind, &format!("the dimension `{name}`"), mistakes);
         check_is_there(field, mistakes);
-        let declared = defaults::for_dimension(field, argument, default, mistakes);
+        let declared = default_of_dimension(field, argument, default, mistakes);
         let value = declared.and_then(|default| values::dim(&dim.kind, default, mistakes));
         self.dims.add(dim, argument.place(), declared.unwrap_or(argument), value.clone(), mistakes);
         if let Some(DimValue::Count(count)) = value {
@@ -183,11 +184,63 @@ impl<'m> Fields<'_, 'm> {
         let default = value.as_ref().map_or_else(TokenStream::new, literal);
         Some(Role::Dimension { name: dim.name, default })
     }
+
+    /// Checks a field with `dims(…)`. `other` is a second role in the same attribute, which is a mistake.
+    fn nested(
+        &mut self,
+        field: &'m Field,
+        dims: &'m Argument,
+        other: Option<&Argument>,
+        default: Option<&Argument>,
+        mistakes: &mut Mistakes,
+    ) -> Role {
+        let before = mistakes.len();
+        if let Some(other) = other {
+            mistakes
+                .at(other, format!("a field with `dims` has dimensions inside, and is no {} itself", name_role(other)))
+                .help(format!("leave out `{}` or `dims`", other.key));
+        }
+        check_is_there(field, mistakes);
+        let list = if let Value::Nested(list) = &dims.value {
+            list.as_slice()
+        } else {
+            mistakes
+                .at(dims, "`dims` takes the dimensions in this field, each with its default")
+                .help("write `dims(layers: n_layers = …, d_model = …)`");
+            &[]
+        };
+        let dims = list.iter().filter_map(|nested| self.nested_dimension(nested, mistakes)).collect();
+        // Missing defaults were reported above.
+        if mistakes.len() > before || list.is_empty() {
+            self.dims.mark_faulty();
+        }
+        let default = default.and_then(|default| match self.untouched(default, mistakes) {
+            Role::Untouched(default) => default,
+            _ => None,
+        });
+        Role::Nested { dims, default }
+    }
+
+    fn nested_dimension(&mut self, nested: &'m Nested, mistakes: &mut Mistakes) -> Option<NestedDim> {
+        let argument = &nested.argument;
+        let (dim, kind) = self.known(&argument.name(), &argument.key, argument, mistakes)?;
+        let value = if matches!(argument.value, Value::Absent) {
+            mistakes
+                .at(&argument.key, "a dimension needs a default: the build plans with it")
+                .help("the attribute cannot see those of another struct: write the value of most runs behind `=`");
+            None
+        } else {
+            values::dim(&dim.kind, argument, mistakes)
+        };
+        self.dims.add(dim, &argument.key, argument, value.clone(), mistakes);
+        let default = value.as_ref().map_or_else(TokenStream::new, literal);
+        Some(NestedDim { name: dim.name, path: nested.path.clone(), is_flag: kind == SettingKind::Flag, default })
+    }
 }
 
 impl Fields<'_, '_> {
     /// The dimension with this name, of the model or of its training, and the kind of field that can hold it.
-    pub(super) fn known(
+    fn known(
         &self,
         name: &str,
         place: impl ToTokens,
@@ -236,7 +289,7 @@ impl Fields<'_, '_> {
 }
 
 /// Returns the value as a bare literal, for kinds that a field can have.
-pub(super) fn literal(value: &DimValue) -> TokenStream {
+fn literal(value: &DimValue) -> TokenStream {
     match value {
         DimValue::Count(count) => proc_macro2::Literal::u64_unsuffixed(*count).to_token_stream(),
         DimValue::Flag(flag) => flag.to_token_stream(),
@@ -302,5 +355,114 @@ pub(super) fn check_range(field: &Field, count: u64, mistakes: &mut Mistakes) {
     if count > largest {
         let ty = field.ty.to_token_stream();
         mistakes.at(&field.ty, format!("`{}` = {count} does not fit into `{ty}`", field.ident)).help("use a `u64`");
+    }
+}
+
+fn name_role(argument: &Argument) -> &'static str {
+    if argument.key == "setting" { "setting" } else { "dimension" }
+}
+
+/// Returns true for tokens that parse as an expression. Other tokens would break the whole expansion.
+fn is_expression(tokens: &TokenStream) -> bool {
+    syn::parse2::<syn::Expr>(tokens.clone()).is_ok()
+}
+
+/// Returns the default of a user's own field by another macro's attribute: clap's expression, serde's function, or a
+/// number or flag of the field's own type.
+pub fn peer_default(field: &Field) -> Option<TokenStream> {
+    field.defaults.iter().filter(|default| !default.is_conditional).find_map(|default| {
+        let Value::Is(tokens) = &default.argument.value else { return None };
+        if default.form == DefaultForm::Function {
+            let path = syn::parse2::<LitStr>(tokens.clone()).ok()?.parse::<ExprPath>().ok()?;
+            return Some(quote!(#path()));
+        }
+        // Clap reports values that are no expressions.
+        if default.argument.key == "default_value_t" && is_expression(tokens) {
+            return Some(tokens.clone());
+        }
+        let Value::Is(tokens) = &default.unquoted.value else { return None };
+        is_literal_of(tokens, field).then(|| tokens.clone())
+    })
+}
+
+/// Returns true for a number or a flag of the field's type.
+fn is_literal_of(tokens: &TokenStream, field: &Field) -> bool {
+    let types: &[&str] = match syn::parse2::<Lit>(tokens.clone()) {
+        Ok(Lit::Bool(_)) => &["bool"],
+        Ok(Lit::Float(_)) => &["f32", "f64"],
+        Ok(Lit::Int(_)) => &values::INTEGERS,
+        _ => &[],
+    };
+    field.type_name().is_some_and(|name| types.contains(&name.as_str()))
+}
+
+/// Reports a default in `#[tuned]` on a tuned field.
+fn refuse_default(default: &Argument, setting: Setting, mistakes: &mut Mistakes) {
+    refuse_default_at(default.place(), default, default, setting, "", mistakes);
+}
+
+/// Reports a default of another macro on a tuned field.
+fn refuse_foreign_default(default: &ForeignDefault, setting: Setting, mistakes: &mut Mistakes) {
+    let ForeignDefault { attribute, argument, unquoted, .. } = default;
+    let instead = if attribute == "serde" {
+        "; `#[serde(default)]` above the struct gives every missing key its default"
+    } else {
+        ""
+    };
+    let place = if let Value::List(_) = argument.value { argument.key.to_token_stream() } else { quote!(#argument) };
+    refuse_default_at(place, argument, unquoted, setting, instead, mistakes);
+}
+
+/// Reports a default on a tuned field, with advice for both possible intentions.
+fn refuse_default_at(
+    place: TokenStream,
+    default: &Argument,
+    unquoted: &Argument,
+    setting: Setting,
+    instead: &str,
+    mistakes: &mut Mistakes,
+) {
+    let text =
+        if let Value::List(_) = default.value { format!("{}(…)", default.key) } else { quote!(#default).to_string() };
+    let mistake = mistakes.at(place, format!("the build plans `{setting}`, so it cannot have a default of its own"));
+    mistake.help(format!("drop `{text}` to train with the planned value{instead}"));
+    if setting != Setting::BatchSize {
+        return;
+    }
+    let literal = if let Value::Is(value) = &unquoted.value { syn::parse2::<LitInt>(value.clone()).ok() } else { None };
+    match literal {
+        Some(value) => mistake.help(format!(
+            "or, if {value} samples make an optimizer step, write `#[gpu_tuned(…, global_batch = {value})]`"
+        )),
+        None => mistake.help(
+            "or, if the default is the samples of an optimizer step, write that number: `#[gpu_tuned(…, global_batch = …)]`",
+        ),
+    };
+}
+
+/// Returns the only default of a dimension: ours, or another macro's.
+fn default_of_dimension<'m>(
+    field: &'m Field,
+    dim: &Argument,
+    ours: Option<&'m Argument>,
+    mistakes: &mut Mistakes,
+) -> Option<&'m Argument> {
+    let theirs = field.defaults.iter().find(|default| default.form == DefaultForm::Value);
+    match (ours, theirs) {
+        (Some(ours), Some(theirs)) => {
+            mistakes
+                .at(ours, format!("`#[{}]` gives this field a default already", theirs.attribute))
+                .help("keep one of them");
+            None
+        }
+        (Some(ours), None) => Some(ours),
+        (None, Some(theirs)) => Some(&theirs.unquoted),
+        (None, None) => {
+            let name = dim.place();
+            mistakes
+                .at(dim, "a dimension needs a default: the build plans with it")
+                .help(format!("write `#[tuned(dim = {name}, default = …)]`, with the value that most runs have"));
+            None
+        }
     }
 }

@@ -1,13 +1,18 @@
-//! The files of a target, found by rustc's rules for `mod x;`.
+//! The files of a target, found by rustc's rules for `mod x;`, and the annotated structs, modules and macros of each.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use syn::{Attribute, Expr, ExprLit, Lit, Meta};
+use proc_macro2::Span;
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::punctuated::Punctuated;
+use syn::visit::{self, Visit};
+use syn::{Attribute, DeriveInput, Expr, ExprLit, Item, ItemMod, Lit, LitStr, Macro, Meta, Token};
 
-use super::collect::{Collector, FileModule, has_cfg};
-use super::{SourceError, SourceFile, Sources, Target, Unread};
-use crate::parse::conditional::flatten;
+use super::{Aliases, Annotated, Found, SourceFile, Sources, Target, Unread, find_attribute};
+use crate::parse::flatten;
 
 /// A reader of targets that reads each file once.
 #[derive(Default)]
@@ -23,15 +28,13 @@ struct ModuleFile {
     /// The folder of the module's children.
     folder: PathBuf,
     path: Vec<String>,
-    /// True if the module, or a module around it, is behind a `cfg`.
-    is_conditional: bool,
 }
 
 impl Reader {
     pub(super) fn read_target(&mut self, target: &Target<'_>) {
         let folder = target.root.parent().unwrap_or(Path::new("")).to_owned();
         let path = vec![target.name.replace('-', "_")];
-        self.read(&ModuleFile { file: target.root.to_owned(), folder, path, is_conditional: false }, target.is_test);
+        self.read(&ModuleFile { file: target.root.to_owned(), folder, path }, target.is_test);
     }
 
     pub(super) fn into_sources(self) -> Sources {
@@ -49,8 +52,8 @@ impl Reader {
             return;
         }
         let file = match SourceFile::read(&module.file) {
-            Ok(file) => SourceFile { is_conditional: module.is_conditional || has_cfg(&file.syntax.attrs), ..file },
-            Err(error) => return self.sources.unread.push(unread(error)),
+            Ok(file) => file,
+            Err(unread) => return self.sources.unread.push(unread),
         };
         let collected = Collector::collect(&file, module.path.clone(), is_test);
         self.sources.structs.extend(collected.structs);
@@ -64,10 +67,7 @@ impl Reader {
         for included in collected.included {
             let file = beside.join(included);
             if file.is_file() {
-                self.read(
-                    &ModuleFile { file, folder: module.folder.clone(), path: module.path.clone(), ..*module },
-                    is_test,
-                );
+                self.read(&ModuleFile { file, folder: module.folder.clone(), path: module.path.clone() }, is_test);
             }
         }
         self.files.push(file);
@@ -77,8 +77,6 @@ impl Reader {
 /// Returns the files of a child module. A module behind `cfg_attr(…, path = …)` may have several.
 fn files(child: &FileModule, parent: &ModuleFile) -> Vec<ModuleFile> {
     let (plain, conditional) = paths(&child.attributes);
-    // `cfg_attr(…, path = …)` chooses among files.
-    let is_conditional = parent.is_conditional || child.is_conditional || !conditional.is_empty();
     let inline: PathBuf = child.inline.iter().collect();
     let beside = parent.file.parent().unwrap_or(Path::new(""));
     // `#[path]` counts from the file's folder, and in an inline module from that module's folder.
@@ -86,12 +84,12 @@ fn files(child: &FileModule, parent: &ModuleFile) -> Vec<ModuleFile> {
     let named = |path: PathBuf| {
         let file = base.join(path);
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
-        ModuleFile { file, folder, path: child.path.clone(), is_conditional }
+        ModuleFile { file, folder, path: child.path.clone() }
     };
     let name = child.path.last().map_or("", String::as_str);
     let folder = parent.folder.join(inline).join(name);
     let usual = [folder.with_extension("rs"), folder.join("mod.rs")];
-    let usual = usual.map(|file| ModuleFile { file, folder: folder.clone(), path: child.path.clone(), is_conditional });
+    let usual = usual.map(|file| ModuleFile { file, folder: folder.clone(), path: child.path.clone() });
     let all: Vec<_> = match plain {
         Some(path) => vec![named(path)],
         None => conditional.into_iter().map(named).chain(usual).collect(),
@@ -119,9 +117,148 @@ fn path(meta: &Meta) -> Option<PathBuf> {
     }
 }
 
-fn unread(error: SourceError) -> Unread {
-    match error {
-        SourceError::Io { path, cause } => Unread { file: path, line: None, why: cause.to_string() },
-        SourceError::Syntax { path, line, message } => Unread { file: path, line: Some(line), why: message },
+/// A module in a file of its own: `mod x;`.
+struct FileModule {
+    /// The module's path in the target.
+    path: Vec<String>,
+    /// The module's attributes.
+    attributes: Vec<Attribute>,
+    /// The names of the inline modules around the module, within the file.
+    inline: Vec<String>,
+}
+
+/// A visitor of one file.
+struct Collector<'a> {
+    file: &'a SourceFile,
+    text: Rc<str>,
+    aliases: Aliases,
+    is_test: bool,
+    path: Vec<String>,
+    inline: Vec<String>,
+    structs: Vec<Annotated>,
+    modules: Vec<FileModule>,
+    /// Files named in `include!`.
+    included: Vec<PathBuf>,
+    unread: Vec<Unread>,
+}
+
+impl<'a> Collector<'a> {
+    /// Collects from a file whose module has this path in the target.
+    fn collect(file: &'a SourceFile, path: Vec<String>, is_test: bool) -> Self {
+        let (text, aliases) = (file.text.as_str().into(), Aliases::in_file(&file.syntax));
+        let (inline, structs, modules) = (Vec::new(), Vec::new(), Vec::new());
+        let (included, unread) = (Vec::new(), Vec::new());
+        let mut collector = Self { file, text, aliases, is_test, path, inline, structs, modules, included, unread };
+        collector.visit_file(&file.syntax);
+        collector
+    }
+
+    fn add_annotated(&mut self, mut item: DeriveInput, found: Found) {
+        item.attrs = found.others;
+        let name = item.ident.unraw().to_string();
+        let place = found.span.start();
+        self.structs.push(Annotated {
+            path: [self.path.as_slice(), core::slice::from_ref(&name)].concat().join("::"),
+            name,
+            file: self.file.path.clone(),
+            line: place.line,
+            text: Rc::clone(&self.text),
+            is_test: self.is_test,
+            arguments: found.arguments,
+            item: item.into_token_stream(),
+            place,
+        });
+    }
+
+    fn add_unread(&mut self, span: Span) {
+        let why = "a macro makes the annotated struct".to_owned();
+        self.unread.push(Unread { file: self.file.path.clone(), line: Some(span.start().line), why });
+    }
+
+    /// Returns true for items of unit tests.
+    fn is_left_out(&self, attributes: &[Attribute]) -> bool {
+        !self.is_test && attributes.iter().any(needs_test)
+    }
+}
+
+impl<'ast> Visit<'ast> for Collector<'_> {
+    fn visit_item(&mut self, item: &'ast Item) {
+        let item_of = |input: DeriveInput| (input.attrs.clone(), input);
+        let (attributes, input) = match item {
+            Item::Struct(item) => item_of(item.clone().into()),
+            Item::Enum(item) => item_of(item.clone().into()),
+            Item::Union(item) => item_of(item.clone().into()),
+            other => return visit::visit_item(self, other),
+        };
+        if self.is_left_out(&attributes) {
+            return;
+        }
+        if let Some(found) = find_attribute(&attributes, &self.aliases) {
+            self.add_annotated(input, found);
+        }
+    }
+
+    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
+        if self.is_left_out(&module.attrs) {
+            return;
+        }
+        let name = module.ident.unraw().to_string();
+        self.path.push(name.clone());
+        if module.content.is_some() {
+            self.inline.push(name);
+            visit::visit_item_mod(self, module);
+            self.inline.pop();
+        } else {
+            self.modules.push(FileModule {
+                path: self.path.clone(),
+                attributes: module.attrs.clone(),
+                inline: self.inline.clone(),
+            });
+        }
+        self.path.pop();
+    }
+
+    fn visit_macro(&mut self, call: &'ast Macro) {
+        let is_include = call.path.segments.last().is_some_and(|last| last.ident == "include");
+        if let (true, Ok(file)) = (is_include, call.parse_body::<LitStr>()) {
+            self.included.push(file.value().into());
+        } else if let Some(span) = self.aliases.find_in_macro(call.tokens.clone()) {
+            self.add_unread(span);
+        }
+    }
+}
+
+/// Returns true for `#[cfg(test)]`, and for `#[cfg(all(…))]` with `test`.
+pub fn needs_test(attribute: &Attribute) -> bool {
+    fn is_met_by_tests(predicate: &Meta) -> bool {
+        match predicate {
+            Meta::List(list) if list.path.is_ident("all") => list
+                .parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)
+                .is_ok_and(|all| all.iter().any(is_met_by_tests)),
+            predicate => predicate.path().is_ident("test") && predicate.require_path_only().is_ok(),
+        }
+    }
+    attribute.path().is_ident("cfg") && attribute.parse_args().is_ok_and(|predicate| is_met_by_tests(&predicate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::needs_test;
+
+    #[test]
+    fn only_tests_have_items_that_need_test() {
+        for (predicate, expected) in [
+            ("test", true),
+            ("all(test, feature = \"x\")", true),
+            ("all(unix, all(test))", true),
+            ("not(test)", false),
+            ("any(test, unix)", false),
+            ("feature = \"test\"", false),
+            ("feature = \"test-data\"", false),
+            ("all(unix, not(test))", false),
+        ] {
+            let item: syn::ItemStruct = syn::parse_str(&format!("#[cfg({predicate})] struct S;")).expect("Rust");
+            assert_eq!(needs_test(&item.attrs[0]), expected, "{predicate}");
+        }
     }
 }

@@ -1,7 +1,5 @@
 //! Annotated structs of a package, whatever file and form they are in.
 
-mod build_script;
-
 use std::fs;
 use std::path::Path;
 

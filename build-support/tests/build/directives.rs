@@ -70,10 +70,9 @@ fn the_table_is_written_again_only_when_it_changed() {
 #[test]
 fn another_config_file_is_watched_and_read() {
     let project = Project::enabling(&[]).with("tuning.toml", "[goal]\nglobal_batch = 64\n");
-    let mut out = Vec::new();
-    let resolved = configure().config_file("tuning.toml").run(&project, &mut out).unwrap();
-    assert_eq!(resolved.goal.global_batch, Some(64));
-    assert!(String::from_utf8(out).unwrap().contains("cargo::rerun-if-changed=tuning.toml\n"));
+    let project = project.with_metadata("config-file = \"tuning.toml\"");
+    assert_eq!(project.resolve().unwrap().goal.global_batch, Some(64));
+    assert!(project.directives().contains(&"rerun-if-changed=tuning.toml".to_owned()));
 }
 
 /// A member of a workspace, with the workspace's `gpu-tuned.toml` if it has one.

@@ -72,9 +72,14 @@ fn outside_cargo_the_missing_variable_is_named() {
 }
 
 #[test]
-fn a_config_file_that_was_named_has_to_exist() {
-    let report = Project::enabling(&[]).report(&configure().config_file("tuning.toml"));
-    assert!(report.starts_with("error: cannot read `tuning.toml`: "), "{report}");
+fn a_file_of_the_metadata_has_to_exist() {
+    let named = |line: &str| report(&Project::enabling(&[]).with_metadata(line));
+    assert!(named("config-file = \"tuning.toml\"").starts_with("error: cannot read `tuning.toml`: "));
+    let misspelt = named("config_files = \"tuning.toml\"");
+    let expected = "error: unknown key `config_files`; did you mean `config-file`?; [package.metadata.gpu-tuned] takes \
+                    config-file\n";
+    assert!(misspelt.starts_with(expected), "{misspelt}");
+    assert!(misspelt.contains("--> Cargo.toml:"), "{misspelt}");
 }
 
 #[test]

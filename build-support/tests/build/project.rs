@@ -59,6 +59,12 @@ impl Project {
         self
     }
 
+    /// Adds a line of `[package.metadata.gpu-tuned]`.
+    pub(crate) fn with_metadata(self, line: &str) -> Self {
+        let manifest = fs::read_to_string(self.path("Cargo.toml")).unwrap();
+        self.with("Cargo.toml", &format!("{manifest}\n[package.metadata.gpu-tuned]\n{line}\n"))
+    }
+
     pub(crate) fn file(&self, name: &str, text: &str) {
         fs::write(self.path(name), text).unwrap();
     }

@@ -6,8 +6,8 @@ use gpu_tuned_core::grouped;
 use gpu_tuned_core::measured::MeasuredOn;
 use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_project::workspace::CargoLock;
 use gpu_tuned_project::lock::{Lock, LockedWorkload, SpecChange};
+use gpu_tuned_project::workspace::CargoLock;
 
 use super::finding::{Finding, Level};
 use crate::project::{Described, Project, WorkloadArgs};

@@ -10,16 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cargo_metadata::{Package, TargetKind};
-use gpu_tuned_attribute::sources;
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileNames, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
-use gpu_tuned_project::workspace::CargoLock;
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::file::{self, ReadError};
 use gpu_tuned_project::gpu_names::profiles;
 use gpu_tuned_project::lock::{Lock, Outdated};
 use gpu_tuned_project::resolved::{Resolved, Selected};
-use gpu_tuned_project::workspace;
+use gpu_tuned_project::workspace::{self, CargoLock, MANIFEST, PackageMetadata};
 
 pub(crate) use metadata::RUNTIME;
 use names::struct_names;
@@ -109,7 +107,8 @@ impl Project {
 
     fn read_files(package: &Package, workspace: PathBuf, mistakes: &mut Mistakes) -> Result<Self, Error> {
         let root = metadata::folder(package);
-        let named = config_file(package)?;
+        let metadata = parsed(&root, (Path::new(MANIFEST), ConfigFile::REMEDY), PackageMetadata::parse, mistakes)?;
+        let named = metadata.and_then(|metadata| metadata.config_file);
         let name = &named.clone().unwrap_or_else(|| workspace::config_file(&root));
         let read = parsed(&root, (name, ConfigFile::REMEDY), ConfigFile::parse, mistakes)?;
         if read.is_none() && named.is_some() && mistakes.is_empty() {
@@ -241,12 +240,6 @@ impl Project {
         let targets = self.package().targets.iter().filter(|target| target.kind.contains(kind));
         targets.map(|target| target.name.clone()).collect()
     }
-}
-
-/// Returns the file of the build script's `config_file(…)`.
-fn config_file(package: &Package) -> Result<Option<PathBuf>, Error> {
-    let script = structs::script(package).map_or(Ok(None), sources::config_file);
-    script.map_err(|source| Error::ConfigFile { source })
 }
 
 /// Reads and parses the file below `root`; `None` without the file. Mistakes are collected, so that those of all files are

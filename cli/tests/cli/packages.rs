@@ -153,14 +153,12 @@ fn a_member_without_a_file_has_that_of_the_workspace() {
 }
 
 #[test]
-fn the_file_of_a_build_script_may_be_above_the_package() {
+fn the_file_of_the_metadata_may_be_above_the_package() {
     let project = workspace(&[("one", false)]);
     std::fs::create_dir(project.path("shared")).expect("a folder");
     project.write("shared/tuning.toml", "[workload.shared.mlp]\nwidths = [784, 512, 10]\n");
-    let script = "const FILE: &str = \"../shared/tuning.toml\";\nfn main() { gpu_tuned_build::configure().config_file(FILE).emit(); }\n";
-    project.write("one/build.rs", script);
+    let manifest = project.read("one/Cargo.toml");
+    let metadata = "\n[package.metadata.gpu-tuned]\nconfig-file = \"../shared/tuning.toml\"\n";
+    project.write("one/Cargo.toml", &(manifest + metadata));
     assert!(project.run(&["plan", "-p", "one"]).ended(0).starts_with("shared: "));
-    project.write("one/build.rs", "fn main() { if x { gpu_tuned_build::configure().config_file(\"a\").emit() } }\n");
-    let said = project.run(&["plan", "-p", "one"]).refused(2);
-    assert!(said.contains("`config_file` is called under a condition, so the file is unknown"), "{said}");
 }

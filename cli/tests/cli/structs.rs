@@ -36,9 +36,11 @@ fn the_attribute_goes_before_the_file_and_the_arguments_before_both() {
 }
 
 #[test]
-fn the_file_of_the_build_script_is_read_and_named() {
+fn the_file_of_the_metadata_is_read_and_named() {
     let project = package(&annotated("workload = \"rows\"", "Config"));
-    project.write("build.rs", "fn main() { gpu_tuned_build::configure().config_file(\"conf/my.toml\").emit(); }\n");
+    let with = |line: &str| format!("{}\n[package.metadata.gpu-tuned]\n{line}\n", project.read("Cargo.toml"));
+    let (named, misspelt) = (with("config-file = \"conf/my.toml\""), with("config_file = \"conf/my.toml\""));
+    project.write("Cargo.toml", &named);
     std::fs::create_dir(project.path("conf")).expect("a folder");
     project.write("gpu-tuned.toml", "[workload.rows.mlp]\nwidths = [1]\n");
     project.write("conf/my.toml", "[workload.rows.mlp]\nwidths = [784, 512, 10]\n[goal]\nglobal_batch = 64\n");
@@ -49,9 +51,9 @@ fn the_file_of_the_build_script_is_read_and_named() {
     assert!(said.contains("--> conf/my.toml:2:1"), "{said}");
     std::fs::remove_file(project.path("conf/my.toml")).expect("it is there");
     assert!(project.run(&["plan", "h200"]).refused(2).contains("conf/my.toml"));
-    project.write("build.rs", "fn main() { gpu_tuned_build::configure().config_file(name()).emit(); }\n");
+    project.write("Cargo.toml", &misspelt);
     let said = project.run(&["plan", "h200"]).refused(2);
-    assert!(said.contains("build.rs:1: the argument of `config_file` is computed, so the file is unknown"), "{said}");
+    assert!(said.contains("unknown key `config_file`; did you mean `config-file`?"), "{said}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use gpu_tuned_core::matching::{Difference, Match, identify};
 use gpu_tuned_core::profile::{Profile, ProfileTable, Strictness, faults};
 use gpu_tuned_core::workload::Transformer;
 use gpu_tuned_core::{Bytes, Goal, plan};
-use gpu_tuned_project::describe;
+use gpu_tuned_project::profile_text::describe;
 use proptest::prelude::*;
 
 use anomalies::INSEPARABLE;

@@ -4,26 +4,24 @@
 //! by any path that ends in `gpu_tuned`, by a renamed import in the same file, and in `cfg_attr`. It evaluates no `cfg` but
 //! `cfg(test)`, and expands no macros.
 
-mod build_script;
-mod collect;
 mod modules;
-mod recognize;
 
 use std::borrow::Cow;
-use std::io;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use gpu_tuned_core::regular_file;
 use gpu_tuned_core::source::{FileError, Position};
-use proc_macro2::{LineColumn, TokenStream};
+use proc_macro2::{Delimiter, LineColumn, Span, TokenStream, TokenTree};
 use syn::parse::Parse;
-use thiserror::Error;
+use syn::spanned::Spanned;
+use syn::visit::Visit;
+use syn::{Attribute, ItemUse, Meta, UseTree};
 
+use crate::parse::flatten;
 use crate::{Mistakes, PlanInput, Table, check_depth, parse, plan_input};
-pub use build_script::{ConfigFileError, config_file};
-pub use collect::needs_test;
-pub use recognize::{Aliases, find_attribute};
+pub use modules::needs_test;
 
 /// The root file of a target.
 #[derive(Clone, Debug)]
@@ -82,31 +80,6 @@ pub struct SourceFile {
     pub text: String,
     /// The parsed text.
     pub syntax: syn::File,
-    /// True for a module behind a `cfg`.
-    pub is_conditional: bool,
-}
-
-/// A source file that cannot be parsed.
-#[derive(Debug, Error)]
-pub enum SourceError {
-    /// The system cannot read the file.
-    #[error("cannot read `{}`: {cause}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        cause: io::Error,
-    },
-    /// The file is not Rust.
-    #[error("{}:{line}: {message}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The parser's message.
-        message: String,
-    },
 }
 
 /// Largest depth of code that is parsed. A thread with [`STACK`] bytes has room for this many times 16 KiB.
@@ -135,17 +108,13 @@ impl SourceFile {
     /// # Errors
     ///
     /// When the file cannot be read, is too large or nested too deeply, or is not Rust.
-    pub fn read(path: &Path) -> Result<Self, SourceError> {
-        let failed = |cause| SourceError::Io { path: path.to_owned(), cause };
-        let text = regular_file::read_text(path, LARGEST).map_err(failed)?;
+    pub fn read(path: &Path) -> Result<Self, Unread> {
+        let unread = |line, why| Unread { file: path.to_owned(), line, why };
+        let text = regular_file::read_text(path, LARGEST).map_err(|cause| unread(None, cause.to_string()))?;
         let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
         match parse_within_limit(&without_shebang(&text)) {
-            Ok(syntax) => Ok(Self { path: path.to_owned(), text, syntax, is_conditional: false }),
-            Err(error) => Err(SourceError::Syntax {
-                path: path.to_owned(),
-                line: error.span().start().line,
-                message: error.to_string(),
-            }),
+            Ok(syntax) => Ok(Self { path: path.to_owned(), text, syntax }),
+            Err(error) => Err(unread(Some(error.span().start().line), error.to_string())),
         }
     }
 }
@@ -200,7 +169,7 @@ impl Annotated {
         })
     }
 
-    fn file_error(&self, text: &str, span: Option<proc_macro2::Span>, file: &str) -> FileError {
+    fn file_error(&self, text: &str, span: Option<Span>, file: &str) -> FileError {
         let LineColumn { line, column } = span.map_or(self.place, |span| span.start());
         FileError {
             file: file.to_owned(),
@@ -208,4 +177,93 @@ impl Annotated {
             message: text.replace("\n= help: ", "; "),
         }
     }
+}
+
+/// The attribute's name.
+const NAME: &str = "gpu_tuned";
+
+/// The names of the attribute in one file: `gpu_tuned` and renamed imports.
+#[derive(Clone, Debug, Default)]
+pub struct Aliases(BTreeSet<String>);
+
+impl Aliases {
+    /// Collects the renamed imports of a file: `use gpu_tuned::gpu_tuned as tuned`.
+    pub fn in_file(file: &syn::File) -> Self {
+        let mut aliases = Self::default();
+        aliases.visit_file(file);
+        aliases
+    }
+
+    fn add_renamed(&mut self, tree: &UseTree) {
+        match tree {
+            UseTree::Path(path) => self.add_renamed(&path.tree),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.add_renamed(tree)),
+            UseTree::Rename(rename) if rename.ident == NAME => drop(self.0.insert(rename.rename.to_string())),
+            UseTree::Rename(_) | UseTree::Name(_) | UseTree::Glob(_) => {}
+        }
+    }
+
+    /// Returns true for a path that names the attribute.
+    fn name(&self, path: &syn::Path) -> bool {
+        let is_alias = || path.get_ident().is_some_and(|ident| self.0.contains(&ident.to_string()));
+        path.segments.last().is_some_and(|last| last.ident == NAME) || is_alias()
+    }
+
+    /// Finds the attribute among the tokens of a macro, where it cannot be read.
+    fn find_in_macro(&self, tokens: TokenStream) -> Option<Span> {
+        let mut after_hash = false;
+        for token in tokens {
+            if let TokenTree::Group(group) = &token {
+                if after_hash && group.delimiter() == Delimiter::Bracket {
+                    let meta = syn::parse2::<Meta>(group.stream()).ok();
+                    if meta.is_some_and(|meta| self.name(meta.path())) {
+                        return Some(group.span_open());
+                    }
+                }
+                if let Some(found) = self.find_in_macro(group.stream()) {
+                    return Some(found);
+                }
+            }
+            after_hash = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '#');
+        }
+        None
+    }
+}
+
+impl Visit<'_> for Aliases {
+    fn visit_item_use(&mut self, item: &ItemUse) {
+        // A crate renamed with `as` does not change the last segment of a path.
+        if let UseTree::Path(path) = &item.tree {
+            self.add_renamed(&path.tree);
+        }
+    }
+}
+
+/// The attribute among the attributes of an item.
+pub struct Found {
+    /// The arguments in `#[gpu_tuned(…)]`.
+    pub arguments: TokenStream,
+    /// The place of the attribute.
+    pub span: Span,
+    /// The item's other attributes, as the macro gets them: without the derives above.
+    pub others: Vec<Attribute>,
+}
+
+/// Finds the attribute among the attributes of an item, in `cfg_attr` too.
+pub fn find_attribute(attributes: &[Attribute], aliases: &Aliases) -> Option<Found> {
+    let (index, metas, at) = attributes.iter().enumerate().find_map(|(index, attribute)| {
+        let flat = flatten(core::slice::from_ref(attribute));
+        let metas: Vec<Meta> = flat.into_iter().map(|inner| inner.meta).collect();
+        let at = metas.iter().position(|meta| aliases.name(meta.path()))?;
+        Some((index, metas, at))
+    })?;
+    let (above, below) = (&attributes[..index], &attributes[index + 1..]);
+    // Derives above were expanded before, and are gone.
+    let mut others: Vec<_> = above.iter().filter(|above| !above.path().is_ident("derive")).cloned().collect();
+    let template = &attributes[index];
+    others.extend(metas.iter().skip(at + 1).map(|meta| Attribute { meta: meta.clone(), ..template.clone() }));
+    others.extend(below.iter().cloned());
+    let meta = &metas[at];
+    let arguments = if let Meta::List(list) = meta { list.tokens.clone() } else { TokenStream::new() };
+    Some(Found { arguments, span: meta.span(), others })
 }
