@@ -8,7 +8,7 @@ use gpu_tuned_core::Goal;
 use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
-use gpu_tuned_core::source::Source;
+use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -212,12 +212,15 @@ impl Resolved {
             // Checked first: the rest of another format may mean anything.
             return Err(ResolvedError::Format { found });
         }
-        let measured = table.get_mut().remove("measured").and_then(|value| as_table(value).ok());
-        let measured = measured.map(|measured| {
-            let outcome = Lock::from_table(measured.into_inner(), Source { file: Lock::NAME, text });
-            outcome.map_err(|mistakes| mistakes.into_iter().map(|mistake| mistake.message).next().unwrap_or_default())
+        let measured = table.get_mut().remove("measured").map(|value| {
+            let source = Source { file: Lock::NAME, text };
+            let measured = as_table(value).map_err(|place| vec![source.error(&place, "measured: expected a table")])?;
+            Lock::from_table(measured.into_inner(), source)
         });
-        let measured = measured.transpose().map_err(|message| ResolvedError::Figure { message })?;
+        let measured = measured.transpose().map_err(|mistakes: Vec<FileError>| {
+            let message = mistakes.into_iter().map(|mistake| mistake.message).next().unwrap_or_default();
+            ResolvedError::Figure { message }
+        })?;
         let mut resolved = Self::deserialize(Deserializer::from(table))?;
         resolved.measured = measured.unwrap_or_default();
         // The build script would have refused these figures.

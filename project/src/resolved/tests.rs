@@ -123,6 +123,8 @@ fn a_measurement_that_no_lock_may_hold_is_a_damaged_table() {
         ("batch.8]", "batch.0]"),
         ("reserved_bytes = 4000000", "reserved_bytes = 2251799813685248"),
         ("layers = 2", "layers = 0"),
+        ("parameters = 1000\n", ""),
+        ("shape = \"00ff\"", "shape = 5"),
     ] {
         assert!(text.contains(good), "{text}");
         let error = Resolved::from_toml(&text.replace(good, bad)).expect_err(bad);
