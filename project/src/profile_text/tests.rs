@@ -305,9 +305,3 @@ fn shipped_profiles_have_the_name_of_their_product() {
     let unexpected: Vec<_> = others.filter(|id| !OTHERS.iter().any(|other| id.starts_with(other))).collect();
     assert_eq!(unexpected, [""; 0]);
 }
-
-#[test]
-fn figures_have_three_digits_at_least() {
-    let rounded = [9.996, 10.04, 82.58, 1.234, 0.5].map(rounded);
-    assert_eq!(rounded.map(|value| value.to_string()), ["10", "10", "82.6", "1.23", "0.5"]);
-}
