@@ -2,24 +2,28 @@
 
 use core::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::Bytes;
 use crate::device::{ComputeCapability, GpuReading, PciId, ProductName};
 use crate::profile::{Profile, ProfileId, ProfileTable};
 
 /// Result of matching a GPU, from best to worst.
+///
+/// Serializes with the profile's id.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(tag = "match", rename_all = "snake_case")]
 pub enum Match {
     /// Name, PCI id, memory and SM count match the profile, as far as the driver reports them.
     Exact {
         /// The profile.
+        #[serde(serialize_with = "serialize_id")]
         profile: Box<Profile>,
     },
     /// The name or the PCI id matches the profile, but something else differs.
     Variant {
         /// The nearest profile.
+        #[serde(serialize_with = "serialize_id")]
         profile: Box<Profile>,
         /// The differences from the profile.
         differences: Vec<Difference>,
@@ -41,6 +45,15 @@ impl Match {
             Self::Class { .. } | Self::Unknown => None,
         }
     }
+
+    /// The profile that all readings match, if any.
+    pub fn exact_profile(&self) -> Option<&Profile> {
+        if let Self::Exact { profile } = self { Some(profile) } else { None }
+    }
+}
+
+fn serialize_id<S: Serializer>(profile: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
+    profile.id.serialize(serializer)
 }
 
 /// One difference between a GPU and its profile.

@@ -386,6 +386,9 @@ pub enum SetError {
 }
 
 impl Pins {
+    /// The environment variable that fixes settings for one start of a program: `batch_size=64,num_workers=4`.
+    pub const VARIABLE: &'static str = "GPU_TUNED_SET";
+
     /// Returns `true` if nothing is pinned.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

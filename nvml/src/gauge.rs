@@ -8,9 +8,8 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use thiserror::Error;
 
-use crate::error::optional;
-use crate::limit::{FIRST_CALLS, within};
-use crate::{DriverError, Limited, SAMPLE_LIMIT, Trouble, Unit, gpu, library, read_all};
+use crate::driver::{FIRST_CALLS, Unit, open_library, optional, read_all, within};
+use crate::{DriverError, Limited, SAMPLE_LIMIT, Trouble, gpu};
 
 /// Reads one GPU repeatedly; keeps the management library open.
 #[derive(Debug)]
@@ -86,7 +85,7 @@ impl Gauge {
 
 impl Opened {
     fn new(library: Option<&Path>, gpu: &GpuReading) -> Result<Self, GaugeError> {
-        let nvml = library::open(library)?;
+        let nvml = open_library(library)?;
         let (units, _) = read_all(&nvml)?;
         let Unit { slot, reading } = find_gpu(&units, gpu).ok_or_else(|| GaugeError::NoSuchGpu {
             name: gpu.name.clone().or_else(|| gpu.uuid.clone()).unwrap_or_else(|| "the GPU".to_owned()),

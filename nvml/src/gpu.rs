@@ -6,8 +6,8 @@ use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::struct_wrappers::device::PciInfo;
 
-use crate::error::{nonzero, optional, text};
-use crate::{Trouble, raw, unified};
+use crate::driver::{nonzero, optional, text};
+use crate::{Trouble, host, raw};
 
 /// Reads a whole GPU.
 pub(crate) fn read(device: &Device<'_>, index: u32) -> Result<GpuReading, Trouble> {
@@ -15,7 +15,7 @@ pub(crate) fn read(device: &Device<'_>, index: u32) -> Result<GpuReading, Troubl
     gpu.index = index;
     read_identity(device, &mut gpu)?;
     read_memory(device, &mut gpu)?;
-    unified::read_memory(&mut gpu);
+    host::share_memory(&mut gpu);
     gpu.sm_count = sm_count(nonzero(device.num_cores())?, gpu.compute_capability);
     gpu.memory_bus_bits = nonzero(device.memory_bus_width())?;
     gpu.max_memory_clock_mhz = nonzero(device.max_clock_info(Clock::Memory))?;
@@ -69,7 +69,7 @@ pub(crate) fn memory(device: &Device<'_>, has_unified_memory: bool) -> Result<Gp
     let mut unit = GpuReading::default();
     unit.unified_memory = has_unified_memory;
     read_memory(device, &mut unit)?;
-    unified::read_memory(&mut unit);
+    host::share_memory(&mut unit);
     Ok(unit)
 }
 

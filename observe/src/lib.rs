@@ -19,9 +19,7 @@
 pub mod bench;
 pub mod diagnose;
 pub mod export;
-mod host;
 pub mod leak;
-pub mod log;
 mod metrics;
 pub mod monitor;
 pub mod plot;
@@ -30,4 +28,4 @@ pub mod recording;
 mod stats;
 pub mod trace;
 
-pub use host::{Host, HostMemoryLimit};
+pub use gpu_tuned_nvml::{Host, HostMemoryLimit, log};

@@ -10,7 +10,7 @@ pub use gpu_tuned_train::device::{
     open, probe, switch_tf32_off,
 };
 
-use crate::detect::first_look;
+use crate::start::first_look;
 
 /// Returns the device for a program that needs one before it has a config, not opened and without autodiff.
 ///

@@ -98,19 +98,9 @@
 
 #![deny(unsafe_code)]
 
-#[cfg(feature = "counting-allocator")]
-pub mod allocation;
-#[cfg(not(feature = "distributed"))]
-mod alone;
 #[cfg(feature = "burn")]
 pub mod burn;
-mod compared;
 mod decide;
-mod detect;
-mod field_default;
-pub mod lock;
-#[cfg(feature = "burn")]
-pub mod measure;
 #[cfg(feature = "distributed")]
 pub mod ranks;
 mod restart;
@@ -119,8 +109,6 @@ mod saved;
 mod selection;
 mod session;
 mod start;
-#[cfg(feature = "burn")]
-pub mod train;
 mod tuned;
 #[doc(hidden)]
 pub mod variant;
@@ -128,9 +116,8 @@ pub mod variant;
 #[cfg(feature = "burn")]
 pub use burn::device;
 pub use decide::Decision;
-pub use detect::{Machine, UnusableGpu, UsableGpu, detect, detect_through};
 pub use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading};
-pub use gpu_tuned_core::matching::Difference;
+pub use gpu_tuned_core::matching::{Difference, Match};
 pub use gpu_tuned_core::plan::{Plan, PlanError, Schedule};
 pub use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 pub use gpu_tuned_core::{
@@ -143,13 +130,16 @@ pub use gpu_tuned_macros::gpu_tuned;
 #[cfg(feature = "warm")]
 #[doc(inline)]
 pub use gpu_tuned_measure::warm;
-pub use gpu_tuned_observe::{Host, HostMemoryLimit, diagnose, export, leak, monitor, recording, trace};
+pub use gpu_tuned_nvml::{
+    FirstFit, Fit, Host, HostMemoryLimit, Machine, PassedOver, UnusableGpu, UsableGpu, detect, detect_through,
+};
+pub use gpu_tuned_observe::{diagnose, export, leak, monitor, recording, trace};
 #[cfg(feature = "burn")]
 #[doc(inline)]
 pub use gpu_tuned_train::{load, loss, mixed, recurrent};
 pub use resume::{ResumeError, Resumed, ResumedChange};
 pub use saved::{FigureChange, LoadError, SaveError, SavedRun};
-pub use selection::{Change, Fallback, FirstFit, Fit, PassedOver, Recognised, SelectedGpu, Selection, Shortfall};
+pub use selection::{Change, Fallback, Selection, Shortfall};
 pub use session::Session;
 pub use start::{Options, StartError, start};
 #[cfg(feature = "burn")]
@@ -162,11 +152,60 @@ pub mod workload {
     pub use gpu_tuned_project::lock::SpecChange;
 }
 
+/// `gpu-tuned.lock` on disk: read whole, updated by one writer at a time, never half-written.
+pub mod lock {
+    #[doc(inline)]
+    pub use gpu_tuned_project::lock::{Lock, LockError, LockFile, LockedWorkload, Update};
+}
+
+/// Training steps that keep the global batch exact, whatever fits the device.
+#[cfg(feature = "burn")]
+pub mod train {
+    #[cfg(feature = "train")]
+    pub mod metrics;
+
+    #[doc(inline)]
+    pub use gpu_tuned_train::micro_batch::{MicroBatch, UnequalParts};
+    #[doc(inline)]
+    pub use gpu_tuned_train::out_of_memory::{Moment, is_out_of_memory};
+    #[doc(inline)]
+    pub use gpu_tuned_train::train::{
+        GradientHealth, GraphStatus, LayerHealth, PeersEnded, Rescue, Step, StepError, Trainer, TrainerError,
+        gradient_health,
+    };
+}
+
+/// Memory and time of training steps.
+///
+/// On a GPU, memory is measured by dry runs: allocations happen, kernels do not run. Time is measured by running steps.
+///
+/// [`Session::measure_if_asked`](crate::Session::measure_if_asked) does all of it and writes `gpu-tuned.lock`, or times steps
+/// over a range of settings under `cargo gpu-tuned bench`. The parts are public for programs that measure by themselves.
+#[cfg(feature = "burn")]
+pub mod measure {
+    #[cfg(feature = "cuda")]
+    #[doc(inline)]
+    pub use gpu_tuned_measure::measure::dry;
+    #[doc(inline)]
+    pub use gpu_tuned_measure::measure::{MeasureError, Memory, Step, Subject, Times, parameters, shape, timed};
+    #[cfg(feature = "counting-allocator")]
+    #[doc(inline)]
+    pub use gpu_tuned_measure::measure::{Replayed, Trace, Traces, held};
+}
+
+/// Allocator that counts live bytes, their peak, and live allocations by size.
+///
+/// With feature `counting-allocator` it is the program's allocator: the system's own with a few atomic operations more.
+#[cfg(feature = "counting-allocator")]
+pub mod allocation {
+    #[doc(inline)]
+    pub use gpu_tuned_train::allocation::{SMALLEST_TENSOR_BYTES, live_by_size, live_bytes, peak_bytes, restart_peak};
+}
+
 /// Names in generated code.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::compared::{Field, WithoutText, with_text};
-    pub use crate::field_default::FieldDefault;
+    pub use crate::tuned::{Field, FieldDefault, WithoutText, with_text};
     #[cfg(feature = "burn")]
     pub use burn::tensor::Device;
     #[cfg(feature = "burn")]

@@ -1,5 +1,10 @@
+//! What `#[gpu_tuned]` implements for a config, and what its code uses.
+
+use core::fmt::Debug;
+
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Bytes, Goal, Pins, Settings};
+use gpu_tuned_project::resolved::{Resolved, ResolvedError};
 
 /// A training config whose settings were planned at compile time. Implemented by [`#[gpu_tuned]`](crate::gpu_tuned).
 pub trait Tuned {
@@ -81,4 +86,68 @@ pub struct Built {
     /// The part of the build script's table that a program needs: the selection and its profiles; `None` without a build
     /// script.
     pub table: Option<&'static str>,
+}
+
+impl Built {
+    /// Returns the [`table`](Self::table), parsed once in a process.
+    pub(crate) fn resolved(&self) -> Result<Option<&'static Resolved>, ResolvedError> {
+        self.table.map(Resolved::embedded).transpose()
+    }
+}
+
+/// A type with a default. The error for another type names the remedy in the attribute.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no default, which `#[gpu_tuned]` needs for this field",
+    label = "no default",
+    note = "write `#[tuned(default = …)]` above the field",
+    note = "or implement `Default` for `{Self}`"
+)]
+pub trait FieldDefault {
+    /// Returns the type's default.
+    fn field_default() -> Self;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Default> FieldDefault for T {
+    fn field_default() -> Self {
+        T::default()
+    }
+}
+
+/// Config field. Its own method exists where its type has `Debug`, and takes precedence over [`WithoutText`].
+pub struct Field<'f, T: ?Sized>(pub &'f T);
+
+impl<T: Debug + ?Sized> Field<'_, T> {
+    /// Returns the `Debug` text.
+    pub fn text(&self) -> Option<String> {
+        Some(format!("{:?}", self.0))
+    }
+}
+
+/// Config fields of types without `Debug`.
+pub trait WithoutText {
+    /// Returns `None`.
+    fn text(&self) -> Option<String> {
+        None
+    }
+}
+
+impl<T: ?Sized> WithoutText for Field<'_, T> {}
+
+/// Returns the fields with a text.
+pub fn with_text(fields: &[(&'static str, Option<String>)]) -> Vec<(&'static str, String)> {
+    fields.iter().filter_map(|(name, text)| Some((*name, text.clone()?))).collect()
+}
+
+/// Name and `Debug` text of each of these fields that has one.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __compared {
+    ($config:expr, $($(#[$cfg:meta])* $field:ident),*) => {{
+        #[allow(unused_imports)]
+        use $crate::__private::WithoutText as _;
+        $crate::__private::with_text(&[
+            $($(#[$cfg])* (::core::stringify!($field), $crate::__private::Field(&$config.$field).text())),*
+        ])
+    }};
 }

@@ -1,8 +1,7 @@
 //! GPUs of this machine that a package is set up for.
 
-use gpu_tuned::UsableGpu;
-use gpu_tuned_core::matching::Match;
 use gpu_tuned_core::profile::ProfileId;
+use gpu_tuned_nvml::UsableGpu;
 use serde::Serialize;
 
 use crate::target::{Here, is_describable};
@@ -23,9 +22,9 @@ pub(super) struct GpuHere {
 /// precedence: the next commands build for it.
 pub(super) fn gpus(here: &Here) -> Vec<GpuHere> {
     let gpu = |gpu: &UsableGpu| {
-        let reading = &here.machine.gpus[gpu.position];
+        let reading = &gpu.reading;
         let name = reading.name.clone().unwrap_or_else(|| format!("GPU {} without a name", gpu.position));
-        let profile = if let Match::Exact { profile } = &gpu.found { Some(profile.id.clone()) } else { None };
+        let profile = gpu.found.exact_profile().map(|profile| profile.id.clone());
         GpuHere { name, profile, is_describable: is_describable(reading) }
     };
     let mut gpus: Vec<GpuHere> = here.usable.iter().map(gpu).collect();

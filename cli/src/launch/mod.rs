@@ -6,7 +6,7 @@ mod ranks;
 use std::ffi::OsString;
 use std::time::Instant;
 
-use gpu_tuned::detect;
+use gpu_tuned_nvml::detect;
 use serde::Serialize;
 
 use crate::args::{Common, number};

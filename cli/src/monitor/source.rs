@@ -36,7 +36,7 @@ impl Source {
         let monitor = Monitor::start(&options)?;
         let there: Vec<u32> = monitor.latest().start.gpus.iter().map(|gpu| gpu.gpu).collect();
         if let Some(wanted) = args.gpus.iter().find(|wanted| !there.contains(wanted)) {
-            let machine = gpu_tuned::detect();
+            let machine = gpu_tuned_nvml::detect();
             let mut numbers: Vec<_> = machine.gpus.iter().map(|gpu| gpu.index.to_string()).collect();
             numbers.dedup();
             let wanted = u64::from(*wanted);

@@ -9,9 +9,9 @@ pub(crate) use args::OptimizeArgs;
 
 use std::path::PathBuf;
 
-use gpu_tuned::Fit;
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_nvml::Fit;
 use gpu_tuned_optimize::{Config, ConfigEntry, ConfigText, Dialect, Format, KeyOverride, Step, Task, Tuned, Tuner};
 use gpu_tuned_project::config::ConfigFile;
 

@@ -11,7 +11,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use clap::ColorChoice;
-use gpu_tuned::{Options, Precision, Setting, detect};
+use gpu_tuned_core::{Pins, Precision, Setting};
+use gpu_tuned_nvml::detect;
 use gpu_tuned_project::lock::Lock;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -181,7 +182,7 @@ pub(crate) fn measure(
         let lock = (LOCK_VARIABLE, project.root.join(Lock::NAME));
         let program = program.with(MEASURE).with(MEASURE_JSON).with(lock);
         let program = match precision {
-            Some(precision) => program.with((Options::SET_VARIABLE, set_with(precision))),
+            Some(precision) => program.with((Pins::VARIABLE, set_with(precision))),
             None => program,
         };
         let program = match budget {
@@ -210,7 +211,7 @@ pub(crate) fn measure(
 
 /// The settings that the user pins for this start, and a precision.
 fn set_with(precision: Precision) -> OsString {
-    let mut set = env::var_os(Options::SET_VARIABLE).unwrap_or_default();
+    let mut set = env::var_os(Pins::VARIABLE).unwrap_or_default();
     if !set.is_empty() {
         set.push(",");
     }

@@ -7,7 +7,7 @@ mod recorded;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gpu_tuned::Fit;
+use gpu_tuned_nvml::Fit;
 use serde::Serialize;
 
 use crate::args::{Common, GoalArgs, TargetArgs};

@@ -1,10 +1,10 @@
 //! GPUs of this machine that a program may take.
 
-use gpu_tuned::{FirstFit, Fit, Host, Machine, PassedOver, UnusableGpu, UsableGpu, detect};
 use gpu_tuned_core::device::GpuReading;
-use gpu_tuned_core::matching::{Match, identify};
+use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::plan::Remedy;
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
+use gpu_tuned_nvml::{FirstFit, Fit, Host, Machine, PassedOver, UnusableGpu, UsableGpu, detect};
 use gpu_tuned_project::profile_text::describe;
 
 use super::Target;
@@ -54,8 +54,10 @@ impl Here {
     }
 
     fn is_exactly(&self, gpu: &GpuReading, target: Option<&ProfileId>) -> bool {
-        let Some(target) = target else { return false };
-        matches!(identify(gpu, &self.table), Match::Exact { profile } if profile.id == *target)
+        let is = |target: &ProfileId| {
+            identify(gpu, &self.table).exact_profile().is_some_and(|profile| profile.id == *target)
+        };
+        target.is_some_and(is)
     }
 
     /// The requested GPUs; without a number, all in the order in which a program tries them. The CPU without a GPU.

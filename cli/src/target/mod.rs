@@ -3,11 +3,11 @@
 mod here;
 mod targets;
 
-use gpu_tuned::{Fit, Host, Machine, UsableGpu, detect};
 use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
 use gpu_tuned_core::plan::PlanError;
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
 use gpu_tuned_core::{Goal, Precision, PrecisionPolicy, Provenance, plan};
+use gpu_tuned_nvml::{Fit, Host, Machine, UsableGpu, detect};
 use gpu_tuned_project::gpu_names::profiles;
 
 pub(crate) use here::{Here, is_describable};
@@ -106,7 +106,7 @@ impl Target {
     }
 
     fn cpu(host: &Host) -> Self {
-        let facts = DeviceFacts::cpu(host.memory_total, host.memory_available, host.cores);
+        let facts = host.facts();
         Self { name: facts.name.clone(), facts, profile: None, position: None, beside: 0 }
     }
 

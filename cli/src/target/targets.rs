@@ -1,8 +1,8 @@
 //! The devices of a command.
 
-use gpu_tuned::Fit;
 use gpu_tuned_core::plan::Misfit;
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
+use gpu_tuned_nvml::Fit;
 
 use super::Target;
 use super::here::Here;

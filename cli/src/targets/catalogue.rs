@@ -3,12 +3,12 @@
 use core::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use gpu_tuned::detect;
 use gpu_tuned_core::device::{ComputeCapability, DeviceFacts};
 use gpu_tuned_core::matching::{Match, identify};
 use gpu_tuned_core::plan::largest_piece;
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileNames, ProfileTable, describe_source};
 use gpu_tuned_core::{Bytes, Goal, Provenance};
+use gpu_tuned_nvml::detect;
 use serde::Serialize;
 
 use super::details::CUDA;

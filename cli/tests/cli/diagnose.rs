@@ -1,6 +1,6 @@
 use std::fs;
 
-use gpu_tuned::Precision;
+use gpu_tuned_core::Precision;
 use gpu_tuned_observe::recording::Throttle;
 use serde_json::Value;
 

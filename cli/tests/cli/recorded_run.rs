@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gpu_tuned::Settings;
+use gpu_tuned_core::Settings;
 use gpu_tuned_observe::recording::{
     Expected, Gpu, GpuSample, HostSample, ProcessSample, Record, Run, Start, StepRecord, VERSION, Writer,
 };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::recording::{HostSample, ProcessSample};
 use sysinfo::{Pid, Process, ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System};
 
-use crate::host::Host;
+use crate::Host;
 
 /// Time between searches for new children: a search reads every process of the host.
 const FAMILY_EVERY: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::gpus::Gpus;
 use super::host::HostSampler;
-use crate::host::Host;
+use crate::Host;
 use crate::recording::{Record, Start, VERSION, now};
 
 /// Samples the GPUs, the host and a program on request.

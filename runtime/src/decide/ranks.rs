@@ -1,11 +1,19 @@
-//! Facts of all ranks, for one plan.
+//! Facts of all ranks for one plan, and their shares of a step.
 
 use gpu_tuned_core::Precision;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::exchange::Share;
+#[cfg(feature = "distributed")]
+use gpu_tuned_core::profile::ProfileTable;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "distributed")]
+use super::device::{Device, is_built_for, is_named};
+#[cfg(feature = "distributed")]
+use super::{DecideError, DecisionContext, goal, spec};
 use crate::selection::Shortfall;
+#[cfg(feature = "distributed")]
+use crate::tuned::Tuned;
 
 /// The ranks that this process trains with.
 #[derive(Clone, Debug)]
@@ -53,4 +61,92 @@ pub(crate) struct UnequalShares {
     pub of_ranks: Vec<Share>,
     /// Precision of all ranks.
     pub precision: Precision,
+}
+
+/// Facts of this process's device, for the plan of all ranks.
+#[cfg(feature = "distributed")]
+pub(crate) fn rank_facts<C: Tuned>(context: DecisionContext<'_>, host: String) -> Result<RankFacts, DecideError> {
+    let resolved = C::BUILT.resolved()?;
+    let none = ProfileTable::default();
+    let profiles = resolved.map_or(&none, |resolved| &resolved.profile);
+    let Device { gpu, facts, .. } = Device::choose(context, profiles);
+    let matched = gpu.as_ref().map(|gpu| (&gpu.reading, &gpu.found));
+    let built_for = is_built_for(&C::BUILT, resolved, matched);
+    let is_target = is_named(&C::BUILT, gpu.as_ref(), built_for);
+    Ok(RankFacts { host, facts, built_for, is_target })
+}
+
+/// Unequal shares of the ranks with these devices; `None` for equal ones.
+#[cfg(feature = "distributed")]
+pub(crate) fn unequal_shares<C: Tuned>(
+    config: &C,
+    context: DecisionContext<'_>,
+    devices: &[DeviceFacts],
+) -> Result<Option<UnequalShares>, DecideError> {
+    if !config.asked().unequal {
+        return Ok(None);
+    }
+    let spec = spec(config)?;
+    let mut workload = spec.workload();
+    let goal = goal(config, &spec, &workload, context)?;
+    if let Some(resolved) = C::BUILT.resolved()? {
+        workload = resolved.workload_on(C::BUILT.workload, &spec, devices);
+    }
+    let plans = gpu_tuned_core::plan::plan_ranks(devices, &workload, &goal)?;
+    let precision = plans.first().map_or(Precision::F32, |plan| plan.settings.precision);
+    let of_ranks: Option<_> = plans.iter().map(|plan| plan.schedule.share).collect();
+    Ok(of_ranks.map(|of_ranks| UnequalShares { of_ranks, precision }))
+}
+
+#[cfg(all(test, feature = "distributed"))]
+mod tests {
+    use gpu_tuned_core::{Goal, Pins, Settings};
+
+    use super::unequal_shares;
+    use crate::decide::{DecideError, DecisionContext, DeviceRequest};
+    use crate::{Built, Tuned, WorkloadSpec};
+
+    /// A config with unequal shares.
+    struct Config {
+        layers: i32,
+    }
+
+    impl Tuned for Config {
+        const BUILT: Built = Built::GENERIC;
+
+        fn goal() -> Goal {
+            Goal { unequal: true, ..Goal::default() }
+        }
+
+        fn workload(&self) -> WorkloadSpec {
+            gpu_tuned_core::workload::Transformer::new(self.layers as u64, 64, 100, 16).into()
+        }
+
+        fn tuned(&self) -> Pins {
+            Pins::default()
+        }
+
+        fn negative(&self) -> Option<(&'static str, i64)> {
+            (self.layers < 0).then_some(("layers", self.layers.into()))
+        }
+
+        fn apply(&mut self, _: &Settings) {}
+    }
+
+    #[test]
+    fn shares_of_a_config_with_unusable_fields_are_refused() {
+        let (machine, set, wanted) = (crate::detect(), Pins::default(), DeviceRequest::FirstFit);
+        let context = DecisionContext {
+            machine: &machine,
+            wanted: &wanted,
+            broken: &[],
+            saved: None,
+            set: &set,
+            not_ready: None,
+            ranks: None,
+        };
+        let refused = |layers| unequal_shares(&Config { layers }, context, &[]).expect_err("the field is unusable");
+        assert!(matches!(refused(-2), DecideError::Negative { field: "layers", count: -2 }));
+        assert!(matches!(refused(0), DecideError::Dimensions(message) if message.starts_with("layers = 0")));
+    }
 }

@@ -4,8 +4,7 @@ use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_ranks::{Launch, Limits};
 use gpu_tuned_train::device::has_collectives;
 
-use super::switches::is_independent;
-use super::{LaunchedAs, Options, Request, StartError};
+use super::{LaunchedAs, Options, Request, StartError, is_independent};
 use crate::decide::{Decision, DecisionContext, DeviceRequest, RanksHere, rank_facts, unequal_shares};
 use crate::ranks::{Connection, RanksError, device};
 use crate::session::Opened;

@@ -2,18 +2,17 @@
 
 use gpu_tuned_core::device::ComputeCapability;
 use gpu_tuned_measure::warm::{Caches, WarmStart};
+use gpu_tuned_nvml::{UnusableGpu, UsableGpu};
 use gpu_tuned_observe::log::warn_user;
 use gpu_tuned_train::device::{OpenError, Place, switch_tf32_off, tf32_is_off, tf32_is_on};
 
 use super::StartError;
 use crate::decide::Decision;
-use crate::detect::UnusableGpu;
-use crate::selection::SelectedGpu;
 
 /// Actions of a start while TF32 is decided.
 pub(super) struct Start<'s> {
     /// Switches the caches on for the GPU, without TF32 or with it.
-    pub(super) warm: &'s dyn Fn(Option<&SelectedGpu>, bool) -> WarmStart,
+    pub(super) warm: &'s dyn Fn(Option<&UsableGpu>, bool) -> WarmStart,
     /// Decides once more, with TF32 allowed or not whatever was asked for.
     pub(super) again: &'s dyn Fn(bool) -> Result<Decision, StartError>,
     /// True if the machine has one GPU.
@@ -68,12 +67,12 @@ fn unasked(decision: Decision, start: &Start<'_>) -> Result<(Decision, WarmStart
 
 /// Returns true if TF32 is not allowed and the GPU has it.
 fn is_asked(decision: &Decision) -> bool {
-    let has_tf32 = |gpu: &SelectedGpu| gpu.reading.compute_capability.is_some_and(ComputeCapability::has_tf32);
+    let has_tf32 = |gpu: &UsableGpu| gpu.reading.compute_capability.is_some_and(ComputeCapability::has_tf32);
     decision.inputs.goal.pins.allow_tf32 == Some(false) && decision.selection.gpu.as_ref().is_some_and(has_tf32)
 }
 
 /// Switches TF32 off, or returns why it stays on. A GPU that refuses after others counts as failed.
-fn switch_off(gpu: Option<&SelectedGpu>, alone: bool, caches: &Caches) -> Result<Option<String>, UnusableGpu> {
+fn switch_off(gpu: Option<&UsableGpu>, alone: bool, caches: &Caches) -> Result<Option<String>, UnusableGpu> {
     if let Some(why) = caches.tf32_in_them().filter(|_| !tf32_is_off()) {
         return Ok(Some(why));
     }

@@ -2,6 +2,9 @@
 
 #[cfg(feature = "burn")]
 use gpu_tuned_core::plan::Plan;
+#[cfg(feature = "warm")]
+use gpu_tuned_nvml::UsableGpu;
+use gpu_tuned_nvml::{Machine, UnusableGpu};
 #[cfg(feature = "cuda")]
 use gpu_tuned_observe::log::warn_user;
 #[cfg(feature = "burn")]
@@ -9,9 +12,6 @@ use gpu_tuned_observe::progress::Progress;
 
 use super::{Options, Request, StartError};
 use crate::decide::{Decision, DeviceRequest};
-use crate::detect::{Machine, UnusableGpu};
-#[cfg(feature = "warm")]
-use crate::selection::SelectedGpu;
 use crate::session::Opened;
 use crate::tuned::Tuned;
 
@@ -68,7 +68,7 @@ impl Options {
         {
             self.refuse_fallbacks(&decision)?;
             let cores = decision.inputs.facts.host_cores.unwrap_or(self.seen().host.cores);
-            super::cores::too_few(cores).as_deref().into_iter().for_each(warn_user);
+            too_few(cores).as_deref().into_iter().for_each(warn_user);
         }
         Ok(match open(&Place::of(&gpu.reading, alone), float(&decision)) {
             Ok(gpu) => {
@@ -86,7 +86,7 @@ impl Options {
 
     /// Switches the caches of kernels and tuning on for the GPU.
     #[cfg(feature = "warm")]
-    fn warm(&self, gpu: Option<&SelectedGpu>, full_f32: bool) -> gpu_tuned_measure::warm::WarmStart {
+    fn warm(&self, gpu: Option<&UsableGpu>, full_f32: bool) -> gpu_tuned_measure::warm::WarmStart {
         use gpu_tuned_measure::warm::{Fingerprint, WarmStart, begin};
 
         let positions: Vec<_> = gpu.iter().map(|gpu| gpu.position).collect();
@@ -143,5 +143,36 @@ fn float(decision: &Decision) -> Option<burn::tensor::FloatDType> {
     match gpu_tuned_train::mixed::Half::of(precision) {
         Some(half) => Some(half.float()),
         None => (precision == gpu_tuned_core::Precision::Bf16Params).then_some(burn::tensor::FloatDType::BF16),
+    }
+}
+
+/// Threads of a process that are busy in a step: the program's, the one that fuses operations, and the one that launches
+/// kernels. Each spins while it waits for another.
+#[cfg(any(test, feature = "cuda"))]
+const THREADS: u64 = 3;
+
+/// The warning for a process with fewer cores than busy threads.
+#[cfg(any(test, feature = "cuda"))]
+fn too_few(cores: u64) -> Option<String> {
+    (cores < THREADS).then(|| {
+        let cores = if cores == 1 { "1 CPU core is".to_owned() } else { format!("{cores} CPU cores are") };
+        format!(
+            "{cores} too few for a GPU: threads of Burn wait by spinning, and steps may take several times as long. Give \
+             each process at least {THREADS} cores (affinity, CPU quota, SLURM_CPUS_PER_TASK)"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::too_few;
+
+    #[test]
+    fn three_cores_are_enough() {
+        assert_eq!((too_few(3), too_few(24)), (None, None));
+        let warning = too_few(2).expect("two are too few");
+        assert!(warning.starts_with("2 CPU cores are too few for a GPU: "), "{warning}");
+        assert!(warning.contains("at least 3 cores"), "{warning}");
+        assert!(too_few(1).expect("one is too few").starts_with("1 CPU core is too few for a GPU: "));
     }
 }

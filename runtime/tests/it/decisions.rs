@@ -1,11 +1,11 @@
 //! Decisions on machines of every kind, simulated by a fake management library.
 
 use fake_nvml::{Expectation, Scenario, play_file};
-use gpu_tuned::{Decision, Fallback, Machine, Options, Recognised, StartError, Tuned, detect_through, gpu_tuned};
+use gpu_tuned::{Decision, Fallback, Machine, Options, StartError, Tuned, detect_through, gpu_tuned};
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::profile::ProfileTable;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::played::{machine, on};
 
@@ -65,13 +65,12 @@ fn kind(value: &Value) -> String {
 fn made_of(machine: &Machine) -> Expectation {
     let (device, fallbacks, refused) = match Options::default().machine(machine.clone()).decide(&ForRtx4090::default())
     {
-        Ok(decision) => (decision.selection.device().clone(), decision.selection.fallbacks, false),
-        Err(StartError::Plan(_)) => {
-            (Recognised::from(&identify(&machine.gpus[0], &ProfileTable::default())), vec![], true)
-        }
+        Ok(decision) => (decision.selection.device().cloned(), decision.selection.fallbacks, false),
+        Err(StartError::Plan(_)) => (Some(identify(&machine.gpus[0], &ProfileTable::default())), vec![], true),
         Err(error) => panic!("{error}"),
     };
-    let device = serde_json::to_value(device).expect("it serializes");
+    let device =
+        device.map_or_else(|| json!({ "match": "cpu" }), |found| serde_json::to_value(found).expect("it serializes"));
     let fallbacks: Vec<_> =
         fallbacks.iter().map(|fallback| serde_json::to_value(fallback).expect("it serializes")).collect();
     Expectation {
@@ -219,7 +218,7 @@ fn the_wanted_gpu_is_taken_and_a_missing_one_is_no_gpu() {
         options.decide(&ForRtx4090::default()).expect("it fits").selection
     };
     assert_ne!(take(0).device_name(), take(1).device_name());
-    assert_eq!(*take(2).device(), Recognised::Cpu);
+    assert_eq!(take(2).device(), None);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Choice of one GPU among those that a process gets, and GPUs that it should get and does not.
 
-use gpu_tuned::{Bytes, Decision, Fallback, Machine, Options, Precision, Recognised, SavedRun, gpu_tuned};
+use gpu_tuned::{Bytes, Decision, Fallback, Machine, Options, Precision, SavedRun, gpu_tuned};
 use tempfile::tempdir;
 
-use crate::played::{machine, on};
+use crate::played::{exact_profile, machine, on};
 
 /// Does not fit 900 MiB.
 #[gpu_tuned(transformer(layers = 12, d_model = 768, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
@@ -73,13 +73,9 @@ fn cudas_first_gpu_is_taken_unless_it_is_busy() {
 #[test]
 fn the_gpu_that_the_build_is_for_goes_before_an_idle_one_of_another_kind() {
     // CUDA lists the RTX 4090 first, the RTX 3090 second.
-    let profile = |decision: &Decision| match decision.selection.device() {
-        Recognised::Exact { profile } => profile.clone(),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(profile(&on_machine(with_free("two-gpus", &[11_000, 24_000]))), "rtx4090");
+    assert_eq!(exact_profile(&on_machine(with_free("two-gpus", &[11_000, 24_000]))), Some("rtx4090"));
     let other = on_machine(with_free("two-gpus", &[600, 24_000]));
-    assert_eq!(profile(&other), "rtx3090");
+    assert_eq!(exact_profile(&other), Some("rtx3090"));
     assert!(matches!(other.selection.fallbacks[..], [Fallback::OtherGpu { .. }]), "{}", other.selection);
     let reason = "GPU 0 has 600.0 MiB free; GPU 1 is NVIDIA GeForce RTX 3090 and has 23.4 GiB free";
     assert_eq!(other.selection.passed_over[0].because, reason);

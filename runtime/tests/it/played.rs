@@ -24,3 +24,8 @@ pub(crate) fn on(scenario: &str) -> Options {
 pub(crate) fn decide<C: Tuned>(config: &C, scenario: &str) -> Decision {
     on(scenario).decide(config).unwrap_or_else(|error| panic!("{scenario}: {error}"))
 }
+
+/// Id of the profile that the taken GPU matches exactly.
+pub(crate) fn exact_profile(decision: &Decision) -> Option<&str> {
+    Some(decision.selection.device()?.exact_profile()?.id.as_str())
+}

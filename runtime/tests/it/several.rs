@@ -1,12 +1,10 @@
 //! Decisions of processes that train together.
 
 use gpu_tuned::ranks::{Launch, Launcher, RanksError};
-use gpu_tuned::{
-    Decision, Fallback, Machine, Options, PlanError, Recognised, Setting, Shortfall, StartError, Tuned, gpu_tuned,
-};
+use gpu_tuned::{Decision, Fallback, Machine, Options, PlanError, Setting, Shortfall, StartError, Tuned, gpu_tuned};
 
 use crate::launched::launched;
-use crate::played::machine_in_fixed_host as machine;
+use crate::played::{exact_profile, machine_in_fixed_host as machine};
 
 /// Says nothing of ranks.
 #[gpu_tuned(
@@ -77,7 +75,7 @@ fn eight_equal_gpus_share_the_global_batch_and_none_is_the_weakest() {
     assert_eq!((schedule.world_size, schedule.samples_per_rank(), samples(&decision)), (8, 64, 512));
     assert_eq!(decision.selection.weakest, []);
     assert_eq!(decision.selection.fallbacks, []);
-    assert_eq!(*decision.selection.device(), Recognised::Exact { profile: "h100-sxm5-80gb".to_owned() });
+    assert_eq!(exact_profile(&decision), Some("h100-sxm5-80gb"));
     assert_eq!(decision.plan.device, "8 x NVIDIA H100 80GB HBM3");
 }
 

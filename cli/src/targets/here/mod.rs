@@ -3,7 +3,6 @@
 mod compared;
 mod profiles;
 
-use gpu_tuned::Recognised;
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::matching::Match;
 use gpu_tuned_core::profile::ProfileId;
@@ -36,7 +35,8 @@ struct Gpu<'a> {
     /// True for the GPU that a program takes, if the plan fits.
     is_first_choice: bool,
     name: String,
-    device: Recognised,
+    #[serde(rename = "device")]
+    found: &'a Match,
     why: String,
     /// Power limit as a fraction of the board's default, where it is lower.
     power_cap_share: Option<f64>,
@@ -44,8 +44,6 @@ struct Gpu<'a> {
     limits: Option<Limits>,
     /// The reason why the GPU cannot be planned for.
     unusable: Option<&'a str>,
-    #[serde(skip)]
-    found: &'a Match,
     reading: &'a GpuReading,
 }
 
@@ -79,12 +77,11 @@ fn gpu<'a>(here: &'a Here, number: usize, reading: &'a GpuReading, found: &'a Ma
         number,
         is_first_choice: here.usable.first().is_some_and(|first| first.position == number),
         name: reading.name.clone().unwrap_or_else(|| "a GPU without a name".to_owned()),
-        device: found.into(),
+        found,
         why: compared::describe(reading, found),
         power_cap_share: compared::power_cap(reading),
         limits: usable.map(|gpu| Limits::of(&gpu.facts)),
         unusable: here.reason_against(number),
-        found,
         reading,
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fake_nvml::{Hex, PciPlace, Scenario, Unit, Virtualization, play_file};
-use gpu_tuned::{Machine, Options, Recognised, StartError, detect_through, gpu_tuned};
+use gpu_tuned::{Machine, Options, Selection, StartError, detect_through, gpu_tuned};
 use gpu_tuned_core::profile::{Profile, ProfileTable};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -91,8 +91,8 @@ pub(crate) fn boards() -> impl Strategy<Value = (&'static Profile, Unit)> {
     })
 }
 
-/// The device that is taken: what is decided keeps the global batch and fits, what is not has a reason.
-pub(crate) fn decide(options: &Options, machine: &Machine) -> Result<Option<Recognised>, TestCaseError> {
+/// The selection: what is decided keeps the global batch and fits, what is not has a reason.
+pub(crate) fn decide(options: &Options, machine: &Machine) -> Result<Option<Selection>, TestCaseError> {
     match options.clone().machine(machine.clone()).decide(&Small::default()) {
         Ok(decision) => {
             let schedule = decision.plan.schedule;
@@ -100,7 +100,7 @@ pub(crate) fn decide(options: &Options, machine: &Machine) -> Result<Option<Reco
             prop_assert_eq!(on_a_rank * schedule.world_size, 96);
             prop_assert!(decision.plan.memory.fits(), "{}", decision.plan);
             prop_assert!(!decision.to_string().contains("NaN"), "{decision}");
-            Ok(Some(decision.selection.device().clone()))
+            Ok(Some(decision.selection))
         }
         Err(error @ StartError::Plan(_)) => {
             prop_assert!(!error.to_string().is_empty());

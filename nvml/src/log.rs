@@ -1,0 +1,71 @@
+//! Lines for users, with or without a log.
+
+use std::io::{Write, stderr};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use tracing::Level;
+
+/// Writes a warning to the log, or to standard error where the log has warnings switched off.
+pub fn warn_user(text: &str) {
+    tracing::warn!("{text}");
+    if !tracing::enabled!(Level::WARN) {
+        print(text);
+    }
+}
+
+/// Does `work` on this thread, and calls `warn` on another if the work has not ended after `patience`.
+pub fn warn_if_slow<T>(patience: Duration, warn: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
+    thread::scope(|scope| {
+        let (working, ended) = channel::<()>();
+        let watch = move || {
+            if ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+                warn();
+            }
+        };
+        // Without a thread there is no warning.
+        drop(thread::Builder::new().name("gpu-tuned-patience".to_owned()).spawn_scoped(scope, watch));
+        let result = work();
+        drop(working);
+        result
+    })
+}
+
+/// Writes a message to the log, or to standard error where the log has no messages of this level.
+pub fn inform_user(text: &str) {
+    tracing::info!("{text}");
+    if !tracing::enabled!(Level::INFO) {
+        print(text);
+    }
+}
+
+/// Writes a line to standard error, whatever the log.
+pub fn print(text: &str) {
+    // A closed standard error must not end training.
+    let _ = writeln!(stderr(), "gpu-tuned: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::warn_if_slow;
+
+    #[test]
+    fn work_that_hangs_is_reported_while_it_hangs() {
+        let (warned, warning) = channel();
+        let warn = || warned.send(()).expect("somebody waits");
+        // The work ends only after the warning.
+        let result = warn_if_slow(Duration::from_millis(1), warn, || warning.recv_timeout(Duration::from_secs(60)));
+        assert_eq!(result, Ok(()));
+    }
+
+    #[test]
+    fn quick_work_is_not_reported_and_not_delayed() {
+        let begin = std::time::Instant::now();
+        assert_eq!(warn_if_slow(Duration::from_secs(60), || panic!("it was quick"), || 7), 7);
+        assert!(begin.elapsed() < Duration::from_secs(30));
+    }
+}
