@@ -27,7 +27,5 @@ pub mod mixed;
 pub mod out_of_memory;
 pub mod recurrent;
 pub mod shape;
-mod stored;
 pub mod timing;
 pub mod train;
-mod visit;

@@ -1,9 +1,8 @@
-//! Parameter count and shape hash of a model.
+//! Parameters of a model: visits, number, shape hash, and memory that is rewritten in place.
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::{Bool, Int, Shape, Tensor};
-
-use crate::visit::visit_floats;
+use burn::tensor::kind::{Autodiff, Basic};
+use burn::tensor::{Bool, Device, Int, Shape, Tensor};
 
 /// Hash of the names and shapes of a model's parameters, in hexadecimal; equal on every machine and in every run.
 ///
@@ -82,55 +81,49 @@ impl ModuleVisitor for Shapes {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use burn::module::Module;
-    use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
-    use burn::tensor::Device;
+/// Runs code for each float parameter of a model, of any rank `D`, with a state that the code changes. Returns the state.
+///
+/// `visit_floats!(model, STATE = INITIAL, TYPE, |param| CODE)`: the pattern binds references; references in the type have the
+/// lifetime `'v`.
+macro_rules! visit_floats {
+    ($model:expr, $state:pat = $initial:expr, $type:ty, |$param:ident| $visit:expr) => {{
+        struct Visitor<'v> {
+            state: $type,
+            lifetime: std::marker::PhantomData<&'v ()>,
+        }
+        impl burn::module::ModuleVisitor for Visitor<'_> {
+            fn visit_float<const D: usize>(&mut self, $param: &burn::module::Param<burn::tensor::Tensor<D>>) {
+                let $state = &mut self.state;
+                $visit
+            }
+        }
+        let mut visitor = Visitor { state: $initial, lifetime: std::marker::PhantomData };
+        $model.visit(&mut visitor);
+        visitor.state
+    }};
+}
+pub(crate) use visit_floats;
 
-    use super::{parameters, shape};
-
-    #[derive(Module, Debug)]
-    struct Pair {
-        first: Linear,
-        second: Linear,
+/// Copies `value` into the memory of `kept`, or into memory that nothing else uses. Neither has autodiff.
+///
+/// `None` if the memory of `kept` is shared, or if it has another shape or type.
+pub(crate) fn store<const D: usize, K: Basic>(value: Tensor<D, K>, kept: Option<Tensor<D, K>>) -> Option<Tensor<D, K>> {
+    let shape = value.dims();
+    let kept = kept.unwrap_or_else(|| Tensor::empty(shape, (&value.device(), value.dtype())));
+    let fits = kept.can_mut() && kept.dims() == shape && kept.dtype() == value.dtype();
+    if value.shape().num_elements() == 0 {
+        return fits.then_some(kept);
     }
+    fits.then(|| kept.slice_assign(shape.map(|size| 0..size), value))
+}
 
-    #[derive(Module, Debug)]
-    struct Renamed {
-        first: Linear,
-        third: Linear,
-    }
-
-    #[derive(Module, Debug)]
-    struct Normed {
-        norm: BatchNorm,
-    }
-
-    fn linear(input: usize, output: usize) -> Linear {
-        LinearConfig::new(input, output).init(&Device::flex().autodiff())
-    }
-
-    #[test]
-    fn the_shape_is_that_of_names_and_sizes() {
-        let pair = || Pair { first: linear(3, 4), second: linear(4, 3) };
-        assert_eq!(shape(&pair()), shape(&pair()));
-        assert_ne!(shape(&pair()), shape(&Pair { first: linear(3, 4), second: linear(4, 2) }));
-        assert_ne!(shape(&pair()), shape(&Pair { first: linear(4, 3), second: linear(3, 4) }));
-        assert_ne!(shape(&pair()), shape(&Renamed { first: linear(3, 4), third: linear(4, 3) }));
-    }
-
-    // Worked out apart from this code, by FNV-1a over the same bytes.
-    #[test]
-    fn the_shape_is_the_same_in_every_release() {
-        assert_eq!(shape(&linear(2, 3)), "af0f70a48603b0b0");
-    }
-
-    #[test]
-    fn statistics_are_no_trained_parameters() {
-        let device = Device::flex().autodiff();
-        assert_eq!(parameters(&Normed { norm: BatchNormConfig::new(5).init(&device) }), 10);
-        assert_eq!(parameters(&linear(3, 4)), 16);
-        assert_eq!(parameters(&linear(3, 4).no_grad()), 0);
+/// The tensor in the autodiff context of `device`.
+pub(crate) fn with_autodiff_of<const D: usize, K: Autodiff>(tensor: Tensor<D, K>, device: &Device) -> Tensor<D, K> {
+    match device.gradient_checkpointing_strategy() {
+        Some(strategy) => tensor.autodiff().with_gradient_checkpointing_strategy(strategy),
+        None => tensor,
     }
 }
+
+#[cfg(test)]
+mod tests;

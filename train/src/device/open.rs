@@ -1,5 +1,9 @@
+//! Opening of GPUs: contexts of the CUDA driver, libdevice, and a first computation.
+
 use burn::tensor::{Device, DeviceError, FloatDType};
 use gpu_tuned_core::Bytes;
+#[cfg(any(test, feature = "cuda"))]
+use std::path::{Path, PathBuf};
 
 use super::{CudaDevice, OpenError, Place};
 
@@ -89,18 +93,21 @@ pub fn has_collectives(device: &Device) -> bool {
 }
 
 #[cfg(feature = "cuda")]
-mod cuda {
+pub(super) mod cuda {
     use std::convert::identity;
     use std::env;
     use std::path::{Path, PathBuf};
+    use std::sync::Arc;
 
     use burn::tensor::{Device, FloatDType, Tensor};
     use cubecl::cuda::compiler::CudaBackend;
-    use gpu_tuned_nvml::cuda_devices;
+    use cudarc::driver::{CudaContext, DriverError};
+    use gpu_tuned_core::Bytes;
+    use gpu_tuned_nvml::{CudaError, cuda_devices};
 
-    use super::{OpenError, OpenGpu, Place};
-    use crate::device::guard::catching;
-    use crate::device::{driver, full_f32, libdevice};
+    use super::{CudaDevice, OpenError, OpenGpu, Place, locate};
+    use crate::device::tf32::{is_to_be_switched_off, switch_tf32_off};
+    use crate::device::{catching, catching_on_thread};
 
     /// Search path of cubecl-llvm 0.11.3 without `CUDA_PATH` (its `nvptx/libdevice.rs`).
     const TOOLKITS: [&str; 4] = ["/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr"];
@@ -108,9 +115,9 @@ mod cuda {
     pub(super) fn open(place: &Place, float: Option<FloatDType>) -> Result<OpenGpu, OpenError> {
         let gpu = place.find(&cuda_devices()?)?.clone();
         check_libdevice()?;
-        let (context, memory_free) = driver::retain(&gpu)?;
-        if full_f32::is_to_be_switched_off(&gpu) {
-            full_f32::switch_tf32_off(place)?;
+        let (context, memory_free) = retain(&gpu)?;
+        if is_to_be_switched_off(&gpu) {
+            switch_tf32_off(place)?;
         }
         let device = Device::cuda(gpu.index);
         let failed = |message| OpenError::FirstTouch { device: Box::new(gpu.clone()), message };
@@ -134,7 +141,7 @@ mod cuda {
         }
         // As cubecl reads it: a value that is not Unicode counts as none.
         let cuda_path = env::var("CUDA_PATH").ok().map(PathBuf::from);
-        let found = libdevice::locate(cuda_path.as_deref(), &TOOLKITS.map(Path::new));
+        let found = locate(cuda_path.as_deref(), &TOOLKITS.map(Path::new));
         found.map(drop).map_err(|looked_in| OpenError::LibdeviceMissing { looked_in })
     }
 
@@ -145,43 +152,64 @@ mod cuda {
         let right = (value - 2.0).abs() < 0.01;
         right.then_some(()).ok_or_else(|| format!("e^0 + e^0 came out as {value}"))
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use burn::tensor::{FloatDType, Tensor};
-
-    use super::{cpu, cuda_devices, default_float};
-
-    #[test]
-    fn looking_for_devices_fails_at_most_with_an_error() {
-        for device in cuda_devices().unwrap_or_default() {
-            assert!(device.pci_address.is_some(), "{device}");
+    impl From<CudaError> for OpenError {
+        fn from(error: CudaError) -> Self {
+            match error {
+                CudaError::Call { call, message } => Self::Driver { call, message },
+                _ => Self::NoDriver,
+            }
         }
     }
 
-    #[cfg(not(feature = "cuda"))]
-    #[test]
-    fn a_program_without_cuda_says_so() {
-        use crate::device::{OpenError, Place, open};
-        assert!(matches!(open(&Place::Only, None), Err(OpenError::WithoutCuda)));
+    /// Retains the device's primary context until it is dropped. Also returns the memory that is free with the context.
+    ///
+    /// `CubeCL` uses the same context, so a retained one costs nothing extra. If `CubeCL` cannot create a context, it panics on
+    /// its own thread, and the caller never sees the reason; this call returns the driver's error first.
+    pub(in crate::device) fn retain(device: &CudaDevice) -> Result<(Arc<CudaContext>, Bytes), OpenError> {
+        let take = || {
+            let context = CudaContext::new(device.index)?;
+            let (free, _) = context.mem_get_info()?;
+            Ok((context, Bytes(free as u64)))
+        };
+        // On a thread of its own, because it makes the context current: the caller's thread keeps the one it had.
+        let taken = catching_on_thread(|| take().map_err(describe)).and_then(identity);
+        taken.map_err(|message| OpenError::Context { device: Box::new(device.clone()), message })
     }
 
-    #[test]
-    fn the_default_float_is_set_once_and_may_be_repeated() {
-        default_float(&cpu(), FloatDType::F32).expect("the CPU's own default");
-        let _first = Tensor::<1>::zeros([1], &cpu());
-        default_float(&cpu(), FloatDType::F32).expect("the same again");
-        default_float(&cpu().autodiff(), FloatDType::F32).expect("the same hardware");
-        assert!(default_float(&cpu(), FloatDType::F64).is_err());
+    /// Memory that is free on a device that is open.
+    ///
+    /// # Errors
+    ///
+    /// See [`OpenError`]: the driver may refuse or lose the device.
+    pub fn memory_free(device: &CudaDevice) -> Result<Bytes, OpenError> {
+        retain(device).map(|(_, free)| free)
     }
 
-    #[test]
-    fn a_batch_from_the_plain_device_trains_weights_of_the_autodiff_one() {
-        let weights = Tensor::<2>::ones([3, 1], &cpu().autodiff()).require_grad();
-        let batch = Tensor::<2>::from_floats([[1.0, 2.0, 3.0]], &cpu());
-        let gradients = batch.matmul(weights.clone()).sum().backward();
-        let gradient = weights.grad(&gradients).expect("a gradient");
-        assert_eq!(gradient.try_into_vec_as::<f32>().expect("a value"), [1.0, 2.0, 3.0]);
+    fn describe(error: DriverError) -> String {
+        let text = error.error_string().ok().and_then(|text| text.to_str().ok()).unwrap_or("no description");
+        format!("{:?} ({text})", error.0)
     }
 }
+
+#[cfg(any(test, feature = "cuda"))]
+const DIRECTORY: &str = "nvvm/libdevice";
+#[cfg(any(test, feature = "cuda"))]
+const FILE: &str = "libdevice.10.bc";
+
+/// Finds libdevice as Burn's compiler does. The error lists the paths that the compiler tries.
+///
+/// `CUDA_PATH` excludes every other place; without it, the first root with the directory is the only one that counts.
+#[cfg(any(test, feature = "cuda"))]
+fn locate(cuda_path: Option<&Path>, roots: &[&Path]) -> Result<PathBuf, Vec<PathBuf>> {
+    let file = |root: &Path| root.join(DIRECTORY).join(FILE);
+    let root = cuda_path.or_else(|| roots.iter().copied().find(|root| root.join(DIRECTORY).is_dir()));
+    match root.map(file) {
+        Some(path) if path.is_file() => Ok(path),
+        Some(path) => Err(vec![path]),
+        None => Err(roots.iter().map(|root| file(root)).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,9 +10,9 @@ use gpu_tuned_core::Bytes;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::budget::Budget;
-use super::epoch::{Bounds, Lazy, Prefetch, Preparation, Source};
-use super::share::Share;
+use super::epoch::{Lazy, Prefetch, Preparation};
+use super::queue::{Bounds, Budget};
+use super::source::{Share, Source};
 use crate::micro_batch::MicroBatch;
 use crate::timing::StepInstrumentation;
 use crate::train::{Inputs, OpenEpoch, Rank};

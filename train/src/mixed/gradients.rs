@@ -1,11 +1,14 @@
+//! Gradients: sums in f32, norms, clipping, and the loss scale.
+
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{FloatDType, Tensor};
+use serde::{Deserialize, Serialize};
 
-use super::MixedError;
-use super::cast::is_half;
-use super::module_path::{ModulePath, track_path};
-use crate::visit::visit_floats;
+use super::island::{ModulePath, track_path};
+use super::master::is_half;
+use super::{Half, MixedError};
+use crate::shape::visit_floats;
 
 /// Added to the norm before the division by [`clip`]; the value of PyTorch's `clip_grad_norm_`.
 const CLIP_EPSILON: f64 = 1e-6;
@@ -199,7 +202,7 @@ impl ModuleVisitor for SumOfSquares<'_> {
 /// Multiplies all gradients by `min(1, most / (norm + 1e-6))`, so that their [`global_norm`] is at most `most`.
 ///
 /// The host does not wait for the norm. Where it is not finite the gradients mean nothing afterwards: leave such a step
-/// out, see [`LossScale::update`](super::LossScale::update).
+/// out, see [`LossScale::update`].
 #[must_use]
 pub fn clip<M: Module>(gradients: GradientsParams, model: &M, norm: &Tensor<1>, most: f64) -> GradientsParams {
     multiply(gradients, model, &clip_factor(norm, most))
@@ -222,6 +225,137 @@ pub(crate) fn multiply<M: Module>(gradients: GradientsParams, model: &M, factor:
 /// Factor by which [`clip`] multiplies, of shape `[1]`.
 pub(crate) fn clip_factor(norm: &Tensor<1>, most: f64) -> Tensor<1> {
     norm.clone().add_scalar(CLIP_EPSILON).recip().mul_scalar(most).clamp_max(1.0)
+}
+
+/// The factor by which a loss is multiplied so that gradients in f16 neither vanish nor overflow, found as training goes.
+///
+/// Works like PyTorch's `GradScaler`. A step whose gradients are not finite is skipped, and the factor is multiplied by
+/// `backoff_factor`. After `growth_interval` finite steps in a row it is multiplied by `growth_factor`. The factor
+/// stays between `floor` and `ceiling`, which PyTorch does not have.
+///
+/// Bf16 has the range of f32: [`LossScale::none`] changes nothing, and still leaves out steps that are not finite.
+///
+/// Save the scale with checkpoints. It serialises with its state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LossScale {
+    /// The factor now.
+    scale: f64,
+    /// Finite steps since it last changed.
+    finite_steps: u32,
+    growth_factor: f64,
+    backoff_factor: f64,
+    growth_interval: u32,
+    floor: f64,
+    ceiling: f64,
+}
+
+/// Outcome of an optimizer step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum StepOutcome {
+    /// The gradients are finite: the optimizer takes them.
+    Applied,
+    /// They are not: parameters and optimizer state stay as they are.
+    Skipped,
+}
+
+impl Default for LossScale {
+    /// 65536 at first, doubled after 2000 finite steps, halved after one that is not, between 1 and 2^24.
+    fn default() -> Self {
+        Self {
+            scale: 65536.0,
+            finite_steps: 0,
+            growth_factor: 2.0,
+            backoff_factor: 0.5,
+            growth_interval: 2000,
+            floor: 1.0,
+            ceiling: 16_777_216.0,
+        }
+    }
+}
+
+impl LossScale {
+    /// The scale for a type: the default for fp16, [`none`](Self::none) for bf16.
+    pub fn for_half(half: Half) -> Self {
+        match half {
+            Half::F16 => Self::default(),
+            Half::Bf16 => Self::none(),
+        }
+    }
+
+    /// Always 1.
+    pub fn none() -> Self {
+        Self { scale: 1.0, ceiling: 1.0, ..Self::default() }
+    }
+
+    /// The same with another factor to begin with.
+    #[must_use]
+    pub fn with_init_scale(self, scale: f64) -> Self {
+        Self { scale: scale.clamp(self.floor, self.ceiling.max(self.floor)), ..self }
+    }
+
+    /// The same, growing after this many finite steps in a row.
+    #[must_use]
+    pub fn with_growth_interval(self, steps: u32) -> Self {
+        Self { growth_interval: steps.max(1), ..self }
+    }
+
+    /// The factor that the next loss is multiplied by.
+    pub fn value(&self) -> f64 {
+        self.scale
+    }
+
+    /// The loss in f32, times the factor: what `backward` is called on.
+    ///
+    /// All micro-batches of an optimizer step have the same factor, as it changes in [`update`](Self::update) alone.
+    pub fn scale(&self, loss: Tensor<1>) -> Tensor<1> {
+        let loss = loss.cast(FloatDType::F32);
+        if self.is_one() { loss } else { loss.mul_scalar(self.scale) }
+    }
+
+    /// [`widen`], with the factor divided out of the gradients in f32.
+    ///
+    /// # Errors
+    ///
+    /// As [`widen`].
+    pub fn widen<M: Module>(&self, gradients: GradientsParams, copy: &M) -> Result<GradientsParams, MixedError> {
+        self.widen_onto(GradientsParams::new(), gradients, copy)
+    }
+
+    /// [`widen_onto`], with the factor divided out of the gradients in f32.
+    ///
+    /// # Errors
+    ///
+    /// As [`widen_onto`].
+    pub fn widen_onto<M: Module>(
+        &self,
+        sum: GradientsParams,
+        gradients: GradientsParams,
+        copy: &M,
+    ) -> Result<GradientsParams, MixedError> {
+        add(sum, gradients, copy, &Factor::Number(self.scale.recip()), true)
+    }
+
+    /// Decides whether a step is applied, and adapts the factor; `finite` is true if the
+    /// [`global_norm`] of the gradients is.
+    pub fn update(&mut self, finite: bool) -> StepOutcome {
+        if !finite {
+            self.scale = (self.scale * self.backoff_factor).max(self.floor);
+            self.finite_steps = 0;
+            return StepOutcome::Skipped;
+        }
+        self.finite_steps += 1;
+        if self.finite_steps >= self.growth_interval {
+            self.scale = (self.scale * self.growth_factor).min(self.ceiling);
+            self.finite_steps = 0;
+        }
+        StepOutcome::Applied
+    }
+
+    #[expect(clippy::float_cmp, reason = "exactly 1 is what bf16 has")]
+    fn is_one(&self) -> bool {
+        self.scale == 1.0
+    }
 }
 
 #[cfg(test)]

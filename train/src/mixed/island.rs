@@ -1,9 +1,11 @@
-use burn::module::{Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor};
+//! Modules in f32 inside a model in 16 bits, and running statistics, which have to be in one.
+
+use burn::module::{Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param};
 use burn::nn::{BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RmsNorm};
 use burn::tensor::{Device, FloatDType, Tensor};
 
-use super::cast::{Widen, is_half};
-use super::module_path::ISLAND;
+use super::MixedError;
+use super::master::{Widen, is_half};
 
 /// Module that computes in fp32 inside a model that computes in 16 bits. Parameters and running statistics are fp32.
 /// Inputs are widened, and outputs have the type of the inputs.
@@ -145,3 +147,108 @@ impl<M: Module + ModuleDisplay> ModuleDisplayDefault for InF32<M> {
 }
 
 impl<M: Module + ModuleDisplay> ModuleDisplay for InF32<M> {}
+
+/// Container types of an extra level that is entered and left at once, to mark the begin and end of fp32 modules.
+/// Paths, records and parameter groups are those of a model without it.
+pub(super) const ISLAND: [&str; 2] = ["InF32", "InF32 end"];
+
+/// Position of a visitor or mapper in a model.
+#[derive(Default)]
+pub(crate) struct ModulePath {
+    path: Vec<String>,
+    /// Modules in f32 around it.
+    islands: usize,
+}
+
+impl ModulePath {
+    /// To be called from `enter_module`.
+    pub(crate) fn enter(&mut self, name: &str, container: &str) {
+        if container == ISLAND[0] {
+            self.islands += 1;
+        } else if container == ISLAND[1] {
+            self.islands -= 1;
+        } else {
+            self.path.push(name.to_owned());
+        }
+    }
+
+    /// To be called from `exit_module`.
+    pub(crate) fn exit(&mut self, container: &str) {
+        if !ISLAND.contains(&container) {
+            self.path.pop();
+        }
+    }
+
+    /// Returns true inside an [`InF32`].
+    pub(super) fn is_f32(&self) -> bool {
+        self.islands > 0
+    }
+
+    /// As records spell it.
+    pub(crate) fn path(&self) -> String {
+        self.path.join(".")
+    }
+}
+
+/// The part of a `ModuleVisitor` or `ModuleMapper` that keeps its field `place`.
+macro_rules! track_path {
+    () => {
+        fn enter_module(&mut self, name: &str, container_type: &str) {
+            self.path.enter(name, container_type);
+        }
+
+        fn exit_module(&mut self, _: &str, container_type: &str) {
+            self.path.exit(container_type);
+        }
+    };
+}
+pub(crate) use track_path;
+
+/// Checks that every running statistic of the model is in an `InF32`.
+pub(super) fn check_statistics<M: Module>(model: &M) -> Result<(), MixedError> {
+    let paths: Vec<_> = running_states(model).into_iter().filter(|(_, is_f32)| !is_f32).map(|(path, _)| path).collect();
+    if paths.is_empty() { Ok(()) } else { Err(MixedError::HalfStatistics { paths }) }
+}
+
+/// Paths of a model's running states, and true for those in an `InF32`.
+///
+/// Burn shows a `RunningState` to visitors like any other parameter. The difference: a `RunningState` refuses to keep
+/// gradients, whatever a mapper does.
+pub(crate) fn running_states<M: Module>(model: &M) -> Vec<(String, bool)> {
+    let mut refusing = Refusing::default();
+    model.clone().map(&mut AskForGradients).visit(&mut refusing);
+    refusing.states
+}
+
+/// Values stay as they are: what it maps may be shared with the model.
+struct AskForGradients;
+
+impl ModuleMapper for AskForGradients {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if !can_refuse(&param) {
+            return param;
+        }
+        param.map(|tensor| tensor.detach().require_grad())
+    }
+}
+
+#[derive(Default)]
+struct Refusing {
+    path: ModulePath,
+    states: Vec<(String, bool)>,
+}
+
+impl ModuleVisitor for Refusing {
+    track_path!();
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if can_refuse(param) && !param.is_require_grad() {
+            self.states.push((self.path.path(), self.path.is_f32()));
+        }
+    }
+}
+
+/// Packed tensors have no gradients. Nor has anything without autodiff; but there statistics are not updated either.
+fn can_refuse<const D: usize>(param: &Param<Tensor<D>>) -> bool {
+    param.dtype().is_float() && param.is_autodiff()
+}

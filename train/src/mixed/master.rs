@@ -1,9 +1,13 @@
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
-use burn::optim::GradientsParams;
-use burn::tensor::Tensor;
+//! Weights in f32, their copies in 16 bits, and optimizers with state in f32.
 
-use super::cast::{Narrow, Widen, leaf_like};
-use super::{Half, MixedError, statistics};
+use std::sync::Once;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::optim::{GradientsParams, LearningRate, Optimizer, RecordState, StateSink, StateSource};
+use burn::tensor::{DType, Device, FloatDType, Tensor};
+
+use super::island::{ModulePath, check_statistics, track_path};
+use super::{Half, MixedError};
 
 /// The f32 weights of a model that computes in 16 bits: what the optimizer changes and what is saved.
 ///
@@ -52,7 +56,7 @@ impl<M: Module> Master<M> {
     /// [`MixedError::HalfStatistics`] if running statistics are outside of an [`InF32`](super::InF32).
     pub fn new(model: M, half: Half) -> Result<Self, MixedError> {
         let model = model.map(&mut Widen);
-        statistics::check(&model)?;
+        check_statistics(&model)?;
         Ok(Self { model, half })
     }
 
@@ -127,4 +131,144 @@ impl ModuleMapper for Values<'_> {
             None => param,
         }
     }
+}
+
+/// Makes 16-bit parameters and statistics f32; leaves of their own, as they were. The others it leaves alone.
+pub(super) struct Widen;
+
+impl ModuleMapper for Widen {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if is_half(param.dtype()) { param.map(|tensor| leaf(&tensor, FloatDType::F32)) } else { param }
+    }
+}
+
+/// Makes f32 parameters 16-bit ones, leaves of their own; those in an `InF32`, packed ones and f64 it leaves alone.
+pub(super) struct Narrow {
+    half: Half,
+    path: ModulePath,
+}
+
+impl Narrow {
+    pub(super) fn to(half: Half) -> Self {
+        Self { half, path: ModulePath::default() }
+    }
+}
+
+impl ModuleMapper for Narrow {
+    track_path!();
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if self.path.is_f32() || param.dtype() != DType::F32 {
+            return param;
+        }
+        param.map(|tensor| leaf(&tensor, self.half.float()))
+    }
+}
+
+/// The 16-bit types; a packed tensor is of neither.
+pub(crate) fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::BF16 | DType::F16)
+}
+
+/// The same values in another type, without the graph they come from; with autodiff, gradient checkpointing and whether
+/// a gradient is kept as before. The cast itself is not part of a graph.
+fn leaf<const D: usize>(tensor: &Tensor<D>, float: FloatDType) -> Tensor<D> {
+    like(tensor, tensor.clone().without_autodiff().cast(float))
+}
+
+/// Values without autodiff as a leaf of the type of `tensor`, and with autodiff, gradient checkpointing and whether a
+/// gradient is kept as it has them.
+pub(super) fn leaf_like<const D: usize>(tensor: &Tensor<D>, values: Tensor<D>) -> Tensor<D> {
+    like(tensor, values.cast(tensor.dtype()))
+}
+
+fn like<const D: usize>(tensor: &Tensor<D>, values: Tensor<D>) -> Tensor<D> {
+    match tensor.gradient_checkpointing_strategy() {
+        Some(strategy) => {
+            values.autodiff().with_gradient_checkpointing_strategy(strategy).set_require_grad(tensor.is_require_grad())
+        }
+        None => values,
+    }
+}
+
+/// The tensor in f32, for the loss: differentiable, and nothing is done to what is f32 or f64 already.
+///
+/// Call it on a model's output before the loss. Sums over classes and samples, logarithms and differences of nearly equal
+/// numbers lose in 16 bits what they are about, and in f16 the scaled loss would overflow.
+pub fn in_f32<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
+    if is_half(tensor.dtype()) { tensor.cast(FloatDType::F32) } else { tensor }
+}
+
+static WARNED: Once = Once::new();
+
+/// An optimizer whose state is f32 also after it has been loaded from a record.
+///
+/// Burn 0.22.1 loads the state of optimizers in the default float type. Where that is a 16-bit one, moments lose their
+/// precision, and the next step mixes them with f32 gradients. This loads them on a device whose default is f32, from
+/// where Burn moves them to the gradient's in the next step. Records are those of the optimizer itself.
+///
+/// For training on a GPU, that device is the CPU, even with a default of fp32: Burn loads the states of all ranks on
+/// its default device, which is the first GPU. Training on the CPU with a 16-bit default has no such device: the state
+/// starts from zero, with a warning.
+///
+/// ```
+/// # extern crate gpu_tuned_train as gpu_tuned;
+/// use burn::optim::{AdamWConfig, ModuleOptimizer};
+/// use gpu_tuned::mixed::F32State;
+///
+/// let optimizer: ModuleOptimizer = F32State::new(AdamWConfig::new().build()).into();
+/// ```
+#[derive(Clone, Debug)]
+pub struct F32State<O> {
+    optimizer: O,
+}
+
+impl<O: Optimizer> F32State<O> {
+    /// Wraps the result of an optimizer config's `build`.
+    pub fn new(optimizer: O) -> Self {
+        Self { optimizer }
+    }
+}
+
+/// The state of an optimizer, loaded in f32.
+#[derive(Clone, Debug)]
+pub struct Wide<S>(S);
+
+impl<O: Optimizer> Optimizer for F32State<O> {
+    type State<const D: usize> = Wide<O::State<D>>;
+
+    fn step<const D: usize>(
+        &self,
+        lr: LearningRate,
+        tensor: Tensor<D>,
+        grad: Tensor<D>,
+        state: Option<Self::State<D>>,
+    ) -> (Tensor<D>, Option<Self::State<D>>) {
+        let (tensor, state) = self.optimizer.step(lr, tensor, grad, state.map(|state| state.0));
+        (tensor, state.map(Wide))
+    }
+
+    fn to_device<const D: usize>(state: Self::State<D>, device: &Device) -> Self::State<D> {
+        Wide(O::to_device(state.0, device))
+    }
+}
+
+impl<S: RecordState> RecordState for Wide<S> {
+    fn state_flatten(&self, prefix: &str, out: &mut StateSink) {
+        self.0.state_flatten(prefix, out);
+    }
+
+    fn state_unflatten(prefix: &str, src: &mut StateSource, device: &Device) -> Option<Self> {
+        let exact = [Device::flex(), device.clone()].into_iter().find(has_f32);
+        if exact.is_none() {
+            let text =
+                "no device has f32 as its default float type: the optimizer's state is not loaded, and begins anew";
+            WARNED.call_once(|| tracing::warn!("{text}"));
+        }
+        S::state_unflatten(prefix, src, &exact?).map(Self)
+    }
+}
+
+fn has_f32(device: &Device) -> bool {
+    device.settings().float_dtype == FloatDType::F32
 }

@@ -110,34 +110,116 @@
 //!
 //! Evaluate with `master.compute_copy().valid()` in the process that trains, and with the f32 model in any other.
 
-mod cast;
-mod error;
 mod gradients;
-mod half;
 mod island;
-mod loss_scale;
 mod master;
-mod module_path;
-mod optimizer;
-mod rotary;
-mod statistics;
-
 #[cfg(test)]
 mod tests;
 
-pub use cast::in_f32;
-pub(crate) use cast::is_half;
-pub use error::MixedError;
+use burn::nn::{RotaryEncoding, RotaryEncodingConfig};
+use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
+use gpu_tuned_core::Precision;
+use thiserror::Error;
+
 #[doc(hidden)]
 pub use gradients::in_parameter_types;
-pub use gradients::{Factor, clip, global_norm, widen, widen_onto};
+pub use gradients::{Factor, LossScale, StepOutcome, clip, global_norm, widen, widen_onto};
 pub(crate) use gradients::{TOGETHER, add, clip_factor, multiply};
-pub use half::Half;
 pub use island::InF32;
-pub use loss_scale::{LossScale, StepOutcome};
-pub use master::Master;
-pub(crate) use master::with_values;
-pub(crate) use module_path::{ModulePath, track_path};
-pub use optimizer::{F32State, Wide};
-pub use rotary::rotary;
-pub(crate) use statistics::running_states;
+pub(crate) use island::{ModulePath, running_states, track_path};
+pub use master::{F32State, Master, Wide, in_f32};
+pub(crate) use master::{is_half, with_values};
+
+/// A 16-bit float type that the step of mixed precision computes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Half {
+    /// The range of f32 with 8 bits of mantissa.
+    Bf16,
+    /// 11 bits of mantissa, no value above 65504: needs [`LossScale`](LossScale).
+    F16,
+}
+
+impl Half {
+    /// The 16-bit type of a mixed precision; `None` for other precisions.
+    pub const fn of(precision: Precision) -> Option<Self> {
+        match precision {
+            Precision::MixedBf16 => Some(Self::Bf16),
+            Precision::MixedF16 => Some(Self::F16),
+            Precision::F32 | Precision::Bf16Params => None,
+        }
+    }
+
+    /// Its type in Burn: the default float type of the device that trains, see
+    /// [`default_float`](crate::device::default_float).
+    pub const fn float(self) -> FloatDType {
+        match self {
+            Self::Bf16 => FloatDType::BF16,
+            Self::F16 => FloatDType::F16,
+        }
+    }
+}
+
+/// Why a model cannot be trained in mixed precision as it is.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum MixedError {
+    /// Running statistics, of a `BatchNorm` for example, whose updates would be rounded away.
+    #[error(
+        "running statistics would be kept in 16 bits, which rounds their updates away: {}; hold the module in an \
+         `InF32`, or set precision = \"f32\"",
+        .paths.join(", ")
+    )]
+    HalfStatistics {
+        /// Paths of the statistics.
+        paths: Vec<String>,
+    },
+    /// A gradient that does not have the type of its parameter: somewhere the forward pass mixed types, and what it
+    /// computed there means nothing.
+    #[error(
+        "the gradient of `{path}` is {gradient:?} where the parameter is {parameter:?}: the forward pass mixes float types \
+         there; convert the model's output and the targets with `in_f32` before the loss, or set precision = \"f32\""
+    )]
+    MixedTypes {
+        /// Path of the parameter.
+        path: String,
+        /// The type of the parameter that computed.
+        parameter: DType,
+        /// The type of its gradient.
+        gradient: DType,
+    },
+    /// A loss in 16 bits. It has two to three digits in bf16, and its gradients begin from rounded logits. PyTorch's autocast
+    /// computes losses in fp32.
+    #[error(
+        "the loss is in {loss:?}, which rounds it to {} digits, and its gradients with it: call `in_f32` on the inputs of the \
+         loss, such as the logits; or set precision = \"f32\"; or accept such losses with `Trainer::accept_half_loss`",
+        if *.loss == DType::BF16 { 2 } else { 3 }
+    )]
+    HalfLoss {
+        /// Type of the loss.
+        loss: DType,
+    },
+}
+
+/// Rotary position encodings whose angles are exact.
+///
+/// Burn 0.22.1 computes positions, frequencies and angles in the default float type. bf16 rounds positions above 256,
+/// and angles by up to some radians. Over 1024 positions, a component of at most 1.41 is off by up to 2.4, and in fp16
+/// by up to 0.25. This function computes angles in fp64, and rounds only their sines and cosines.
+///
+/// [`RotaryEncoding::shift`] recomputes angles as Burn does: do not use it with a 16-bit default type.
+///
+/// # Panics
+///
+/// As `config.init`, if the width is odd or theta is not positive.
+pub fn rotary(config: &RotaryEncodingConfig, device: &Device) -> RotaryEncoding {
+    let mut encoding = config.init(device);
+    let frequency = |pair: usize| f64::from(config.theta).powf(-(2.0 * pair as f64) / config.d_model as f64);
+    let angles = (0..config.max_sequence_length).flat_map(|position| {
+        // Both components of a pair turn by the same angle.
+        (0..config.d_model).map(move |component| position as f64 * frequency(component / 2))
+    });
+    let table: Vec<f32> = angles.flat_map(|angle| [angle.cos() as f32, angle.sin() as f32]).collect();
+    let table = TensorData::new(table, [config.max_sequence_length, config.d_model, 2]);
+    encoding.freq_complex = Tensor::from_data(table, device);
+    encoding
+}

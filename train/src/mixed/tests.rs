@@ -1,11 +1,11 @@
 use burn::module::{Lora, Module, ModuleMapper, ModuleVisitor, Param, ParamId, Quantizer};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
-use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
+use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig, RotaryEncodingConfig};
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::quantization::{Calibration, QuantValue};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 
-use super::{Half, InF32, Master, MixedError, in_f32, widen};
+use super::{Half, InF32, Master, MixedError, in_f32, rotary, widen};
 
 const HALVES: [Half; 2] = [Half::Bf16, Half::F16];
 
@@ -279,5 +279,19 @@ impl ModuleMapper for Add {
             return param;
         }
         param.map(|tensor| tensor.detach().add_scalar(self.0).detach().require_grad())
+    }
+}
+
+#[test]
+fn pairs_turn_by_powers_of_theta() {
+    let device = Device::flex();
+    let encoding = rotary(&RotaryEncodingConfig::new(8, 4).with_theta(100.0), &device);
+    let turned = encoding.forward(Tensor::<2>::from_data([[1.0, 0.0, 1.0, 0.0]; 8], &device));
+    let turned: Vec<f32> = turned.into_data().iter().collect();
+    for (position, components) in (0_u8..).zip(turned.chunks(4)) {
+        let angles = [f32::from(position), f32::from(position) / 10.0];
+        let expected = [angles[0].cos(), angles[0].sin(), angles[1].cos(), angles[1].sin()];
+        let is_near = components.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6);
+        assert!(is_near, "{position}: {components:?}, not {expected:?}");
     }
 }

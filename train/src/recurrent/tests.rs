@@ -4,7 +4,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Distribution, Tensor};
 
 use super::joint_lstm;
-use crate::visit::visit_floats;
+use crate::shape::visit_floats;
 
 const SAMPLES: usize = 3;
 const STEPS: usize = 5;

@@ -6,9 +6,8 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor};
 
-use super::batch_statistics::Variances;
-use super::outcome::StepError;
-use super::step_failure::StepFailure;
+use super::buffers::Variances;
+use super::outcome::{StepError, StepFailure};
 use crate::loss::{StepWeight, WeightFault};
 use crate::micro_batch::MicroBatch;
 use crate::mixed::{add, clip_factor, global_norm, multiply};
@@ -188,25 +187,4 @@ impl<T> AccumulatedGradients<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::cuts;
-
-    proptest! {
-        #[test]
-        fn every_sample_is_in_one_micro_batch(
-            samples in 0..3000_usize,
-            micro_batch in 1..700_usize,
-            is_even in proptest::bool::ANY,
-        ) {
-            let cut: Vec<_> = cuts(samples, micro_batch, is_even).collect();
-            prop_assert!(cut.iter().all(|cut| (1..=micro_batch).contains(&cut.len())));
-            prop_assert_eq!(cut.len(), samples.div_ceil(micro_batch));
-            if let (true, Some(first), Some(last)) = (is_even, cut.first(), cut.last()) {
-                prop_assert!(first.len() - last.len() <= 1);
-            }
-            prop_assert_eq!(cut.into_iter().flatten().collect::<Vec<_>>(), (0..samples).collect::<Vec<_>>());
-        }
-    }
-}
+mod tests;

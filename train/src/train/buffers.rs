@@ -1,11 +1,14 @@
-//! Running statistics of norms, which forward passes change.
+//! Running statistics of norms and other running states, which forward passes change.
 
-use burn::module::{Module, ModuleMapper, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::Tensor;
+use burn::tensor::{FloatDType, Tensor};
+use gpu_tuned_observe::log::warn_user;
 
-use crate::stored::with_autodiff_of;
-use crate::visit::visit_floats;
+use super::outcome::{StepError, StepFailure};
+use super::update::watched_read;
+use crate::mixed::{ModulePath, running_states, track_path};
+use crate::shape::{visit_floats, with_autodiff_of};
 
 /// Values of a model that no gradient changes, without autodiff.
 ///
@@ -99,74 +102,120 @@ pub(super) fn changed_by<M: Module, E>(
     changed
 }
 
-#[cfg(test)]
-mod tests {
-    use burn::module::Module;
-    use burn::nn::{BatchNorm, BatchNormConfig, LinearConfig};
-    use burn::tensor::{Device, Tensor};
+/// Field of Burn's `BatchNorm` with the running variance of each channel.
+const FIELD: &str = "running_var";
+/// Running states of Burn's `BatchNorm`.
+const FIELDS: [&str; 2] = ["running_mean", FIELD];
+/// Factor of a running variance that the variance of a batch was zero for: 1 less Burn's default momentum.
+const DECAY: f32 = 0.9;
+/// Relative rounding errors of a factor.
+const ROUNDING: f32 = 1e-5;
 
-    use super::{Buffers, changed_by};
+/// Batch norms of a model, as steps deal with them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BatchNorms {
+    pub exist: bool,
+    /// True until a micro-batch of one sample has passed the check of its statistics.
+    pub checks_variance: bool,
+    pub warned: bool,
+}
 
-    fn statistics(norm: &BatchNorm) -> Vec<f32> {
-        let sides = [norm.running_mean.value_sync(), norm.running_var.value_sync()];
-        sides.into_iter().flat_map(|side| side.into_data().iter::<f32>().collect::<Vec<_>>()).collect()
+impl BatchNorms {
+    pub(super) fn of_model<M: Module>(model: &M) -> Self {
+        let exist = !Found::in_model(model).variances.is_empty();
+        Self { exist, checks_variance: exist, warned: false }
     }
 
-    #[test]
-    fn forward_passes_that_failed_leave_no_trace_in_running_statistics() {
-        let device = Device::flex().autodiff();
-        let batch = |scale: f32| Tensor::<2>::from_floats([[1.0, 2.0], [3.0, 5.0]], &device).mul_scalar(scale);
-        let (norm, undisturbed) = (BatchNormConfig::new(2).init(&device), BatchNormConfig::new(2).init(&device));
-        for norm in [&norm, &undisturbed] {
-            norm.forward(batch(1.0));
+    /// Warns once of a step of one sample where micro-batches have more.
+    pub(super) fn warn(&mut self, samples: usize, micro_batch: usize) {
+        if !self.exist || samples != 1 || micro_batch == 1 || std::mem::replace(&mut self.warned, true) {
+            return;
         }
-        let before = Buffers::copy_of(&norm).unwrap();
-        norm.forward(batch(1e30));
-        norm.forward(batch(f32::NAN));
-        before.restore(&norm.clone());
-        for norm in [&norm, &undisturbed] {
-            norm.forward(batch(2.0));
-        }
-        assert_eq!(statistics(&norm), statistics(&undisturbed));
-        assert!(norm.gamma.is_require_grad() && norm.gamma.val().is_autodiff());
-    }
-
-    #[test]
-    fn forward_passes_change_running_statistics_and_nothing_else() {
-        let device = Device::flex().autodiff();
-        let input = || Tensor::<2>::from_floats([[1.0, 2.0], [3.0, 5.0]], &device);
-        let norm = BatchNormConfig::new(2).init(&device);
-        let before = statistics(&norm);
-        let frozen = LinearConfig::new(2, 2).init(&device).no_grad();
-        let model = (norm.clone(), frozen);
-        let passed = || {
-            drop(model.1.forward(norm.forward(input())));
-            Ok::<_, ()>(())
-        };
-        let changed = changed_by(&model, passed).unwrap().unwrap();
-        assert_eq!(changed.0.len(), 2, "mean and variance");
-        let failed = || {
-            drop(norm.forward(input()));
-            Err("out of memory")
-        };
-        assert_eq!(changed_by(&model, failed).err(), Some("out of memory"));
-        assert_eq!(statistics(&norm), before);
-        assert!(changed_by(&model, || Ok::<_, ()>(())).unwrap().is_none());
-    }
-
-    #[test]
-    fn restoring_keeps_gradient_checkpointing() {
-        let device = Device::flex().autodiff().gradient_checkpointing();
-        let norm = BatchNormConfig::new(2).init(&device);
-        Buffers::copy_of(&norm).unwrap().restore(&norm);
-        assert_eq!(norm.gamma.val().gradient_checkpointing_strategy(), device.gradient_checkpointing_strategy());
-        norm.forward(Tensor::<2>::ones([3, 2], &device)).sum().backward();
-    }
-
-    #[test]
-    fn a_model_of_trained_parameters_has_none() {
-        let linear = LinearConfig::new(2, 2).init(&Device::flex().autodiff());
-        assert!(Buffers::copy_of(&linear).is_none());
-        assert!(Buffers::copy_of(&linear.no_grad()).is_some());
+        warn_user(
+            "a step has one sample, and batch norms compute their statistics from it alone: leave the last step of an epoch out \
+             with `drop_last = true` in `#[gpu_tuned(…)]`, or take all steps of a size that divides the data",
+        );
     }
 }
+
+/// Path of a running state that is not a batch norm's, such as the codebook of a VQ-VAE.
+pub(super) fn other_running_state<M: Module>(model: &M) -> Option<String> {
+    let is_norms = |path: &str| FIELDS.iter().any(|field| path.ends_with(field));
+    running_states(model).into_iter().map(|(path, _)| path).find(|path| !is_norms(path))
+}
+
+/// Warns of a running state in a step of several micro-batches or ranks.
+pub(super) fn warn_of_running_state(path: &str) {
+    warn_user(&format!(
+        "`{path}` is a running state, which each micro-batch changes, on each rank by itself: steps depend on the micro-batch and \
+         the number of ranks. Change it once a step, outside of the loss, or set `whole_batch_loss = true` in `#[gpu_tuned(…)]`"
+    ));
+}
+
+/// Running variances of a model's batch norms, read from the device.
+pub(super) struct Variances(Vec<(String, Vec<f32>)>);
+
+impl Variances {
+    /// Reads the variances, and waits for the device.
+    pub(super) fn read<M: Module>(model: &M) -> Result<Self, StepFailure> {
+        // Norms apply an update in the next forward pass.
+        apply_updates(model);
+        let found = Found::in_model(model).variances.into_iter();
+        let read = found.map(|(path, values)| Ok((path, watched_read(|| values.try_into_vec_as::<f32>())?)));
+        read.collect::<Result<_, StepFailure>>().map(Self)
+    }
+
+    /// Compares with the variances after one more forward pass.
+    ///
+    /// # Errors
+    ///
+    /// [`StepError::OneValue`] if the pass had a variance of zero in all channels of a norm.
+    pub(super) fn check<M: Module>(&self, model: &M) -> Result<(), StepFailure> {
+        let after = Self::read(model)?;
+        let was_zero = |before: &[f32], after: &[f32]| {
+            let factor = after[0] / before[0];
+            let is_decay = |(before, after): (&f32, &f32)| (after / before - factor).abs() <= ROUNDING;
+            // A norm of one channel has no other channel to compare with.
+            let is_known = before.len() > 1 || (factor - DECAY).abs() <= ROUNDING;
+            is_known && factor < 1.0 && before.iter().zip(after).all(is_decay)
+        };
+        for ((path, before), (_, after)) in self.0.iter().zip(&after.0) {
+            if !before.is_empty() && was_zero(before, after) {
+                return Err(StepError::OneValue { path: path.clone() }.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Running variances on the device, without autodiff and in fp32, with the paths of their norms.
+#[derive(Default)]
+struct Found {
+    variances: Vec<(String, Tensor<1>)>,
+    path: ModulePath,
+}
+
+impl Found {
+    fn in_model<M: Module>(model: &M) -> Self {
+        let mut found = Self::default();
+        model.visit(&mut found);
+        found
+    }
+}
+
+impl ModuleVisitor for Found {
+    track_path!();
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let path = self.path.path();
+        let Some(norm) = path.strip_suffix(FIELD).filter(|_| !param.is_require_grad() && param.is_autodiff()) else {
+            return;
+        };
+        let values = param.base().without_autodiff();
+        let channels = values.shape().num_elements();
+        self.variances.push((norm.trim_end_matches('.').to_owned(), values.reshape([channels]).cast(FloatDType::F32)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,8 @@
 //! Counts of gradient values, parameter by parameter.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
 use burn::module::{Module, ModuleVisitor, Param};
@@ -7,7 +10,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Bool, FloatDType, Int, IntDType, Tensor, TensorReadError};
 use serde::{Deserialize, Serialize};
 
-use super::step_failure::StepFailure;
+use super::outcome::StepFailure;
 use super::update::watched_read;
 use crate::mixed::{ModulePath, track_path};
 
@@ -180,6 +183,3 @@ fn counted<const D: usize>(gradient: Tensor<D>) -> Tensor<1, Int> {
     let counts = [gradient.clone().is_nan(), gradient.clone().is_inf(), gradient.equal_elem(0.0)];
     Tensor::cat(counts.map(count).into(), 0)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,11 +1,13 @@
 //! Optimizer state in files: one, or one for each rank that keeps a part of it.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
+use std::{fs, io};
 
 use burn::module::Module;
 use burn::optim::{ModuleOptimizer, OptimizerRecord};
@@ -16,7 +18,7 @@ use gpu_tuned_observe::log::warn_user;
 use thiserror::Error;
 
 use super::Trainer;
-use super::ranks::inputs::digest;
+use super::ranks::digest;
 use super::ranks::sharding::{self, Shard};
 use crate::device::catching;
 
@@ -285,6 +287,3 @@ fn complete(folder: &Path) -> Result<Vec<PathBuf>, OptimizerFileError> {
 fn file_error(path: &Path, error: &impl ToString) -> OptimizerFileError {
     OptimizerFileError::File { path: path.to_owned(), message: error.to_string() }
 }
-
-#[cfg(test)]
-mod tests;

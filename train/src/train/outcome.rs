@@ -13,7 +13,7 @@ use super::ranks::PeersEnded;
 use crate::loss::WeightFault;
 use crate::micro_batch::UnequalParts;
 use crate::mixed::MixedError;
-use crate::out_of_memory::Moment;
+use crate::out_of_memory::{Moment, OutOfMemory};
 
 /// Result of an optimizer step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -258,4 +258,49 @@ fn itemised(plan: &Result<Plan, PlanError>) -> String {
 
 fn available(memory: Option<Bytes>) -> String {
     memory.map(|memory| format!(": {memory} are available for training")).unwrap_or_default()
+}
+
+/// Failure of an attempt: out of memory leads to another attempt, an error ends the step.
+pub(super) enum StepFailure {
+    OutOfMemory(OutOfMemory),
+    Error(StepError),
+}
+
+impl StepFailure {
+    /// Replaces the moment of an out-of-memory error.
+    pub(super) fn at(self, moment: Moment) -> Self {
+        match self {
+            Self::OutOfMemory(failure) => Self::OutOfMemory(OutOfMemory { moment, ..failure }),
+            error @ Self::Error(_) => error,
+        }
+    }
+
+    /// Message of the failure.
+    pub(super) fn into_message(self) -> String {
+        match self {
+            Self::OutOfMemory(failure) => failure.message,
+            Self::Error(error) => error.to_string(),
+        }
+    }
+
+    /// Turns a failure of the device, out-of-memory included, into an error with its message. Keeps other errors.
+    pub(super) fn into_final(self, error: impl FnOnce(String) -> StepError) -> Self {
+        Self::Error(match self {
+            Self::OutOfMemory(failure) => error(failure.message),
+            Self::Error(StepError::Device(failure)) => error(failure.to_string()),
+            Self::Error(other) => other,
+        })
+    }
+}
+
+impl From<OutOfMemory> for StepFailure {
+    fn from(failure: OutOfMemory) -> Self {
+        Self::OutOfMemory(failure)
+    }
+}
+
+impl<E: Into<StepError>> From<E> for StepFailure {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
 }

@@ -1,17 +1,18 @@
 //! Planned steps of a rank: what a session passes to trainers, strategies and loaders.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::Dataset;
 use burn::tensor::Device;
 use gpu_tuned_core::plan::{MemoryEstimate, Plan};
 use gpu_tuned_core::{Bytes, Precision};
 
-use super::not_ready::NotReady;
 use super::ranks::Rank;
-use super::replanning::Replanning;
+use super::rescue::Replanning;
 use super::stepper::Stepper;
 use crate::load::PrefetchLoader;
-use crate::mixed::Half;
+use crate::mixed::{Half, MixedError};
 use crate::timing::{StepInstrumentation, StepTimer};
 
 /// Planned steps of one rank.
@@ -146,3 +147,33 @@ fn size(value: u64) -> usize {
 pub fn group_bytes(memory: &MemoryEstimate) -> Bytes {
     memory.activations + memory.scratch
 }
+
+/// True once any trainer of this process has finished a step: there is training to lose.
+static HAS_TRAINED: AtomicBool = AtomicBool::new(false);
+
+/// Handler of a model that is not ready for 16 bits: gets the reason and the edit to make, before the first step of the
+/// process, and ends the process. Without a handler, and later, the reason is an error.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NotReady(pub Option<fn(&str) -> !>);
+
+impl NotReady {
+    /// Calls the handler, if it may end the process; else returns.
+    pub fn report(self, reason: &MixedError) {
+        if let Some(handler) = self.handler() {
+            handler(&reason.to_string())
+        }
+    }
+
+    /// The handler, before the first step of the process.
+    pub(super) fn handler(self) -> Option<fn(&str) -> !> {
+        self.0.filter(|_| !HAS_TRAINED.load(Ordering::Relaxed))
+    }
+
+    /// Ends the time in which the process may end.
+    pub(super) fn step_finished() {
+        HAS_TRAINED.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

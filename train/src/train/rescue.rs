@@ -2,18 +2,21 @@
 
 use std::cell::Cell;
 use std::mem::take;
+use std::sync::Arc;
 
 use burn::module::ParamId;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use gpu_tuned_core::Bytes;
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::plan::{Plan, PlanError, plan};
+use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::{Bytes, Goal, Pins};
 use gpu_tuned_observe::log::warn_user;
 
-use super::gradients::{Sizes, groups};
-use super::outcome::{Rescue, StepError};
-use super::step_failure::StepFailure;
+use super::outcome::{Rescue, StepError, StepFailure};
 use super::stepper::Stepper;
-use super::update::{Weights, changed, read, update_in_groups};
+use super::update::{Sizes, Weights, changed, groups, read, update_in_groups};
+use crate::device::OpenGpu;
 use crate::out_of_memory::{Moment, OutOfMemory};
 use crate::timing::Phase;
 
@@ -132,6 +135,139 @@ pub(super) fn release_memory(device: &Device) {
     // A failure shows in the next step.
     device.sync().ok();
     device.memory_cleanup();
+}
+
+/// Optimizer steps without a failure before a size grows again.
+const PATIENCE: u32 = 100;
+/// Patience for parameter groups: a failed trial costs a part of a step, and tunes no kernel.
+pub(super) const SHORT_PATIENCE: u32 = 10;
+/// Limit of the patience, which doubles with every failed trial.
+const MAX_PATIENCE: u32 = 10_000;
+
+/// Size over a run: samples of a micro-batch, or bytes of a parameter group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AdaptiveSize {
+    planned: u64,
+    /// Smallest size that saves memory.
+    min: u64,
+    now: u64,
+    patience: u32,
+    /// Steps since the last change.
+    quiet: u32,
+}
+
+impl AdaptiveSize {
+    pub(super) fn new(planned: u64) -> Self {
+        let planned = planned.max(1);
+        Self { planned, min: 1, now: planned, patience: PATIENCE, quiet: 0 }
+    }
+
+    /// Current size.
+    pub(super) const fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Grows after so many steps without a failure.
+    pub(super) const fn with_patience(self, steps: u32) -> Self {
+        Self { patience: steps, ..self }
+    }
+
+    /// Keeps the patience, with another planned size.
+    pub(super) fn with_planned(self, planned: u64) -> Self {
+        Self { patience: self.patience, ..Self::new(planned) }
+    }
+
+    /// Limits the size to the range in which it changes the use of memory.
+    pub(super) fn limit(&mut self, min: u64, max: u64) {
+        self.planned = self.planned.min(max.max(1));
+        self.now = self.now.min(self.planned);
+        self.min = min.clamp(1, self.planned);
+    }
+
+    /// Shrinks to at most half of the size or of `used`, and to at most `max`. Returns `None` if no smaller size is left.
+    pub(super) fn shrink(&mut self, used: u64, max: Option<u64>) -> Option<u64> {
+        let used = self.now.min(used);
+        if used <= self.min {
+            return None;
+        }
+        // A failure within the patience is a failed trial of a larger size.
+        if self.now < self.planned || self.quiet < self.patience {
+            self.patience = self.patience.saturating_mul(2).min(MAX_PATIENCE);
+        }
+        self.now = max.unwrap_or(u64::MAX).min(used / 2).max(self.min);
+        self.quiet = 0;
+        Some(self.now)
+    }
+
+    /// Counts a step without a failure. Returns the new size if it grows.
+    pub(super) fn grow(&mut self) -> Option<u64> {
+        self.quiet = self.quiet.saturating_add(1);
+        if self.now == self.planned || self.quiet < self.patience {
+            return None;
+        }
+        self.now = self.now.saturating_mul(2).min(self.planned);
+        self.quiet = 0;
+        Some(self.now)
+    }
+}
+
+/// Planner of smaller micro-batches on a session's device.
+#[derive(Clone)]
+pub struct Replanning {
+    pub(super) facts: DeviceFacts,
+    pub(super) workload: Workload,
+    pub(super) goal: Goal,
+    /// Reads the memory available for training, including the memory of this process; `None` if unknown.
+    pub(super) memory: Arc<dyn Fn() -> Option<Bytes> + Send + Sync>,
+}
+
+impl Replanning {
+    /// Plans as `current` was planned, for `goal` on a device with `facts`; `gpu` is the open GPU.
+    pub fn new(
+        facts: DeviceFacts,
+        workload: Workload,
+        goal: &Goal,
+        current: &Plan,
+        device: &Device,
+        gpu: Option<OpenGpu>,
+    ) -> Self {
+        let (device, opening) = (device.clone().without_autodiff(), current.memory.context + current.memory.kernels);
+        let memory = Arc::new(move || Some(memory_left(&device, gpu.as_ref()?)? + opening));
+        Self { facts, workload, goal: with_free_micro_batch(goal, current), memory }
+    }
+
+    /// Plans for so much memory, with a given micro-batch or the best one.
+    pub(super) fn plan(&self, memory: Bytes, micro_batch: Option<u64>) -> Result<Plan, PlanError> {
+        let facts = DeviceFacts { memory_available: memory, ..self.facts.clone() };
+        let mut goal = self.goal.clone();
+        goal.pins.batch_size = micro_batch;
+        plan(&facts, &self.workload, &goal)
+    }
+}
+
+/// Free memory and memory of this process's pools.
+#[cfg(feature = "cuda")]
+fn memory_left(device: &Device, gpu: &OpenGpu) -> Option<Bytes> {
+    let free = crate::device::memory_free(&gpu.gpu).ok()?;
+    Some(free + Bytes(device.memory_pool_usage()?.bytes_reserved))
+}
+
+/// Unknown: a CPU swaps before it runs out of memory.
+#[cfg(not(feature = "cuda"))]
+fn memory_left(_: &Device, _: &OpenGpu) -> Option<Bytes> {
+    None
+}
+
+/// The goal of `plan` with its settings pinned, except for the micro-batch.
+fn with_free_micro_batch(goal: &Goal, plan: &Plan) -> Goal {
+    let pins = Pins::from(&plan.settings).keep(|setting| !setting.row().cuts_step);
+    Goal {
+        global_batch: Some(plan.schedule.global_batch),
+        // The headroom of the plan, which may differ from the goal's.
+        memory_headroom: plan.memory.headroom_share(),
+        pins,
+        ..goal.clone()
+    }
 }
 
 #[cfg(test)]

@@ -14,13 +14,14 @@ use burn::optim::{AdamWConfig, ModuleOptimizer, SgdConfig};
 use burn::tensor::activation::{log_softmax, relu};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gpu_tuned_core::Bytes;
-pub(super) use networks::{furthest, values as parameters};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{GraphStatus, Step, StepError, Trainer};
 use crate::micro_batch::MicroBatch;
 use crate::mixed::{Half, LossScale};
+
+pub(super) use networks::{furthest, values as parameters};
 
 const FEATURES: usize = 12;
 const CLASSES: usize = 5;

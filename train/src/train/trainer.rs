@@ -1,9 +1,11 @@
 //! Trainer for a manual training loop.
 
+use std::any::Any;
+use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 
-use burn::module::Module;
-use burn::optim::ModuleOptimizer;
+use burn::module::{Module, ParamId};
+use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Device;
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::plan::Plan;
@@ -11,20 +13,19 @@ use gpu_tuned_core::workload::Workload;
 use gpu_tuned_observe::log::warn_user;
 
 use super::accumulation::MicroBatchGradients;
-use super::first_step::{AnyBatch, FirstStep, TakeFirstStep};
+use super::checks::{StepSizeCheck, check_halves, check_parameters, check_statistics};
 use super::graph::{Factors, SharedGraphs};
-use super::not_ready::NotReady;
 use super::optimizer_files::StateSummary;
 use super::outcome::{Step, StepError, TrainerError};
 use super::ranks::Rank;
 use super::ranks::sharding::check_state;
-use super::recipe::Recipe;
-use super::sanity_checks::{StepSizeCheck, check_halves, check_parameters, check_statistics};
+use super::recipe::{NotReady, Recipe};
 use super::stepper::Stepper;
-use super::weights::{ModelAndOptimizer, ModelWeights};
+use super::update::Weights;
 use crate::loss::Loss;
 use crate::micro_batch::MicroBatch;
-use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome};
+use crate::mixed::{Factor, Half, LossScale, Master, MixedError, StepOutcome, add, in_parameter_types, with_values};
+use crate::out_of_memory::OutOfMemory;
 
 /// Steps that compare a loss with those of its halves. Losses of a model that has not learned yet may all be equal.
 const HALVES_CHECKED_IN: [u64; 4] = [1, 10, 100, 1000];
@@ -371,3 +372,179 @@ impl<M: Module> Trainer<M> {
         measure(step).map_err(StepError::Measure)
     }
 }
+
+/// Model and optimizer of a manual loop.
+#[derive(Clone)]
+pub(super) struct ModelAndOptimizer<M> {
+    pub weights: ModelWeights<M>,
+    pub optimizer: ModuleOptimizer,
+    pub learning_rate: f64,
+    /// Recorded micro-steps, which all clones share.
+    pub graphs: SharedGraphs<M, ()>,
+}
+
+/// Weights in one type, or in two for mixed precision.
+#[derive(Clone)]
+pub enum ModelWeights<M> {
+    /// Weights in one type.
+    Plain(M),
+    /// Weights in mixed precision.
+    Mixed {
+        /// fp32 weights.
+        master: Master<M>,
+        /// 16-bit copy of the master.
+        copy: M,
+    },
+}
+
+impl<M: Module> ModelWeights<M> {
+    /// Weights in mixed precision.
+    pub fn mixed(master: Master<M>) -> Self {
+        let copy = master.compute_copy();
+        Self::Mixed { master, copy }
+    }
+
+    /// Model that computes.
+    pub fn model(&self) -> &M {
+        match self {
+            Self::Plain(model) | Self::Mixed { copy: model, .. } => model,
+        }
+    }
+
+    /// Model that the optimizer updates.
+    pub(super) fn master(&self) -> &M {
+        match self {
+            Self::Plain(model) => model,
+            Self::Mixed { master, .. } => master.model(),
+        }
+    }
+
+    pub(super) fn into_master(self) -> M {
+        match self {
+            Self::Plain(model) => model,
+            Self::Mixed { master, .. } => master.into_model(),
+        }
+    }
+
+    fn updated(&self, step: impl FnOnce(M) -> M, group: Option<&[ParamId]>) -> Self {
+        match self {
+            Self::Plain(model) => Self::Plain(step(model.clone())),
+            Self::Mixed { master, copy } => {
+                let master = master.clone().update(step);
+                let copy = master.refreshed(copy.clone(), group);
+                Self::Mixed { master, copy }
+            }
+        }
+    }
+
+    /// Returns true for mixed precision.
+    pub const fn is_mixed(&self) -> bool {
+        matches!(self, Self::Mixed { .. })
+    }
+}
+
+/// Adds gradients times a factor to a sum, which is in fp32 if `widens`.
+///
+/// # Errors
+///
+/// [`MixedError`] for gradients of another type than their parameters.
+pub fn accumulate<M: Module>(
+    model: &M,
+    sum: GradientsParams,
+    gradients: GradientsParams,
+    factor: &Factor,
+    widens: bool,
+) -> Result<GradientsParams, MixedError> {
+    add(sum, gradients, model, factor, widens)
+}
+
+impl<M: Module> Weights for ModelAndOptimizer<M> {
+    type Model = M;
+
+    fn model(&self) -> M {
+        self.weights.model().clone()
+    }
+
+    fn master(&self) -> M {
+        self.weights.master().clone()
+    }
+
+    fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self {
+        let mut optimizer = self.optimizer.clone();
+        let step = |model| {
+            let gradients = in_parameter_types(gradients, &model);
+            optimizer.step(self.learning_rate, model, gradients)
+        };
+        let weights = self.weights.updated(step, group);
+        Self { weights, optimizer, learning_rate: self.learning_rate, graphs: self.graphs.clone() }
+    }
+
+    fn replaced(&self, values: GradientsParams) -> Self {
+        let weights = self.weights.updated(|model| with_values(model, values), None);
+        Self { weights, ..self.clone() }
+    }
+
+    fn learning_rate(&self) -> f64 {
+        self.learning_rate
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.weights.is_mixed()
+    }
+
+    fn complete(&self) -> Result<(), OutOfMemory> {
+        self.graphs.lock().hand_back(self.weights.model())
+    }
+
+    fn release(&self) -> bool {
+        self.graphs.lock().release()
+    }
+}
+
+/// Takes a trainer's first step in its place. Returns only with an error: a measurement ends the process.
+pub type TakeFirstStep<M> = Box<dyn FnOnce(FirstStep<'_, M>) -> Result<(), Box<dyn Error + Send + Sync>> + Send>;
+
+/// Step that a trainer was about to take.
+pub struct FirstStep<'s, M> {
+    /// Model as the optimizer updates it.
+    pub model: &'s M,
+    /// Optimizer.
+    pub optimizer: &'s ModuleOptimizer,
+    /// Samples of the step.
+    pub samples: usize,
+    /// Cuts the first samples of the batch, and moves them to a device.
+    pub batch: &'s (dyn Fn(usize, &Device) -> AnyBatch + Send + Sync),
+    /// Loss of a micro-batch.
+    pub loss: &'s (dyn Fn(&M, AnyBatch) -> Loss + Send + Sync),
+    /// True if the loss may be in 16 bits in mixed precision.
+    pub accepts_half_loss: bool,
+}
+
+/// Micro-batch of any type.
+pub struct AnyBatch {
+    value: Box<dyn Any>,
+    clone: fn(&dyn Any) -> Box<dyn Any>,
+}
+
+impl AnyBatch {
+    pub(super) fn new<B: MicroBatch>(batch: B) -> Self {
+        Self { value: Box::new(batch), clone: |batch| Box::new(downcast::<B>(batch).clone()) }
+    }
+
+    pub(super) fn into_inner<B: MicroBatch>(self) -> B {
+        *self.value.downcast().unwrap_or_else(|_| unreachable!("BUG: a step has batches of one type"))
+    }
+}
+
+fn downcast<B: MicroBatch>(batch: &dyn Any) -> &B {
+    batch.downcast_ref().unwrap_or_else(|| unreachable!("BUG: a clone is of the type of its original"))
+}
+
+impl Clone for AnyBatch {
+    fn clone(&self) -> Self {
+        Self { value: (self.clone)(&*self.value), clone: self.clone }
+    }
+}
+
+#[cfg(test)]
+mod tests;

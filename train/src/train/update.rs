@@ -4,19 +4,18 @@ use std::collections::VecDeque;
 use std::thread::sleep;
 use std::time::Duration;
 
-use burn::module::{Module, ParamId};
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::{FloatDType, Tensor, TensorReadError};
+use burn::tensor::{DType, FloatDType, Tensor, TensorReadError};
 
 use super::accumulation::Weights as LossWeights;
-use super::gradients::{copied, witness};
 use super::health::GradientHealth;
-use super::outcome::{Rescue, StepError};
-use super::step_failure::StepFailure;
+use super::outcome::{Rescue, StepError, StepFailure};
 use crate::loss::WeightFault;
+use crate::mixed::TOGETHER;
 use crate::out_of_memory::{Moment, OutOfMemory, is_out_of_memory, watched};
+use crate::shape::visit_floats;
 use crate::timing::{Phase, StepTimer};
-use crate::visit::visit_floats;
 
 /// Trials of work that cannot be begun again.
 const TRIALS: u32 = 6;
@@ -251,3 +250,109 @@ pub(super) fn difference<M: Module>(old: &M, new: &M, seen: impl Fn(ParamId) -> 
         });
     changes.1.into_iter().reduce(|sum, change| sum + change)
 }
+
+/// Parameters with gradients in groups of at most so many bytes, in the order of the model; one that is larger is alone.
+pub(super) fn groups<M: Module>(gradients: &GradientsParams, model: &M, bytes: u64) -> Vec<Vec<ParamId>> {
+    let sizes = visit_floats!(
+        model,
+        (sizes, gradients) = (Vec::new(), gradients),
+        (Vec<(ParamId, u64)>, &'v GradientsParams),
+        |param| {
+            if let Some(gradient) = gradients.get::<D>(param.id) {
+                sizes.push((param.id, (gradient.shape().num_elements() * gradient.dtype().size()) as u64));
+            }
+        }
+    );
+    let mut groups: Vec<Vec<ParamId>> = Vec::new();
+    // Bytes left in the last group.
+    let mut room = 0;
+    for (id, size) in sizes.0 {
+        match groups.last_mut() {
+            Some(group) if size <= room => group.push(id),
+            _ => {
+                groups.push(vec![id]);
+                room = bytes.max(size);
+            }
+        }
+        room -= size;
+    }
+    groups
+}
+
+/// Copies of the gradients of some parameters, of the same bytes.
+pub(super) fn copied<M: Module>(gradients: &GradientsParams, model: &M, ids: &[ParamId]) -> GradientsParams {
+    let state = (GradientsParams::new(), gradients, ids);
+    let copied = visit_floats!(
+        model,
+        (copies, gradients, ids) = state,
+        (GradientsParams, &'v GradientsParams, &'v [ParamId]),
+        |param| {
+            if let Some(gradient) = gradients.get::<D>(param.id).filter(|_| ids.contains(&param.id)) {
+                copies.register(param.id, gradient);
+            }
+        }
+    );
+    copied.0
+}
+
+/// A value on the device, of shape `[1]`, that depends on every trained parameter of a model that is `seen`; `None` if
+/// there is none.
+///
+/// A read of the value fails if one of the parameters could not be computed. The value itself is arbitrary.
+pub fn witness<M: Module>(model: &M, seen: impl Fn(ParamId) -> bool) -> Option<Tensor<1>> {
+    let mut corners = Corners { seen, values: Vec::new() };
+    model.visit(&mut corners);
+    let sum = |values: &[Tensor<1>]| Tensor::cat(values.to_vec(), 0).cast(FloatDType::F32).sum();
+    let sums: Vec<_> = corners.values.iter().flat_map(|(_, values)| values.chunks(TOGETHER)).map(sum).collect();
+    sums.into_iter().reduce(|sum, other| sum + other)
+}
+
+/// `CubeCL` does not copy a contiguous slice whose begin and end are multiples of this number of bytes. CUDA's
+/// alignment is the largest of all GPUs.
+const ALIGNMENT: usize = 512;
+
+/// Some values of each parameter, by their type: what is of one type is put together by one kernel.
+struct Corners<F> {
+    seen: F,
+    values: Vec<(DType, Vec<Tensor<1>>)>,
+}
+
+impl<F: Fn(ParamId) -> bool> ModuleVisitor for Corners<F> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if !param.is_require_grad() || !(self.seen)(param.id) {
+            return;
+        }
+        let value = param.base().without_autodiff();
+        let (dtype, row) = (value.dtype(), value.dims()[D - 1]);
+        let aligned = ALIGNMENT / dtype.size().max(1);
+        let kept = if row > 0 && row.is_multiple_of(aligned) { aligned } else { 1 };
+        let corner = std::array::from_fn::<_, D, _>(|axis| 0..if axis == D - 1 { kept } else { 1 });
+        let corner = value.slice(corner).reshape([kept]);
+        match self.values.iter_mut().find(|(known, _)| *known == dtype) {
+            Some((_, corners)) => corners.push(corner),
+            None => self.values.push((dtype, vec![corner])),
+        }
+    }
+}
+
+/// Bytes of a model's trained parameters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sizes {
+    pub all: u64,
+    /// Bytes of the largest one.
+    pub largest: u64,
+}
+
+impl Sizes {
+    pub(super) fn from_model<M: Module>(model: &M) -> Self {
+        visit_floats!(model, sizes = Self::default(), Sizes, |param| {
+            if param.is_require_grad() {
+                let bytes = (param.shape().num_elements() * param.dtype().size()) as u64;
+                *sizes = Sizes { all: sizes.all + bytes, largest: sizes.largest.max(bytes) };
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use burn::train::metric::{
     TopKAccuracyInput, WerInput,
 };
 
-use super::graph::output;
+use super::graph::memory::{copied_output, output_loss};
 use crate::loss::Weight;
 
 /// Output of a training step in Burn's own loop, with the weight that its mean loss has in the optimizer step.
@@ -132,12 +132,12 @@ fn weight_of<O: 'static>(output: &dyn Any) -> Option<Weight> {
 }
 
 fn loss_of<O: 'static>(output: &dyn Any) -> Option<Tensor<1>> {
-    self::output::loss(&output.downcast_ref::<Weighted<O>>()?.output)
+    output_loss(&output.downcast_ref::<Weighted<O>>()?.output)
 }
 
 fn copied_of<O: 'static>(output: &dyn Any) -> Option<Box<dyn Any>> {
     let Weighted { output, weight } = output.downcast_ref::<Weighted<O>>()?;
-    Some(Box::new(Weighted { output: self::output::copied(output)?, weight: weight.copied()? }))
+    Some(Box::new(Weighted { output: copied_output(output)?, weight: weight.copied()? }))
 }
 
 fn functions(output: &dyn Any) -> Option<Functions> {

@@ -2,7 +2,7 @@ use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Distribution, Tensor};
 
-use super::{TOGETHER, clip, global_norm, norm_in_parts, widen, widen_onto};
+use super::{LossScale, StepOutcome, TOGETHER, clip, global_norm, norm_in_parts, widen, widen_onto};
 use crate::mixed::MixedError;
 
 #[derive(Module, Debug)]
@@ -163,4 +163,75 @@ fn a_gradient_of_another_type_than_its_parameter_is_an_error_that_names_it() {
     let error = widen(gradients(&model, DType::BF16), &model).unwrap_err();
     let MixedError::MixedTypes { path, parameter, gradient } = error else { panic!("{error}") };
     assert_eq!((path.as_str(), parameter, gradient), ("one", DType::F32, DType::BF16));
+}
+
+/// `torch.amp.GradScaler(init_scale=4.0, growth_interval=3)` after each of these steps (PyTorch's
+/// `_amp_update_scale_`): a step that is not finite halves the scale and restarts the count; the third finite step
+/// in a row doubles it.
+#[test]
+fn the_factor_is_that_of_pytorch() {
+    let mut scale = LossScale::default().with_init_scale(4.0).with_growth_interval(3);
+    let steps = [
+        (true, 4.0),
+        (true, 4.0),
+        (true, 8.0),
+        (true, 8.0),
+        (false, 4.0),
+        (true, 4.0),
+        (true, 4.0),
+        (true, 8.0),
+        (false, 4.0),
+        (false, 2.0),
+    ];
+    for (finite, after) in steps {
+        let step = scale.update(finite);
+        assert_eq!(step, if finite { StepOutcome::Applied } else { StepOutcome::Skipped });
+        assert!((scale.value() - after).abs() < f64::EPSILON, "{} is not {after}", scale.value());
+    }
+}
+
+#[test]
+fn it_begins_where_pytorch_begins() {
+    let mut scale = LossScale::default();
+    assert!((scale.value() - 65536.0).abs() < f64::EPSILON);
+    for _ in 0..1999 {
+        assert_eq!(scale.update(true), StepOutcome::Applied);
+    }
+    assert!((scale.value() - 65536.0).abs() < f64::EPSILON);
+    assert_eq!(scale.update(true), StepOutcome::Applied);
+    assert!((scale.value() - 131_072.0).abs() < f64::EPSILON);
+}
+
+#[test]
+fn it_stays_between_floor_and_ceiling() {
+    let mut scale = LossScale::default().with_growth_interval(1);
+    for (finite, bound) in [(false, 1.0), (true, 16_777_216.0)] {
+        for _ in 0..64 {
+            let _ = scale.update(finite);
+        }
+        assert!((scale.value() - bound).abs() < f64::EPSILON);
+    }
+}
+
+#[test]
+fn none_stays_one_and_still_leaves_steps_out() {
+    let mut scale = LossScale::none().with_growth_interval(1);
+    assert_eq!(
+        [true, false, true].map(|finite| scale.update(finite)),
+        [StepOutcome::Applied, StepOutcome::Skipped, StepOutcome::Applied]
+    );
+    assert!((scale.value() - 1.0).abs() < f64::EPSILON);
+}
+
+#[test]
+fn a_saved_one_goes_on_as_the_one_that_was_saved() {
+    let mut scale = LossScale::default().with_growth_interval(3);
+    for finite in [true, false, true, true] {
+        let _ = scale.update(finite);
+    }
+    let mut restored: LossScale = serde_json::from_str(&serde_json::to_string(&scale).unwrap()).unwrap();
+    for finite in [true, true, false, true] {
+        assert_eq!(scale.update(finite), restored.update(finite));
+        assert_eq!(scale, restored);
+    }
 }

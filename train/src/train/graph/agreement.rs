@@ -2,13 +2,19 @@
 
 use std::fmt;
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, FloatDType, Tensor};
 
-use super::check::Outcome;
-use crate::mixed::{ModulePath, track_path};
-use crate::train::step_failure::StepFailure;
+use super::memory::Statistics;
+use super::micro_step::MicroStep;
+use super::{CHECKS, GraphStatus, Graphs, Newest};
+use crate::micro_batch::MicroBatch;
+use crate::mixed::{LossScale, ModulePath, track_path};
+use crate::shape::with_autodiff_of;
+use crate::train::accumulation::MicroBatchGradients;
+use crate::train::buffers::Buffers;
+use crate::train::outcome::StepFailure;
 use crate::train::update::watched_read;
 
 /// Rounding errors by which sums of equal terms may differ.
@@ -17,7 +23,7 @@ const ROUNDINGS: f32 = 16.0;
 /// rounding: those of a bias before a batch norm, or of the keys of attention.
 const NOISE: f32 = 4.0;
 /// Factor by which a replay may differ more than two plain micro-steps, whose kernels add in random order, or than two
-/// replays of which one has [parameters with rounding errors](super::rounding).
+/// replays of which one has [parameters with rounding errors](with_rounding_errors).
 const SPREAD: f32 = 4.0;
 /// Relative difference that rounding errors of parameters never explain.
 const MAX_ROUNDING: f32 = 0.5;
@@ -227,6 +233,122 @@ fn epsilon(dtype: DType) -> f32 {
         DType::F16 => 2.0_f32.powi(-11),
         DType::F32 => 2.0_f32.powi(-16),
         _ => f32::EPSILON,
+    }
+}
+
+/// Result of a micro-step, and the running statistics after it.
+pub(super) struct Outcome<T> {
+    pub(super) result: MicroBatchGradients<T>,
+    /// Empty for a model without them.
+    pub(super) statistics: Buffers,
+}
+
+impl<M: Module, T: 'static> Graphs<M, T> {
+    /// Compares two replays with two plain micro-steps from the same state. Returns the result of the first plain one, and
+    /// leaves its running statistics in the model. Refuses replays that differ by more than rounding.
+    pub(super) fn compare<B: MicroBatch>(
+        &mut self,
+        model: &M,
+        micro: &B,
+        factors: (f64, &LossScale),
+        plain: &dyn Fn(B) -> Result<MicroBatchGradients<T>, StepFailure>,
+    ) -> Result<MicroBatchGradients<T>, StepFailure> {
+        let statistics = self.recorded.as_ref().and_then(MicroStep::statistics);
+        let before = statistics.map(|kept| kept.current(model)).unwrap_or_default();
+        let device = self.device.clone();
+        let plain = || {
+            before.restore(model);
+            // Fusion combines a micro-step with pending operations, and the next one with others, in kernels that round
+            // otherwise. A failure shows when values are read.
+            device.sync().ok();
+            let result = plain(micro.clone())?;
+            let statistics = before.current(model);
+            Ok::<_, StepFailure>(Outcome { result, statistics })
+        };
+        let [first, second] = [plain()?, plain()?];
+        before.restore(model);
+        let mut replayed = || -> Result<_, String> {
+            let mut replay = |model| self.replay_anew(model, micro.clone(), factors);
+            Ok(([replay(model)?, replay(model)?], replay(&with_rounding_errors(model))?))
+        };
+        let agreement = match replayed() {
+            Ok((replayed, rounded)) => {
+                let outcomes = Outcomes { plain: [&first, &second], replayed: replayed.each_ref(), rounded: &rounded };
+                Comparison::read(model, &outcomes)?.agreement()
+            }
+            Err(because) => Agreement::No(because),
+        };
+        first.statistics.restore(model);
+        self.newest = Newest::Model;
+        match agreement {
+            // Gradients that are not finite, in a step that will be skipped.
+            Agreement::Unknown => {}
+            Agreement::Yes => {
+                self.is_due = false;
+                self.unchecked = 0;
+                self.checked += 1;
+                if self.checked == CHECKS {
+                    tracing::info!(samples = self.size, "CUDA graphs: replays agree with plain steps");
+                    self.status = GraphStatus::Replaying;
+                    // Plain micro-steps of this size need their memory in comparisons only.
+                    self.device.memory_cleanup();
+                }
+            }
+            Agreement::No(because) => self.refuse(because),
+        }
+        Ok(first.result)
+    }
+
+    /// Replays from the state of the model.
+    fn replay_anew<B: MicroBatch>(
+        &mut self,
+        model: &M,
+        micro: B,
+        factors: (f64, &LossScale),
+    ) -> Result<Outcome<T>, String> {
+        self.newest = Newest::Model;
+        let result = self.replay(model, micro, factors)?;
+        let statistics = self.recorded.as_ref().and_then(MicroStep::statistics);
+        let copied = |kept: &Statistics| kept.copied(model);
+        Ok(Outcome { result, statistics: statistics.map(copied).unwrap_or_default() })
+    }
+}
+
+/// Factor that turns parameters into angles, of which neighbours have unrelated sines.
+const SCATTER: f32 = 4096.0;
+
+/// A copy of a model whose trained parameters have relative errors of up to one unit in their last place. The errors are
+/// the same at each call. Running statistics stay those of `model`.
+///
+/// A replay may run other kernels than a plain micro-step: fusion combines other operations, and autotune chooses by the
+/// layout of parameters. Each kernel is right to rounding, and deep models amplify that: a unit whose input is almost zero
+/// passes no gradient in one of two micro-steps.
+pub(super) fn with_rounding_errors<M: Module>(model: &M) -> M {
+    model.clone().map(&mut Rounding)
+}
+
+struct Rounding;
+
+impl ModuleMapper for Rounding {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if !param.is_require_grad() {
+            return param;
+        }
+        param.map(|tensor| {
+            let (device, dtype) = (tensor.device(), tensor.dtype());
+            let value = tensor.without_autodiff().cast(FloatDType::F32);
+            let errors = value.clone().mul_scalar(SCATTER).sin().mul_scalar(last_place(dtype));
+            let value = (value.clone() + value * errors).cast(dtype);
+            with_autodiff_of(value, &device).require_grad()
+        })
+    }
+}
+
+/// Relative size of the last place of factors in matrix products. Those of f32 are rounded to TF32.
+fn last_place(dtype: DType) -> f32 {
+    match dtype {
+        DType::BF16 => 2.0_f32.powi(-7),
+        _ => 2.0_f32.powi(-10),
     }
 }
 

@@ -2,26 +2,26 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::fmt::Display;
+use std::thread::{self, ThreadId};
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, FloatDType, Tensor};
+use burn_backend::{Backend, BackendGraph};
+use burn_dispatch::Dispatch;
 
-use super::kept::KeptModel;
-use super::output;
-use super::recording::Recording;
-use super::statistics::Statistics;
+use super::memory::{KeptModel, Statistics, copied_output};
+use crate::device::catching;
 use crate::loss::{Loss, StepWeight, Weight};
 use crate::micro_batch::MicroBatch;
 use crate::mixed::{LossScale, MixedError, is_half};
 use crate::out_of_memory::{Moment, watched};
-use crate::stored::{store, with_autodiff_of};
+use crate::shape::{store, visit_floats, with_autodiff_of};
 use crate::timing::{Phase, StepTimer};
 use crate::train::accumulation::MicroBatchGradients;
 use crate::train::buffers::Buffers;
-use crate::train::outcome::StepError;
-use crate::train::step_failure::StepFailure;
-use crate::visit::visit_floats;
+use crate::train::outcome::{StepError, StepFailure};
 
 const HOST_WEIGHT: &str =
     "the weight of the loss is a number of the host, which a replay would repeat: return a tensor of shape [1]";
@@ -141,7 +141,7 @@ impl<M: Module, T: 'static> MicroStep<M, T> {
                 return Err(HOST_WEIGHT.to_owned());
             }
             // Outputs may be samples, whose memory is rewritten.
-            result.output = output::copied(&result.output).ok_or(OTHER_OUTPUT)?;
+            result.output = copied_output(&result.output).ok_or(OTHER_OUTPUT)?;
             Ok(result)
         });
         // The model and its kept copy share their statistics.
@@ -197,7 +197,7 @@ impl<M: Module, T: 'static> MicroStep<M, T> {
         model: &M,
         copied: impl Fn(DType) -> bool,
     ) -> Result<MicroBatchGradients<T>, String> {
-        let output = output::copied(&self.result.output);
+        let output = copied_output(&self.result.output);
         let output = output.ok_or(OTHER_OUTPUT)?;
         let loss = self.result.loss.clone().map(|loss| loss.mul_scalar(1.0));
         let weight = self.result.weight.clone().map(|weight| match weight {
@@ -269,28 +269,83 @@ impl Factor {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use burn::nn::LinearConfig;
-    use burn::optim::GradientsParams;
-    use burn::tensor::{DType, Device, Tensor};
+/// Runs before a recording. They tune kernels and allocate all memory, which a recording must not do.
+const WARM_UPS: usize = 3;
 
-    use super::handed_on;
+/// Recorded launches of a piece of work.
+pub(super) struct Recording {
+    device: Device,
+    /// Thread that recorded: `CubeCL` has a stream for each thread, and orders work within a stream.
+    thread: ThreadId,
+    graph: BackendGraph<Dispatch>,
+}
 
-    #[test]
-    fn gradients_are_copied_by_their_type() {
-        let device = Device::flex();
-        let model = LinearConfig::new(2, 2).init(&device);
-        let bias = model.bias.as_ref().expect("a layer with a bias").id;
-        let mut gradients = GradientsParams::new();
-        gradients.register(model.weight.id, Tensor::<2>::ones([2, 2], (&device, DType::BF16)));
-        gradients.register(bias, Tensor::<1>::ones([2], &device));
-        let mut copies = handed_on(&gradients, &model, &|dtype| dtype == DType::F32);
-        let [weight, bias] = [
-            copies.remove::<2>(model.weight.id).map(|gradient| gradient.can_mut()),
-            copies.remove::<1>(bias).map(|gradient| gradient.can_mut()),
-        ];
-        // Only the memory of a copy is not shared.
-        assert_eq!([weight, bias], [Some(false), Some(true)]);
+impl Recording {
+    /// Records what `work` launches, and returns its output. A replay overwrites the output.
+    ///
+    /// Runs `work` four times. The last run launches nothing, so its output has no values before the first replay.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the backend, the driver or the work itself cannot be recorded.
+    pub(super) fn record<T>(device: &Device, work: impl Fn() -> Result<T, String>) -> Result<(Self, T), String> {
+        let device = device.clone().without_autodiff();
+        let work = || catching(&work).flatten();
+        Dispatch::graph_prepare(device.as_dispatch()).map_err(root_cause)?;
+        let window = Window(&device);
+        for _ in 0..WARM_UPS {
+            let output = work()?;
+            // Fusion leaves out work whose output is dropped before it starts.
+            device.sync().map_err(root_cause)?;
+            drop(output);
+        }
+        Dispatch::graph_start_capture(device.as_dispatch()).map_err(root_cause)?;
+        let output = work()?;
+        let graph = window.close()?;
+        Ok((Self { graph, device, thread: thread::current().id() }, output))
+    }
+
+    /// Launches everything again, on the memory of the recording. Does not wait for the device.
+    ///
+    /// # Errors
+    ///
+    /// The driver's reason, and a call from another thread than that of the recording.
+    #[expect(unsafe_code, reason = "Burn cannot see which memory a recording reads and writes")]
+    pub(super) fn replay(&self) -> Result<(), String> {
+        if self.thread != thread::current().id() {
+            return Err("the trainer has moved to another thread".to_owned());
+        }
+        // SAFETY: Liveness: CubeCL keeps every page of memory that the recording touched, and the host memory that it
+        // read, for as long as `self.graph`. Order: inputs are written and outputs are read on this thread, so on
+        // the stream of the recording. Concurrent use: the owner of the recording keeps the memory to itself.
+        unsafe { Dispatch::graph_replay(self.device.as_dispatch(), &self.graph) }.map_err(root_cause)
     }
 }
+
+/// Recording in progress. Dropped, it ends without a result, so that the stream can be used again.
+struct Window<'d>(&'d Device);
+
+impl Window<'_> {
+    fn close(self) -> Result<BackendGraph<Dispatch>, String> {
+        let graph = Dispatch::graph_stop_capture(self.0.as_dispatch()).map_err(root_cause);
+        std::mem::forget(self);
+        graph
+    }
+}
+
+impl Drop for Window<'_> {
+    fn drop(&mut self) {
+        drop(Dispatch::graph_stop_capture(self.0.as_dispatch()));
+    }
+}
+
+/// The root cause of an error of Burn, which follows the words "Caused by".
+fn root_cause(error: impl Display) -> String {
+    let message = error.to_string();
+    let cause = message.rsplit("Caused by:").next().unwrap_or_default();
+    let lines = cause.lines().map(str::trim).take_while(|line| !line.contains("backtrace"));
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,36 +12,35 @@
 //! first steps after a recording and in every [`RECHECK`]th one.
 
 mod agreement;
-mod check;
-mod fixed;
-mod kept;
+pub(super) mod memory;
 mod micro_step;
-pub(super) mod output;
-mod recording;
-mod rounding;
-mod statistics;
-mod status;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::module::Module;
+use burn::optim::GradientsParams;
 use burn::tensor::Device;
 use gpu_tuned_observe::log::warn_user;
+use serde::Serialize;
 
-pub use self::fixed::FixedBatchGraphs;
-pub(super) use self::micro_step::Factors;
-use self::micro_step::MicroStep;
-pub use self::micro_step::check_loss;
-pub use self::status::GraphStatus;
 use super::accumulation::MicroBatchGradients;
 use super::buffers::changed_by;
+use super::outcome::StepFailure;
 use super::rescue::release_memory;
-use super::step_failure::StepFailure;
+use super::trainer::Trainer;
+use crate::loss::{Loss, StepWeight};
 use crate::micro_batch::MicroBatch;
-use crate::mixed::{LossScale, is_half};
+use crate::mixed::{Factor, LossScale, is_half};
 use crate::out_of_memory::{Moment, OutOfMemory, watched};
+use crate::timing::StepTimer;
+use micro_step::MicroStep;
+
+pub(super) use micro_step::Factors;
+pub use micro_step::check_loss;
 
 /// Plain micro-steps before a recording: kernels are tuned, and the optimizer state is allocated.
 const WARM_UP: u32 = 8;
@@ -290,5 +289,145 @@ impl<M: Module, T: 'static> Graphs<M, T> {
         let (copies_all, is_whole) = (self.copies || self.is_due, factors.0 >= 1.0);
         let is_copied = |dtype| copies_all || !is_whole && !is_half(dtype);
         recorded.handed_on(model, is_copied)
+    }
+}
+
+/// Use of CUDA graphs by a trainer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum GraphStatus {
+    /// Not asked for.
+    #[default]
+    Off,
+    /// Asked for; micro-steps still run one kernel at a time.
+    WarmingUp,
+    /// Recorded; replays are compared with plain micro-steps.
+    Checking,
+    /// Micro-steps of full size are replayed.
+    Replaying,
+    /// Impossible for this model, batch or device.
+    Refused {
+        /// The reason.
+        because: String,
+    },
+}
+
+impl fmt::Display for GraphStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::WarmingUp => f.write_str("warming up"),
+            Self::Checking => f.write_str("recorded, not yet checked"),
+            Self::Replaying => f.write_str("replaying"),
+            Self::Refused { because } => write!(f, "refused: {because}"),
+        }
+    }
+}
+
+impl<M: Module> Trainer<M> {
+    /// Replays micro-steps of full size as CUDA graphs, after some plain ones. See [`graph_status`](Self::graph_status).
+    ///
+    /// Takes memory for a second copy of the parameters, and keeps the memory of one micro-step's activations.
+    #[must_use]
+    pub fn cuda_graphs(self) -> Self {
+        let mut graphs = self.trained.graphs.lock();
+        if self.stepper.rank.is_some() {
+            graphs.refuse("while one rank records, the driver fails the allocations of the others".to_owned());
+        } else {
+            graphs.switch_on();
+        }
+        drop(graphs);
+        self
+    }
+
+    /// Use of [CUDA graphs](Self::cuda_graphs), with the reason if they were refused.
+    pub fn graph_status(&self) -> GraphStatus {
+        self.trained.graphs.lock().status().clone()
+    }
+}
+
+/// Micro-steps on one batch, recorded and replayed as by a [`Trainer`](super::Trainer) with CUDA graphs. The batch is
+/// part of the recording, and not copied.
+pub struct FixedBatchGraphs<M>(Graphs<M, ()>);
+
+/// Number of samples of a batch that stays where it is.
+#[derive(Clone)]
+struct Samples(usize);
+
+impl MicroBatch for Samples {
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn narrow(&self, samples: Range<usize>) -> Self {
+        Self(samples.len())
+    }
+
+    fn on_device(self, _: &Device) -> Self {
+        self
+    }
+
+    fn has_arrived(&self) -> bool {
+        true
+    }
+
+    fn bytes(&self, _: &Device) -> usize {
+        0
+    }
+
+    fn store(self, _: Option<Self>) -> Option<Self> {
+        Some(self)
+    }
+}
+
+impl<M: Module> FixedBatchGraphs<M> {
+    /// Graphs on a device with autodiff.
+    pub fn new(device: &Device) -> Self {
+        let mut graphs = Graphs::new(device.clone());
+        graphs.switch_on();
+        Self(graphs)
+    }
+
+    /// Begins a step in micro-batches of so many samples.
+    pub fn begin_step(&mut self, samples: usize) {
+        self.0.begin_step(samples);
+    }
+
+    /// Gradients of a micro-batch, multiplied by the loss scale, and by `share` where the loss has no weight; and their factor
+    /// in a sum.
+    ///
+    /// # Errors
+    ///
+    /// The message of an out-of-memory error, or of a loss that cannot be minimised.
+    pub fn gradients(
+        &mut self,
+        model: &M,
+        samples: usize,
+        (share, scale): (f64, &LossScale),
+        loss: &dyn Fn(&M) -> Loss,
+    ) -> Result<(GradientsParams, Factor), String> {
+        let timer = StepTimer::default();
+        let work = |model: &M, _: Samples, factors: Factors<'_>| {
+            MicroBatchGradients::compute(|| loss(model), model, factors, false, &timer)
+        };
+        let result = self.0.differentiate(model, Samples(samples), (share, scale), &work);
+        let result = result.map_err(StepFailure::into_message)?;
+        let factor = StepWeight::factor(result.weight.as_ref(), scale.value().recip());
+        Ok((result.gradients, factor))
+    }
+
+    /// Copies the running statistics of replays to the model, as after the last micro-batch of a step.
+    ///
+    /// # Errors
+    ///
+    /// The message of an out-of-memory error.
+    pub fn complete(&mut self, model: &M) -> Result<(), String> {
+        self.0.hand_back(model).map_err(|failure| failure.message)
+    }
+
+    /// Use of graphs, with the reason if they were refused.
+    pub const fn status(&self) -> &GraphStatus {
+        self.0.status()
     }
 }

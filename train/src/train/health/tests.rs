@@ -4,13 +4,12 @@ use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::{DType, Device, Tensor, TensorData};
-
 use gpu_tuned_core::Bytes;
 
 use super::{GradientHealth, LayerHealth, gradient_health};
 use crate::mixed::{Half, in_f32};
 use crate::train::Trainer;
-use crate::train::ranks::threads;
+use crate::train::ranks::tests::threads;
 
 #[derive(Module, Debug)]
 struct Block {

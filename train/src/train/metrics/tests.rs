@@ -13,9 +13,8 @@ use gpu_tuned_core::device::GpuReading;
 use tracing::span::{Attributes, Id, Record as SpanRecord};
 use tracing::{Event, Level, Subscriber, subscriber};
 
-use super::history::StepHistory;
-use super::sampler::{Load, Sampler};
-use super::{Gpu, GradientNorm, LossScale, MicroBatch};
+use super::gpu::{Load, Sampler};
+use super::{Gpu, GradientNorm, LossScale, MicroBatch, StepHistory};
 use crate::train::Step;
 
 /// An item of training in so manieth a step of its epoch.

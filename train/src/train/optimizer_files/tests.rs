@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use burn::module::Module;
 use burn::optim::{AdamWConfig, ModuleOptimizer};
 use burn::store::ModuleRecord;
 use burn::tensor::Device;
@@ -8,10 +9,9 @@ use super::{HashSet, OptimizerFileError, Reader, file_of_rank, id_of, ranks_of, 
 use crate::micro_batch::MicroBatch;
 use crate::train::Trainer;
 use crate::train::ranks::sharding::ranks_of_shard;
-use crate::train::ranks::threads::{TestRank, run, run_all};
+use crate::train::ranks::tests::threads::{TestRank, run, run_all};
 use crate::train::recipe::Recipe;
 use crate::train::tests::{Network, Weights, batch, furthest, parameters};
-use burn::module::Module;
 
 const RATE: f64 = 0.01;
 const SAMPLES: usize = 30;

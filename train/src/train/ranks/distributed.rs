@@ -5,23 +5,19 @@ use std::time::Instant;
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
 
-use super::Rank;
-use super::buckets::Buckets;
-use super::exchange::Computed;
-use super::inputs::digest;
-use super::sharding;
+use super::exchange::{Buckets, Computed};
+use super::{Rank, digest, sharding};
 use crate::loss::WeightFault;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::clip_factor;
 use crate::out_of_memory::{Moment, watched};
 use crate::timing::Phase;
 use crate::train::accumulation::{AccumulatedGradients, Weights as LossWeights, reciprocal};
-use crate::train::gradients::groups;
 use crate::train::health::Counts;
+use crate::train::outcome::StepFailure;
 use crate::train::rescue::release_memory;
-use crate::train::step_failure::StepFailure;
 use crate::train::stepper::{Part, Stepper};
-use crate::train::update::{StepValues, Update, Weights, changed, patiently, read};
+use crate::train::update::{StepValues, Update, Weights, changed, groups, patiently, read};
 use crate::train::{Rescue, Step, StepError};
 
 /// Gradients summed over all ranks, with what belongs to them.

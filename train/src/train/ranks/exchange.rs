@@ -1,10 +1,16 @@
-//! Sums over ranks: of gradients and of the few numbers that belong to them.
+//! Sums over ranks: of gradients, packed into few long vectors, and of the few numbers that belong to them.
 
+use std::mem::take;
+
+use burn::module::Module;
+use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 
 use super::{PeersEnded, Rank};
+use crate::mixed::{TOGETHER, is_half};
+use crate::shape::visit_floats;
 use crate::train::StepError;
-use crate::train::step_failure::StepFailure;
+use crate::train::outcome::StepFailure;
 use crate::train::update::{read, watched_read};
 
 /// Bytes to whose multiples CubeCL rounds some allocations on CUDA, and others not.
@@ -119,3 +125,153 @@ impl Drop for Waiting<'_> {
         self.0.peers.set_waiting(false);
     }
 }
+
+/// Bytes of a vector; a larger tensor has its own. Packing allocates one vector twice.
+const VECTOR_BYTES: usize = gpu_tuned_core::exchange::BUCKET_BYTES as usize;
+
+/// Tensors packed into vectors. All ranks that pack equal shapes have equal vectors.
+pub(super) struct Packed {
+    /// Vectors with their padding, which share no memory with the tensors.
+    pub vectors: Vec<Tensor<1>>,
+    /// The vector of each tensor, and where the tensor begins and ends in it.
+    places: Vec<(usize, usize, usize)>,
+}
+
+impl Packed {
+    /// The tensors times `factor`; each is released when its vector is made.
+    pub(super) fn new(parts: impl IntoIterator<Item = Tensor<1>>, factor: f64) -> Self {
+        let mut packed = Self { vectors: Vec::new(), places: Vec::new() };
+        let (mut open, mut elements) = (Vec::<Tensor<1>>::new(), 0);
+        for part in parts {
+            let (length, dtype) = (part.dims()[0], part.dtype());
+            let is_full = (elements + length) * dtype.size() > VECTOR_BYTES || open.len() == TOGETHER;
+            if open.first().is_some_and(|first| is_full || first.dtype() != dtype) {
+                packed.close(&mut open, factor);
+                elements = 0;
+            }
+            packed.places.push((packed.vectors.len(), elements, elements + length));
+            elements += length;
+            open.push(part);
+        }
+        packed.close(&mut open, factor);
+        packed
+    }
+
+    fn close(&mut self, open: &mut Vec<Tensor<1>>, factor: f64) {
+        let Some(first) = open.first() else { return };
+        let (device, dtype) = (first.device(), first.dtype());
+        let padding = padding(open.iter().map(|part| part.dims()[0]).sum(), dtype);
+        if padding > 0 {
+            open.push(Tensor::zeros([padding], (&device, dtype)));
+        }
+        let vector = if open.len() == 1 { open.remove(0) } else { Tensor::cat(std::mem::take(open), 0) };
+        self.vectors.push(vector.mul_scalar(factor));
+    }
+
+    /// The tensors in the order of packing.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Tensor<1>> {
+        self.places.iter().map(|place| self.part(place))
+    }
+
+    /// The tensors that are wanted, and `None` for the others.
+    pub(super) fn some_parts(&self, wanted: &[bool]) -> impl Iterator<Item = Option<Tensor<1>>> {
+        self.places.iter().zip(wanted).map(|(place, wanted)| wanted.then(|| self.part(place)))
+    }
+
+    fn part(&self, (vector, begin, end): &(usize, usize, usize)) -> Tensor<1> {
+        self.vectors[*vector].clone().slice(*begin..*end)
+    }
+}
+
+/// Gradients of all trained parameters of a model, in its order, with zeros for missing ones. All ranks have equal
+/// buckets.
+pub(in crate::train) struct Buckets {
+    pub(super) packed: Packed,
+    /// For each parameter, true if it has a gradient on this rank.
+    pub present: Vec<bool>,
+}
+
+impl Buckets {
+    /// The gradients times `share`, those in 16 bits widened to fp32, as they are summed. Each is released when its vector is
+    /// made.
+    pub(in crate::train) fn new<M: Module>(gradients: GradientsParams, master: &M, share: f64) -> Self {
+        Self::of_types(gradients, master, share, |dtype| if is_half(dtype) { DType::F32 } else { dtype })
+    }
+
+    /// New values of some parameters, in their own types.
+    pub(super) fn of_values<M: Module>(values: GradientsParams, master: &M) -> Self {
+        Self::of_types(values, master, 1.0, |dtype| dtype)
+    }
+
+    fn of_types<M: Module>(
+        gradients: GradientsParams,
+        master: &M,
+        share: f64,
+        summed: impl Fn(DType) -> DType,
+    ) -> Self {
+        type Packing<'v> = (GradientsParams, Vec<Tensor<1>>, Vec<bool>, &'v dyn Fn(DType) -> DType);
+        let state = (gradients, Vec::new(), Vec::new(), &summed as &dyn Fn(DType) -> DType);
+        let (_, parts, present, _) =
+            visit_floats!(master, (gradients, parts, present, summed) = state, Packing<'v>, |param| {
+                if param.is_require_grad() {
+                    let value = param.base().without_autodiff();
+                    let (shape, dtype) = (value.shape(), summed(value.dtype()));
+                    let found = gradients.remove::<D>(param.id);
+                    present.push(found.is_some());
+                    let gradient = match found {
+                        Some(gradient) if gradient.dtype() == dtype => gradient,
+                        Some(gradient) => gradient.cast(dtype),
+                        None => Tensor::zeros(shape.clone(), (&value.device(), dtype)),
+                    };
+                    parts.push(gradient.without_autodiff().reshape([shape.num_elements()]));
+                }
+            });
+        Self { packed: Packed::new(parts, share), present }
+    }
+
+    /// The vectors, which the sums of all ranks replace.
+    pub(super) fn take_vectors(&mut self) -> Vec<Tensor<1>> {
+        take(&mut self.packed.vectors)
+    }
+
+    /// The Euclidean norm of all of them together, in f32, of shape `[1]`; `None` if there are none.
+    pub(in crate::train) fn norm(&self) -> Option<Tensor<1>> {
+        let squares = self.packed.vectors.iter().map(|vector| vector.clone().cast(FloatDType::F32).square().sum());
+        squares.reduce(|sum, squares| sum + squares).map(Tensor::sqrt)
+    }
+
+    /// The gradients times `factor`, of shape `[1]`, of the parameters that have one on any rank.
+    pub(in crate::train) fn split<M: Module>(
+        mut self,
+        master: &M,
+        present: &[bool],
+        factor: Option<&Tensor<1>>,
+    ) -> GradientsParams {
+        if let Some(factor) = factor {
+            let scaled = |vector: Tensor<1>| {
+                let factor = factor.clone().cast(vector.dtype());
+                vector.mul(factor)
+            };
+            self.packed.vectors = self.take_vectors().into_iter().map(scaled).collect();
+        }
+        let parts: Vec<_> = self.packed.some_parts(present).collect();
+        drop(self);
+        let state = (parts.into_iter(), GradientsParams::new());
+        let split = visit_floats!(
+            master,
+            (parts, gradients) = state,
+            (std::vec::IntoIter<Option<Tensor<1>>>, GradientsParams),
+            |param| {
+                if param.is_require_grad()
+                    && let Some(Some(part)) = parts.next()
+                {
+                    gradients.register::<D>(param.id, part.reshape(param.base().shape()));
+                }
+            }
+        );
+        split.1
+    }
+}
+
+#[cfg(test)]
+mod tests;

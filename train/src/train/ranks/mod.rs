@@ -1,33 +1,32 @@
 //! Optimizer steps that several processes take together, each with one device.
 
-mod buckets;
 mod distributed;
 mod exchange;
-mod first_values;
-pub(in crate::train) mod inputs;
 #[cfg(feature = "cuda")]
 pub(crate) mod nccl;
-mod packed;
 pub(in crate::train) mod sharding;
 #[cfg(test)]
-mod tests;
-#[cfg(test)]
-pub(in crate::train) mod threads;
+pub(super) mod tests;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
-use burn::module::Module;
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::ModuleOptimizer;
 use burn::store::RecordError;
+use burn::tensor::{Bool, Int, Tensor};
 use gpu_tuned_observe::recording::SlowestRank;
-pub use inputs::Inputs;
-pub(crate) use inputs::OpenEpoch;
 
-use super::TrainerError;
 use super::optimizer_files::{STATE, StateSummary, with_state_of};
+use super::outcome::StepFailure;
+use super::{StepError, TrainerError};
 use crate::load::Share;
+use crate::shape::{parameters, shape, visit_floats, with_autodiff_of};
+use exchange::Packed;
 
 /// Connection to the processes that train together.
 ///
@@ -142,7 +141,7 @@ impl Rank {
     ///
     /// [`TrainerError::Peers`] for a model that differs from the first rank's in more than values, and if the ranks ended.
     pub(super) fn replica<M: Module>(&self, model: M) -> Result<M, TrainerError> {
-        first_values::with_first_values(self, model).map_err(TrainerError::Peers).inspect_err(|error| self.fail(error))
+        with_first_values(self, model).map_err(TrainerError::Peers).inspect_err(|error| self.fail(error))
     }
 
     /// Compares the state of `optimizer` with the other ranks', and drops what they keep.
@@ -190,5 +189,144 @@ impl Rank {
     /// Ends all ranks with an error of this one.
     pub(super) fn fail(&self, error: &dyn Error) {
         self.peers.fail(&error.to_string());
+    }
+}
+
+/// Returns `model` with the first rank's values of all floats, and its identifiers of them: optimizer records have these.
+fn with_first_values<M: Module>(rank: &Rank, model: M) -> Result<M, PeersEnded> {
+    if rank.share().ranks() == 1 {
+        return Ok(model);
+    }
+    let state = Floats::default();
+    let own = visit_floats!(&model, floats = state, Floats, |param| {
+        let value = param.base().without_autodiff();
+        let elements = value.shape().num_elements();
+        floats.values.push(value.reshape([elements]));
+        floats.ids.extend(param.id.val().to_le_bytes());
+        floats.trained.push(param.is_require_grad());
+    });
+    let mut integers = Integers(Vec::new());
+    model.visit(&mut integers);
+    let others = digest(&(own.trained, integers.0));
+    let text = format!("{} ({} trained values, {others:x})", shape(&model), parameters(&model));
+    rank.agree("shape of the model", text)?;
+    let ids = rank.waiting(|| rank.peers.broadcast(own.ids))?;
+    let ids = ids.as_chunks().0.iter().map(|id| ParamId::from(u64::from_le_bytes(*id)));
+    let mut values = Packed::new(own.values, 1.0);
+    values.vectors = rank.waiting(|| rank.first(std::mem::take(&mut values.vectors))).map_err(ended)?;
+    Ok(model.map(&mut Replace(ids.zip(values.parts()).collect::<Vec<_>>().into_iter())))
+}
+
+/// Bytes of a model's integers and flags, which are equal on all ranks: only floats are replaced.
+struct Integers(Vec<u8>);
+
+impl ModuleVisitor for Integers {
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        self.0.extend(param.val().into_data().iter::<i64>().flat_map(i64::to_le_bytes));
+    }
+
+    fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<D, Bool>>) {
+        self.0.extend(param.val().into_data().iter::<bool>().map(u8::from));
+    }
+}
+
+/// Floats of a model, in its order.
+#[derive(Default)]
+struct Floats {
+    values: Vec<Tensor<1>>,
+    /// Identifiers, 8 bytes each.
+    ids: Vec<u8>,
+    /// True for each that is trained.
+    trained: Vec<bool>,
+}
+
+fn ended(failure: StepFailure) -> PeersEnded {
+    match failure {
+        StepFailure::Error(StepError::Peers(ended)) => ended,
+        other => std::sync::Arc::from(Box::<dyn std::error::Error + Send + Sync>::from(other.into_message())),
+    }
+}
+
+struct Replace(std::vec::IntoIter<(ParamId, Tensor<1>)>);
+
+impl ModuleMapper for Replace {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let Some((id, value)) = self.0.next() else { return param };
+        let (_, old, mapper) = param.consume();
+        let new = with_autodiff_of(value.reshape(old.shape()), &old.device());
+        let new = if old.is_require_grad() { new.detach().require_grad() } else { new };
+        Param::from_mapped_value(id, new, mapper)
+    }
+}
+
+/// Inputs of a rank that have to be equal on all ranks: the epochs that it reads, and loaded state. Clones share them.
+///
+/// An epoch counts from [`PrefetchLoader::iter`](crate::load::PrefetchLoader::iter) until its iterator is dropped, in the
+/// thread that called `iter`. Another thread is not in step with optimizer steps, so its epochs are not compared.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    /// Epochs in the order of their begin.
+    epochs: Vec<(u64, ThreadId, String)>,
+    values: BTreeMap<&'static str, String>,
+}
+
+impl Inputs {
+    /// Records a value in place of an earlier one with this name.
+    fn record(&self, name: &'static str, value: String) {
+        self.state().values.insert(name, value);
+    }
+
+    /// Records an epoch of this thread until the result is dropped.
+    pub(crate) fn begin_epoch(&self, text: String) -> OpenEpoch {
+        let mut state = self.state();
+        let number = state.next;
+        state.next += 1;
+        state.epochs.push((number, thread::current().id(), text));
+        OpenEpoch { inputs: self.clone(), number }
+    }
+
+    /// Text of the recorded values, and of the epochs that this thread reads.
+    fn describe(&self) -> String {
+        let own = thread::current().id();
+        let state = self.state();
+        let epochs = state.epochs.iter().filter(|(_, thread, _)| *thread == own).map(|(.., text)| text.clone());
+        let values = state.values.iter().map(|(name, value)| format!("{name} {value}"));
+        let all: Vec<_> = epochs.chain(values).collect();
+        if all.is_empty() { "nothing".to_owned() } else { all.join("; ") }
+    }
+
+    /// Hash of [`describe`](Self::describe): equal in all processes of one program.
+    fn digest(&self) -> u64 {
+        digest(&self.describe())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hash that is equal in all processes of one program.
+pub(super) fn digest(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Epoch that a rank reads; ends with the drop.
+#[derive(Debug)]
+pub(crate) struct OpenEpoch {
+    inputs: Inputs,
+    number: u64,
+}
+
+impl Drop for OpenEpoch {
+    fn drop(&mut self) {
+        self.inputs.state().epochs.retain(|(number, ..)| *number != self.number);
     }
 }

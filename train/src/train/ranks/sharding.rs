@@ -7,13 +7,12 @@ use burn::optim::GradientsParams;
 use gpu_tuned_observe::log::warn_user;
 
 use super::Rank;
-use super::buckets::Buckets;
-use super::exchange::Computed;
+use super::exchange::{Buckets, Computed};
 use crate::out_of_memory::{Moment, watched};
+use crate::shape::visit_floats;
 use crate::train::TrainerError;
-use crate::train::step_failure::StepFailure;
+use crate::train::outcome::StepFailure;
 use crate::train::update::patiently;
-use crate::visit::visit_floats;
 
 /// Most ranks whose shards are recognised.
 const MOST_RANKS: usize = 64;

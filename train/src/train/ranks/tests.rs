@@ -2,7 +2,10 @@
 
 mod failures;
 mod inputs;
+pub(in crate::train) mod threads;
 mod weights;
+
+use std::thread;
 
 use burn::module::{Module, Param, ParamId};
 use burn::nn::{Linear, LinearConfig};
@@ -11,7 +14,8 @@ use burn::tensor::{Device, Int, Tensor};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, prop_assert, proptest};
 
-use super::threads::{Failure, TestRank, run, run_all};
+use self::threads::{Failure, TestRank, run, run_all};
+use super::Inputs;
 use crate::micro_batch::MicroBatch;
 use crate::train::Step;
 use crate::train::tests::{Batch, Network, Weights, batch, furthest, parameters, sgd};
@@ -261,4 +265,23 @@ fn ranks_with_other_integers_in_their_models_do_not_train_together() {
         let error = outcome.expect_err("they have other integers").to_string();
         assert!(error.contains("shape of the model of rank 1 differs"), "{error}");
     }
+}
+
+#[test]
+fn epochs_count_in_their_thread_until_they_are_dropped() {
+    let inputs = Inputs::default();
+    let none = inputs.digest();
+    let first = inputs.begin_epoch("first".to_owned());
+    let second = thread::scope(|scope| {
+        let elsewhere = scope.spawn(|| inputs.begin_epoch("elsewhere".to_owned()));
+        elsewhere.join().expect("it returns")
+    });
+    assert_eq!(inputs.describe(), "first");
+    assert_ne!(inputs.digest(), none);
+    inputs.record("state", "of step 1".to_owned());
+    inputs.record("state", "of step 2".to_owned());
+    assert_eq!(inputs.clone().describe(), "first; state of step 2");
+    drop((first, second));
+    assert_eq!(inputs.describe(), "state of step 2");
+    assert_eq!(Inputs::default().digest(), none);
 }

@@ -6,18 +6,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorReadError};
-use gpu_tuned_core::Bytes;
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::plan::plan;
+use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::workload::Transformer;
+use gpu_tuned_core::{Bytes, Goal};
+use proptest::prelude::*;
 
+use super::{AdaptiveSize, with_free_micro_batch};
 use crate::mixed::{Half, Master};
 use crate::out_of_memory::{Moment, OutOfMemory};
 use crate::train::accumulation::MicroBatchGradients;
-use crate::train::gradients::Sizes;
 use crate::train::graph::SharedGraphs;
-use crate::train::step_failure::StepFailure;
+use crate::train::outcome::StepFailure;
 use crate::train::stepper::Stepper;
 use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, batch, parameters, sgd};
-use crate::train::update::{Weights, update_in_groups};
-use crate::train::weights::{ModelAndOptimizer, ModelWeights};
+use crate::train::trainer::{ModelAndOptimizer, ModelWeights};
+use crate::train::update::{Sizes, Weights, update_in_groups};
 use crate::train::{Step, StepError};
 
 /// Values of the network's parameters: of all, and of the largest.
@@ -265,4 +270,84 @@ fn rescues_come_to_an_end_whatever_runs_out_of_memory() {
         let of_micro_batches = rescues.iter().filter(|rescue| rescue.to < rescue.from).count();
         assert_eq!(of_micro_batches, trials - held.len());
     }
+}
+
+#[test]
+fn it_shrinks_to_one_and_then_no_further() {
+    let mut size = AdaptiveSize::new(12);
+    let sizes: Vec<_> = std::iter::from_fn(|| size.shrink(u64::MAX, None)).collect();
+    assert_eq!(sizes, [6, 3, 1]);
+}
+
+#[test]
+fn what_was_planned_anew_is_taken_where_it_is_smaller_than_half() {
+    assert_eq!(AdaptiveSize::new(64).shrink(u64::MAX, Some(10)), Some(10));
+    assert_eq!(AdaptiveSize::new(64).shrink(u64::MAX, Some(60)), Some(32));
+    assert_eq!(AdaptiveSize::new(64).shrink(u64::MAX, Some(0)), Some(1));
+}
+
+#[test]
+fn where_less_was_there_than_may_be_it_shrinks_from_that_and_is_patient_once() {
+    let mut size = AdaptiveSize::new(64).with_patience(3);
+    assert_eq!((size.shrink(8, None), size.shrink(1, None)), (Some(4), None));
+    let grown: Vec<_> = (0..100).filter_map(|step| Some((step, size.grow()?))).collect();
+    assert_eq!(grown, [(5, 8), (11, 16), (17, 32), (23, 64)]);
+}
+
+#[test]
+fn it_stays_within_what_it_is_good_for() {
+    // Without a plan: 100 bytes in all, of which 30 cannot be split.
+    let mut size = AdaptiveSize::new(u64::MAX).with_patience(1);
+    size.limit(30, 100);
+    let sizes: Vec<_> = std::iter::from_fn(|| size.shrink(u64::MAX, None)).collect();
+    assert_eq!(sizes, [50, 30]);
+    let sizes: Vec<_> = (0..2000).filter_map(|_| size.grow()).collect();
+    assert_eq!(sizes, [60, 100]);
+    // What was planned is less than any part.
+    let mut size = AdaptiveSize::new(20);
+    size.limit(30, 100);
+    assert_eq!((size.now(), size.shrink(u64::MAX, None)), (20, None));
+}
+
+#[test]
+fn it_grows_back_after_a_quiet_interval_and_waits_longer_when_that_fails() {
+    let mut size = AdaptiveSize::new(8).with_patience(3);
+    size.shrink(u64::MAX, None);
+    let waits = |size: &mut AdaptiveSize| (1..100).find(|_| size.grow().is_some()).unwrap();
+    let first = waits(&mut size);
+    assert_eq!(size.now(), 8);
+    size.shrink(u64::MAX, None);
+    let second = waits(&mut size);
+    assert!(second > first, "{first}, then {second}");
+    let mut replanned = size.with_planned(16);
+    replanned.shrink(u64::MAX, None);
+    assert!(waits(&mut replanned) >= second);
+}
+
+proptest! {
+    #[test]
+    fn it_is_never_larger_than_planned_nor_empty(planned in 1..5000_u64, fails in prop::collection::vec(any::<bool>(), 0..300)) {
+        let mut size = AdaptiveSize::new(planned).with_patience(2);
+        for fails in fails {
+            let _ = if fails { size.shrink(u64::MAX, None) } else { size.grow() };
+            prop_assert!((1..=planned).contains(&size.now()));
+        }
+    }
+}
+
+#[test]
+fn the_micro_batch_shrinks_and_the_memory_headroom_stays() {
+    let facts = DeviceFacts::nominal(ProfileTable::builtin().get("h200").unwrap());
+    let little = DeviceFacts { memory_available: Bytes::from_mib(9000), ..facts.clone() };
+    let workload = Transformer::new(6, 512, 8192, 256).workload();
+    let sizes = [0.0, 0.1, 0.5].map(|memory_headroom| {
+        let mut goal = Goal { global_batch: Some(256), memory_headroom, prefetch_mib: 16, ..Goal::default() };
+        goal.pins.batch_size = Some(256);
+        let planned = plan(&facts, &workload, &goal).unwrap();
+        let smaller = plan(&little, &workload, &with_free_micro_batch(&goal, &planned)).unwrap();
+        assert_eq!(smaller.schedule.global_batch, 256);
+        assert!(smaller.memory.total() <= Bytes::from_mib(9000).scaled(1.0 - memory_headroom));
+        smaller.settings.batch_size
+    });
+    assert!(sizes[0] > sizes[1] && sizes[1] > sizes[2] && sizes[2] < 256, "{sizes:?}");
 }

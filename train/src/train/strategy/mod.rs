@@ -8,28 +8,29 @@ use std::error::Error;
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use burn::data::dataloader::Progress;
+use burn::data::dataset::DatasetError;
 use burn::module::Module;
 use burn::tensor::Device;
+use burn::train::train::WorkerFailure;
 use burn::train::{
     EventProcessorTraining, Interrupter, Learner, LearnerEvent, LearnerModel, SupervisedLearningStrategy,
     SupervisedTrainingEventProcessor, TrainLoader, TrainStep, TrainingComponents, TrainingError, TrainingStrategy,
-    ValidLoader, train::WorkerFailure,
+    ValidLoader,
 };
-use gpu_tuned_core::Provenance;
-use gpu_tuned_core::plan::Plan;
+use gpu_tuned_core::plan::{Plan, Schedule};
 use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::{Goal, Provenance};
 use gpu_tuned_observe::log;
 
-use super::batch_check::BatchCheck;
-use super::differentiated;
-use super::learning::Learning;
+use super::checks::check_parameters;
 use super::metrics::StepHistory;
 use super::recipe::Recipe;
-use super::sanity_checks::check_parameters;
 use super::update::Weights;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::Half;
-use run::TrainingRun;
+use crate::shape::visit_floats;
+use run::{Learning, TrainingRun};
 
 /// Takes a learner's first step in place of the strategy.
 pub type TakeLearnersFirstStep<M> =
@@ -226,4 +227,77 @@ fn report(interrupter: &Interrupter) {
 /// Ends training with a message. Burn has no error type for custom strategies.
 fn fail(interrupter: &Interrupter, message: String) {
     interrupter.fail(TrainingError::Workers(vec![WorkerFailure { device_id: 0, message }]));
+}
+
+/// Expected sizes of a loader's batches.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchCheck {
+    /// Samples of a step on this rank.
+    pub(super) step: usize,
+    /// Samples of a micro-batch.
+    pub(super) micro_batch: usize,
+    /// True if the program specifies the size of a step. Otherwise any batch size is accepted, except for the micro-batch of a
+    /// larger step.
+    pub(super) is_specified: bool,
+}
+
+impl BatchCheck {
+    /// Expects the steps of `schedule`, planned for `goal`.
+    pub fn new(schedule: &Schedule, goal: &Goal) -> Self {
+        let size = |samples: u64| usize::try_from(samples).unwrap_or(usize::MAX);
+        Self {
+            step: size(schedule.samples_per_rank()),
+            micro_batch: size(schedule.micro_batch),
+            // The number of padded sequences in a step varies with their tokens.
+            is_specified: goal.global_batch.is_some() || goal.global_tokens.is_some() && goal.mean_tokens.is_none(),
+        }
+    }
+
+    /// Takes one or two batches from an epoch to check their sizes, and returns them.
+    ///
+    /// # Errors
+    ///
+    /// A message unless they are whole steps.
+    pub(super) fn checked<B: MicroBatch>(
+        self,
+        batches: &mut impl Iterator<Item = Loaded<B>>,
+    ) -> Result<Vec<Loaded<B>>, String> {
+        // An empty batch is an error of the step.
+        let samples = |(batch, _): &Loaded<B>| batch.as_ref().ok().map(B::len).filter(|samples| *samples > 0);
+        let mut first = Vec::from_iter(batches.next());
+        if let Some(batch) = first.first().and_then(samples).filter(|batch| self.is_undecided(*batch)) {
+            first.extend(batches.next());
+            let next = first.get(1).and_then(samples);
+            if batch > self.step || next.is_some_and(|next| next != self.step) {
+                return Err(format!(
+                    "a batch of the training loader has {batch} samples, and an optimizer step has {}: build the loader with \
+                     `.batch_size(session.schedule().samples_per_rank() as usize)`, which is cut into micro-batches; or, if its \
+                     batches are the intended steps, write `global_batch = batch_size` in `#[gpu_tuned(…)]`, with a field that \
+                     is not `#[tuned]`",
+                    self.step
+                ));
+            }
+        }
+        Ok(first)
+    }
+
+    /// Returns true if the next batch decides. The first may be the smaller one of the epoch, which comes early with several
+    /// workers.
+    fn is_undecided(self, batch: usize) -> bool {
+        batch != self.step && (self.is_specified || batch == self.micro_batch)
+    }
+}
+
+/// Batch or error of a loader, with the progress of the epoch.
+pub(super) type Loaded<B> = (Result<B, DatasetError>, Progress);
+
+/// Devices of the float parameters that have autodiff, one a parameter. A module's own list merges devices that differ only
+/// in activation checkpointing.
+pub fn differentiated(model: &impl Module) -> Vec<Device> {
+    visit_floats!(model, devices = Vec::new(), Vec<Device>, |param| {
+        let device = param.val().device();
+        if device.gradient_checkpointing_strategy().is_some() {
+            devices.push(device);
+        }
+    })
 }

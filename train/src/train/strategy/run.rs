@@ -3,23 +3,25 @@
 use std::iter;
 
 use burn::data::dataloader::Progress;
+use burn::module::ParamId;
+use burn::optim::GradientsParams;
+use burn::tensor::Device;
 use burn::train::metric::store::Split;
 use burn::train::{
-    EventProcessorError, EventProcessorFailure, EventProcessorTraining, InferenceStep, Interrupter, LearnerEvent,
-    LearnerModel, MetricError, SupervisedTrainingEventProcessor, TrainLoader, TrainOutput, TrainStep, TrainingItem,
-    ValidLoader,
+    EventProcessorError, EventProcessorFailure, EventProcessorTraining, InferenceStep, Interrupter, Learner,
+    LearnerEvent, LearnerModel, MetricError, SupervisedTrainingEventProcessor, TrainLoader, TrainOutput, TrainStep,
+    TrainingItem, ValidLoader,
 };
 
-use super::fail;
+use super::{BatchCheck, fail};
 use crate::loss::Weight;
 use crate::micro_batch::MicroBatch;
-use crate::mixed::LossScale;
-use crate::out_of_memory::{Moment, is_out_of_memory, watched};
+use crate::mixed::{Half, LossScale, Master, MixedError, in_parameter_types};
+use crate::out_of_memory::{Moment, OutOfMemory, is_out_of_memory, watched};
 use crate::timing::Phase;
 use crate::train::accumulation::MicroBatchGradients;
-use crate::train::batch_check::BatchCheck;
-use crate::train::graph::{Factors, check_loss, output};
-use crate::train::learning::Learning;
+use crate::train::graph::memory::output_loss;
+use crate::train::graph::{Factors, SharedGraphs, check_loss};
 use crate::train::metrics::StepHistory;
 use crate::train::outcome::StepError;
 use crate::train::rescue::release_memory;
@@ -86,7 +88,7 @@ where
         let differentiate = |model: &M, micro: <M as TrainStep>::Input, _: Factors<'_>| {
             let step = || watched(Moment::Backward, || TrainStep::step(model, micro));
             let TrainOutput { grads, item } = timer.time(Phase::LossAndBackward, step)?;
-            output::loss(&item).map_or(Ok(()), |loss| check_loss(&loss, is_mixed))?;
+            output_loss(&item).map_or(Ok(()), |loss| check_loss(&loss, is_mixed))?;
             let weight = weighted::weight(&item).map(Weight::in_step).transpose().map_err(StepError::from)?;
             Ok(MicroBatchGradients { gradients: grads, loss: None, weight, output: item })
         };
@@ -177,3 +179,75 @@ fn is_out_of_memory_in_validation(failure: &EventProcessorFailure) -> bool {
         failure;
     *split == Split::Valid && is_out_of_memory(&failure.to_string())
 }
+
+/// Learner of Burn's loop, and in mixed precision the 16-bit copy of its model.
+#[derive(Clone)]
+pub(super) struct Learning<M: LearnerModel> {
+    pub learner: Learner<M>,
+    /// Copy that computes.
+    copy: Option<(Half, M)>,
+    /// Recorded micro-steps, which all clones share.
+    pub graphs: SharedGraphs<M, <M as TrainStep>::Output>,
+}
+
+impl<M: LearnerModel> Learning<M> {
+    /// The learner on `device`, in mixed precision with `half`.
+    pub(super) fn new(mut learner: Learner<M>, half: Option<Half>, device: &Device) -> Result<Self, MixedError> {
+        let graphs = SharedGraphs::new(device);
+        let Some(half) = half else { return Ok(Self { learner, copy: None, graphs }) };
+        let master = Master::new(learner.model(), half)?;
+        let copy = master.compute_copy();
+        // A learner accepts a record, with any types, but no other model.
+        learner.load_model(master.into_model().into_record());
+        Ok(Self { learner, copy: Some((half, copy)), graphs })
+    }
+}
+
+impl<M: LearnerModel> Weights for Learning<M> {
+    type Model = M;
+
+    fn model(&self) -> M {
+        match &self.copy {
+            Some((_, copy)) => copy.clone(),
+            None => self.learner.model(),
+        }
+    }
+
+    fn master(&self) -> M {
+        self.learner.model()
+    }
+
+    fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self {
+        let mut learner = self.learner.clone();
+        let gradients = in_parameter_types(gradients, &learner.model());
+        learner.optimizer_step(gradients);
+        let copy = self.copy.as_ref().map(|(half, copy)| {
+            let master = Master::new(learner.model(), *half).expect("BUG: its statistics were checked before");
+            (*half, master.refreshed(copy.clone(), group))
+        });
+        Self { learner, copy, graphs: self.graphs.clone() }
+    }
+
+    fn replaced(&self, _: GradientsParams) -> Self {
+        unreachable!("BUG: ranks take their steps with a trainer")
+    }
+
+    fn learning_rate(&self) -> f64 {
+        self.learner.lr_current().base()
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    fn complete(&self) -> Result<(), OutOfMemory> {
+        self.graphs.lock().hand_back(&self.model())
+    }
+
+    fn release(&self) -> bool {
+        self.graphs.lock().release()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -19,10 +19,9 @@ use burn::train::{
 use gpu_tuned_core::Provenance;
 use networks::{CLASSES, FEATURES, Labelled, values};
 
-use super::PlannedSteps;
+use super::{BatchCheck, PlannedSteps, differentiated};
 use crate::device::default_float;
 use crate::mixed::{F32State, Half, InF32, in_f32};
-use crate::train::batch_check::BatchCheck;
 use crate::train::metrics::StepHistory;
 use crate::train::recipe::Recipe;
 use crate::train::tests::Weights;
@@ -184,4 +183,25 @@ fn burns_loop_in_mixed_precision_saves_f32_and_goes_on_as_if_it_had_not_ended() 
         default_float(&Device::flex(), FloatDType::BF16).expect("nothing was computed before");
         checkpoints();
     });
+}
+
+#[derive(Module, Debug)]
+struct Pair {
+    first: Linear,
+    second: Linear,
+}
+
+#[test]
+fn every_parameter_counts_and_those_without_autodiff_do_not() {
+    let layer = |device: &Device| LinearConfig::new(2, 2).with_bias(false).init(device);
+    let plain = Device::flex();
+    let (kept, recomputed) = (plain.clone().autodiff(), plain.clone().autodiff().gradient_checkpointing());
+    let strategies = |first: &Device, second: &Device| {
+        let pair = Pair { first: layer(first), second: layer(second) };
+        differentiated(&pair).iter().map(Device::gradient_checkpointing_strategy).collect::<Vec<_>>()
+    };
+    assert_eq!(strategies(&plain, &kept), [kept.gradient_checkpointing_strategy()]);
+    let both = [&kept, &recomputed].map(Device::gradient_checkpointing_strategy);
+    assert!(both[0] != both[1]);
+    assert_eq!(strategies(&kept, &recomputed), both);
 }

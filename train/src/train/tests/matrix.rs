@@ -11,7 +11,7 @@ use super::{OUT_OF_MEMORY, device, parameters};
 use crate::loss::{ChunkedCrossEntropy, Loss};
 use crate::micro_batch::MicroBatch;
 use crate::mixed::{Half, LossScale};
-use crate::train::ranks::threads::{Failure, run};
+use crate::train::ranks::tests::threads::{Failure, run};
 use crate::train::{Step, Trainer};
 
 /// First loss scale in f16. The default one overflows in the gradients of a mean over one target.

@@ -14,7 +14,7 @@ use gpu_tuned_core::{Bytes, Goal};
 use super::{Batch, Network, OUT_OF_MEMORY, batch, device, furthest, parameters, sgd, trained, trainer};
 use crate::micro_batch::MicroBatch;
 use crate::out_of_memory::{Moment, OutOfMemory};
-use crate::train::replanning::Replanning;
+use crate::train::rescue::Replanning;
 use crate::train::stepper::Stepper;
 use crate::train::{StepError, Trainer};
 

@@ -2,13 +2,13 @@ use burn::module::Module;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::GradientsParams;
 use burn::tensor::activation::relu;
-use burn::tensor::{Device, FloatDType, Tensor, TensorData};
+use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 
-use super::super::rounding::with_rounding_errors;
-use super::{Agreement, Comparison, DType, Difference, Outcome, Outcomes, Values};
+use super::{Agreement, Comparison, Difference, Outcome, Outcomes, Values, with_rounding_errors};
+use crate::mixed::{Half, Master};
 use crate::train::accumulation::MicroBatchGradients;
 use crate::train::buffers::Buffers;
-use crate::train::tests::{Weights, values};
+use crate::train::tests::{Weights, parameters, values};
 
 fn difference(largest: f32, plain: f32, apart: f32, replays: f32) -> Difference {
     let (values, path, epsilon) = (Values::Gradient, "head.weight".to_owned(), super::epsilon(DType::F32));
@@ -172,4 +172,37 @@ fn kernels_with_other_rounding_agree_in_a_deep_model_and_other_samples_do_not() 
         let others = rows.clone() + others.clone() * share;
         reason(agreement(&|model| model.outcome(others.clone(), false), &rounded));
     }
+}
+
+#[test]
+fn trained_parameters_get_small_errors_and_nothing_else_changes() {
+    let device = Device::flex().autodiff().gradient_checkpointing();
+    let layer = || LinearConfig::new(8, 8).init(&device);
+    let model = (layer(), layer().no_grad(), BatchNormConfig::new(8).init(&device));
+    let before = parameters(&model);
+    let rounded = with_rounding_errors(&model);
+    assert_eq!(parameters(&model), before);
+    assert_eq!(parameters(&rounded.1), parameters(&model.1));
+    assert_eq!(rounded.0.weight.id, model.0.weight.id);
+    let weight = rounded.0.weight.val();
+    assert_eq!(weight.gradient_checkpointing_strategy(), device.gradient_checkpointing_strategy());
+    // Statistics are shared.
+    rounded.2.forward(Tensor::<2>::full([4, 8], 3.0, &device));
+    assert_ne!(parameters(&model.2.valid()), parameters(&BatchNormConfig::new(8).init(&device).valid()));
+
+    let pairs: Vec<_> = parameters(&rounded.0).into_iter().zip(parameters(&model.0)).collect();
+    let errors = pairs.iter().map(|(rounded, value)| (rounded - value) / value);
+    let (ups, downs): (Vec<f32>, Vec<f32>) = errors.filter(|error| error.abs() > 1e-5).partition(|error| *error > 0.0);
+    assert!(ups.len() > pairs.len() / 4 && downs.len() > pairs.len() / 4, "{pairs:?}");
+    assert!(ups.iter().chain(&downs).all(|error| error.abs() < 1.01 / 1024.0), "{pairs:?}");
+}
+
+#[test]
+fn sixteen_bit_parameters_keep_their_type_and_change() {
+    let device = Device::flex().autodiff();
+    let master = Master::new(LinearConfig::new(8, 8).init(&device), Half::Bf16).expect("no statistics");
+    let copy = master.compute_copy();
+    let rounded = with_rounding_errors(&copy);
+    assert_eq!(rounded.weight.dtype(), DType::BF16);
+    assert_ne!(parameters(&rounded), parameters(&copy));
 }

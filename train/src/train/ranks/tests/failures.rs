@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use burn::optim::{Optimizer, SgdConfig};
 use burn::tensor::{Device, Tensor};
 
+use super::threads::{Failure, run, run_all};
 use super::{SIZES, all_at_once, steps};
 use crate::out_of_memory::Moment;
 use crate::train::StepError;
-use crate::train::ranks::threads::{Failure, run, run_all};
 use crate::train::tests::{OUT_OF_MEMORY, furthest, sgd};
 
 #[test]

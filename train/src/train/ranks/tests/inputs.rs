@@ -6,8 +6,8 @@ use burn::nn::{Linear, LinearConfig};
 use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor};
 
+use super::threads::{TestRank, run, run_all};
 use crate::load::PrefetchLoader;
-use crate::train::ranks::threads::{TestRank, run, run_all};
 
 struct Numbers;
 

@@ -3,9 +3,9 @@
 use burn::tensor::{FloatDType, Tensor};
 
 use super::RATE;
+use super::threads::{Failure, TestRank, run, run_all};
 use crate::loss::{Loss, WeightFault};
 use crate::micro_batch::MicroBatch;
-use crate::train::ranks::threads::{Failure, TestRank, run, run_all};
 use crate::train::tests::{Batch, Network, batch, furthest, parameters, sgd, trainer};
 use crate::train::{Step, StepError};
 

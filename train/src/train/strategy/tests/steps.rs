@@ -20,9 +20,9 @@ use super::{PlannedSteps, device};
 use crate::loss::Weight;
 use crate::mixed::Half;
 use crate::train::Weighted;
-use crate::train::batch_check::BatchCheck;
 use crate::train::metrics::StepHistory;
 use crate::train::recipe::Recipe;
+use crate::train::strategy::BatchCheck;
 
 /// Batches of the step's samples, from their numbers.
 struct Samples(StepLoss);

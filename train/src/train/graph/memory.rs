@@ -1,0 +1,190 @@
+//! Memory that a recording reads and writes: parameters, running statistics, and outputs.
+
+use std::any::Any;
+
+use burn::module::{Module, ModuleMapper, Param};
+use burn::optim::GradientsParams;
+use burn::tensor::Tensor;
+#[cfg(feature = "train")]
+use burn::tensor::kind::{Autodiff, Basic};
+#[cfg(feature = "train")]
+use burn::train::{ClassificationOutput, MultiLabelClassificationOutput, RegressionOutput, SequenceOutput};
+
+use crate::shape::{store, visit_floats, with_autodiff_of};
+use crate::train::buffers::Buffers;
+#[cfg(feature = "train")]
+use crate::train::weighted;
+
+/// Copy of a model whose trained parameters keep their memory.
+pub(super) struct KeptModel<M>(M);
+
+impl<M: Module> KeptModel<M> {
+    /// Copies the trained parameters of `model` into memory of their own. `None` if that is impossible.
+    pub(super) fn new(model: &M) -> Option<Self> {
+        Self(model.clone()).stored(model, false)
+    }
+
+    /// Copies the trained parameters of `model` into the memory of this one. `None` if a parameter is shared or has
+    /// another shape.
+    pub(super) fn updated(self, model: &M) -> Option<Self> {
+        self.stored(model, true)
+    }
+
+    fn stored(self, model: &M, in_place: bool) -> Option<Self> {
+        let values = visit_floats!(model, values = GradientsParams::new(), GradientsParams, |param| {
+            if param.is_require_grad() {
+                values.register(param.id, param.base().without_autodiff());
+            }
+        });
+        let mut store = Store { values, in_place, failed: false };
+        let model = self.0.map(&mut store);
+        (!store.failed).then_some(Self(model))
+    }
+
+    pub(super) fn model(&self) -> &M {
+        &self.0
+    }
+}
+
+struct Store {
+    values: GradientsParams,
+    in_place: bool,
+    failed: bool,
+}
+
+impl ModuleMapper for Store {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let value = if param.is_require_grad() { self.values.remove::<D>(param.id) } else { None };
+        let Some(value) = value else { return param };
+        param.map(|tensor| {
+            let device = tensor.device();
+            let kept = self.in_place.then(|| tensor.without_autodiff());
+            let stored = store(value.clone(), kept);
+            self.failed |= stored.is_none();
+            stored.map_or(value, |stored| with_autodiff_of(stored, &device).require_grad())
+        })
+    }
+}
+
+/// New values, kept memory, and true after a failure.
+type Loading = (GradientsParams, GradientsParams, bool);
+
+/// Values that forward passes change, in memory of their own.
+///
+/// A forward pass computes new values in new memory. Recorded work therefore ends with a copy into the kept memory, which
+/// the next replay reads.
+pub(super) struct Statistics(Buffers);
+
+impl Statistics {
+    /// Copies `values` of `model` into memory of their own.
+    pub(super) fn new<M: Module>(model: &M, values: &Buffers) -> Self {
+        Self(copied(model, values))
+    }
+
+    /// Copies the values of `model` into the kept memory. `None` if that memory is shared, or if a value has another shape.
+    pub(super) fn loaded<M: Module>(self, model: &M) -> Option<Self> {
+        let state = (self.0.current(model).0, self.0.0, false);
+        let (_, kept, failed) = visit_floats!(model, (now, kept, failed) = state, Loading, |param| {
+            if let (Some(value), Some(memory)) = (now.remove::<D>(param.id), kept.remove::<D>(param.id)) {
+                match store(value, Some(memory)) {
+                    Some(stored) => kept.register(param.id, stored),
+                    None => *failed = true,
+                }
+            }
+        });
+        (!failed).then_some(Self(Buffers(kept)))
+    }
+
+    /// Gives the kept memory itself to `model` and all its clones.
+    pub(super) fn lend<M: Module>(&self, model: &M) {
+        self.0.restore(model);
+    }
+
+    /// The current values of `model` in place of these, in the memory of `model`.
+    pub(super) fn current<M: Module>(&self, model: &M) -> Buffers {
+        self.0.current(model)
+    }
+
+    /// Copies of the values in other memory.
+    pub(super) fn copied<M: Module>(&self, model: &M) -> Buffers {
+        copied(model, &self.0)
+    }
+}
+
+fn copied<M: Module>(model: &M, values: &Buffers) -> Buffers {
+    let state = (&values.0, GradientsParams::new());
+    let (_, copies) = visit_floats!(model, (values, copies) = state, (&'v GradientsParams, GradientsParams), |param| {
+        if let Some(value) = values.get::<D>(param.id) {
+            copies.register(param.id, value.mul_scalar(1.0));
+        }
+    });
+    Buffers(copies)
+}
+
+/// Implements a copy of each type of output into memory of its own.
+macro_rules! copies {
+    ($($(#[$gate:meta])? $type:ty => |$output:ident| $copy:expr;)+) => {
+        /// Copies an output into memory of its own, without autodiff. `None` if its type is unknown.
+        pub(in crate::train) fn copied_output<T: 'static>(output: &T) -> Option<T> {
+            let any: &dyn Any = output;
+            #[cfg(feature = "train")]
+            if let Some(copy) = weighted::copied(any) {
+                return copy.downcast().ok().map(|copy| *copy);
+            }
+            $(
+                $(#[$gate])?
+                if let Some($output) = any.downcast_ref::<$type>() {
+                    let copy: Box<dyn Any> = Box::new($copy);
+                    return copy.downcast().ok().map(|copy| *copy);
+                }
+            )+
+            None
+        }
+    };
+}
+
+copies! {
+    () => |output| *output;
+    #[cfg(feature = "train")]
+    ClassificationOutput => |output| ClassificationOutput {
+        loss: copy(&output.loss)?, output: copy(&output.output)?, targets: copy(&output.targets)?,
+    };
+    #[cfg(feature = "train")]
+    MultiLabelClassificationOutput => |output| MultiLabelClassificationOutput {
+        loss: copy(&output.loss)?, output: copy(&output.output)?, targets: copy(&output.targets)?,
+    };
+    #[cfg(feature = "train")]
+    RegressionOutput => |output| RegressionOutput {
+        loss: copy(&output.loss)?, output: copy(&output.output)?, targets: copy(&output.targets)?,
+    };
+    #[cfg(feature = "train")]
+    SequenceOutput => |output| SequenceOutput {
+        loss: copy(&output.loss)?,
+        logits: copy(&output.logits)?,
+        predictions: match &output.predictions {
+            Some(predictions) => Some(copy(predictions)?),
+            None => None,
+        },
+        targets: copy(&output.targets)?,
+    };
+}
+
+/// Loss of an output, if its type is Burn's.
+#[cfg(feature = "train")]
+pub(in crate::train) fn output_loss(output: &dyn Any) -> Option<Tensor<1>> {
+    let burns = [
+        output.downcast_ref().map(|output: &ClassificationOutput| &output.loss),
+        output.downcast_ref().map(|output: &MultiLabelClassificationOutput| &output.loss),
+        output.downcast_ref().map(|output: &RegressionOutput| &output.loss),
+        output.downcast_ref().map(|output: &SequenceOutput| &output.loss),
+    ];
+    burns.into_iter().flatten().next().cloned().or_else(|| weighted::loss(output))
+}
+
+#[cfg(feature = "train")]
+fn copy<const D: usize, K: Basic + Autodiff>(tensor: &Tensor<D, K>) -> Option<Tensor<D, K>> {
+    store(tensor.clone().without_autodiff(), None)
+}
+
+#[cfg(test)]
+mod tests;
