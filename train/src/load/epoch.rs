@@ -192,7 +192,7 @@ impl<B: MicroBatch> Iterator for Prefetch<B> {
         if self.is_over {
             return None;
         }
-        let next = self.shared.instrumentation.time_wait(|| self.shared.ready(), || self.shared.take());
+        let next = self.shared.instrumentation.time_wait(|| self.shared.lock().ready(), || self.shared.take());
         self.consumption.items = match &next {
             Some(Ok((_, consumed))) => *consumed,
             Some(Err(_)) => self.consumption.items,
@@ -235,14 +235,6 @@ impl<B: MicroBatch> Shared<B> {
         false
     }
 
-    fn is_over(&self) -> bool {
-        self.lock().is_over()
-    }
-
-    fn deal(&self, is_last: bool) -> usize {
-        self.lock().deal(is_last)
-    }
-
     fn run_dry(&self) {
         self.lock().run_dry();
         self.changed.notify_all();
@@ -252,11 +244,6 @@ impl<B: MicroBatch> Shared<B> {
         let mut queue = self.lock();
         queue.put(place, prepared);
         self.go_on(queue);
-    }
-
-    /// Batches that wait for the consumer.
-    fn ready(&self) -> usize {
-        self.lock().ready()
     }
 
     /// Waits for the next batch; `None` after the last. Warns the user of a long wait, since the dataset may hang.
@@ -343,12 +330,12 @@ impl<I, B: MicroBatch> Work<I, B> {
     fn claim(&self) -> Option<(usize, Result<Claim<I>, DatasetError>)> {
         let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
         // A source that failed is not asked again.
-        let claim = if self.shared.is_over() { None } else { caught(|| source.claim().transpose()).transpose() };
+        let claim = if self.shared.lock().is_over() { None } else { caught(|| source.claim().transpose()).transpose() };
         let Some(claim) = claim else {
             self.shared.run_dry();
             return None;
         };
-        Some((self.shared.deal(claim.is_err()), claim))
+        Some((self.shared.lock().deal(claim.is_err()), claim))
     }
 }
 

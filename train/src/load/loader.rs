@@ -164,7 +164,7 @@ impl<I, B> PrefetchLoader<I, B> {
     /// Yields a rank's share of each step, and records its epochs.
     pub(crate) fn for_rank(mut self, rank: &Rank) -> Self {
         self.share = rank.share();
-        self.inputs = Some(rank.inputs().clone());
+        self.inputs = Some(rank.inputs.clone());
         self
     }
 

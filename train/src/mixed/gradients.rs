@@ -36,7 +36,7 @@ pub fn widen_onto<M: Module>(
     gradients: GradientsParams,
     copy: &M,
 ) -> Result<GradientsParams, MixedError> {
-    add(sum, gradients, copy, &Factor::Number(1.0), true)
+    accumulate(copy, sum, gradients, &Factor::Number(1.0), true)
 }
 
 /// Factor of a micro-batch's gradients in a sum. Gradients times zero are zero, even if they are NaN.
@@ -55,10 +55,10 @@ pub enum Factor {
 /// # Errors
 ///
 /// As [`widen`]; the sum is lost then.
-pub(crate) fn add<M: Module>(
+pub fn accumulate<M: Module>(
+    model: &M,
     sum: GradientsParams,
     gradients: GradientsParams,
-    model: &M,
     factor: &Factor,
     widens: bool,
 ) -> Result<GradientsParams, MixedError> {
@@ -333,7 +333,7 @@ impl LossScale {
         gradients: GradientsParams,
         copy: &M,
     ) -> Result<GradientsParams, MixedError> {
-        add(sum, gradients, copy, &Factor::Number(self.scale.recip()), true)
+        accumulate(copy, sum, gradients, &Factor::Number(self.scale.recip()), true)
     }
 
     /// Decides whether a step is applied, and adapts the factor; `finite` is true if the

@@ -121,10 +121,10 @@ use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use gpu_tuned_core::Precision;
 use thiserror::Error;
 
-#[doc(hidden)]
-pub use gradients::in_parameter_types;
 pub use gradients::{Factor, LossScale, StepOutcome, clip, global_norm, widen, widen_onto};
-pub(crate) use gradients::{TOGETHER, add, clip_factor, multiply};
+pub(crate) use gradients::{TOGETHER, clip_factor, multiply};
+#[doc(hidden)]
+pub use gradients::{accumulate, in_parameter_types};
 pub use island::InF32;
 pub(crate) use island::{ModulePath, running_states, track_path};
 pub use master::{F32State, Master, Wide, in_f32};

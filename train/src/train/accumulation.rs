@@ -10,7 +10,7 @@ use super::buffers::Variances;
 use super::outcome::{StepError, StepFailure};
 use crate::loss::{StepWeight, WeightFault};
 use crate::micro_batch::MicroBatch;
-use crate::mixed::{add, clip_factor, global_norm, multiply};
+use crate::mixed::{accumulate, clip_factor, global_norm, multiply};
 use crate::out_of_memory::{Moment, OutOfMemory, watched};
 use crate::timing::{Phase, StepTimer};
 
@@ -27,6 +27,7 @@ pub(super) struct MicroBatchGradients<T> {
 }
 
 /// Rules by which a step is cut and its gradients are summed.
+#[expect(clippy::struct_excessive_bools, reason = "independent rules")]
 pub(super) struct Accumulation<'s> {
     /// Samples in a micro-batch at most.
     pub micro_batch: usize,
@@ -126,7 +127,7 @@ impl<T> AccumulatedGradients<T> {
                 let factor = if rules.weighs { StepWeight::factor } else { StepWeight::factor_alone };
                 let factor = factor(weight.as_ref(), number);
                 let (added, widens) = (std::mem::take(&mut sum), rules.widens);
-                let add = || watched(Moment::Backward, || add(added, gradients, model, &factor, widens));
+                let add = || watched(Moment::Backward, || accumulate(model, added, gradients, &factor, widens));
                 sum = timer.time(Phase::Accumulation, add)??;
                 Ok::<_, StepFailure>((loss, weight, output))
             })?;

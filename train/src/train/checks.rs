@@ -48,8 +48,11 @@ fn another_model((planned, provenance): (u64, Provenance), trained: u64) -> Opti
 
 /// Warns of batch norms that the description does not have: their micro-batch was planned without a floor.
 pub(super) fn check_statistics<M: Module>(workload: &Workload, schedule: &Schedule, model: &M) {
-    if !workload.batch_statistics && BatchNorms::of_model(model).exist {
-        undeclared_statistics(schedule).iter().for_each(|text| warn_user(text));
+    if !workload.batch_statistics
+        && BatchNorms::of_model(model).exist
+        && let Some(text) = undeclared_statistics(schedule)
+    {
+        warn_user(&text);
     }
 }
 
@@ -157,7 +160,9 @@ pub(super) fn check_halves<B: MicroBatch>(batch: &B, is_mixed: bool, loss: impl 
         return false;
     }
     let warning = of_other_halves(whole.0, [first, second], rounding, samples);
-    warning.iter().for_each(|text| warn_user(text));
+    if let Some(text) = &warning {
+        warn_user(text);
+    }
     warning.is_some()
 }
 

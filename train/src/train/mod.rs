@@ -22,7 +22,7 @@ mod update;
 #[cfg(feature = "train")]
 mod weighted;
 
-pub use crate::mixed::in_parameter_types;
+pub use crate::mixed::{accumulate, in_parameter_types};
 pub use graph::{FixedBatchGraphs, GraphStatus, check_loss};
 pub use health::{GradientHealth, LayerHealth, gradient_health};
 pub use optimizer_files::OptimizerFileError;
@@ -35,7 +35,7 @@ pub use recipe::{NotReady, Recipe, group_bytes};
 pub use rescue::Replanning;
 #[cfg(feature = "train")]
 pub use strategy::{BatchCheck, TakeLearnersFirstStep, differentiated, strategy};
-pub use trainer::{AnyBatch, FirstStep, ModelWeights, TakeFirstStep, Trainer, accumulate};
+pub use trainer::{AnyBatch, FirstStep, ModelWeights, TakeFirstStep, Trainer};
 pub use update::witness;
 #[cfg(feature = "train")]
 pub use weighted::Weighted;

@@ -123,7 +123,7 @@ impl<M: Module> Trainer<M> {
         }
         let StateSummary { parameters: saved, text } = StateSummary::from_packs(&packs);
         if let Some(rank) = &self.stepper.rank {
-            rank.record(STATE, text);
+            rank.inputs.record(STATE, text);
         }
         if !saved.is_empty() && saved.is_disjoint(&known) {
             return Err(OptimizerFileError::OtherModel { folder: folder.to_owned() });

@@ -17,7 +17,7 @@ use super::outcome::{Step, StepError, StepFailure};
 use super::ranks::Rank;
 use super::recipe::NotReady;
 use super::rescue::{AdaptiveSize, Replanning, SHORT_PATIENCE};
-use super::update::{Pending, Sizes, StepValues, Update, Weights, difference, read, updated, witness};
+use super::update::{Sizes, StepValues, Update, Weights, difference, pending_values, read, updated, witness};
 use crate::micro_batch::MicroBatch;
 use crate::out_of_memory::{Moment, OutOfMemory, watched};
 use crate::timing::{Phase, StepTimer};
@@ -181,7 +181,7 @@ impl Stepper {
         let (sum, norm) = self.timer.time(Phase::Update, || sum.normalised(&model, self.max_norm, &self.device))?;
         drop(model);
         let AccumulatedGradients { gradients, loss, weights: loss_weights, outputs, .. } = sum;
-        let pending = Pending { loss, gradient_norm: norm, weights: loss_weights }.tensors();
+        let pending = pending_values(loss, norm, loss_weights);
         let update = if self.exceeds_group_bytes(weights) {
             self.update_in_groups(weights, &gradients, &pending, health)?
         } else {

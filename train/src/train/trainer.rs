@@ -17,14 +17,13 @@ use super::checks::{StepSizeCheck, check_halves, check_parameters, check_statist
 use super::graph::{Factors, SharedGraphs};
 use super::optimizer_files::StateSummary;
 use super::outcome::{Step, StepError, TrainerError};
-use super::ranks::Rank;
 use super::ranks::sharding::check_state;
 use super::recipe::{NotReady, Recipe};
 use super::stepper::Stepper;
 use super::update::Weights;
 use crate::loss::Loss;
 use crate::micro_batch::MicroBatch;
-use crate::mixed::{Factor, Half, LossScale, Master, MixedError, StepOutcome, add, in_parameter_types, with_values};
+use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome, in_parameter_types, with_values};
 use crate::out_of_memory::OutOfMemory;
 
 /// Steps that compare a loss with those of its halves. Losses of a model that has not learned yet may all be equal.
@@ -181,7 +180,7 @@ impl<M: Module> Trainer<M> {
     /// Clips the gradients of a step to a global norm of at most `norm`.
     #[must_use]
     pub fn clip_norm(mut self, norm: f32) -> Self {
-        self.stepper.rank.iter().for_each(|rank| rank.record("clip norm", norm.to_string()));
+        self.stepper.rank.iter().for_each(|rank| rank.inputs.record("clip norm", norm.to_string()));
         self.stepper.max_norm = Some(norm);
         self
     }
@@ -318,7 +317,7 @@ impl<M: Module> Trainer<M> {
         let step = Step { loss_scale, ..step };
         timer.end(step.samples, &self.stepper.device, |record| {
             step.fill(record, true);
-            record.slowest_rank = self.stepper.rank.as_ref().and_then(Rank::slowest);
+            record.slowest_rank = self.stepper.rank.as_ref().and_then(|rank| rank.peers.slowest());
         });
         Ok(step)
     }
@@ -441,21 +440,6 @@ impl<M: Module> ModelWeights<M> {
     pub const fn is_mixed(&self) -> bool {
         matches!(self, Self::Mixed { .. })
     }
-}
-
-/// Adds gradients times a factor to a sum, which is in fp32 if `widens`.
-///
-/// # Errors
-///
-/// [`MixedError`] for gradients of another type than their parameters.
-pub fn accumulate<M: Module>(
-    model: &M,
-    sum: GradientsParams,
-    gradients: GradientsParams,
-    factor: &Factor,
-    widens: bool,
-) -> Result<GradientsParams, MixedError> {
-    add(sum, gradients, model, factor, widens)
 }
 
 impl<M: Module> Weights for ModelAndOptimizer<M> {

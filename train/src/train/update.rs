@@ -58,14 +58,6 @@ pub(super) trait Weights: Clone {
     }
 }
 
-/// Values of a step that are pending on the device until the update is read, in fp32 and of shape `[1]`.
-pub(super) struct Pending {
-    pub loss: Tensor<1>,
-    pub gradient_norm: Tensor<1>,
-    /// Sum of the weights, and the smallest one.
-    pub weights: Option<LossWeights>,
-}
-
 /// Values of a step that were read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepValues {
@@ -75,15 +67,8 @@ pub(super) struct StepValues {
     pub weight: Option<f32>,
 }
 
-impl Pending {
-    pub(super) fn tensors(&self) -> Vec<Tensor<1>> {
-        let weights = self.weights.iter().flat_map(|LossWeights { sum, smallest }| [sum.clone(), smallest.clone()]);
-        [self.loss.clone(), self.gradient_norm.clone()].into_iter().chain(weights).collect()
-    }
-}
-
 impl StepValues {
-    /// The values of [`Pending::tensors`].
+    /// Values as [`pending_values`] orders them.
     ///
     /// # Errors
     ///
@@ -103,6 +88,16 @@ impl StepValues {
     pub(super) fn allow_update(&self) -> bool {
         self.gradient_norm.is_finite() && self.weight != Some(0.0)
     }
+}
+
+/// Values of a step that are pending on the device until the update is read, in fp32 and of shape `[1]`.
+pub(super) fn pending_values(
+    loss: Tensor<1>,
+    gradient_norm: Tensor<1>,
+    weights: Option<LossWeights>,
+) -> Vec<Tensor<1>> {
+    let weights = weights.into_iter().flat_map(|LossWeights { sum, smallest }| [sum, smallest]);
+    [loss, gradient_norm].into_iter().chain(weights).collect()
 }
 
 /// Result of a parameter update.

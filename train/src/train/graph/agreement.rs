@@ -6,7 +6,6 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, FloatDType, Tensor};
 
-use super::memory::Statistics;
 use super::micro_step::MicroStep;
 use super::{CHECKS, GraphStatus, Graphs, Newest};
 use crate::micro_batch::MicroBatch;
@@ -309,7 +308,7 @@ impl<M: Module, T: 'static> Graphs<M, T> {
         self.newest = Newest::Model;
         let result = self.replay(model, micro, factors)?;
         let statistics = self.recorded.as_ref().and_then(MicroStep::statistics);
-        let copied = |kept: &Statistics| kept.copied(model);
+        let copied = |kept: &Buffers| kept.copied(model);
         Ok(Outcome { result, statistics: statistics.map(copied).unwrap_or_default() })
     }
 }

@@ -15,35 +15,17 @@ use crate::train::buffers::Buffers;
 #[cfg(feature = "train")]
 use crate::train::weighted;
 
-/// Copy of a model whose trained parameters keep their memory.
-pub(super) struct KeptModel<M>(M);
-
-impl<M: Module> KeptModel<M> {
-    /// Copies the trained parameters of `model` into memory of their own. `None` if that is impossible.
-    pub(super) fn new(model: &M) -> Option<Self> {
-        Self(model.clone()).stored(model, false)
-    }
-
-    /// Copies the trained parameters of `model` into the memory of this one. `None` if a parameter is shared or has
-    /// another shape.
-    pub(super) fn updated(self, model: &M) -> Option<Self> {
-        self.stored(model, true)
-    }
-
-    fn stored(self, model: &M, in_place: bool) -> Option<Self> {
-        let values = visit_floats!(model, values = GradientsParams::new(), GradientsParams, |param| {
-            if param.is_require_grad() {
-                values.register(param.id, param.base().without_autodiff());
-            }
-        });
-        let mut store = Store { values, in_place, failed: false };
-        let model = self.0.map(&mut store);
-        (!store.failed).then_some(Self(model))
-    }
-
-    pub(super) fn model(&self) -> &M {
-        &self.0
-    }
+/// A copy of `kept` with the values of the trained parameters of `model`: in the memory of `kept` if `in_place`, else in memory
+/// of their own. `None` if that is impossible, as with a parameter that is shared or has another shape.
+pub(super) fn stored_parameters<M: Module>(kept: M, model: &M, in_place: bool) -> Option<M> {
+    let values = visit_floats!(model, values = GradientsParams::new(), GradientsParams, |param| {
+        if param.is_require_grad() {
+            values.register(param.id, param.base().without_autodiff());
+        }
+    });
+    let mut store = Store { values, in_place, failed: false };
+    let stored = kept.map(&mut store);
+    (!store.failed).then_some(stored)
 }
 
 struct Store {
@@ -69,21 +51,26 @@ impl ModuleMapper for Store {
 /// New values, kept memory, and true after a failure.
 type Loading = (GradientsParams, GradientsParams, bool);
 
-/// Values that forward passes change, in memory of their own.
+/// Running statistics in memory that a recording reads and writes.
 ///
 /// A forward pass computes new values in new memory. Recorded work therefore ends with a copy into the kept memory, which
 /// the next replay reads.
-pub(super) struct Statistics(Buffers);
-
-impl Statistics {
-    /// Copies `values` of `model` into memory of their own.
-    pub(super) fn new<M: Module>(model: &M, values: &Buffers) -> Self {
-        Self(copied(model, values))
+impl Buffers {
+    /// Copies of the values in other memory.
+    pub(super) fn copied<M: Module>(&self, model: &M) -> Self {
+        let state = (&self.0, GradientsParams::new());
+        let (_, copies) =
+            visit_floats!(model, (values, copies) = state, (&'v GradientsParams, GradientsParams), |param| {
+                if let Some(value) = values.get::<D>(param.id) {
+                    copies.register(param.id, value.mul_scalar(1.0));
+                }
+            });
+        Self(copies)
     }
 
-    /// Copies the values of `model` into the kept memory. `None` if that memory is shared, or if a value has another shape.
+    /// Copies the values of `model` into this memory. `None` if the memory is shared, or if a value has another shape.
     pub(super) fn loaded<M: Module>(self, model: &M) -> Option<Self> {
-        let state = (self.0.current(model).0, self.0.0, false);
+        let state = (self.current(model).0, self.0, false);
         let (_, kept, failed) = visit_floats!(model, (now, kept, failed) = state, Loading, |param| {
             if let (Some(value), Some(memory)) = (now.remove::<D>(param.id), kept.remove::<D>(param.id)) {
                 match store(value, Some(memory)) {
@@ -92,33 +79,8 @@ impl Statistics {
                 }
             }
         });
-        (!failed).then_some(Self(Buffers(kept)))
+        (!failed).then_some(Self(kept))
     }
-
-    /// Gives the kept memory itself to `model` and all its clones.
-    pub(super) fn lend<M: Module>(&self, model: &M) {
-        self.0.restore(model);
-    }
-
-    /// The current values of `model` in place of these, in the memory of `model`.
-    pub(super) fn current<M: Module>(&self, model: &M) -> Buffers {
-        self.0.current(model)
-    }
-
-    /// Copies of the values in other memory.
-    pub(super) fn copied<M: Module>(&self, model: &M) -> Buffers {
-        copied(model, &self.0)
-    }
-}
-
-fn copied<M: Module>(model: &M, values: &Buffers) -> Buffers {
-    let state = (&values.0, GradientsParams::new());
-    let (_, copies) = visit_floats!(model, (values, copies) = state, (&'v GradientsParams, GradientsParams), |param| {
-        if let Some(value) = values.get::<D>(param.id) {
-            copies.register(param.id, value.mul_scalar(1.0));
-        }
-    });
-    Buffers(copies)
 }
 
 /// Implements a copy of each type of output into memory of its own.

@@ -11,7 +11,7 @@ use burn::tensor::{DType, Device, FloatDType, Tensor};
 use burn_backend::{Backend, BackendGraph};
 use burn_dispatch::Dispatch;
 
-use super::memory::{KeptModel, Statistics, copied_output};
+use super::memory::{copied_output, stored_parameters};
 use crate::device::catching;
 use crate::loss::{Loss, StepWeight, Weight};
 use crate::micro_batch::MicroBatch;
@@ -107,13 +107,13 @@ pub fn check_loss(mean: &Tensor<1>, refuses_half: bool) -> Result<(), StepError>
 pub(super) struct MicroStep<M, T> {
     recording: Recording,
     /// Reads. `None` after an update that failed.
-    model: Option<KeptModel<M>>,
+    model: Option<M>,
     /// Reads and writes. `None` for a model whose forward passes change no values, and after an update that failed.
-    statistics: Option<Statistics>,
+    statistics: Option<Buffers>,
     /// Samples as a [`MicroBatch`] of any type.
     samples: Box<dyn Any + Send>,
-    share: Factor,
-    scale: Factor,
+    share: KeptNumber,
+    scale: KeptNumber,
     /// Writes.
     result: MicroBatchGradients<T>,
 }
@@ -128,15 +128,17 @@ impl<M: Module, T: 'static> MicroStep<M, T> {
         device: &Device,
         work: impl Fn(&M, B, Factors<'_>) -> Result<MicroBatchGradients<T>, String>,
     ) -> Result<Self, String> {
-        let kept = KeptModel::new(model).ok_or("the parameters cannot be copied into memory of their own")?;
+        let kept = stored_parameters(model.clone(), model, false)
+            .ok_or("the parameters cannot be copied into memory of their own")?;
         let samples = micro.clone().store(None).ok_or("the batch has parts that are not tensors")?;
-        let (share, scale) = (Factor::new(share, device), Factor::new(scale.value(), device));
-        let attached = |factor: &Factor| with_autodiff_of(factor.tensor.clone().expect("BUG: a new factor"), device);
-        let statistics = RefCell::new(changing.map(|values| Statistics::new(model, values)));
+        let (share, scale) = (KeptNumber::new(share, device), KeptNumber::new(scale.value(), device));
+        let attached =
+            |factor: &KeptNumber| with_autodiff_of(factor.tensor.clone().expect("BUG: a new factor"), device);
+        let statistics = RefCell::new(changing.map(|values| values.copied(model)));
         let recorded = Recording::record(device, || {
             let factors = Factors::Kept { share: &attached(&share), scale: &attached(&scale) };
-            let work = || work(kept.model(), samples.clone().on_device(device), factors);
-            let mut result = in_kept_statistics(kept.model(), &mut statistics.borrow_mut(), work)?;
+            let work = || work(&kept, samples.clone().on_device(device), factors);
+            let mut result = in_kept_statistics(&kept, &mut statistics.borrow_mut(), work)?;
             if let Some(StepWeight::Number(_)) = result.weight {
                 return Err(HOST_WEIGHT.to_owned());
             }
@@ -153,7 +155,7 @@ impl<M: Module, T: 'static> MicroStep<M, T> {
 
     /// Copies parameters and running statistics into the memory that the recording reads.
     pub(super) fn load(&mut self, model: &M) -> Result<(), String> {
-        self.model = self.model.take().and_then(|kept| kept.updated(model));
+        self.model = self.model.take().and_then(|kept| stored_parameters(kept, model, true));
         if self.model.is_none() {
             return Err("the memory of the recorded parameters is shared".to_owned());
         }
@@ -161,7 +163,7 @@ impl<M: Module, T: 'static> MicroStep<M, T> {
     }
 
     /// Running statistics of the model that replays change; `None` without any.
-    pub(super) const fn statistics(&self) -> Option<&Statistics> {
+    pub(super) const fn statistics(&self) -> Option<&Buffers> {
         self.statistics.as_ref()
     }
 
@@ -223,11 +225,11 @@ fn handed_on<M: Module>(own: &GradientsParams, model: &M, copied: &dyn Fn(DType)
 /// Runs work that changes running statistics of the model, and writes the new ones into the kept memory.
 fn in_kept_statistics<M: Module, T>(
     model: &M,
-    statistics: &mut Option<Statistics>,
+    statistics: &mut Option<Buffers>,
     work: impl FnOnce() -> Result<T, String>,
 ) -> Result<T, String> {
     if let Some(kept) = statistics {
-        kept.lend(model);
+        kept.restore(model);
     }
     let output = work()?;
     load(statistics, model)?;
@@ -235,20 +237,20 @@ fn in_kept_statistics<M: Module, T>(
 }
 
 /// Copies the running statistics of a model into the kept memory.
-fn load<M: Module>(statistics: &mut Option<Statistics>, model: &M) -> Result<(), String> {
+fn load<M: Module>(statistics: &mut Option<Buffers>, model: &M) -> Result<(), String> {
     let Some(kept) = statistics.take() else { return Ok(()) };
     *statistics = kept.loaded(model);
     if statistics.is_some() { Ok(()) } else { Err("the memory of recorded running statistics is shared".to_owned()) }
 }
 
 /// A number in memory that a recording reads.
-struct Factor {
+struct KeptNumber {
     value: f64,
     /// fp32, of shape `[1]`, without autodiff. `None` after a write that failed.
     tensor: Option<Tensor<1>>,
 }
 
-impl Factor {
+impl KeptNumber {
     fn new(value: f64, device: &Device) -> Self {
         let plain = device.clone().without_autodiff();
         Self { value, tensor: Some(Tensor::full([1], value, (&plain, DType::F32))) }

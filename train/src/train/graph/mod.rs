@@ -134,10 +134,6 @@ impl<M: Module, T: 'static> Graphs<M, T> {
         self.status = GraphStatus::WarmingUp;
     }
 
-    pub(super) const fn status(&self) -> &GraphStatus {
-        &self.status
-    }
-
     /// Begins a step of new parameters, in micro-batches of at most `limit` samples.
     pub(super) fn begin_step(&mut self, limit: usize) {
         if self.limit != limit {
@@ -343,7 +339,7 @@ impl<M: Module> Trainer<M> {
 
     /// Use of [CUDA graphs](Self::cuda_graphs), with the reason if they were refused.
     pub fn graph_status(&self) -> GraphStatus {
-        self.trained.graphs.lock().status().clone()
+        self.trained.graphs.lock().status.clone()
     }
 }
 
@@ -428,6 +424,6 @@ impl<M: Module> FixedBatchGraphs<M> {
 
     /// Use of graphs, with the reason if they were refused.
     pub const fn status(&self) -> &GraphStatus {
-        self.0.status()
+        &self.0.status
     }
 }

@@ -178,7 +178,7 @@ fn loaded_files_are_inputs_that_ranks_compare() {
             if loads(rank.index()) {
                 trainer.load_optimizer(&folder)?;
             }
-            Ok((rank.rank().digest(), rank.rank().data_description()))
+            Ok((rank.rank().inputs.digest(), rank.rank().inputs.describe()))
         })
     };
     let both = inputs(|_| true);

@@ -61,11 +61,6 @@ impl Totals {
         let values = StepValues { loss, gradient_norm: norm, weight };
         Ok(Self { samples, values, fingerprint: header[NUMBERS..PRESENT].to_vec() })
     }
-
-    /// Returns true if the step is applied.
-    fn allow_update(&self) -> bool {
-        self.values.allow_update()
-    }
 }
 
 /// Numbers at the begin of a header: samples, weight, loss times weight, sum of negative weights, and whether the rank's losses
@@ -126,7 +121,7 @@ impl Stepper {
         drop(model);
         let own = if loss_weights.is_some() { 1.0 } else { batch.len() as f64 } / rank.share().all() as f64;
         let mut buckets = watched(Moment::Backward, || Buckets::new(gradients, &weights.master(), own))?;
-        let fingerprint = fingerprint(weights.learning_rate(), self.steps, rank.digest());
+        let fingerprint = fingerprint(weights.learning_rate(), self.steps, rank.inputs.digest());
         let header = self.header(loss, loss_weights.as_ref(), batch.len(), fingerprint.clone(), &buckets.present);
         let vectors = || std::iter::once(header).chain(buckets.take_vectors()).collect();
         let vectors = watched(Moment::Backward, vectors)?;
@@ -237,7 +232,7 @@ impl Stepper {
             None => self.update_by_groups(rank, weights, &gradients, &totals, equal)?,
         };
         drop(gradients);
-        let Some(shard) = shard.filter(|_| applied.totals.allow_update()) else { return Ok(applied) };
+        let Some(shard) = shard.filter(|_| applied.totals.values.allow_update()) else { return Ok(applied) };
         let release = || release_memory(&self.device);
         let values = || sharding::owners_values(rank, &weights.master(), &shard, &present, release);
         let values = self.timer.time(Phase::Exchange, values)?;
@@ -257,7 +252,7 @@ impl Stepper {
             let agree = |name, value| rank.agree(name, value).map_err(StepError::Peers);
             agree("learning rate", equal.learning_rate.to_string())?;
             agree("number of the step", (self.steps + 1).to_string())?;
-            agree("training data", rank.data_description())?;
+            agree("training data", rank.inputs.describe())?;
         }
         Ok(totals)
     }
@@ -282,7 +277,7 @@ impl Stepper {
             new => new?,
         };
         let totals = self.totals(rank, &new.values, equal)?;
-        if totals.allow_update() {
+        if totals.values.allow_update() {
             *weights = new.weights;
         }
         Ok(Some(Applied { totals, rescue: None, moved: new.moved }))
@@ -300,7 +295,7 @@ impl Stepper {
         let values = || self.read_patiently(totals);
         let totals = self.totals(rank, &self.timer.time(Phase::Exchange, || rank.waiting(values))?, equal)?;
         let (rescue, moved) =
-            if totals.allow_update() { self.change_in_groups(weights, gradients)? } else { (None, None) };
+            if totals.values.allow_update() { self.change_in_groups(weights, gradients)? } else { (None, None) };
         Ok(Applied { totals, rescue, moved })
     }
 }

@@ -85,10 +85,10 @@ pub type PeersEnded = Arc<dyn Error + Send + Sync>;
 /// were not. A rank that fails for good ends the others through its [`Peers`], even if they wait in NCCL.
 #[derive(Clone, Debug)]
 pub struct Rank {
-    peers: Arc<dyn Peers>,
+    pub(super) peers: Arc<dyn Peers>,
     share: Share,
     shards_optimizer: bool,
-    inputs: Inputs,
+    pub(crate) inputs: Inputs,
 }
 
 impl Rank {
@@ -113,26 +113,6 @@ impl Rank {
     /// Share of every optimizer step.
     pub fn share(&self) -> Share {
         self.share
-    }
-
-    /// Record of the inputs that have to be equal on all ranks.
-    pub(crate) fn inputs(&self) -> &Inputs {
-        &self.inputs
-    }
-
-    /// Records a value that has to be equal on all ranks from the next step on, in place of an earlier one with this name.
-    pub(super) fn record(&self, name: &'static str, value: String) {
-        self.inputs.record(name, value);
-    }
-
-    /// Hash of [`data_description`](Self::data_description). Call it in the thread that takes the steps.
-    pub(super) fn digest(&self) -> u64 {
-        self.inputs.digest()
-    }
-
-    /// Text of the epochs that this thread reads, and of recorded values.
-    pub(super) fn data_description(&self) -> String {
-        self.inputs.describe()
     }
 
     /// Returns `model` with the values and the parameter identifiers of the first rank.
@@ -179,11 +159,6 @@ impl Rank {
             Some(shard) if state.is_some() => with_state_of(optimizer, &shard.parameters).map_err(unreadable),
             _ => Ok(optimizer),
         }
-    }
-
-    /// Slowest rank, as known to the first one.
-    pub(super) fn slowest(&self) -> Option<SlowestRank> {
-        self.peers.slowest()
     }
 
     /// Ends all ranks with an error of this one.
@@ -277,8 +252,8 @@ struct State {
 }
 
 impl Inputs {
-    /// Records a value in place of an earlier one with this name.
-    fn record(&self, name: &'static str, value: String) {
+    /// Records a value that has to be equal on all ranks from the next step on, in place of an earlier one with this name.
+    pub(super) fn record(&self, name: &'static str, value: String) {
         self.state().values.insert(name, value);
     }
 
@@ -292,7 +267,7 @@ impl Inputs {
     }
 
     /// Text of the recorded values, and of the epochs that this thread reads.
-    fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let own = thread::current().id();
         let state = self.state();
         let epochs = state.epochs.iter().filter(|(_, thread, _)| *thread == own).map(|(.., text)| text.clone());
@@ -301,8 +276,8 @@ impl Inputs {
         if all.is_empty() { "nothing".to_owned() } else { all.join("; ") }
     }
 
-    /// Hash of [`describe`](Self::describe): equal in all processes of one program.
-    fn digest(&self) -> u64 {
+    /// Hash of [`describe`](Self::describe): equal in all processes of one program. Call it in the thread that takes the steps.
+    pub(super) fn digest(&self) -> u64 {
         digest(&self.describe())
     }
 

@@ -3,8 +3,8 @@ use burn::nn::LinearConfig;
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::{DType, Device, Tensor};
 
-use super::{Factor, ModelAndOptimizer, ModelWeights, SharedGraphs, Weights, accumulate};
-use crate::mixed::{Half, Master};
+use super::{ModelAndOptimizer, ModelWeights, SharedGraphs, Weights};
+use crate::mixed::{Factor, Half, Master, accumulate};
 use crate::train::tests::parameters;
 
 #[test]

@@ -2,7 +2,7 @@ use burn::module::Module;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Tensor};
 
-use super::{KeptModel, Statistics};
+use super::stored_parameters;
 use crate::train::buffers::Buffers;
 use crate::train::tests::parameters;
 
@@ -12,8 +12,8 @@ fn parameters_are_copied_and_the_copy_can_be_differentiated() {
     let layers = || [(); 2].map(|()| LinearConfig::new(3, 2).init(&device));
     let (first, [new, frozen]) = (layers(), layers());
     let first: [Linear; 2] = [first[0].clone(), first[1].clone().no_grad()];
-    let kept = KeptModel::new(&first).expect("a copy");
-    assert_eq!(parameters(kept.model()), parameters(&first));
+    let kept = stored_parameters(first.clone(), &first, false).expect("a copy");
+    assert_eq!(parameters(&kept), parameters(&first));
 
     let mut second = [new, frozen];
     for (layer, known) in second.iter_mut().zip(&first) {
@@ -21,22 +21,22 @@ fn parameters_are_copied_and_the_copy_can_be_differentiated() {
         let (bias, known) = (layer.bias.as_mut(), known.bias.as_ref());
         bias.zip(known).into_iter().for_each(|(bias, known)| bias.id = known.id);
     }
-    let kept = kept.updated(&second).expect("memory of its own");
-    assert_eq!(parameters(&kept.model()[0]), parameters(&second[0]));
+    let kept = stored_parameters(kept, &second, true).expect("memory of its own");
+    assert_eq!(parameters(&kept[0]), parameters(&second[0]));
     // A frozen layer does not change.
-    assert_eq!(parameters(&kept.model()[1]), parameters(&first[1]));
-    let weight = kept.model()[0].weight.val();
+    assert_eq!(parameters(&kept[1]), parameters(&first[1]));
+    let weight = kept[0].weight.val();
     assert_eq!(weight.gradient_checkpointing_strategy(), device.gradient_checkpointing_strategy());
-    let loss = kept.model()[0].forward(Tensor::<2>::ones([1, 3], &device)).sum();
+    let loss = kept[0].forward(Tensor::<2>::ones([1, 3], &device)).sum();
     assert!(weight.grad(&loss.backward()).is_some());
 }
 
 #[test]
 fn shared_parameters_cannot_be_kept() {
     let model = LinearConfig::new(3, 2).init(&Device::flex().autodiff());
-    let kept = KeptModel::new(&model).expect("a copy");
-    let reader = kept.model().weight.val();
-    assert!(kept.updated(&model).is_none());
+    let kept = stored_parameters(model.clone(), &model, false).expect("a copy");
+    let reader = kept.weight.val();
+    assert!(stored_parameters(kept, &model, true).is_none());
     drop(reader);
 }
 
@@ -62,11 +62,11 @@ fn values(norm: &BatchNorm) -> Vec<f32> {
 fn passes_in_the_kept_memory_change_statistics_as_plain_ones_do() {
     let (plain, replayed) = (norm(), norm());
     let before = Buffers::copy_of(&replayed).expect("statistics");
-    let mut statistics = Statistics::new(&replayed, &before);
+    let mut statistics = before.copied(&replayed);
     let mut pass_in_kept = |scale| {
-        statistics.lend(&replayed);
+        statistics.restore(&replayed);
         pass(&replayed, scale);
-        let kept = std::mem::replace(&mut statistics, Statistics(Buffers::default()));
+        let kept = std::mem::take(&mut statistics);
         statistics = kept.loaded(&replayed).expect("memory of its own");
         before.restore(&replayed);
         statistics.copied(&replayed)
@@ -87,7 +87,7 @@ fn passes_in_the_kept_memory_change_statistics_as_plain_ones_do() {
 fn statistics_of_plain_passes_are_loaded() {
     let norm = norm();
     let before = Buffers::copy_of(&norm).expect("statistics");
-    let statistics = Statistics::new(&norm, &before);
+    let statistics = before.copied(&norm);
     // The update of the second pass waits for a third one.
     for scale in [2.0, 3.0] {
         pass(&norm, scale);
@@ -103,8 +103,8 @@ fn statistics_of_plain_passes_are_loaded() {
 #[test]
 fn shared_statistics_cannot_be_kept() {
     let norm = norm();
-    let statistics = Statistics::new(&norm, &Buffers::copy_of(&norm).expect("statistics"));
-    statistics.lend(&norm);
+    let statistics = Buffers::copy_of(&norm).expect("statistics").copied(&norm);
+    statistics.restore(&norm);
     // No pass has replaced the memory that was lent.
     assert!(statistics.loaded(&norm).is_none());
 }

@@ -27,7 +27,7 @@ fn inputs(read: impl Fn(&TestRank) -> PrefetchLoader<f32, Tensor<1>> + Send + Sy
         let loader = read(rank);
         let mut batches = loader.iter();
         batches.next().expect("a batch")?;
-        Ok((rank.rank().digest(), rank.rank().data_description()))
+        Ok((rank.rank().inputs.digest(), rank.rank().inputs.describe()))
     });
     let is_equal = all[0].0 == all[1].0;
     assert_eq!(is_equal, all[0].1 == all[1].1);
@@ -70,7 +70,7 @@ fn other_loaders_of_one_rank_count_while_they_are_read() {
     let all = run_all(2, 4, |rank| {
         let (labelled, unlabelled) = (loader(rank, 20), loader(rank, 30));
         let _both = (labelled.iter(), (rank.index() == 0).then(|| unlabelled.iter()));
-        Ok(rank.rank().data_description())
+        Ok(rank.rank().inputs.describe())
     });
     assert_eq!(all, ["20 items in steps of 8; 30 items in steps of 8", "20 items in steps of 8"]);
 }

@@ -5,7 +5,7 @@ use burn::tensor::{DType, Device, Tensor};
 use burn::train::{InferenceStep, Learner, RegressionOutput, TrainOutput, TrainStep};
 
 use super::Learning;
-use crate::mixed::{Factor, Half, Master, add, in_f32, widen};
+use crate::mixed::{Factor, Half, Master, accumulate, in_f32, widen};
 use crate::train::update::Weights;
 
 #[derive(Module, Debug)]
@@ -63,7 +63,7 @@ fn a_learner_in_mixed_precision_keeps_f32_weights_and_takes_the_steps_of_a_maste
         let all = [model.layer.weight.id, model.layer.bias.as_ref().unwrap().id];
         assert_eq!(model.layer.weight.dtype(), DType::BF16);
         let gradients = TrainStep::step(&model, pair()).grads;
-        let gradients = add(GradientsParams::new(), gradients, &model, &Factor::Number(1.0), true).unwrap();
+        let gradients = accumulate(&model, GradientsParams::new(), gradients, &Factor::Number(1.0), true).unwrap();
         // In one group it is the same.
         learning = learning.updated(gradients, (step % 2 == 1).then_some(&all[..]));
 
