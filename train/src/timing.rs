@@ -282,34 +282,30 @@ impl StepTimer {
 
     /// Ends a step and records it. `fill` adds the step's results to the record.
     pub(crate) fn end(&self, samples: usize, device: &Device, fill: impl FnOnce(&mut StepRecord)) {
-        if let Some(times) = &self.0 {
-            times.end(samples, device, fill);
-        }
-    }
-}
-
-impl StepTimes {
-    fn marks(&self) -> MutexGuard<'_, Marks> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn end(&self, samples: usize, device: &Device, fill: impl FnOnce(&mut StepRecord)) {
+        let Some(times) = &self.0 else { return };
         let end = Instant::now();
-        let number = self.rank.steps.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-        let (marks, queries_pools) = self.pass_marks(end);
-        let previous_end = self.rank.replace_end(marks.created, end);
-        self.rank.trace(&format!("step {number}"), marks.begin, end, &[("samples", samples as f64)]);
-        if let Some(tracer) = &self.rank.tracer {
-            tracer.end_step(self.rank.rank, number);
+        let rank = &times.rank;
+        let number = rank.steps.fetch_add(1, Relaxed) + 1;
+        let (marks, queries_pools) = times.pass_marks(end);
+        let previous_end = rank.replace_end(marks.created, end);
+        rank.trace(&format!("step {number}"), marks.begin, end, &[("samples", samples as f64)]);
+        if let Some(tracer) = &rank.tracer {
+            tracer.end_step(rank.rank, number);
         }
-        let Some(recorder) = &self.rank.recorder else { return };
-        let mut record = self.timed_record(number, previous_end, marks.begin, end);
+        let Some(recorder) = &rank.recorder else { return };
+        let mut record = times.timed_record(number, previous_end, marks.begin, end);
         record.samples = samples as u64;
         fill(&mut record);
         if queries_pools {
             (record.in_use_bytes, record.reserved_bytes) = pool_usage(device);
         }
         recorder.record(Record::Step(Box::new(record)));
+    }
+}
+
+impl StepTimes {
+    fn marks(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the marks of this step, and true if it queries the memory pools.

@@ -272,7 +272,7 @@ pub(super) struct StoredFile {
     /// Bytes when it was opened.
     pub(super) len: u64,
     /// Modification time, if known.
-    pub(super) modified: Option<SystemTime>,
+    modified: Option<SystemTime>,
 }
 
 impl StoredFile {
@@ -299,7 +299,7 @@ impl StoredFile {
     }
 
     /// Passes the bytes of a range to `take`, a part at a time.
-    pub(super) fn for_each_part(&self, range: Range<u64>, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+    fn for_each_part(&self, range: Range<u64>, mut take: impl FnMut(&[u8])) -> io::Result<()> {
         let mut start = range.start;
         while start < range.end {
             let end = range.end.min(start + CHUNK);

@@ -150,7 +150,7 @@ impl<M: Module + ModuleDisplay> ModuleDisplay for InF32<M> {}
 
 /// Container types of an extra level that is entered and left at once, to mark the begin and end of fp32 modules.
 /// Paths, records and parameter groups are those of a model without it.
-pub(super) const ISLAND: [&str; 2] = ["InF32", "InF32 end"];
+const ISLAND: [&str; 2] = ["InF32", "InF32 end"];
 
 /// Position of a visitor or mapper in a model.
 #[derive(Default)]

@@ -84,7 +84,7 @@ impl<M: Module> Master<M> {
     /// master: a forward pass updates both. It takes 2 bytes for each parameter that it narrows.
     #[must_use]
     pub fn compute_copy(&self) -> M {
-        self.model.clone().map(&mut Narrow::to(self.half))
+        self.model.clone().map(&mut Narrow { half: self.half, path: ModulePath::default() })
     }
 
     /// A copy that was made before with some parameters as they are now, or all that are trained; the others are those it has,
@@ -143,15 +143,9 @@ impl ModuleMapper for Widen {
 }
 
 /// Makes f32 parameters 16-bit ones, leaves of their own; those in an `InF32`, packed ones and f64 it leaves alone.
-pub(super) struct Narrow {
+struct Narrow {
     half: Half,
     path: ModulePath,
-}
-
-impl Narrow {
-    pub(super) fn to(half: Half) -> Self {
-        Self { half, path: ModulePath::default() }
-    }
 }
 
 impl ModuleMapper for Narrow {
@@ -178,7 +172,7 @@ fn leaf<const D: usize>(tensor: &Tensor<D>, float: FloatDType) -> Tensor<D> {
 
 /// Values without autodiff as a leaf of the type of `tensor`, and with autodiff, gradient checkpointing and whether a
 /// gradient is kept as it has them.
-pub(super) fn leaf_like<const D: usize>(tensor: &Tensor<D>, values: Tensor<D>) -> Tensor<D> {
+fn leaf_like<const D: usize>(tensor: &Tensor<D>, values: Tensor<D>) -> Tensor<D> {
     like(tensor, values.cast(tensor.dtype()))
 }
 

@@ -135,7 +135,7 @@ pub(crate) use master::{is_half, with_values};
 pub enum Half {
     /// The range of f32 with 8 bits of mantissa.
     Bf16,
-    /// 11 bits of mantissa, no value above 65504: needs [`LossScale`](LossScale).
+    /// 11 bits of mantissa, no value above 65504: needs [`LossScale`].
     F16,
 }
 

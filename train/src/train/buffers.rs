@@ -72,7 +72,7 @@ fn untrained<M: Module>(model: &M) -> GradientsParams {
 }
 
 /// Applies updates of running statistics that wait for the next forward pass.
-pub(super) fn apply_updates<M: Module>(model: &M) {
+fn apply_updates<M: Module>(model: &M) {
     drop(model.valid());
 }
 

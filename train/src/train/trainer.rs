@@ -418,7 +418,7 @@ impl<M: Module> ModelWeights<M> {
         }
     }
 
-    pub(super) fn into_master(self) -> M {
+    fn into_master(self) -> M {
         match self {
             Self::Plain(model) => model,
             Self::Mixed { master, .. } => master.into_model(),

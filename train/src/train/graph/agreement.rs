@@ -61,7 +61,7 @@ enum Values {
 }
 
 /// Micro-steps on the same samples from the same state.
-pub(super) struct Outcomes<'o, T> {
+struct Outcomes<'o, T> {
     pub(super) plain: [&'o Outcome<T>; 2],
     pub(super) replayed: [&'o Outcome<T>; 2],
     /// A replay with rounding errors in its parameters.
@@ -70,7 +70,7 @@ pub(super) struct Outcomes<'o, T> {
 
 /// Differences of the loss, all gradients, and all running statistics.
 #[derive(Debug)]
-pub(super) struct Comparison {
+struct Comparison {
     differences: Vec<Difference>,
     /// Parameter with a gradient of some micro-steps, but not of all.
     incomplete: Option<String>,
@@ -78,7 +78,7 @@ pub(super) struct Comparison {
 
 /// Result of a comparison.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Agreement {
+enum Agreement {
     Yes,
     /// With the reason.
     No(String),
@@ -322,7 +322,7 @@ const SCATTER: f32 = 4096.0;
 /// A replay may run other kernels than a plain micro-step: fusion combines other operations, and autotune chooses by the
 /// layout of parameters. Each kernel is right to rounding, and deep models amplify that: a unit whose input is almost zero
 /// passes no gradient in one of two micro-steps.
-pub(super) fn with_rounding_errors<M: Module>(model: &M) -> M {
+fn with_rounding_errors<M: Module>(model: &M) -> M {
     model.clone().map(&mut Rounding)
 }
 

@@ -78,7 +78,7 @@ numeric_metric! {
 }
 
 /// From one read to the next. The driver's own sample period is between a sixth of a second and a second.
-pub(super) const EVERY: Duration = Duration::from_millis(200);
+const EVERY: Duration = Duration::from_millis(200);
 
 /// Load of a GPU at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -135,7 +135,7 @@ impl Sampler {
     }
 
     /// The last load that was read.
-    pub(super) fn last_load(&self) -> Option<Load> {
+    fn last_load(&self) -> Option<Load> {
         self.last.map(|(_, _, load)| load)
     }
 }

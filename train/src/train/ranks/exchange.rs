@@ -174,7 +174,7 @@ impl Packed {
     }
 
     /// The tensors that are wanted, and `None` for the others.
-    pub(super) fn some_parts(&self, wanted: &[bool]) -> impl Iterator<Item = Option<Tensor<1>>> {
+    fn some_parts(&self, wanted: &[bool]) -> impl Iterator<Item = Option<Tensor<1>>> {
         self.places.iter().zip(wanted).map(|(place, wanted)| wanted.then(|| self.part(place)))
     }
 

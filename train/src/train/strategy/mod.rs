@@ -238,7 +238,7 @@ pub struct BatchCheck {
     pub(super) micro_batch: usize,
     /// True if the program specifies the size of a step. Otherwise any batch size is accepted, except for the micro-batch of a
     /// larger step.
-    pub(super) is_specified: bool,
+    is_specified: bool,
 }
 
 impl BatchCheck {
@@ -289,7 +289,7 @@ impl BatchCheck {
 }
 
 /// Batch or error of a loader, with the progress of the epoch.
-pub(super) type Loaded<B> = (Result<B, DatasetError>, Progress);
+type Loaded<B> = (Result<B, DatasetError>, Progress);
 
 /// Devices of the float parameters that have autodiff, one a parameter. A module's own list merges devices that differ only
 /// in activation checkpointing.

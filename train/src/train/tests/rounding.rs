@@ -118,7 +118,7 @@ fn a_weight_costs_no_rounding_in_one_micro_batch() {
                 if weight_of_tensor { Loss::new(mean, of_tensor) } else { Loss::new(mean, of_samples) }
             };
             let step = trainer.step(1.0, Tensor::<1>::ones([2], &device()), loss).unwrap();
-            assert!(step.applied && (f64::from(step.weight) - weight).abs() < 1e-9, "{step:?}");
+            assert!(step.applied && (step.weight - weight).abs() < 1e-9, "{step:?}");
             let slope = trainer.master().weight.val().into_scalar::<f64>();
             assert!((slope + 1.0).abs() < f64::EPSILON, "{float:?}, micro-batches of {micro_batch}: {slope}");
         }
