@@ -164,7 +164,7 @@ impl SumOfSquares<'_> {
             [_] => self.open.pop(),
             _ => Some(Tensor::cat(std::mem::take(&mut self.open), 0)),
         };
-        self.sums.extend(vector.map(of_squares));
+        self.sums.extend(vector.map(sum_squares));
     }
 
     fn has_room(&self, gradient: &Tensor<1>, values: usize) -> bool {
@@ -178,7 +178,7 @@ impl SumOfSquares<'_> {
 }
 
 /// The sum of the squares in f32, of shape `[1]`.
-fn of_squares<const D: usize>(values: Tensor<D>) -> Tensor<1> {
+fn sum_squares<const D: usize>(values: Tensor<D>) -> Tensor<1> {
     values.cast(FloatDType::F32).square().sum()
 }
 
@@ -187,7 +187,7 @@ impl ModuleVisitor for SumOfSquares<'_> {
         let Some(gradient) = self.gradients.get::<D>(param.id) else { return };
         let values = gradient.shape().num_elements();
         if values >= self.part {
-            self.sums.push(of_squares(gradient));
+            self.sums.push(sum_squares(gradient));
             return;
         }
         let gradient = gradient.reshape([values]);

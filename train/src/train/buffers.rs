@@ -121,7 +121,7 @@ pub(super) struct BatchNorms {
 }
 
 impl BatchNorms {
-    pub(super) fn of_model<M: Module>(model: &M) -> Self {
+    pub(super) fn from_model<M: Module>(model: &M) -> Self {
         let exist = !Found::in_model(model).variances.is_empty();
         Self { exist, checks_variance: exist, warned: false }
     }

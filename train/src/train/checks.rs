@@ -49,7 +49,7 @@ fn another_model((planned, provenance): (u64, Provenance), trained: u64) -> Opti
 /// Warns of batch norms that the description does not have: their micro-batch was planned without a floor.
 pub(super) fn check_statistics<M: Module>(workload: &Workload, schedule: &Schedule, model: &M) {
     if !workload.batch_statistics
-        && BatchNorms::of_model(model).exist
+        && BatchNorms::from_model(model).exist
         && let Some(text) = undeclared_statistics(schedule)
     {
         warn_user(&text);
@@ -159,7 +159,7 @@ pub(super) fn check_halves<B: MicroBatch>(batch: &B, is_mixed: bool, loss: impl 
     if (again.0 - whole.0).abs() > 0.1 * rounding * whole.0.abs() {
         return false;
     }
-    let warning = of_other_halves(whole.0, [first, second], rounding, samples);
+    let warning = describe_other_halves(whole.0, [first, second], rounding, samples);
     if let Some(text) = &warning {
         warn_user(text);
     }
@@ -167,7 +167,7 @@ pub(super) fn check_halves<B: MicroBatch>(batch: &B, is_mixed: bool, loss: impl 
 }
 
 /// Warning for a loss of so many samples that is not the mean of the losses of its halves, given with their weights.
-fn of_other_halves(whole: f64, halves: [(f64, f64); 2], rounding: f64, samples: usize) -> Option<String> {
+fn describe_other_halves(whole: f64, halves: [(f64, f64); 2], rounding: f64, samples: usize) -> Option<String> {
     let sum: f64 = halves.iter().map(|(mean, weight)| mean * weight).sum();
     let weight: f64 = halves.iter().map(|(_, weight)| weight).sum();
     let expected = sum / weight;

@@ -125,7 +125,7 @@ impl Stepper {
                 }
             }
         }
-        let norms = self.batch_norms.get_or_insert_with(|| BatchNorms::of_model(&weights.model()));
+        let norms = self.batch_norms.get_or_insert_with(|| BatchNorms::from_model(&weights.model()));
         norms.warn(batch.len(), micro_batch);
         // A description may lack the statistics of the model.
         self.warns_of_statistics |= norms.exist && self.steps == 0;

@@ -108,12 +108,12 @@ impl<M: Module> Trainer<M> {
     ) -> Result<Self, TrainerError> {
         check_parameters(workload.trained_parameters(), &model);
         check_statistics(workload, &plan.schedule, &model);
-        let trainer = Self::of_recipe(model, optimizer, recipe)?;
+        let trainer = Self::from_recipe(model, optimizer, recipe)?;
         Ok(Self { first_step, step_size: Some(StepSizeCheck::new(&plan.schedule)), ..trainer })
     }
 
     /// A trainer with the precision, the graphs and the other ranks of a recipe.
-    pub(super) fn of_recipe(model: M, optimizer: ModuleOptimizer, recipe: &Recipe) -> Result<Self, TrainerError> {
+    pub(super) fn from_recipe(model: M, optimizer: ModuleOptimizer, recipe: &Recipe) -> Result<Self, TrainerError> {
         if recipe.rank.is_none()
             && let Ok(Some(state)) = StateSummary::new(&optimizer)
         {

@@ -1,11 +1,11 @@
 use gpu_tuned_core::Provenance::{Derived, Measured};
 use gpu_tuned_core::plan::Schedule;
 
-use super::{StepSizeCheck, another_model, of_other_halves, undeclared_statistics};
+use super::{StepSizeCheck, another_model, describe_other_halves, undeclared_statistics};
 
 #[test]
 fn losses_that_are_not_the_mean_of_their_halves_are_warned_of() {
-    let warning = |whole, halves| of_other_halves(whole, halves, 1e-3, 8);
+    let warning = |whole, halves| describe_other_halves(whole, halves, 1e-3, 8);
     for (whole, halves) in [
         (2.5, [(2.0, 4.0), (3.0, 4.0)]),
         // By targets: 6 x 2 and 2 x 4.

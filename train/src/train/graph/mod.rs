@@ -256,11 +256,11 @@ impl<M: Module, T: 'static> Graphs<M, T> {
         factors: (f64, &LossScale),
         work: Work<'_, M, B, T>,
     ) -> Result<(), String> {
-        let in_words =
+        let with_message =
             |model: &M, micro, factors: Factors<'_>| work(model, micro, factors).map_err(StepFailure::into_message);
         let numbers = Factors::Numbers { share: factors.0, scale: factors.1 };
-        let changing = changed_by(model, || in_words(model, micro.clone(), numbers).map(drop))?;
-        let recorded = MicroStep::record(model, changing.as_ref(), micro, factors, &self.device, in_words)?;
+        let changing = changed_by(model, || with_message(model, micro.clone(), numbers).map(drop))?;
+        let recorded = MicroStep::record(model, changing.as_ref(), micro, factors, &self.device, with_message)?;
         self.recorded = Some(recorded);
         self.bytes = micro.bytes(&self.device);
         self.status = GraphStatus::Checking;

@@ -115,7 +115,7 @@ fn the_part_of_one_rank_is_refused_whoever_loads_it() {
             }
         }
         let recipe = Recipe::new(Device::flex(), 8);
-        let alone = Trainer::of_recipe(model, part, &recipe).map(drop).map_err(|error| error.to_string());
+        let alone = Trainer::from_recipe(model, part, &recipe).map(drop).map_err(|error| error.to_string());
         assert_eq!(alone, Err(expected));
     }
 }

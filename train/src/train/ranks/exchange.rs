@@ -195,20 +195,15 @@ impl Buckets {
     /// The gradients times `share`, those in 16 bits widened to fp32, as they are summed. Each is released when its vector is
     /// made.
     pub(in crate::train) fn new<M: Module>(gradients: GradientsParams, master: &M, share: f64) -> Self {
-        Self::of_types(gradients, master, share, |dtype| if is_half(dtype) { DType::F32 } else { dtype })
+        Self::pack(gradients, master, share, |dtype| if is_half(dtype) { DType::F32 } else { dtype })
     }
 
     /// New values of some parameters, in their own types.
-    pub(super) fn of_values<M: Module>(values: GradientsParams, master: &M) -> Self {
-        Self::of_types(values, master, 1.0, |dtype| dtype)
+    pub(super) fn from_values<M: Module>(values: GradientsParams, master: &M) -> Self {
+        Self::pack(values, master, 1.0, |dtype| dtype)
     }
 
-    fn of_types<M: Module>(
-        gradients: GradientsParams,
-        master: &M,
-        share: f64,
-        summed: impl Fn(DType) -> DType,
-    ) -> Self {
+    fn pack<M: Module>(gradients: GradientsParams, master: &M, share: f64, summed: impl Fn(DType) -> DType) -> Self {
         type Packing<'v> = (GradientsParams, Vec<Tensor<1>>, Vec<bool>, &'v dyn Fn(DType) -> DType);
         let state = (gradients, Vec::new(), Vec::new(), &summed as &dyn Fn(DType) -> DType);
         let (_, parts, present, _) =

@@ -23,7 +23,7 @@ fn drill() {
     let trainer = |not_ready| {
         let recipe = in_bf16(not_ready);
         let model: BatchNorm = BatchNormConfig::new(2).init(&recipe.device);
-        Trainer::of_recipe(model, SgdConfig::new().init(), &recipe).map(drop)
+        Trainer::from_recipe(model, SgdConfig::new().init(), &recipe).map(drop)
     };
     let error = trainer(NotReady::default()).expect_err("it has statistics");
     let handled = || catch_unwind(AssertUnwindSafe(|| trainer(NotReady(Some(|reason| panic!("{reason}"))))));

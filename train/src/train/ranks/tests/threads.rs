@@ -161,7 +161,7 @@ impl TestRank {
         model: M,
         optimizer: ModuleOptimizer,
     ) -> Result<Trainer<M>, TrainerError> {
-        Trainer::of_recipe(model, optimizer, &self.recipe)
+        Trainer::from_recipe(model, optimizer, &self.recipe)
     }
 }
 
