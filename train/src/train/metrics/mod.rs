@@ -2,7 +2,7 @@
 
 mod gpu;
 mod series;
-#[cfg(test)]
+#[cfg(all(test, feature = "nvml"))]
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
