@@ -26,22 +26,17 @@
 //! assert!((prediction.now - 320.0).abs() < 1e-6 && prediction.then > 1500.0);
 //! ```
 
-mod compare;
-mod curve;
 mod finding;
-mod kind;
 mod kinds;
 mod model;
-mod order;
 mod run_stats;
-mod words;
+#[cfg(test)]
+mod tests;
 
 use serde::Serialize;
 
 use crate::recording::Record;
-pub use compare::{Outcome, Tested, compare, measured, test};
-pub use finding::{Change, Figures, Finding, Prediction, Quantity, SettingChange};
-pub use kind::{Kind, Severity};
+pub use finding::{Change, Figures, Finding, Kind, Prediction, Quantity, SettingChange, Severity};
 use kinds::DiagnosisInput;
 use run_stats::{Doubt, MIN_SAMPLES, MIN_STEPS, RunStats};
 
@@ -98,7 +93,7 @@ impl Diagnosis {
 pub fn diagnose(records: &[Record]) -> Diagnosis {
     let input = DiagnosisInput::new(RunStats::from_records(records));
     let findings: Vec<_> = kinds::ALL.iter().filter_map(|find| find(&input)).collect();
-    Diagnosis { judged: judged(&input.stats), unjudged: unjudged(&input.stats), findings: order::order(findings) }
+    Diagnosis { judged: judged(&input.stats), unjudged: unjudged(&input.stats), findings: sort(findings) }
 }
 
 fn judged(stats: &RunStats<'_>) -> Judged {
@@ -192,4 +187,153 @@ fn unwatched(stats: &RunStats<'_>) -> Unjudged {
         ),
     };
     Unjudged { what: format!("{what}: {why}"), how: how.to_owned() }
+}
+
+/// Kinds that are left out beside one of those that explain them.
+const EXPLAINED: &[(Kind, &[Kind])] = &[
+    (Kind::HostBound, &[Kind::BatchTooSmall, Kind::HostSync]),
+    (
+        Kind::ModelTooSmall,
+        &[
+            Kind::LoaderBound,
+            Kind::SlowStorage,
+            Kind::PrefetchMissing,
+            Kind::HostSync,
+            Kind::SlowLoop,
+            Kind::HostBound,
+            Kind::BatchTooSmall,
+        ],
+    ),
+    (Kind::NoTf32, &[Kind::NoAmp]),
+    (Kind::BatchTooSmall, &[Kind::NoAccumulation]),
+];
+
+/// Kinds that keep the device waiting: a faster device gains nothing beside them.
+const STALLS: &[Kind] = &[Kind::LoaderBound, Kind::SlowStorage, Kind::PrefetchMissing, Kind::HostSync, Kind::SlowLoop];
+
+/// Kinds whose change makes the device faster.
+const OF_DEVICE: &[Kind] = &[
+    Kind::HostBound,
+    Kind::BatchTooSmall,
+    Kind::NoAmp,
+    Kind::NoTf32,
+    Kind::NeedlessCheckpointing,
+    Kind::PowerCap,
+    Kind::ThermalThrottle,
+    Kind::PcieReduced,
+];
+
+/// Gain that counts as none.
+const NO_GAIN: f64 = 1.02;
+
+/// Sorts findings into the order of their changes: those that end the run, then by severity, then by gain.
+fn sort(mut findings: Vec<Finding>) -> Vec<Finding> {
+    let kinds: Vec<Kind> = findings.iter().map(|finding| finding.kind).collect();
+    findings.retain(|finding| {
+        let explains = EXPLAINED.iter().filter(|(kind, _)| *kind == finding.kind).flat_map(|(_, by)| *by);
+        !explains.into_iter().any(|by| kinds.contains(by))
+    });
+    findings
+        .sort_by(|a, b| ends(b).cmp(&ends(a)).then(a.severity.cmp(&b.severity)).then(b.gain().total_cmp(&a.gain())));
+    let stalls = |finding: &Finding| STALLS.contains(&finding.kind) && finding.gain() > NO_GAIN;
+    let Some(first) = findings.iter().find(|finding| stalls(finding)).map(|finding| finding.kind) else {
+        return findings;
+    };
+    let last = findings.iter().rposition(stalls).unwrap_or(0);
+    for finding in findings.iter_mut().filter(|finding| OF_DEVICE.contains(&finding.kind)) {
+        finding.behind = Some(first);
+    }
+    let (mut before, after): (Vec<_>, Vec<_>) =
+        findings.into_iter().enumerate().partition(|(index, finding)| *index <= last && finding.behind.is_none());
+    before.extend(after);
+    before.into_iter().map(|(_, finding)| finding).collect()
+}
+
+/// Returns whether the finding ends the run.
+fn ends(finding: &Finding) -> bool {
+    let fails = |quantity| matches!(quantity, Quantity::FailsAtStep | Quantity::FailsAfterS);
+    finding.severity == Severity::Critical
+        && finding.prediction.as_ref().is_some_and(|prediction| fails(prediction.quantity))
+}
+
+/// A prediction and its measured outcome.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Tested {
+    /// The kind of the finding.
+    pub kind: Kind,
+    /// The prediction.
+    pub prediction: Prediction,
+    /// The measured amount; `None` if the later run did not record it.
+    pub got: Option<f64>,
+    /// The outcome.
+    pub outcome: Outcome,
+}
+
+/// The outcome of a prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Within a quarter.
+    Hit,
+    /// Not within a quarter.
+    Miss,
+    /// The finding is still there: the change was not made.
+    StillThere,
+    /// The finding is gone, and so is one before it: the effect is not of one change.
+    WithAnother,
+    /// The later run did not record it.
+    Unknown,
+}
+
+/// Measures a quantity in a recording as predictions do: without warm-up and pauses.
+pub fn measured(quantity: Quantity, records: &[Record]) -> Option<f64> {
+    let steps = RunStats::from_records(records).steps.ok()?;
+    match quantity {
+        Quantity::SamplesPerS => Some(steps.samples_per_s()),
+        Quantity::MemoryBytes => {
+            steps.memory.iter().rev().find_map(|memory| memory.reserved).map(|reserved| reserved as f64)
+        }
+        Quantity::FailsAtStep => steps.first_rescue.map(|step| step as f64),
+        Quantity::FailsAfterS => None,
+    }
+}
+
+/// Compares a finding's prediction with a run in which its change alone was made.
+pub fn test(finding: &Finding, after: &[Record]) -> Option<Tested> {
+    let prediction = finding.prediction.clone()?;
+    let got = measured(prediction.quantity, after);
+    let outcome = match got {
+        Some(got) if prediction.is_hit_by(got) => Outcome::Hit,
+        Some(_) => Outcome::Miss,
+        None => Outcome::Unknown,
+    };
+    Some(Tested { kind: finding.kind, prediction, got, outcome })
+}
+
+/// Compares the predictions of a diagnosis with a later run. Findings that are gone are tested; of several, the first, as
+/// its change comes first. A predicted failure is compared with a run that went on without the change.
+pub fn compare(before: &Diagnosis, after: &[Record]) -> Vec<Tested> {
+    let later = diagnose(after);
+    let is_there = |kind: Kind| later.findings.iter().any(|finding| finding.kind == kind);
+    // Quantities that an earlier change has moved; a finding without a prediction counts as one of speed.
+    let mut moved: Vec<Quantity> = Vec::new();
+    let mut tested = |finding: &Finding| {
+        let quantity = finding.prediction.as_ref().map_or(Quantity::SamplesPerS, |prediction| prediction.quantity);
+        let is_gone = !is_there(finding.kind);
+        let is_first = !moved.contains(&quantity);
+        if is_gone {
+            moved.push(quantity);
+        }
+        let tested = test(finding, after)?;
+        let outcome = match quantity {
+            Quantity::FailsAtStep | Quantity::FailsAfterS => tested.outcome,
+            _ if !is_gone => Outcome::StillThere,
+            _ if !is_first => Outcome::WithAnother,
+            _ => tested.outcome,
+        };
+        Some(Tested { outcome, ..tested })
+    };
+    before.findings.iter().filter_map(&mut tested).collect()
 }

@@ -4,10 +4,13 @@
 //! trainer, and the trainer as long as the slower of host and device. The program's own loop and uploads in the training
 //! thread overlap with nothing and are added.
 
-use gpu_tuned_core::Settings;
+#[cfg(test)]
+mod tests;
 
-use super::curve::Curve;
-use super::run_stats::{Parts, RunStats, Steps};
+use gpu_tuned_core::{Provenance, Settings};
+
+use crate::diagnose::run_stats::{Parts, RunStats, Steps};
+use crate::recording::{Expected, Run};
 
 /// Part of a step that is not worth a finding.
 pub(super) const LITTLE: f64 = 0.05;
@@ -257,4 +260,63 @@ fn loss_wait(parts: &Parts, may_spin: bool) -> LossWait {
 fn delivery(parts: &Parts, settings: Option<&Settings>) -> Option<f64> {
     let workers = settings.map(|settings| settings.num_workers).filter(|workers| *workers > 0)?;
     parts.prepared.map(|prepared| prepared / workers as f64)
+}
+
+/// Speed over the best that is as good as the best: the planner's own margin.
+const NEAR_BEST: f64 = 0.98;
+
+/// Predictions for micro-batches, smallest first, with or without checkpointing.
+#[derive(Clone, Debug)]
+pub(super) struct Curve<'a> {
+    points: Vec<&'a Expected>,
+}
+
+impl<'a> Curve<'a> {
+    /// Returns `None` if the planner made no predictions.
+    pub(super) fn new(run: &'a Run, checkpointing: bool) -> Option<Self> {
+        let is_meant =
+            |point: &&Expected| point.checkpointing == checkpointing && point.samples_per_s > 0.0 && point.batch > 0;
+        let mut points: Vec<_> = run.expected.iter().filter(is_meant).collect();
+        points.sort_by_key(|point| point.batch);
+        points.dedup_by_key(|point| point.batch);
+        (!points.is_empty()).then_some(Self { points })
+    }
+
+    /// Seconds per sample in a micro-batch of `batch`. The time of a micro-batch is interpolated linearly between points.
+    pub(super) fn seconds(&self, batch: f64) -> f64 {
+        let time = |point: &Expected| point.batch as f64 / point.samples_per_s;
+        let after = self.points.partition_point(|point| (point.batch as f64) < batch);
+        let micro = match (after.checked_sub(1).map(|before| self.points[before]), self.points.get(after)) {
+            (Some(low), Some(high)) => {
+                let along = (batch - low.batch as f64) / (high.batch - low.batch) as f64;
+                time(low) + along * (time(high) - time(low))
+            }
+            // Smaller micro-batches take as long: their time is overhead.
+            (None, Some(first)) => time(first),
+            (Some(last), None) => batch / last.samples_per_s,
+            (None, None) => return f64::NAN,
+        };
+        micro / batch
+    }
+
+    /// Returns the smallest eligible micro-batch up to `most` that is about as fast as the best of them.
+    pub(super) fn smallest_near_best(
+        &self,
+        most: u64,
+        is_eligible: impl Fn(&Expected) -> bool,
+    ) -> Option<&'a Expected> {
+        let fit = || self.points.iter().copied().filter(|point| point.batch <= most && is_eligible(point));
+        let best = fit().map(|point| point.samples_per_s).reduce(f64::max)?;
+        fit().find(|point| point.samples_per_s >= NEAR_BEST * best)
+    }
+
+    /// Micro-batches of this size that would be prefetched to the device, where the planner predicted it.
+    pub(super) fn prefetch_depth(&self, batch: f64) -> Option<u64> {
+        self.points.iter().find(|point| point.batch == batch as u64)?.prefetch_depth
+    }
+
+    /// The weakest source of the predictions.
+    pub(super) fn provenance(&self) -> Provenance {
+        self.points.iter().filter_map(|point| point.provenance).max().unwrap_or_default()
+    }
 }

@@ -2,16 +2,19 @@
 //!
 //! All are functions over [`Record`]s. `tensorboard::EventWriter` also exports a run that goes on.
 
+mod exposition;
 #[cfg(feature = "tensorboard")]
 pub mod tensorboard;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
-use crate::metrics::csv::{gpu_cells, gpu_columns, host_cells, host_columns, line, quoted};
-use crate::metrics::prometheus::Exposition;
-use crate::metrics::step_figures;
-use crate::monitor::{Gathering, Latest, expose};
-use crate::recording::{Record, StepRecord, belongs_to, last_run, set_back};
+use gpu_tuned_core::printable::for_file;
+
+use crate::metrics::{HOST_FIGURES, gpu_figures, step_figures, throttle_key};
+use crate::recording::{GpuSample, HostSample, Record, StepRecord};
+pub use exposition::{prometheus, to_prometheus};
 
 /// A table of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,30 +76,75 @@ fn columns(table: Table) -> Vec<String> {
     }
 }
 
-/// Formats the end of a recording in Prometheus' text format (version 0.0.4): counters of the run that began last, and
-/// gauges of the last samples. There are no times in it, as the node exporter's textfile collector requires.
+/// Returns the first line: the names of the columns, with units.
 ///
-/// Metrics and labels are those of [`monitor::to_prometheus`](crate::monitor::to_prometheus), and metrics of steps.
-pub fn prometheus(records: &[Record]) -> String {
-    let run = last_run(records);
-    let begin = run.map_or(f64::NEG_INFINITY, |run| run.at);
-    let (mut exposition, mut latest, mut gathering) = (Exposition::default(), Latest::default(), Gathering::default());
-    if let Some(run) = run {
-        exposition.run(run);
-    }
-    for record in records {
-        match record {
-            Record::Step(step) if belongs_to(run, step) => exposition.step(step),
-            Record::Value(value) if value.at < begin => {}
-            record => {
-                latest.observe(record);
-                gathering.observe(record);
-            }
+/// A line belongs to one GPU at one moment, or to the host: then its column `gpu` is empty.
+pub fn csv_header() -> String {
+    line(gpu_columns().chain(host_columns()))
+}
+
+/// Returns the line of a sample, with the UUID of its GPU; `None` for other records.
+pub fn csv_line(record: &Record, uuid: Option<&str>) -> Option<String> {
+    let empty = |_| String::new();
+    match record {
+        Record::Gpu(sample) => Some(line(gpu_cells(sample, uuid.unwrap_or_default()).chain(host_columns().map(empty)))),
+        Record::Host(sample) => {
+            let time = [format!("{:.3}", sample.at)].into_iter();
+            Some(line(time.chain(gpu_columns().skip(1).map(empty)).chain(host_cells(sample))))
         }
+        _ => None,
     }
-    for step in set_back(run, records) {
-        exposition.step(step);
+}
+
+/// Returns the columns of GPU samples. A MIG slice has the number of its GPU and a slot.
+fn gpu_columns() -> impl Iterator<Item = String> {
+    let keys = ["at_s", "gpu", "mig_slot", "uuid"].into_iter();
+    let keys = keys.chain(gpu_figures().map(|figure| figure.key)).chain(["throttle", "trouble"]);
+    keys.map(str::to_owned)
+}
+
+/// Returns the cells of a GPU sample.
+fn gpu_cells(sample: &GpuSample, uuid: &str) -> impl Iterator<Item = String> {
+    let slot = sample.mig_slot.map(|slot| slot.to_string()).unwrap_or_default();
+    let reasons: Vec<_> = sample.throttle.iter().map(|reason| throttle_key(*reason)).collect();
+    let trouble = sample.trouble.as_deref().unwrap_or_default();
+    let keys = [format!("{:.3}", sample.at), sample.gpu.to_string(), slot, quoted(uuid)];
+    let figures = gpu_figures().map(|figure| number((figure.of)(sample)));
+    keys.into_iter().chain(figures).chain([reasons.join(" "), quoted(trouble)])
+}
+
+/// Returns the columns of host samples, without the time.
+fn host_columns() -> impl Iterator<Item = String> {
+    HOST_FIGURES.iter().map(|figure| format!("host_{}", figure.key))
+}
+
+/// Returns the cells of a host sample, without the time.
+fn host_cells(sample: &HostSample) -> impl Iterator<Item = String> {
+    HOST_FIGURES.iter().map(|figure| number((figure.of)(sample)))
+}
+
+/// Joins cells to a line.
+fn line(cells: impl IntoIterator<Item = String>) -> String {
+    let mut line = cells.into_iter().collect::<Vec<_>>().join(",");
+    line.push('\n');
+    line
+}
+
+/// Formats a figure with three digits after the point at most: figures of samples are no more exact.
+fn number(figure: Option<f64>) -> String {
+    figure.map(|figure| ((figure * 1e3).round() / 1e3).to_string()).unwrap_or_default()
+}
+
+/// First letters of formulas, as narrow and as wide forms, and those that some programs skip.
+const FORMULA: [char; 11] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}', '\t', '\r', '\n'];
+
+/// Quotes text that needs quotes. An apostrophe keeps spreadsheets from taking it for a formula.
+fn quoted(text: &str) -> String {
+    let text = &*for_file(text);
+    let text = if text.starts_with(FORMULA) { &format!("'{text}") } else { text };
+    if text.contains([',', ';', '\t', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
     }
-    expose(&mut exposition, &latest, &gathering.summary());
-    exposition.to_string()
 }

@@ -1,5 +1,8 @@
 //! GPUs that the driver samples, with the names of the processes on them.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -32,10 +35,13 @@ struct Known {
 type Answer = (Vec<GpuSample>, Option<Known>);
 
 impl Driver {
-    pub(super) fn new(telemetry: Telemetry) -> Self {
-        Self { known: Known::of(&telemetry), telemetry: Limited::new(telemetry), names: Names::default() }
+    /// Opens the driver's management library, from this path or its usual places.
+    pub(super) fn open(library: Option<&Path>) -> Result<Self, String> {
+        let telemetry = Telemetry::open(library).map_err(|error| error.to_string())?;
+        Ok(Self { known: Known::read(&telemetry), telemetry: Limited::new(telemetry), names: Names::default() })
     }
 
+    /// Adds the GPUs, and reasons for missing ones, to a monitor's start.
     pub(super) fn describe(&self, start: &mut Start) {
         start.driver_version.clone_from(&self.known.driver_version);
         start.gpus.clone_from(&self.known.gpus);
@@ -51,7 +57,7 @@ impl Driver {
         let look = move |telemetry: &mut Telemetry| {
             let samples = telemetry.look(now);
             let is_changed = telemetry.gpus().count() != count;
-            (samples, is_changed.then(|| Known::of(telemetry)))
+            (samples, is_changed.then(|| Known::read(telemetry)))
         };
         let Some((mut samples, changed)) = self.telemetry.call(SAMPLE_LIMIT, look) else {
             return (self.known.gpus.iter().map(silent).collect(), false);
@@ -66,7 +72,7 @@ impl Driver {
 }
 
 impl Known {
-    fn of(telemetry: &Telemetry) -> Self {
+    fn read(telemetry: &Telemetry) -> Self {
         let trouble = telemetry.trouble().iter().map(|gpu| format!("GPU {}: {}", gpu.index, gpu.what));
         Self {
             driver_version: telemetry.driver_version().map(str::to_owned),
@@ -123,24 +129,4 @@ impl Names {
 fn name(pid: u32) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::recording::GpuProcess;
-
-    use super::Names;
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn processes_are_named_in_the_hosts_namespace() {
-        let mut names = Names { is_on_host: true, ..Names::default() };
-        let mut processes = [GpuProcess::new(std::process::id()), GpuProcess::new(u32::MAX)];
-        names.fill_in(processes.iter_mut());
-        assert!(processes[0].name.is_some() && processes[1].name.is_none(), "{processes:?}");
-        let mut elsewhere = Names { is_on_host: false, ..Names::default() };
-        let mut processes = [GpuProcess::new(std::process::id())];
-        elsewhere.fill_in(processes.iter_mut());
-        assert_eq!(processes[0].name, None);
-    }
 }

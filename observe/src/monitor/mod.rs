@@ -27,32 +27,26 @@
 pub mod amounts;
 #[cfg(feature = "nvml")]
 mod driver;
-mod gpus;
-mod host;
 mod sampler;
-mod series;
-mod state;
 mod summary;
-mod text;
 mod timeline;
 
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use thiserror::Error;
 
+pub use crate::export::{csv_header, csv_line, to_prometheus};
 pub use crate::metrics::{Figure, GPU_FIGURES, HOST_FIGURES, throttle_key};
-use crate::recording::{Record, Value, Writer, now};
+use crate::recording::{GpuSample, HostSample, Record, Start, Value, Writer, now};
+pub use crate::stats::{Series, Stats};
 pub use sampler::{LEAST_INTERVAL, Options, Sampler};
-pub use series::{Series, Stats};
-pub use state::Latest;
-use state::State;
 pub use summary::{Gathering, GpuSummary, StepSummary, Summary};
-pub(crate) use text::expose;
-pub use text::{csv_header, csv_line, to_prometheus};
 pub use timeline::{GpuTimeline, Timeline};
 
 /// Samples the machine at intervals, in a thread of its own, until it is stopped or dropped.
@@ -273,5 +267,100 @@ impl Shared {
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("record", &self.record).finish_non_exhaustive()
+    }
+}
+
+/// The last record of each device and value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Latest {
+    /// Descriptions of the devices, and reasons for missing ones.
+    pub start: Start,
+    /// GPUs, each followed by its MIG slices; empty before the first sample.
+    pub gpus: Vec<GpuSample>,
+    /// Host and program.
+    pub host: Option<HostSample>,
+    /// Last values that the program recorded, by name.
+    pub values: BTreeMap<String, Value>,
+}
+
+/// State that a monitor and its thread share.
+struct State {
+    latest: Latest,
+    history: VecDeque<Record>,
+    /// Records that were dropped from the history.
+    dropped: u64,
+    max_history: usize,
+    gathering: Gathering,
+    writer: Option<Writer>,
+    /// The error that ended the recording.
+    write_error: Option<io::Error>,
+}
+
+impl Latest {
+    /// Replaces the last record of its kind.
+    pub fn observe(&mut self, record: &Record) {
+        match record {
+            Record::Start(start) => self.start = start.clone(),
+            Record::Gpu(sample) => {
+                let key = (sample.gpu, sample.mig_slot);
+                match self.gpus.binary_search_by_key(&key, |gpu| (gpu.gpu, gpu.mig_slot)) {
+                    Ok(found) => self.gpus[found] = sample.clone(),
+                    Err(between) => self.gpus.insert(between, sample.clone()),
+                }
+            }
+            Record::Host(sample) => self.host = Some(sample.clone()),
+            Record::Value(value) => {
+                self.values.insert(value.name.clone(), value.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl State {
+    fn new(max_history: usize, writer: Option<Writer>) -> Self {
+        Self {
+            latest: Latest::default(),
+            history: VecDeque::new(),
+            dropped: 0,
+            max_history,
+            gathering: Gathering::default(),
+            writer,
+            write_error: None,
+        }
+    }
+
+    /// Adds records, and writes them to the recording.
+    fn observe(&mut self, records: Vec<Record>) {
+        for record in records {
+            self.latest.observe(&record);
+            self.gathering.observe(&record);
+            self.write(|writer| writer.write(&record));
+            self.history.push_back(record);
+            while self.history.len() > self.max_history {
+                self.history.pop_front();
+                self.dropped += 1;
+            }
+        }
+    }
+
+    /// Writes the buffer of the recording to the file.
+    fn flush(&mut self) {
+        self.write(Writer::flush);
+    }
+
+    /// Returns the kept records from number `from` on, and the number of the next record.
+    fn since(&self, from: u64) -> (u64, Vec<Record>) {
+        let next = self.dropped + self.history.len() as u64;
+        let skipped = usize::try_from(from.saturating_sub(self.dropped)).unwrap_or(usize::MAX);
+        (next, self.history.iter().skip(skipped).cloned().collect())
+    }
+
+    /// Writes to the recording. If that fails, the recording ends, and monitoring goes on.
+    fn write(&mut self, act: impl FnOnce(&mut Writer) -> io::Result<()>) {
+        let Some(Err(error)) = self.writer.as_mut().map(act) else { return };
+        tracing::warn!("the recording ends: {error}");
+        (self.writer, self.write_error) = (None, Some(error));
     }
 }

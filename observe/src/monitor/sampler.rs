@@ -1,41 +1,67 @@
-//! Options of a monitor, and samples of all devices.
+//! Options of a monitor, and samples of the GPUs, the host and a program with its children.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+#[cfg(not(feature = "nvml"))]
+use std::path::Path;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::gpus::Gpus;
-use super::host::HostSampler;
+use sysinfo::{Pid, Process, ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System};
+
+#[cfg(feature = "nvml")]
+use super::driver::Driver;
 use crate::Host;
-use crate::recording::{Record, Start, VERSION, now};
+#[cfg(not(feature = "nvml"))]
+use crate::recording::GpuSample;
+use crate::recording::{HostSample, ProcessSample, Record, Start, VERSION, now};
 
 /// Samples the GPUs, the host and a program on request.
 ///
 /// A [`Monitor`](super::Monitor) does so in a thread of its own.
 pub struct Sampler {
-    gpus: Gpus,
+    driver: Result<Driver, String>,
+    /// The sampled GPUs by the driver's index; `None` for all.
+    only: Option<Vec<u32>>,
     host: HostSampler,
 }
 
 impl Sampler {
     /// Opens the driver. A missing driver is no error: [`start`](Self::start) has the reason.
     pub fn open(options: &Options) -> Self {
-        let gpus = Gpus::open(options.library.as_deref(), options.gpus.clone());
-        Self { gpus, host: HostSampler::new(options.process) }
+        let driver = Driver::open(options.library.as_deref());
+        Self { driver, only: options.gpus.clone(), host: HostSampler::new(options.process) }
     }
 
-    /// Describes the devices.
+    /// Describes the devices, with reasons for missing ones.
     pub fn start(&self) -> Start {
         let host = Host::read();
         let mut start = Start::default();
         (start.at, start.version) = (now(), VERSION);
         (start.cores, start.memory_bytes) = (host.cores, host.memory_total.0);
-        self.gpus.describe(&mut start);
+        match &self.driver {
+            Ok(driver) => driver.describe(&mut start),
+            Err(trouble) => start.trouble.push(trouble.clone()),
+        }
+        if let Some(only) = &self.only {
+            if !start.gpus.is_empty() {
+                let missing = only.iter().filter(|wanted| !start.gpus.iter().any(|gpu| gpu.gpu == **wanted));
+                start.trouble.extend(missing.map(|wanted| format!("there is no GPU {wanted}")));
+            }
+            start.gpus.retain(|gpu| only.contains(&gpu.gpu));
+        }
         start
     }
 
     /// Takes a sample: one record for each GPU and one for the host. A new [`Start`] comes first if a GPU was added.
     pub fn sample(&mut self) -> Vec<Record> {
-        let (samples, is_changed) = self.gpus.sample();
+        let (mut samples, is_changed) = self.driver.as_mut().map(Driver::sample).unwrap_or_default();
+        if let Some(only) = &self.only {
+            samples.retain(|sample| only.contains(&sample.gpu));
+        }
         let start = is_changed.then(|| Record::Start(self.start()));
         let host = self.host.sample(now());
         start.into_iter().chain(samples.into_iter().map(Record::Gpu)).chain([Record::Host(host)]).collect()
@@ -114,4 +140,156 @@ impl Options {
     pub fn library(self, path: impl Into<PathBuf>) -> Self {
         Self { library: Some(path.into()), ..self }
     }
+}
+
+/// Stands in for the driver without feature `nvml`.
+#[cfg(not(feature = "nvml"))]
+enum Driver {}
+
+#[cfg(not(feature = "nvml"))]
+impl Driver {
+    fn open(_library: Option<&Path>) -> Result<Self, String> {
+        Err("built without feature `nvml`: GPUs are not sampled".to_owned())
+    }
+
+    fn describe(&self, _start: &mut Start) {
+        match *self {}
+    }
+
+    fn sample(&mut self) -> (Vec<GpuSample>, bool) {
+        match *self {}
+    }
+}
+
+/// Time between searches for new children: a search reads every process of the host.
+const FAMILY_EVERY: Duration = Duration::from_secs(5);
+
+/// Samples the host.
+struct HostSampler {
+    system: System,
+    /// There was a sample before: CPU time counts from the last sample.
+    has_begun: bool,
+    program: Option<Program>,
+}
+
+/// The monitored program.
+struct Program {
+    pid: Pid,
+    family: HashSet<Pid>,
+    searched_family: Option<Instant>,
+    /// CPU time of each process at the last sample, in milliseconds.
+    cpu_ms: HashMap<Pid, u64>,
+    last: Option<Instant>,
+    threads: Threads,
+}
+
+impl HostSampler {
+    fn new(pid: Option<u32>) -> Self {
+        let program = |pid| Program {
+            pid: Pid::from_u32(pid),
+            family: HashSet::new(),
+            searched_family: None,
+            cpu_ms: HashMap::new(),
+            last: None,
+            threads: Threads::default(),
+        };
+        Self { system: System::new(), has_begun: false, program: pid.map(program) }
+    }
+
+    fn sample(&mut self, at: f64) -> HostSample {
+        let mut sample = HostSample::new(at);
+        self.system.refresh_cpu_usage();
+        let percent = f64::from(self.system.global_cpu_usage());
+        sample.cpu_percent = Some(percent.clamp(0.0, 100.0)).filter(|_| self.has_begun && percent.is_finite());
+        self.has_begun = true;
+        let host = Host::read();
+        sample.memory_used_bytes = host.memory_total.0.checked_sub(host.memory_available.0);
+        sample.process = self.program.as_mut().and_then(|program| program.sample(&mut self.system));
+        sample
+    }
+}
+
+impl Program {
+    /// Samples the program; `None` once it has ended.
+    fn sample(&mut self, system: &mut System) -> Option<ProcessSample> {
+        let mut gone = HashSet::new();
+        if self.searched_family.is_none_or(|searched| searched.elapsed() >= FAMILY_EVERY) {
+            self.searched_family = Some(Instant::now());
+            // Processes that are gone are read once more, so that `System` drops them.
+            gone = std::mem::replace(&mut self.family, family(self.pid));
+        }
+        let family: Vec<_> = self.family.union(&gone).copied().collect();
+        let figures = ProcessRefreshKind::nothing().with_cpu().with_memory().without_tasks();
+        system.refresh_processes_specifics(ProcessesToUpdate::Some(&family), true, figures);
+        // In containers nobody may reap it.
+        let has_ended = |process: &Process| matches!(process.status(), ProcessStatus::Zombie | ProcessStatus::Dead);
+        system.process(self.pid).filter(|process| !has_ended(process))?;
+        let seconds = self.last.replace(Instant::now()).map(|last| last.elapsed().as_secs_f64());
+        let mut sample = ProcessSample::new(self.pid.as_u32());
+        let members = || family.iter().filter_map(|pid| Some((*pid, system.process(*pid)?)));
+        sample.memory_bytes = Some(members().map(|(_, process)| process.memory()).sum());
+        let cpu_ms: HashMap<Pid, u64> = members().map(|(pid, process)| (pid, process.accumulated_cpu_time())).collect();
+        let worked = |(pid, now): (&Pid, &u64)| Some(now.saturating_sub(*self.cpu_ms.get(pid)?));
+        let worked: u64 = cpu_ms.iter().filter_map(worked).sum();
+        sample.cpu_percent = seconds.filter(|seconds| *seconds > 0.0).map(|seconds| worked as f64 / 10.0 / seconds);
+        self.cpu_ms = cpu_ms;
+        sample.busiest_thread_percent = self.threads.busiest(family.iter().map(|pid| pid.as_u32()));
+        Some(sample)
+    }
+}
+
+/// Returns a process and its descendants.
+fn family(pid: Pid) -> HashSet<Pid> {
+    // Dropped at the end: `System` keeps a file open for each process.
+    let mut all = System::new();
+    all.refresh_processes_specifics(ProcessesToUpdate::All, true, ProcessRefreshKind::nothing().without_tasks());
+    let mut family = HashSet::from([pid]);
+    loop {
+        let children: Vec<_> = all
+            .processes()
+            .iter()
+            .filter(|(pid, process)| {
+                !family.contains(pid) && process.parent().is_some_and(|parent| family.contains(&parent))
+            })
+            .map(|(pid, _)| *pid)
+            .collect();
+        if children.is_empty() {
+            return family;
+        }
+        family.extend(children);
+    }
+}
+
+/// CPU time of each thread at the last sample. A thread that is always busy limits the program, however idle the others
+/// are.
+#[derive(Default)]
+struct Threads {
+    /// Nanoseconds by process and thread.
+    spent: HashMap<(u32, u32), u64>,
+    last: Option<Instant>,
+}
+
+impl Threads {
+    /// CPU time of the busiest thread of these processes since the last sample, in percent of one core. `None` for the first
+    /// sample, and on systems other than Linux.
+    fn busiest(&mut self, processes: impl Iterator<Item = u32>) -> Option<f64> {
+        let now = Instant::now();
+        let seconds = self.last.replace(now).map(|last| (now - last).as_secs_f64());
+        let spent: HashMap<_, _> = processes.flat_map(cpu_time_by_thread).collect();
+        let most = spent.iter().filter_map(|(thread, now)| Some(now.saturating_sub(*self.spent.get(thread)?))).max();
+        self.spent = spent;
+        let seconds = seconds.filter(|seconds| *seconds > 0.0)?;
+        Some(most? as f64 / 1e9 / seconds * 100.0)
+    }
+}
+
+/// Returns the CPU time of each thread since its start: the first figure of Linux's `schedstat`.
+fn cpu_time_by_thread(pid: u32) -> Vec<((u32, u32), u64)> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let spent = |entry: fs::DirEntry| {
+        let thread = entry.file_name().to_str()?.parse().ok()?;
+        let text = fs::read_to_string(entry.path().join("schedstat")).ok()?;
+        Some(((pid, thread), text.split_whitespace().next()?.parse().ok()?))
+    };
+    threads.flatten().filter_map(spent).collect()
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::series::{Series, Stats};
 use crate::metrics::{Figure, GPU_FIGURES, HOST_FIGURES};
 use crate::recording::{Gpu, GpuSample, Record, Start, StepRecord, Throttle};
+use crate::stats::{Series, Stats};
 
 /// Collects records, in their order, into a [`Summary`]. Its memory does not grow with the records.
 #[derive(Clone, Debug, Default)]

@@ -1,15 +1,14 @@
 //! Batches by memory and speed.
 
-use core::fmt::{self, Write as _};
+#[cfg(test)]
+mod tests;
+
+use std::fmt::{self, Write as _};
 
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::{Bytes, Precision, grouped, three_digits};
 
-use super::labels::Labels;
-use super::legend::{Entry, Header};
-use super::mark::{Mark, MarkKind, OUTLINE};
-use super::scale::Scale;
-use super::svg::{Area, PlotSize, escaped, open, text_width, tick};
+use super::{Area, Entry, Header, PlotSize, escaped, open, step, text_width, tick};
 
 /// A plot of batches: samples per second over the memory needed.
 #[derive(Clone, Debug, Default)]
@@ -235,5 +234,212 @@ impl ModeLine {
     fn classes(&self) -> (&'static str, &'static str, &'static str) {
         let color = if self.mode.precision == Precision::F32 { "c0" } else { "c1" };
         if self.mode.checkpointing { (color, " dashed", " hollow") } else { (color, "", "") }
+    }
+}
+
+/// Radius of the largest outline.
+const OUTLINE: f64 = 8.0;
+
+/// A marked batch.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// Kind of the mark, which selects its shape.
+    pub kind: MarkKind,
+    /// Samples of the batch.
+    pub batch: u64,
+    /// Memory needed.
+    pub memory: Bytes,
+    /// Samples per second.
+    pub samples_per_s: f64,
+    /// Amounts of memory that a line leads to: devices that the batch is planned for.
+    pub until: Vec<Bytes>,
+    /// Text where a pointer rests, and in the legend if no other mark has this kind.
+    pub title: String,
+}
+
+/// The method that chooses a marked batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MarkKind {
+    /// The plan.
+    Planned,
+    /// The largest batch that fits, as batch finders choose it.
+    Largest,
+    /// A fixed batch of [`MarkKind::FIXED_BATCH`] samples, as found in many configs.
+    Fixed,
+}
+
+impl MarkKind {
+    /// Samples of the fixed batch.
+    pub const FIXED_BATCH: u64 = 64;
+
+    /// Draws the outline around a point, with a title unless that is empty.
+    fn outline(self, [x, y]: [f64; 2], title: &str) -> String {
+        let title = if title.is_empty() { String::new() } else { format!("<title>{}</title>", escaped(title)) };
+        let path = match self {
+            Self::Planned => format!("M{:.1} {y:.1}a7 7 0 1 0 14 0a7 7 0 1 0 -14 0", x - 7.0),
+            Self::Largest => format!("M{:.1} {:.1}h13v13h-13z", x - 6.5, y - 6.5),
+            Self::Fixed => format!("M{:.1} {y:.1}l8.5 -8.5l8.5 8.5l-8.5 8.5z", x - 8.5),
+        };
+        format!("<path class=\"mark\" d=\"{path}\">{title}</path>")
+    }
+}
+
+impl fmt::Display for MarkKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Planned => f.write_str("planned"),
+            Self::Largest => f.write_str("largest that fits"),
+            Self::Fixed => write!(f, "batch {}", Self::FIXED_BATCH),
+        }
+    }
+}
+
+impl Mark {
+    /// Draws the line to the devices that the batch is planned for.
+    fn draw_memory(&self, text: &mut String, scale: &Scale) -> fmt::Result {
+        let [x, y] = scale.position(self.memory, self.samples_per_s);
+        let ends = || self.until.iter().map(|memory| scale.x(*memory));
+        if !self.until.is_empty() {
+            let largest = ends().fold(x, f64::max);
+            writeln!(text, "<path class=\"spare\" d=\"M{:.1} {y:.1}H{largest:.1}\"/>", (x + OUTLINE).min(largest))?;
+        }
+        for end in ends() {
+            writeln!(text, "<path class=\"mark\" d=\"M{end:.1} {:.1}v8\"/>", y - 4.0)?;
+        }
+        Ok(())
+    }
+}
+
+/// Unit of the memory axis.
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    bytes: f64,
+    name: &'static str,
+}
+
+/// Scale from figures to positions on the page.
+struct Scale {
+    area: Area,
+    unit: Unit,
+    /// Logarithms to base 2 of the memory at the left and the right, in the unit.
+    from: f64,
+    to: f64,
+    /// Samples per second at the top, and between grid lines.
+    max: f64,
+    step: f64,
+}
+
+impl Scale {
+    fn new(plot: &MemorySpeedPlot, area: Area) -> Self {
+        let points = || plot.lines.iter().flat_map(|line| &line.points);
+        let amounts = points().map(|point| point.memory).chain(plot.marks.iter().map(|mark| mark.memory));
+        let all: Vec<Bytes> = amounts.chain(plot.limits.iter().map(|limit| limit.memory)).collect();
+        let max = all.iter().copied().max().unwrap_or(Bytes::from_mib(1024));
+        let min = all.iter().copied().min().unwrap_or(max).max(Bytes(1));
+        let unit = if max < Bytes::from_mib(1024) { Unit::MIB } else { Unit::GIB };
+        let speeds = points().map(|point| point.interval.map_or(point.samples_per_s, |(_, max)| max));
+        let fastest = speeds.chain(plot.marks.iter().map(|mark| mark.samples_per_s)).fold(1.0, f64::max);
+        let step = step(fastest * 1.06);
+        let (from, to) = ((unit.amount(min) / 1.1).log2(), (unit.amount(max) * 1.1).log2());
+        // Between points that lie close together there may be no two powers of two to label.
+        let has_labels = from.ceil() < to.floor();
+        let (from, to) = if has_labels { (from, to) } else { (from.floor(), to.ceil()) };
+        Self { area, unit, from, to, max: (fastest * 1.06 / step).ceil() * step, step }
+    }
+
+    fn x(&self, memory: Bytes) -> f64 {
+        let share = (self.unit.amount(memory).log2() - self.from) / (self.to - self.from);
+        self.area.left + share * (self.area.right - self.area.left)
+    }
+
+    fn y(&self, samples_per_s: f64) -> f64 {
+        self.area.bottom - samples_per_s / self.max * (self.area.bottom - self.area.top)
+    }
+
+    /// Labelled amounts of memory: powers of two, and one and a half of each where they are few.
+    fn labels(&self) -> Vec<f64> {
+        let powers = || (self.from.floor() as i32..=self.to.floor() as i32).map(|power| 2f64.powi(power));
+        let has_few = self.to.floor() - self.from.ceil() < 3.0;
+        let between = powers().filter(|_| has_few).map(|power| 1.5 * power);
+        let mut labels: Vec<f64> = powers().chain(between).collect();
+        labels.retain(|amount| (self.from..=self.to).contains(&amount.log2()));
+        labels.sort_by(f64::total_cmp);
+        labels
+    }
+
+    /// Position of a batch.
+    fn position(&self, memory: Bytes, samples_per_s: f64) -> [f64; 2] {
+        [self.x(memory), self.y(samples_per_s)]
+    }
+}
+
+impl Unit {
+    const MIB: Self = Self { bytes: (1 << 20) as f64, name: "MiB" };
+    const GIB: Self = Self { bytes: (1 << 30) as f64, name: "GiB" };
+
+    fn amount(self, memory: Bytes) -> f64 {
+        memory.0 as f64 / self.bytes
+    }
+
+    fn to_bytes(self, amount: f64) -> Bytes {
+        Bytes((amount * self.bytes) as u64)
+    }
+}
+
+/// Height of a label of 12 px.
+const HEIGHT: f64 = 12.0;
+/// Space at each side of a label.
+const GAP: f64 = 2.0;
+
+/// The places that are taken in a plot.
+struct Labels {
+    bounds: Area,
+    taken: Vec<Area>,
+}
+
+impl Labels {
+    /// Creates labels for an area without any.
+    const fn new(bounds: Area) -> Self {
+        Self { bounds, taken: Vec::new() }
+    }
+
+    /// Keeps labels away from a symbol.
+    fn avoid(&mut self, [x, y]: [f64; 2], radius: f64) {
+        self.taken.push(Area { left: x - radius, right: x + radius, top: y - radius, bottom: y + radius });
+    }
+
+    /// Finds a free place for a label of this width around a point, and takes it. Returns the middle of the label's base line; `None` if every place
+    /// overlaps something.
+    fn place(&mut self, [x, y]: [f64; 2], radius: f64, width: f64) -> Option<[f64; 2]> {
+        let half = width / 2.0 + GAP;
+        let (beside, away) = (radius + half + 2.0, radius + 2.0);
+        let middles = [
+            [x, y - away - HEIGHT / 2.0],
+            [x, y + away + HEIGHT / 2.0],
+            [x + beside, y],
+            [x - beside, y],
+            [x + half, y + away + HEIGHT / 2.0],
+            [x - half, y - away - HEIGHT / 2.0],
+            [x + half, y - away - HEIGHT / 2.0],
+            [x - half, y + away + HEIGHT / 2.0],
+        ];
+        let (found, area) = middles.into_iter().find_map(|[x, y]| {
+            let (top, bottom) = (y - HEIGHT / 2.0, y + HEIGHT / 2.0);
+            let area = Area { left: x - half, right: x + half, top, bottom };
+            let is_free = area.is_inside(self.bounds) && !self.taken.iter().any(|other| area.overlaps(*other));
+            is_free.then_some(([x, bottom - 2.0], area))
+        })?;
+        self.taken.push(area);
+        Some(found)
+    }
+}
+
+impl Area {
+    fn is_inside(self, other: Self) -> bool {
+        self.left >= other.left && self.right <= other.right && self.top >= other.top && self.bottom <= other.bottom
+    }
+
+    fn overlaps(self, other: Self) -> bool {
+        self.left < other.right && other.left < self.right && self.top < other.bottom && other.top < self.bottom
     }
 }

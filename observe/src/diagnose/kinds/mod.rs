@@ -1,25 +1,16 @@
 //! The search for each kind of finding. A file has the kinds that one question tells apart.
 
-mod batch;
-mod clocks;
-mod host;
-mod leak;
+mod gpu;
 mod loader;
-mod not_finite;
-mod other_process;
-mod prefetch;
+mod memory;
 mod settings;
-mod slow_rank;
-mod utilization;
+mod steps;
 
 use gpu_tuned_core::{Setting, SettingValue};
 
-use super::curve::Curve;
-use super::finding::{Change, Finding, Prediction, Quantity, SettingChange};
-use super::kind::{Kind, Severity};
-use super::model::{StepModel, WhatIf};
+use super::finding::{Change, Finding, Kind, Prediction, Quantity, SettingChange, Severity, seconds};
+use super::model::{Curve, StepModel, WhatIf};
 use super::run_stats::RunStats;
-use super::words;
 
 /// Input of the search.
 pub(super) struct DiagnosisInput<'a> {
@@ -33,28 +24,28 @@ pub(super) type Find = fn(&DiagnosisInput<'_>) -> Option<Finding>;
 
 /// All searches. Among findings of equal weight, the first of these is listed first.
 pub(super) const ALL: [Find; 22] = [
-    leak::of_device,
-    not_finite::find,
-    loader::find,
-    host::sync,
-    other_process::find,
-    slow_rank::find,
-    batch::too_small,
-    prefetch::find,
-    host::slow_loop,
-    leak::of_host,
+    memory::device_leak,
+    steps::not_finite,
+    loader::slow_loader,
+    steps::loss_sync,
+    memory::other_process,
+    steps::slow_rank,
+    settings::batch_too_small,
+    loader::prefetch_missing,
+    steps::slow_loop,
+    memory::host_leak,
     settings::wrong_target,
-    clocks::thermal,
-    clocks::power,
-    clocks::pcie,
-    host::bound,
-    batch::no_accumulation,
+    gpu::thermal,
+    gpu::power,
+    gpu::pcie,
+    steps::host_bound,
+    settings::no_accumulation,
     settings::needless_checkpointing,
-    leak::fragmentation,
+    memory::fragmentation,
     settings::no_amp,
     settings::no_tf32,
-    utilization::idle,
-    utilization::model_too_small,
+    gpu::idle,
+    gpu::model_too_small,
 ];
 
 impl<'a> DiagnosisInput<'a> {
@@ -79,7 +70,7 @@ impl<'a> DiagnosisInput<'a> {
     /// Formats the judged range: `steps 12 to 480`.
     fn range(&self) -> String {
         self.stats.steps.as_ref().map_or_else(
-            |_| format!("over {}", words::seconds(self.stats.span.1 - self.stats.span.0)),
+            |_| format!("over {}", seconds(self.stats.span.1 - self.stats.span.0)),
             |steps| format!("steps {} to {}", steps.numbers.0, steps.numbers.1),
         )
     }
