@@ -49,51 +49,9 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "group")]
-mod ended;
-#[cfg(feature = "group")]
-mod exit;
-#[cfg(feature = "group")]
-mod files;
-#[cfg(feature = "group")]
 mod group;
-#[cfg(feature = "group")]
-mod handshake;
-#[cfg(feature = "group")]
-mod host;
-#[cfg(feature = "group")]
-mod hub;
-#[cfg(feature = "group")]
-mod join_error;
 mod launch;
-#[cfg(feature = "group")]
-mod limits;
-#[cfg(feature = "group")]
-mod member;
-#[cfg(feature = "group")]
-mod protocol;
-#[cfg(feature = "group")]
-mod pulse;
-#[cfg(feature = "group")]
-mod runtime;
-mod secret;
-#[cfg(feature = "group")]
-mod status;
-#[cfg(feature = "group")]
-mod terms;
 
 #[cfg(feature = "group")]
-pub use ended::Ended;
-#[cfg(feature = "group")]
-pub use exit::EXIT_CODE;
-#[cfg(feature = "group")]
-pub use group::Group;
-#[cfg(feature = "group")]
-pub use join_error::JoinError;
-pub use launch::{Launch, LaunchError, Launched, Launcher};
-#[cfg(feature = "group")]
-pub use limits::{ExitHook, Limits};
-#[cfg(feature = "group")]
-pub use pulse::{Activity, StepTime};
-pub use secret::Secret;
-#[cfg(feature = "group")]
-pub use terms::Terms;
+pub use group::{Activity, EXIT_CODE, Ended, ExitHook, Group, JoinError, Limits, StepTime, Terms};
+pub use launch::{Launch, LaunchError, Launched, Launcher, Secret};

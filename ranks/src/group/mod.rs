@@ -1,26 +1,29 @@
 //! The group of ranks, as the training loop sees it.
 
-mod exchange;
+mod error;
+mod handshake;
+mod hub;
+mod limits;
+mod member;
+mod protocol;
 
-use std::fmt;
+use std::future::{Future, pending};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::{fmt, io, thread};
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle};
+use tracing::subscriber::{NoSubscriber, with_default};
 
-use crate::ended::Ended;
-use crate::host::Host;
-use crate::hub::Hub;
-use crate::join_error::JoinError;
 use crate::launch::Launch;
-use crate::limits::Limits;
-use crate::member::Member;
-use crate::pulse::{Activity, Heart, StepTime};
-use crate::runtime;
-use crate::secret::nonce;
-use crate::status::Status;
-use crate::terms::{Applicant, Terms};
+pub use error::{Ended, JoinError};
+use handshake::nonce;
+use hub::Hub;
+use limits::Status;
+pub use limits::{EXIT_CODE, ExitHook, Limits};
+use member::Member;
+pub use protocol::{Activity, StepTime, Terms};
+use protocol::{Applicant, Heart, Host};
 
 /// Processes that train together.
 ///
@@ -65,7 +68,7 @@ impl Group {
             return Err(JoinError::SecretRequired);
         }
         let system = |error: std::io::Error| JoinError::System { cause: error.to_string() };
-        let runtime = runtime::handle().map_err(system)?;
+        let runtime = start_runtime().map_err(system)?;
         let instance = nonce().map_err(system)?;
         let (rank, world_size, host) = (launch.rank, launch.world_size, Host::current());
         let name = host.name.clone();
@@ -75,10 +78,10 @@ impl Group {
         let ends = (Arc::clone(&status), Arc::clone(&heart));
         let role = if rank == 0 {
             let hub = Hub::new(launch, applicant, limits, ends.0, ends.1, runtime.clone());
-            Role::Root(runtime::wait(&runtime, hub.form(launch.clone()))?)
+            Role::Root(wait(&runtime, hub.form(launch.clone()))?)
         } else {
             let joining = Member::join(launch.clone(), applicant, limits, ends.0, ends.1);
-            Role::Member(Arc::new(runtime::wait(&runtime, joining)?))
+            Role::Member(Arc::new(wait(&runtime, joining)?))
         };
         let inner = Inner {
             rank,
@@ -143,7 +146,7 @@ impl Group {
         let meeting = *meetings;
         let received = match &inner.role {
             Role::Root(hub) => {
-                let messages = runtime::wait(&inner.runtime, Arc::clone(hub).gather(meeting, kind, own))?;
+                let messages = wait(&inner.runtime, Arc::clone(hub).gather(meeting, kind, own))?;
                 match reply(messages) {
                     Ok(reply) => {
                         hub.publish(reply.clone());
@@ -157,7 +160,7 @@ impl Group {
             }
             Role::Member(member) => {
                 let member = Arc::clone(member);
-                runtime::wait(&inner.runtime, async move { member.meet(meeting, kind, &own).await })?
+                wait(&inner.runtime, async move { member.meet(meeting, kind, &own).await })?
             }
         };
         *meetings += 1;
@@ -184,10 +187,10 @@ impl Group {
             return;
         }
         match &inner.role {
-            Role::Root(hub) => runtime::wait(&inner.runtime, Arc::clone(hub).fail(ended)),
+            Role::Root(hub) => wait(&inner.runtime, Arc::clone(hub).fail(ended)),
             Role::Member(member) => {
                 let member = Arc::clone(member);
-                runtime::wait(&inner.runtime, async move { member.fail(ended).await });
+                wait(&inner.runtime, async move { member.fail(ended).await });
             }
         }
     }
@@ -237,10 +240,10 @@ impl Inner {
             return Ok(());
         }
         match &self.role {
-            Role::Root(hub) => runtime::wait(&self.runtime, Arc::clone(hub).finish()),
+            Role::Root(hub) => wait(&self.runtime, Arc::clone(hub).finish()),
             Role::Member(member) => {
                 let member = Arc::clone(member);
-                runtime::wait(&self.runtime, async move { member.finish().await })
+                wait(&self.runtime, async move { member.finish().await })
             }
         }
     }
@@ -269,4 +272,108 @@ impl fmt::Debug for Group {
         let mut group = formatter.debug_struct("Group");
         group.field("rank", rank).field("world_size", world_size).field("host", host).finish_non_exhaustive()
     }
+}
+
+/// Bytes of all ranks' messages that rank 0 keeps at one time during a sum.
+const GATHERED: usize = 64 * 1024 * 1024;
+/// Fewest values of a sum in one exchange.
+const LEAST_VALUES: usize = 1024;
+
+impl Group {
+    /// Adds up the values of all ranks, in the order of ranks. All ranks get the same bits.
+    ///
+    /// # Errors
+    /// If the group has ended, or ranks have different numbers of values.
+    pub fn sum(&self, mut values: Vec<f32>) -> Result<Vec<f32>, Ended> {
+        let values_at_once = (GATHERED / size_of::<f32>() / self.world_size()).max(LEAST_VALUES);
+        let count = (values.len() as u64).to_le_bytes();
+        for part in values.chunks_mut(values_at_once) {
+            let own = [count.to_vec(), part.iter().flat_map(|value| value.to_le_bytes()).collect()].concat();
+            let reply = self.meet_or_end("sum", own, |messages| {
+                let parts = || messages.iter().map(|message| message.split_first_chunk().unwrap_or((&[0; 8], &[])));
+                self.compare("number of values", parts().map(|(count, _)| u64::from_le_bytes(*count).to_string()))?;
+                Ok(add(parts().map(|(_, values)| values)))
+            })?;
+            part.iter_mut().zip(floats(&reply)).for_each(|(value, sum)| *value = sum);
+        }
+        Ok(values)
+    }
+
+    /// Returns rank 0's message on all ranks.
+    ///
+    /// # Errors
+    /// If the group has ended.
+    pub fn broadcast(&self, own: Vec<u8>) -> Result<Vec<u8>, Ended> {
+        let own = if self.rank() == 0 { own } else { Vec::new() };
+        self.meet("broadcast", own, |messages| Ok(messages.into_iter().next().unwrap_or_default()))
+    }
+
+    /// Waits until all ranks have arrived.
+    ///
+    /// # Errors
+    /// If the group has ended.
+    pub fn barrier(&self) -> Result<(), Ended> {
+        self.meet("barrier", Vec::new(), |_| Ok(Vec::new())).map(drop)
+    }
+
+    /// Checks that all ranks have the same value of something, such as a hash of the model's shape.
+    ///
+    /// # Errors
+    /// If the group has ended, or ranks differ: this ends the group, and names the first rank that differs from rank 0.
+    pub fn agree(&self, name: &str, value: &str) -> Result<(), Ended> {
+        let reply = |messages: Vec<Vec<u8>>| {
+            self.compare(name, messages.iter().map(|value| String::from_utf8_lossy(value).into_owned()))?;
+            Ok(Vec::new())
+        };
+        self.meet_or_end("agree", value.as_bytes().to_vec(), reply).map(drop)
+    }
+
+    /// Compares values of all ranks, in the order of ranks, with that of rank 0.
+    fn compare(&self, name: &str, mut values: impl Iterator<Item = String>) -> Result<(), Ended> {
+        let expected = values.next().unwrap_or_default();
+        let different = values.zip(1..).find(|(value, _)| *value != expected);
+        let Some((value, rank)) = different else { return Ok(()) };
+        let (name, host) = (name.to_owned(), self.host_of(rank));
+        Err(Ended::Differs { name, rank, host, value, expected })
+    }
+}
+
+fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
+    bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
+}
+
+/// Adds up values of the same number, in their order.
+fn add<'a>(mut messages: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut sums: Vec<f32> = messages.next().map(|first| floats(first).collect()).unwrap_or_default();
+    for message in messages {
+        sums.iter_mut().zip(floats(message)).for_each(|(sum, value)| *sum += value);
+    }
+    sums.iter().flat_map(|sum| sum.to_le_bytes()).collect()
+}
+
+static HANDLE: Mutex<Option<Handle>> = Mutex::new(None);
+
+/// Starts the thread if it does not run, and returns its handle.
+fn start_runtime() -> io::Result<Handle> {
+    let mut handle = HANDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = &*handle {
+        return Ok(handle.clone());
+    }
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let started = runtime.handle().clone();
+    // Spans of the RPC library stay out of the program's log.
+    let body = move || with_default(NoSubscriber::default(), || runtime.block_on(pending::<()>()));
+    thread::Builder::new().name("gpu-tuned ranks".to_owned()).spawn(body)?;
+    Ok(handle.insert(started).clone())
+}
+
+/// Runs a future on the thread and waits for its result.
+///
+/// Works within another runtime, too, where `block_on` would panic.
+fn wait<T: Send + 'static>(handle: &Handle, future: impl Future<Output = T> + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    handle.spawn(async move {
+        let _ = sender.send(future.await);
+    });
+    receiver.recv().expect("BUG: a task of the ranks' thread panicked")
 }

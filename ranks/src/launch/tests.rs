@@ -1,6 +1,5 @@
 use proptest::prelude::*;
 
-use super::hosts::first_host;
 use super::*;
 
 type Pairs<'a> = &'a [(&'a str, &'a str)];

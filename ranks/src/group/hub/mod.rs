@@ -1,11 +1,7 @@
 //! Rank 0: the group's members, exchanges and end.
 
-mod accept;
-mod connection;
-mod forming;
-pub(crate) mod liveness;
-mod meeting;
-mod stream;
+mod connections;
+pub(super) mod members;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,19 +11,11 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::ended::Ended;
-use crate::host::Host;
-use crate::join_error::JoinError;
-use crate::launch::Launch;
-use crate::limits::Limits;
-use crate::pulse::{Heart, Pulse, StepTime};
-use crate::secret::Secret;
-use crate::status::Status;
-use crate::terms::Applicant;
-use meeting::Meeting;
+use crate::group::error::{Ended, JoinError};
+use crate::group::limits::{End, Limits, Status};
+use crate::group::protocol::{Applicant, Heart, Host, Pulse, StepTime};
+use crate::launch::{Launch, Secret};
 
-/// Address of rank 0 if all ranks are on its host.
-pub(crate) const LOOPBACK: &str = "127.0.0.1";
 /// Time for the others to learn of the end before this process may end.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -45,7 +33,7 @@ pub(crate) struct Hub {
     complete: watch::Sender<u64>,
     /// Last reply, after the number of its exchange plus 1.
     reply: watch::Sender<(u64, Arc<Vec<u8>>)>,
-    ended: watch::Sender<Option<Ended>>,
+    ended: End,
     all_finished: watch::Sender<bool>,
     /// Number of connections to members.
     connections: watch::Sender<usize>,
@@ -96,7 +84,7 @@ impl Hub {
         let world_size = launch.world_size;
         let mut members: Vec<_> = std::iter::repeat_with(|| None).take(world_size).collect();
         members[0] = Some(Member::new(root.clone(), 0));
-        let distinct = forming::distinct_terms(&root).map(|term| (term, 0)).collect();
+        let distinct = root.distinct_terms().map(|term| (term, 0)).collect();
         let meeting = Meeting::new(world_size);
         let last_refusal = String::new();
         let state = State { members, distinct, joined: 1, told: 0, refused: 0, last_refusal, meeting, finished: 0 };
@@ -111,7 +99,7 @@ impl Hub {
             formation: watch::Sender::new(if world_size == 1 { Forming::Formed } else { Forming::Waiting }),
             complete: watch::Sender::new(0),
             reply: watch::Sender::default(),
-            ended: watch::Sender::new(None),
+            ended: End::default(),
             all_finished: watch::Sender::new(false),
             connections: watch::Sender::new(0),
             closed: watch::Sender::new(false),
@@ -124,12 +112,7 @@ impl Hub {
 
     /// Ends the group. This rank sees the end once the others have been told, or after [`FAREWELL`].
     fn end(self: &Arc<Self>, ended: Ended) {
-        let is_first = self.ended.send_if_modified(|present| {
-            let is_first = present.is_none();
-            present.get_or_insert_with(|| ended.clone());
-            is_first
-        });
-        if is_first {
+        if self.ended.record(&ended) {
             let hub = Arc::clone(self);
             self.runtime.spawn(async move {
                 hub.drain().await;
@@ -149,13 +132,6 @@ impl Hub {
         let mut connections = self.connections.subscribe();
         let _ = timeout(FAREWELL, connections.wait_for(|count| *count == 0)).await;
         self.closed.send_replace(true);
-    }
-
-    /// Waits for the end of the group.
-    async fn ended(&self) -> Ended {
-        let mut receiver = self.ended.subscribe();
-        let ended = receiver.wait_for(Option::is_some).await.map(|ended| ended.clone());
-        ended.ok().flatten().expect("BUG: the sender outlives its method")
     }
 
     async fn closed(&self) {
@@ -178,7 +154,7 @@ impl Hub {
         }
         let mut all_finished = self.all_finished.subscribe();
         tokio::select! {
-            ended = self.ended() => Err(ended),
+            ended = self.ended.wait() => Err(ended),
             _ = all_finished.wait_for(|finished| *finished) => Ok(()),
         }
     }
@@ -216,10 +192,115 @@ impl State {
     fn host(&self, rank: usize) -> String {
         self.members[rank].as_ref().map(|member| member.applicant.host.name.clone()).unwrap_or_default()
     }
+
+    /// Places a message, which has to belong to the present exchange.
+    fn place(&mut self, rank: usize, number: u64, kind: &str, message: Vec<u8>) -> Result<(), Ended> {
+        let first = self.meeting.first.clone();
+        if let Some((other_kind, other)) = first.filter(|(other_kind, _)| other_kind != kind) {
+            let (host, other_host) = (self.host(rank), self.host(other));
+            return Err(Ended::OutOfStep { rank, host, kind: kind.to_owned(), other, other_host, other_kind });
+        }
+        if number != self.meeting.number || self.meeting.messages[rank].is_some() {
+            let message = format!("rank {rank} is at exchange {number}, rank 0 at {}", self.meeting.number);
+            return Err(Ended::Rejected { kind: kind.to_owned(), message });
+        }
+        self.meeting.first.get_or_insert_with(|| (kind.to_owned(), rank));
+        self.meeting.messages[rank] = Some((Instant::now(), message));
+        self.meeting.arrived += 1;
+        Ok(())
+    }
 }
 
 impl Member {
     fn new(applicant: Applicant, connection: u64) -> Self {
         Self { applicant, connection, seen: Instant::now(), pulse: Pulse::default(), finished: None }
+    }
+}
+
+/// Exchange for which messages arrive.
+pub(super) struct Meeting {
+    /// Number of the exchange, from 0.
+    number: u64,
+    /// Kind of the exchange, and the rank that arrived first.
+    first: Option<(String, usize)>,
+    /// Messages by rank, with the times of their arrival.
+    messages: Vec<Option<(Instant, Vec<u8>)>>,
+    arrived: usize,
+}
+
+impl Meeting {
+    pub(super) fn new(world_size: usize) -> Self {
+        Self { number: 0, first: None, messages: vec![None; world_size], arrived: 0 }
+    }
+
+    /// Returns the time since which a rank waits for others.
+    pub(super) fn waiting_since(&self, rank: usize) -> Option<Instant> {
+        self.messages[rank].as_ref().map(|(time, _)| *time)
+    }
+}
+
+impl Hub {
+    /// Records the message of a rank.
+    pub(super) fn deposit(
+        self: &Arc<Self>,
+        rank: usize,
+        number: u64,
+        kind: &str,
+        message: Vec<u8>,
+    ) -> Result<(), Ended> {
+        let mut state = self.state();
+        if let Err(ended) = state.place(rank, number, kind, message) {
+            drop(state);
+            self.end(ended.clone());
+            return Err(ended);
+        }
+        if state.meeting.arrived == state.members.len() {
+            self.complete.send_replace(number + 1);
+        }
+        Ok(())
+    }
+
+    /// Sends rank 0's own message, and returns the messages of all ranks.
+    pub(crate) async fn gather(
+        self: Arc<Self>,
+        number: u64,
+        kind: &'static str,
+        own: Vec<u8>,
+    ) -> Result<Vec<Vec<u8>>, Ended> {
+        if self.deposit(0, number, kind, own).is_err() {
+            return Err(self.status.ended().await);
+        }
+        let mut complete = self.complete.subscribe();
+        tokio::select! {
+            ended = self.status.ended() => return Err(ended),
+            _ = complete.wait_for(|complete| *complete > number) => {}
+        }
+        let mut state = self.state();
+        let messages = state.meeting.messages.iter_mut().map(Option::take);
+        let messages = messages.map(|message| message.map(|(_, bytes)| bytes).unwrap_or_default()).collect();
+        Ok(messages)
+    }
+
+    /// Sends the reply to all ranks.
+    pub(crate) fn publish(&self, reply: Vec<u8>) {
+        let number = {
+            let mut state = self.state();
+            state.meeting.number += 1;
+            state.meeting.first = None;
+            state.meeting.arrived = 0;
+            state.meeting.number
+        };
+        self.reply.send_replace((number, Arc::new(reply)));
+    }
+
+    /// Waits for the reply of an exchange.
+    pub(super) async fn reply(&self, number: u64) -> Result<Arc<Vec<u8>>, Ended> {
+        let mut replies = self.reply.subscribe();
+        tokio::select! {
+            ended = self.ended.wait() => Err(ended),
+            reply = replies.wait_for(|(published, _)| *published > number) => {
+                Ok(reply.map(|reply| Arc::clone(&reply.1)).expect("BUG: the sender outlives its method"))
+            }
+        }
     }
 }

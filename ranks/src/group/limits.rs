@@ -1,10 +1,15 @@
-//! Times after which ranks are given up.
+//! Times after which ranks are given up, and the end of a process after that of its group.
 
-use std::fmt;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, process, thread};
 
-use crate::ended::Ended;
+use tokio::sync::watch;
+
+use crate::group::error::Ended;
 
 /// Reaction of a process to the end of its group.
 pub type ExitHook = Arc<dyn Fn(&Ended) + Send + Sync>;
@@ -77,20 +82,87 @@ impl fmt::Debug for Limits {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::exit::DESTRUCTORS;
-    use crate::hub::{FAREWELL, liveness::INTERVAL};
-    use crate::member::LATE_ANSWER;
+/// The first end of a group.
+#[derive(Default)]
+pub(super) struct End(watch::Sender<Option<Ended>>);
 
-    #[test]
-    fn a_stopped_rank_ends_all_within_30_s() {
-        let limits = Limits::default();
-        let exit = limits.grace + DESTRUCTORS;
-        // The interval is doubled on many ranks.
-        let stopped_root = 2 * limits.heartbeat + limits.silence + LATE_ANSWER + exit;
-        let stopped_member = limits.silence + INTERVAL + FAREWELL + exit;
-        assert!(stopped_root.max(stopped_member) < Duration::from_secs(30));
+impl End {
+    /// Records an end; returns true for the first one.
+    pub(super) fn record(&self, ended: &Ended) -> bool {
+        self.0.send_if_modified(|present| {
+            let is_first = present.is_none();
+            present.get_or_insert_with(|| ended.clone());
+            is_first
+        })
     }
+
+    /// Waits for the end.
+    pub(super) async fn wait(&self) -> Ended {
+        let mut receiver = self.0.subscribe();
+        let ended = receiver.wait_for(Option::is_some).await.map(|ended| ended.clone());
+        ended.ok().flatten().expect("BUG: the sender outlives its method")
+    }
+}
+
+/// End of the group, as seen by this process. The first end arms the exit of the process.
+pub(super) struct Status {
+    ended: End,
+    limits: Limits,
+}
+
+impl Status {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { ended: End::default(), limits }
+    }
+
+    pub(super) fn end(&self, ended: Ended) {
+        if self.ended.record(&ended) {
+            exit_after_grace(ended, &self.limits);
+        }
+    }
+
+    pub(super) fn get(&self) -> Option<Ended> {
+        self.ended.0.borrow().clone()
+    }
+
+    pub(super) async fn ended(&self) -> Ended {
+        self.ended.wait().await
+    }
+}
+
+/// Exit code of a process whose group ended: "temporary failure", on which launchers restart.
+pub const EXIT_CODE: i32 = 75;
+
+/// Time for the last message and for destructors.
+pub(crate) const DESTRUCTORS: Duration = Duration::from_secs(3);
+
+/// Ends the process after [`Limits::grace`]. A thread in NCCL cannot be interrupted.
+fn exit_after_grace(ended: Ended, limits: &Limits) {
+    let (grace, hook) = (limits.grace, limits.exit_hook.clone());
+    let body = move || {
+        thread::sleep(grace);
+        match hook {
+            Some(hook) => hook(&ended),
+            None => exit(&ended),
+        }
+    };
+    if thread::Builder::new().name("gpu-tuned exit".to_owned()).spawn(body).is_err() {
+        eprintln!("gpu-tuned: no thread to wait for the end of this process, so that it ends now");
+        process::abort();
+    }
+}
+
+fn exit(ended: &Ended) -> ! {
+    let message = format!(
+        "gpu-tuned: this process ends with exit code {EXIT_CODE}, because the group of ranks has ended: {ended}"
+    );
+    // A full pipe and a destructor may block for ever.
+    let exiting = thread::Builder::new().spawn(move || {
+        eprintln!("{message}");
+        process::exit(EXIT_CODE)
+    });
+    if exiting.is_ok() {
+        thread::sleep(DESTRUCTORS);
+    }
+    process::abort();
 }

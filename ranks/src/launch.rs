@@ -1,20 +1,13 @@
 //! Rank of this process, as its launcher passed it through the environment.
 
-mod error;
-mod hosts;
-mod port;
 #[cfg(test)]
 mod tests;
-mod variables;
 
-use std::env;
-use std::fmt;
 use std::net::IpAddr;
+use std::str::FromStr;
+use std::{env, fmt};
 
-pub use error::LaunchError;
-
-use crate::secret::Secret;
-use variables::Variables;
+use thiserror::Error;
 
 /// Rank and addresses of a process that a launcher started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,40 +63,28 @@ struct Names {
     local_world_size: &'static str,
 }
 
-const TORCH: Names = Names {
-    launcher: Launcher::Torch,
-    rank: "RANK",
-    world_size: "WORLD_SIZE",
-    local_rank: "LOCAL_RANK",
-    local_world_size: "LOCAL_WORLD_SIZE",
-};
-const OPEN_MPI: Names = Names {
-    launcher: Launcher::OpenMpi,
-    rank: "OMPI_COMM_WORLD_RANK",
-    world_size: "OMPI_COMM_WORLD_SIZE",
-    local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
-    local_world_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
-};
+impl Names {
+    const fn new(launcher: Launcher, names: [&'static str; 4]) -> Self {
+        let [rank, world_size, local_rank, local_world_size] = names;
+        Self { launcher, rank, world_size, local_rank, local_world_size }
+    }
+}
+
+const TORCH: Names = Names::new(Launcher::Torch, ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"]);
+const OPEN_MPI: Names = Names::new(
+    Launcher::OpenMpi,
+    ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"],
+);
 /// `PMI_RANK` and `PMI_SIZE` are srun's, too, so the local rank identifies this launcher.
-const MPICH: Names = Names {
-    launcher: Launcher::Mpich,
-    rank: "PMI_RANK",
-    world_size: "PMI_SIZE",
-    local_rank: "MPI_LOCALRANKID",
-    local_world_size: "MPI_LOCALNRANKS",
-};
-const SLURM: Names = Names {
-    launcher: Launcher::Slurm,
-    rank: "SLURM_PROCID",
-    world_size: "SLURM_NTASKS",
-    local_rank: "SLURM_LOCALID",
-    local_world_size: "SLURM_NTASKS_PER_NODE",
-};
+const MPICH: Names = Names::new(Launcher::Mpich, ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"]);
+const SLURM: Names =
+    Names::new(Launcher::Slurm, ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"]);
 
 const MASTER_ADDR: &str = "MASTER_ADDR";
 const MASTER_PORT: &str = "MASTER_PORT";
 const SECRET: &str = "GPU_TUNED_SECRET";
-const LOOPBACK: &str = "127.0.0.1";
+/// Address of rank 0 if all ranks are on its host.
+pub(crate) const LOOPBACK: &str = "127.0.0.1";
 /// Steps of Slurm with special meaning, such as a batch script or an interactive shell, count down from 2^32.
 const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
 
@@ -230,7 +211,7 @@ impl Launch {
             local_rank,
             local_world_size,
             address: Self::address(variables, names, local_world_size == Some(world_size))?,
-            port: port::port(variables, names.launcher)?,
+            port: port(variables, names.launcher)?,
             secret: variables.text(SECRET).map(Secret::new),
             launcher: names.launcher,
         })
@@ -263,8 +244,211 @@ impl Launch {
                 let lists = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"];
                 let list = lists.into_iter().find_map(|name| Some((name, variables.text(name)?)));
                 let (variable, value) = list.ok_or(missing)?;
-                hosts::first_host(&value).ok_or(LaunchError::HostList { variable, value })
+                first_host(&value).ok_or(LaunchError::HostList { variable, value })
             }
         }
     }
+}
+
+/// Secret that all ranks of a run share. `Debug` hides it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(pub(crate) String);
+
+impl Secret {
+    /// Wraps the text of a secret.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        formatter.write_str("Secret(..)")
+    }
+}
+
+/// Variable that overrides the port.
+const PORT_VARIABLE: &str = "GPU_TUNED_PORT";
+/// First port that Linux gives to clients.
+const FIRST_CLIENT_PORT: u16 = 32_768;
+/// Derived ports: above those of services, below those of clients.
+const FIRST_PORT: u64 = 15_000;
+const PORTS: u64 = 17_000;
+/// Port if nothing identifies the job; PyTorch's default.
+const DEFAULT_PORT: u16 = 29_500;
+
+/// Returns the port on which rank 0 waits, the same on all ranks.
+fn port(variables: &Variables, launcher: Launcher) -> Result<u16, LaunchError> {
+    if let Some(port) = variables.number(PORT_VARIABLE)? {
+        return check_port(PORT_VARIABLE, port);
+    }
+    if let Some(port) = variables.number(MASTER_PORT)? {
+        // The agent of torchrun keeps its own store on that port. Clients of the store may have got the next one.
+        let agent_store = variables.text("TORCHELASTIC_USE_AGENT_STORE");
+        let is_taken = agent_store.is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        let own = check_port(MASTER_PORT, port)?;
+        return Ok(match own {
+            own if is_taken && own >= FIRST_CLIENT_PORT => derive_port(own.into()),
+            own => own + u16::from(is_taken),
+        });
+    }
+    match launcher {
+        Launcher::Torch => Err(LaunchError::Missing { variable: MASTER_PORT, present: "RANK" }),
+        Launcher::Slurm => {
+            let job = variables.first_number::<u64>(&["SLURM_JOB_ID", "SLURM_JOBID"])?;
+            let job = job.ok_or(LaunchError::Missing { variable: "SLURM_JOB_ID", present: "SLURM_PROCID" })?;
+            let step = variables.number::<u64>("SLURM_STEP_ID")?.unwrap_or_default();
+            Ok(derive_port(job.wrapping_mul(31).wrapping_add(step)))
+        }
+        Launcher::Mpich => Ok(DEFAULT_PORT),
+        Launcher::OpenMpi => {
+            let job = variables.text("PMIX_NAMESPACE");
+            Ok(job.map_or(DEFAULT_PORT, |job| {
+                derive_port(job.bytes().fold(0, |sum, byte| (sum * 31 + u64::from(byte)) % PORTS))
+            }))
+        }
+    }
+}
+
+fn check_port(variable: &'static str, value: u64) -> Result<u16, LaunchError> {
+    u16::try_from(value).ok().filter(|port| *port > 0).ok_or(LaunchError::Port { variable, value })
+}
+
+fn derive_port(job: u64) -> u16 {
+    u16::try_from(FIRST_PORT + job % PORTS).unwrap_or(DEFAULT_PORT)
+}
+
+/// Returns the first host of a list; `None` if the list is malformed.
+fn first_host(list: &str) -> Option<String> {
+    let mut host = String::new();
+    let mut rest = list.trim();
+    loop {
+        let end = rest.find(['[', ',', ']']).unwrap_or(rest.len());
+        host += &rest[..end];
+        match rest[end..].chars().next() {
+            None | Some(',') => break,
+            Some('[') => {
+                let (numbers, after) = rest[end + 1..].split_once(']')?;
+                // Leading zeros belong to the name.
+                let first = numbers.split([',', '-']).next().unwrap_or_default();
+                if first.is_empty() || !first.bytes().all(|byte| byte.is_ascii_digit()) {
+                    return None;
+                }
+                host += first;
+                rest = after;
+            }
+            Some(_) => return None,
+        }
+    }
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    (!host.is_empty() && host.bytes().all(is_name)).then_some(host)
+}
+
+/// Environment variables behind a lookup.
+struct Variables<'a> {
+    lookup: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl Variables<'_> {
+    /// Returns the trimmed text of a variable; `None` if the variable is unset or blank.
+    fn text(&self, name: &str) -> Option<String> {
+        let value = (self.lookup)(name)?;
+        let text = value.trim();
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// Returns the number in a variable; `None` if the variable is unset or blank.
+    fn number<T: FromStr>(&self, variable: &'static str) -> Result<Option<T>, LaunchError> {
+        let Some(value) = self.text(variable) else { return Ok(None) };
+        value.parse().map(Some).map_err(|_| LaunchError::NotANumber { variable, value })
+    }
+
+    /// Returns the number in the first of several variables that is set.
+    fn first_number<T: FromStr>(&self, names: &[&'static str]) -> Result<Option<T>, LaunchError> {
+        names.iter().copied().find(|name| self.text(name).is_some()).map_or(Ok(None), |name| self.number(name))
+    }
+
+    fn has_any(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.text(name).is_some())
+    }
+
+    /// Returns the first name whose variable is set, or else the first name.
+    fn first(&self, names: &[&'static str]) -> &'static str {
+        names.iter().copied().find(|name| self.text(name).is_some()).unwrap_or(names[0])
+    }
+}
+
+/// The launcher's variables are incomplete or contradictory.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// A variable of the launcher is unset.
+    #[error(
+        "{variable} is not set, but {present} is; start the program through a launcher that sets both, \
+         such as `cargo gpu-tuned launch`, or unset {present}"
+    )]
+    Missing {
+        /// Variable that is unset.
+        variable: &'static str,
+        /// Variable of the same launcher that is set.
+        present: &'static str,
+    },
+    /// Ranks are on several hosts, and nothing names that of rank 0.
+    #[error(
+        "MASTER_ADDR is not set, but {launcher} started ranks on several hosts; set it to the host of rank 0, \
+         for example with `{}`",
+        if *launcher == Launcher::Mpich { "mpiexec -genv MASTER_ADDR HOST" } else { "mpirun -x MASTER_ADDR=HOST" }
+    )]
+    NoAddress {
+        /// Launcher.
+        launcher: Launcher,
+    },
+    /// A variable has no whole number.
+    #[error("{variable} is `{value}`; set it to a whole number that is not negative and in range")]
+    NotANumber {
+        /// Variable.
+        variable: &'static str,
+        /// Its text.
+        value: String,
+    },
+    /// A rank is not below the number of ranks.
+    #[error("{variable} is {value}, but {bound} allows only numbers below {limit}; correct one of them")]
+    OutOfRange {
+        /// Variable with the rank.
+        variable: &'static str,
+        /// Its number.
+        value: usize,
+        /// Variable with the number of ranks.
+        bound: &'static str,
+        /// Number of ranks.
+        limit: usize,
+    },
+    /// The number of ranks on a host is 0, or above the number of all ranks.
+    #[error("{variable} is {value}, but has to be at least 1 and at most {bound}, {limit}; correct one of them")]
+    TooManyLocal {
+        /// Variable with the number of ranks on the host.
+        variable: &'static str,
+        /// Its number.
+        value: usize,
+        /// Variable with the number of all ranks.
+        bound: &'static str,
+        /// Number of all ranks.
+        limit: usize,
+    },
+    /// A list of hosts has another form than Slurm's.
+    #[error("{variable} is `{value}`, which is no list of hosts; set MASTER_ADDR to the host of rank 0")]
+    HostList {
+        /// Variable.
+        variable: &'static str,
+        /// Its text.
+        value: String,
+    },
+    /// The port is out of range.
+    #[error("{variable} is {value}, which is no port in 1 to 65535; set GPU_TUNED_PORT to a free port")]
+    Port {
+        /// Variable.
+        variable: &'static str,
+        /// Its number.
+        value: u64,
+    },
 }

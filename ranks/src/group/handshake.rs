@@ -1,18 +1,23 @@
-//! Exchange of versions and of proofs of the secret. A stranger's bytes are compared, not parsed.
+//! Exchange of versions and of proofs of the secret, which is never sent. A stranger's bytes are compared, not parsed.
+
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::time::Duration;
 
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::secret::{PROOF, Secret, Side, nonce};
+use crate::launch::Secret;
 
 /// First bytes of both sides. The handshake stays the same in all versions.
 const MAGIC: [u8; 16] = *b"gpu-tuned ranks\x01";
 /// Version of this crate: the calls after the handshake may differ between versions.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 const ACCEPTED: u8 = 1;
 /// Time for the whole handshake.
 const TIME: Duration = Duration::from_secs(5);
@@ -93,12 +98,13 @@ pub(crate) async fn accept(stream: &mut TcpStream, secret: &Secret) -> Result<()
     timeout(TIME, exchange).await.unwrap_or(Err(Refusal::Slow))
 }
 
-/// Checks a connection to rank 0, on another rank.
-pub(crate) async fn connect(stream: &mut TcpStream, secret: &Secret, rank: usize) -> Result<(), Refusal> {
-    connect_as(stream, secret, rank, VERSION).await
-}
-
-async fn connect_as(stream: &mut TcpStream, secret: &Secret, rank: usize, version: &str) -> Result<(), Refusal> {
+/// Checks a connection to rank 0, on another rank, which runs this version.
+pub(crate) async fn connect(
+    stream: &mut TcpStream,
+    secret: &Secret,
+    rank: usize,
+    version: &str,
+) -> Result<(), Refusal> {
     let exchange = async {
         let root = Header::read(stream).await?;
         let own = Header::new(rank, version)?;
@@ -112,48 +118,39 @@ async fn connect_as(stream: &mut TcpStream, secret: &Secret, rank: usize, versio
     timeout(TIME, exchange).await.unwrap_or(Err(Refusal::Slow))
 }
 
-/// Returns this crate's version, which all ranks share.
-pub(crate) fn version() -> String {
-    VERSION.to_owned()
+/// Bytes of a proof.
+pub(crate) const PROOF: usize = 32;
+
+impl Secret {
+    /// Returns the proof that its maker has the secret, for the headers of one connection.
+    pub(crate) fn prove(&self, side: Side, root: &[u8], member: &[u8]) -> [u8; PROOF] {
+        self.mac(side, root, member).finalize().into_bytes().into()
+    }
+
+    /// Checks a proof in constant time.
+    pub(crate) fn verifies(&self, side: Side, root: &[u8], member: &[u8], proof: &[u8]) -> bool {
+        self.mac(side, root, member).verify_slice(proof).is_ok()
+    }
+
+    fn mac(&self, side: Side, root: &[u8], member: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()).expect("BUG: HMAC refuses a key");
+        mac.update(&[side as u8]);
+        mac.update(root);
+        mac.update(member);
+        mac
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use tokio::net::TcpListener;
+/// Side of a connection that proves the secret.
+#[derive(Clone, Copy)]
+pub(crate) enum Side {
+    Root = 0,
+    Member = 1,
+}
 
-    use super::*;
-    use crate::runtime;
-
-    /// Returns the results of both sides: of rank 0 and of rank 3.
-    fn shake(secret: &'static str, version: &'static str) -> (Result<(), Refusal>, Result<(), Refusal>) {
-        let handle = runtime::handle().unwrap();
-        runtime::wait(&handle, async move {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let mut member = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-            let mut root = listener.accept().await.unwrap().0;
-            let (own, other) = (Secret::new("word"), Secret::new(secret));
-            tokio::join!(accept(&mut root, &own), connect_as(&mut member, &other, 3, version))
-        })
-    }
-
-    #[test]
-    fn equal_secrets_and_versions_pass() {
-        assert!(matches!(shake("word", VERSION), (Ok(()), Ok(()))));
-    }
-
-    #[test]
-    fn other_secrets_are_refused_on_both_sides() {
-        assert!(matches!(shake("sword", VERSION), (Err(Refusal::Secret), Err(Refusal::Secret))));
-        // A stranger learns nothing of versions.
-        assert!(matches!(shake("sword", "9.9.9"), (Err(Refusal::Secret), Err(Refusal::Secret))));
-    }
-
-    #[test]
-    fn other_versions_are_named_on_both_sides() {
-        let (root, member) = shake("word", "9.9.9-a-long-name-of-a-version");
-        let Err(Refusal::Version { rank: 3, version }) = root else { panic!("{root:?}") };
-        assert_eq!(version, "9.9.9-a-long-name-of-a-v");
-        let Err(Refusal::Version { rank: 0, version }) = member else { panic!("{member:?}") };
-        assert_eq!(version, VERSION);
-    }
+/// Returns random bytes from the operating system.
+pub(crate) fn nonce() -> std::io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(bytes)
 }

@@ -1,18 +1,15 @@
-//! Formation of the group on rank 0.
+//! Members of the group on rank 0: formation, silent ranks, and ranks that wait in vain.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
-use super::{Forming, Hub, Member};
-use crate::ended::Ended;
-use crate::files;
-use crate::host::Host;
-use crate::join_error::JoinError;
+use super::{Forming, Hub, Member, State};
+use crate::group::error::{Ended, JoinError};
+use crate::group::protocol::{Activity, Applicant, Pulse, REPORT};
 use crate::launch::Launch;
-use crate::protocol::REPORT;
-use crate::terms::Applicant;
 
 /// Open files beside those of the ranks: strangers, and those of the program.
 const FILES: usize = 1024;
@@ -21,12 +18,6 @@ const LISTED: usize = 16;
 /// Time for the others to ask why the group did not form.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// Returns what may not occur twice on a host.
-pub(super) fn distinct_terms(applicant: &Applicant) -> impl Iterator<Item = (Host, String, String)> {
-    let host = applicant.host.clone();
-    applicant.terms.distinct().iter().map(move |(term, value)| (host.clone(), term.clone(), value.clone()))
-}
-
 impl Hub {
     /// Opens the port and waits until all ranks have joined.
     pub(crate) async fn form(self: Arc<Self>, launch: Launch) -> Result<Arc<Self>, JoinError> {
@@ -34,7 +25,7 @@ impl Hub {
             return Ok(self);
         }
         let needed = self.root.world_size + FILES;
-        files::allow(needed).map_err(|error| JoinError::System { cause: error.to_string() })?;
+        allow_files(needed).map_err(|error| JoinError::System { cause: error.to_string() })?;
         let listener = Self::listen(&launch).await?;
         tokio::spawn(Arc::clone(&self).accept(listener));
         if timeout(self.limits.join, self.wait_for_members()).await.is_err() {
@@ -98,7 +89,7 @@ impl Hub {
                 let host = present.applicant.host.name.clone();
                 return Err(JoinError::SameRank { rank, host, other_host: applicant.host.name.clone() });
             }
-            let clash = distinct_terms(&applicant).find_map(|term| {
+            let clash = applicant.distinct_terms().find_map(|term| {
                 let other = *state.distinct.get(&term).filter(|other| **other != rank)?;
                 Some((term, other))
             });
@@ -111,7 +102,7 @@ impl Hub {
             self.fail_to_form(error.clone());
             return Err(error);
         }
-        state.distinct.extend(distinct_terms(&applicant).map(|term| (term, rank)));
+        state.distinct.extend(applicant.distinct_terms().map(|term| (term, rank)));
         let is_new = state.members[rank].replace(Member::new(applicant, connection)).is_none();
         state.joined += usize::from(is_new);
         if state.joined == state.members.len() {
@@ -172,4 +163,111 @@ impl Hub {
         let noun = if count == 1 { "rank" } else { "ranks" };
         (state.joined, format!("{noun} {}{more}", names.join(", ")))
     }
+}
+
+/// Time between checks.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
+
+impl Hub {
+    /// Checks all members until the hub is closed.
+    pub(super) async fn watch_members(self: Arc<Self>) {
+        let mut checked = Instant::now();
+        loop {
+            tokio::select! {
+                () = self.closed() => return,
+                () = tokio::time::sleep(INTERVAL) => {}
+            }
+            let pause = checked.elapsed();
+            checked = Instant::now();
+            if pause > self.limits.silence / 2 {
+                // This process was stopped itself, and has read no heartbeat. Shorter pauses raise no false alarm.
+                self.state().members.iter_mut().flatten().for_each(|member| member.seen += pause);
+            }
+            let ended = self.silent_rank().or_else(|| self.uneven_ranks()).or_else(|| self.stuck_ranks());
+            if let Some(ended) = ended {
+                self.end(ended);
+                return;
+            }
+        }
+    }
+
+    fn silent_rank(&self) -> Option<Ended> {
+        let state = self.state();
+        let mut members = state.ranks().filter(|(rank, member)| *rank > 0 && member.finished.is_none());
+        let (rank, member) = members.find(|(_, member)| member.seen.elapsed() > self.limits.silence)?;
+        let host = member.applicant.host.name.clone();
+        Some(Ended::Silent { rank, host, seconds: member.seen.elapsed().as_secs() })
+    }
+
+    /// Finds a rank that waits in an exchange for one that has finished.
+    fn uneven_ranks(&self) -> Option<Ended> {
+        let own = self.heart.pulse();
+        let state = self.state();
+        let finished = state.ranks().filter_map(|(rank, member)| Some((member.finished?, rank)));
+        let (since, rank) = finished.min()?;
+        let waiting = state.ranks().find_map(|(waiting, member)| {
+            let exchanging = || member.exchanging_since((waiting == 0).then_some(own));
+            let begin = state.meeting.waiting_since(waiting).or_else(exchanging)?;
+            (member.finished.is_none() && begin.max(since).elapsed() > self.limits.uneven).then_some(waiting)
+        })?;
+        let (host, waiting_host) = (state.host(rank), state.host(waiting));
+        Some(Ended::Uneven { rank, host, waiting, waiting_host })
+    }
+
+    /// Finds the rank that does not arrive in an exchange on GPUs, or arrived last in one that does not end.
+    fn stuck_ranks(&self) -> Option<Ended> {
+        let own = self.heart.pulse();
+        let state = self.state();
+        let running = state.ranks().filter(|(_, member)| member.finished.is_none());
+        let arrivals = running.map(|(rank, member)| (member.exchanging_since((rank == 0).then_some(own)), rank));
+        let (arrived, late): (Vec<_>, Vec<_>) = arrivals.partition(|(since, _)| since.is_some());
+        if let Some((_, rank)) = late.first() {
+            let seconds = arrived.iter().min()?.0?.elapsed();
+            let end = || Ended::Late { rank: *rank, host: state.host(*rank), seconds: seconds.as_secs() };
+            return (seconds > self.limits.arrival).then(end);
+        }
+        let (last, rank) = *arrived.iter().max()?;
+        let seconds = last?.elapsed();
+        let end = || Ended::Stuck { rank, host: state.host(rank), seconds: seconds.as_secs() };
+        (seconds > self.limits.exchange).then(end)
+    }
+}
+
+impl State {
+    fn ranks(&self) -> impl Iterator<Item = (usize, &Member)> {
+        self.members.iter().enumerate().filter_map(|(rank, member)| Some((rank, member.as_ref()?)))
+    }
+}
+
+impl Member {
+    /// Returns the time since which the rank exchanges, from its last heartbeat or from `own`, the state of rank 0.
+    fn exchanging_since(&self, own: Option<Pulse>) -> Option<Instant> {
+        let (pulse, seen) = own.map_or((self.pulse, self.seen), |own| (own, Instant::now()));
+        (pulse.activity == Activity::Exchanging).then(|| seen.checked_sub(pulse.since)).flatten()
+    }
+}
+
+/// Raises the limit of open files to at least `needed`, if the operating system allows that.
+///
+/// # Errors
+/// If the hard limit is lower.
+#[cfg(unix)]
+fn allow_files(needed: usize) -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let needed = needed as u64;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if let Some(maximum) = maximum.filter(|maximum| *maximum < needed) {
+        return Err(io::Error::other(format!("rank 0 needs {needed} open files, but the hard limit is {maximum}")));
+    }
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum })?)
+}
+
+/// Other systems have no such limit for sockets.
+#[cfg(not(unix))]
+fn allow_files(_: usize) -> io::Result<()> {
+    Ok(())
 }

@@ -1,25 +1,29 @@
-//! Connections to rank 0.
+//! Connections to rank 0: their port, their handshakes, and the calls of members.
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
+use tarpc::context;
 use tarpc::server::{BaseChannel, Channel as _, Config};
+use tokio::io::{AsyncRead, ReadBuf, join};
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Notify;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::Hub;
-use super::connection::Connection;
-use super::stream::WatchedStream;
-use crate::handshake::{self, Refusal};
-use crate::join_error::JoinError;
+use super::{Forming, Hub};
+use crate::group::error::{Ended, JoinError};
+use crate::group::handshake::{self, Refusal};
+use crate::group::protocol::{Applicant, Formation, Host, Piece, Pulse, REPORT, Rendezvous, piece_at, transport};
 use crate::launch::Launch;
-use crate::protocol::{Rendezvous as _, transport};
 
 /// Connections that may be in their handshake at one time.
 const HANDSHAKES: usize = 256;
@@ -94,7 +98,7 @@ impl Hub {
             Ok(()) => {}
             Err(Refusal::Version { rank, version }) => {
                 self.state().told += 1;
-                return self.fail_to_form(JoinError::version(rank, peer, version, handshake::version()));
+                return self.fail_to_form(JoinError::version(rank, peer, version, handshake::VERSION.to_owned()));
             }
             Err(refusal) => {
                 let mut state = self.state();
@@ -105,7 +109,9 @@ impl Hub {
         }
         // Answers are small: they should not wait for more.
         let _ = stream.set_nodelay(true);
-        let (stream, ended) = WatchedStream::new(stream);
+        let (half, writer) = stream.into_split();
+        let ended = Arc::new(Notify::new());
+        let stream = join(WatchedHalf { half, ended: Arc::clone(&ended) }, writer);
         let channel = BaseChannel::new(Config::default(), transport(stream)).max_concurrent_requests(CALLS);
         let connection = Connection::new(Arc::clone(&self), number);
         let calls = channel.execute(connection.clone().serve()).for_each_concurrent(None, |call| call);
@@ -136,5 +142,127 @@ async fn limit(handshakes: &mut VecDeque<(AbortHandle, oneshot::Receiver<()>)>) 
         && timeout(PATIENCE, done).await.is_err()
     {
         oldest.abort();
+    }
+}
+
+/// Connection of a process that has proved the secret.
+#[derive(Clone)]
+struct Connection {
+    hub: Arc<Hub>,
+    number: u64,
+    /// Rank, once the process has joined.
+    rank: Arc<OnceLock<usize>>,
+    /// Part of a message that has arrived.
+    received: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Connection {
+    fn new(hub: Arc<Hub>, number: u64) -> Self {
+        Self { hub, number, rank: Arc::default(), received: Arc::default() }
+    }
+
+    /// Returns the rank behind the connection, and records that it is alive.
+    fn alive(&self, pulse: Option<Pulse>) -> Option<usize> {
+        let rank = *self.rank.get()?;
+        let mut state = self.hub.state();
+        let member = state.members[rank].as_mut().filter(|member| member.connection == self.number)?;
+        member.seen = Instant::now();
+        member.pulse = pulse.unwrap_or(member.pulse);
+        Some(rank)
+    }
+
+    /// Returns the rank of a call that only members make.
+    fn member(&self) -> Result<usize, Ended> {
+        let message = || "a call came before its process had joined".to_owned();
+        self.alive(None).ok_or_else(|| Ended::Rejected { kind: "join".to_owned(), message: message() })
+    }
+
+    fn disconnected(&self) {
+        if let Some(rank) = self.rank.get() {
+            self.hub.lose(*rank, self.number);
+            self.hub.connections.send_modify(|count| *count -= 1);
+        }
+    }
+}
+
+impl Rendezvous for Connection {
+    async fn join(self, _: context::Context, applicant: Applicant) -> Result<Host, JoinError> {
+        let rank = applicant.rank;
+        self.hub.admit(applicant, self.number)?;
+        if self.rank.set(rank).is_ok() {
+            self.hub.connections.send_modify(|count| *count += 1);
+        }
+        Ok(self.hub.root.host.clone())
+    }
+
+    async fn formed(self, _: context::Context) -> Result<Formation, JoinError> {
+        let mut forming = self.hub.formation.subscribe();
+        let decided = forming.wait_for(|forming| !matches!(forming, Forming::Waiting));
+        let _ = timeout(REPORT, decided).await;
+        match &*self.hub.formation.borrow() {
+            Forming::Formed => Ok(Formation::Formed),
+            Forming::Waiting => Ok(Formation::Waiting(self.hub.missing())),
+            Forming::Failed(error) => {
+                self.hub.state().told += 1;
+                Err(error.clone())
+            }
+        }
+    }
+
+    async fn send(self, _: context::Context, piece: Piece) -> Result<(), Ended> {
+        let rank = self.member()?;
+        let message = {
+            let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+            received.extend_from_slice(&piece.bytes);
+            (received.len() >= piece.total).then(|| std::mem::take(&mut *received))
+        };
+        message.map_or(Ok(()), |message| self.hub.deposit(rank, piece.meeting, &piece.kind, message))
+    }
+
+    async fn receive(self, _: context::Context, meeting: u64, offset: usize) -> Result<Piece, Ended> {
+        self.member()?;
+        let reply = self.hub.reply(meeting).await?;
+        Ok(Piece { meeting, kind: String::new(), total: reply.len(), bytes: piece_at(&reply, offset) })
+    }
+
+    async fn beat(self, _: context::Context, pulse: Pulse) {
+        self.alive(Some(pulse));
+    }
+
+    async fn ended(self, _: context::Context) -> Ended {
+        self.hub.ended.wait().await
+    }
+
+    async fn fail(self, _: context::Context, ended: Ended) {
+        if self.member().is_ok() {
+            self.hub.end(ended);
+        }
+    }
+
+    async fn finish(self, _: context::Context) -> Result<(), Ended> {
+        let rank = self.member()?;
+        self.hub.finished(rank).await
+    }
+}
+
+/// Reading half of a stream that notifies of its end. tarpc itself waits for calls in flight before it reports the end.
+struct WatchedHalf {
+    half: OwnedReadHalf,
+    ended: Arc<Notify>,
+}
+
+impl AsyncRead for WatchedHalf {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context, buf: &mut ReadBuf) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let result = Pin::new(&mut self.half).poll_read(cx, buf);
+        let is_end = match &result {
+            Poll::Ready(Ok(())) => buf.filled().len() == before && buf.remaining() > 0,
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        };
+        if is_end {
+            self.ended.notify_one();
+        }
+        result
     }
 }
