@@ -200,10 +200,6 @@ pub(crate) struct Growth {
 
 impl Growth {
     /// Measures the growth of a series in ascending order; `None` if it is not significant or fades.
-    ///
-    /// The first quarter is left out: pools and the optimizer's state grow there. Of the rest, the slope's lower bound at
-    /// 99% confidence has to be positive, in each half as well, and the later half has to keep at least 0.4 of the slope of
-    /// the earlier one.
     pub(crate) fn measure(points: &[(f64, f64)]) -> Option<Self> {
         let settled = points.get(points.len() / 4..).filter(|_| points.len() >= MIN_POINTS)?;
         let (first, last) = (*settled.first()?, *settled.last()?);
@@ -215,9 +211,6 @@ impl Growth {
     }
 
     /// Measures the growth of a series, and returns it if it is a leak: if it is material as well.
-    ///
-    /// Growth is material if it added 1 MiB and would add 1 GiB in a long run, or if it would fill the memory that is left
-    /// in a long run. A long run has a million steps, or a million seconds.
     pub(crate) fn leak(points: &[(f64, f64)], bytes_left: Option<f64>) -> Option<Self> {
         let growth = Self::measure(points)?;
         let in_long_run = growth.slope.value * LONG_RUN;

@@ -44,7 +44,7 @@ use thiserror::Error;
 
 use crate::log;
 use crate::metrics::{Figure, GPU_FIGURES, HOST_FIGURES};
-use crate::recording::{GpuSample, HostSample, Record, StepRecord};
+use crate::recording::{Record, StepRecord};
 
 /// Environment variable with the file of a live trace.
 pub const VARIABLE: &str = "GPU_TUNED_TRACE";
@@ -395,8 +395,13 @@ pub fn from_records(records: &[Record], steps: Steps) -> Trace {
                 drawing.trace.name_process(run.pid, &run.workload);
             }
             Record::Step(step) if steps.has(step.step) => drawing.step(step),
-            Record::Gpu(sample) if is_within(sample.at) => drawing.gpu(sample),
-            Record::Host(sample) if is_within(sample.at) => drawing.host(sample),
+            Record::Gpu(sample) if is_within(sample.at) => {
+                let slot = sample.mig_slot.map(|slot| format!(" slice {slot}")).unwrap_or_default();
+                drawing.figures(&GPU_FIGURES, &format!("GPU {}{slot}", sample.gpu), sample.at, sample);
+            }
+            Record::Host(sample) if is_within(sample.at) => {
+                drawing.figures(&HOST_FIGURES, "host", sample.at, sample);
+            }
             Record::Value(value) if is_within(value.at) => {
                 let micros = drawing.micros(value.at);
                 drawing.trace.counter(drawing.program, &value.name, micros, &[("value", value.value)]);
@@ -476,16 +481,6 @@ impl Drawing<'_> {
         if let Some(loss) = step.loss {
             self.trace.counter(self.program, "loss", at, &[("loss", loss)]);
         }
-    }
-
-    fn gpu(&mut self, sample: &GpuSample) {
-        let slot = sample.mig_slot.map(|slot| format!(" slice {slot}")).unwrap_or_default();
-        let gpu = format!("GPU {}{slot}", sample.gpu);
-        self.figures(&GPU_FIGURES, &gpu, sample.at, sample);
-    }
-
-    fn host(&mut self, sample: &HostSample) {
-        self.figures(&HOST_FIGURES, "host", sample.at, sample);
     }
 
     /// Adds a counter for each figure of a sample.

@@ -293,7 +293,7 @@ pub fn measured(quantity: Quantity, records: &[Record]) -> Option<f64> {
     match quantity {
         Quantity::SamplesPerS => Some(steps.samples_per_s()),
         Quantity::MemoryBytes => {
-            steps.memory.iter().rev().find_map(|memory| memory.reserved).map(|reserved| reserved as f64)
+            steps.settled.iter().rev().find_map(|step| step.reserved_bytes).map(|bytes| bytes as f64)
         }
         Quantity::FailsAtStep => steps.first_rescue.map(|step| step as f64),
         Quantity::FailsAfterS => None,

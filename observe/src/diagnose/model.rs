@@ -102,7 +102,7 @@ pub(super) struct WhatIf {
 }
 
 impl StepModel {
-    pub(super) fn new(stats: &RunStats<'_>, steps: &Steps) -> Self {
+    pub(super) fn new(stats: &RunStats<'_>, steps: &Steps<'_>) -> Self {
         let parts = steps.mean;
         let settings = stats.run.and_then(|run| run.settings);
         let waiting = waiting(&parts, settings.as_ref());

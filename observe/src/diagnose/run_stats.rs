@@ -20,7 +20,7 @@ pub(super) struct RunStats<'a> {
     /// The run's process, where it is known.
     pub pid: Option<u32>,
     /// Steps after warm-up; their number where they are too few.
-    pub steps: Result<Steps, usize>,
+    pub steps: Result<Steps<'a>, usize>,
     /// A reason to doubt that the steps are those of the run.
     pub doubt: Option<Doubt>,
     /// The run's GPUs that have enough samples.
@@ -84,7 +84,7 @@ impl<'a> RunStats<'a> {
 
     /// Largest reservation of the run's pools in bytes.
     pub(super) fn reserved(&self) -> Option<u64> {
-        self.steps.as_ref().ok()?.memory.iter().filter_map(|memory| memory.reserved).max()
+        self.steps.as_ref().ok()?.settled.iter().filter_map(|step| step.reserved_bytes).max()
     }
 
     /// Returns whether a recorded run trains on a GPU.
@@ -175,9 +175,9 @@ const WAITS: f64 = 0.05;
 /// Steps that a judgement needs.
 pub(super) const MIN_STEPS: usize = 20;
 
-/// Means of the judged steps, and the memory after each.
+/// Means of the judged steps.
 #[derive(Clone, Debug)]
-pub(super) struct Steps {
+pub(super) struct Steps<'a> {
     /// Number of steps.
     pub count: usize,
     /// Numbers of the first and the last step.
@@ -188,8 +188,8 @@ pub(super) struct Steps {
     pub left_out: usize,
     /// Means per step.
     pub mean: Parts,
-    /// Memory after every step, pauses included.
-    pub memory: Vec<Memory>,
+    /// Steps after warm-up, pauses included.
+    pub settled: Vec<&'a StepRecord>,
     /// The first step that ran out of memory.
     pub first_rescue: Option<u64>,
     /// Skipped steps.
@@ -292,14 +292,6 @@ pub(super) struct Parts {
     pub micro_batch: f64,
 }
 
-/// Memory of Burn's pools after a step.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Memory {
-    pub step: u64,
-    pub in_use: Option<u64>,
-    pub reserved: Option<u64>,
-}
-
 impl Parts {
     /// Seconds in the trainer, without uploads and gradient exchange.
     pub(super) fn training(&self) -> f64 {
@@ -312,9 +304,9 @@ impl Parts {
     }
 }
 
-impl Steps {
+impl<'a> Steps<'a> {
     /// Selects and averages steps. Returns their number after warm-up where they are too few.
-    fn from_records(records: &[&StepRecord]) -> Result<Self, usize> {
+    fn from_records(records: &[&'a StepRecord]) -> Result<Self, usize> {
         let left_out = tuning(records);
         let rest = &records[left_out..];
         let usual = median(rest.iter().map(|step| work(step))).unwrap_or_default();
@@ -330,7 +322,7 @@ impl Steps {
             span: (first.at - first.seconds, last.at),
             left_out,
             mean: means(&steady),
-            memory: rest.iter().map(|step| memory(step)).collect(),
+            settled: rest.to_vec(),
             first_rescue: records.iter().find(|step| step.rescues > 0).map(|step| step.step),
             skipped: Skipped::from_records(records),
             slowest_rank: SlowRank::from_records(&steady),
@@ -355,10 +347,6 @@ fn tuning(records: &[&StepRecord]) -> usize {
 /// Seconds of a step in the trainer: the loader has a rhythm of its own.
 fn work(step: &StepRecord) -> f64 {
     step.seconds - step.waited_s.unwrap_or(0.0) - step.outside_s.unwrap_or(0.0)
-}
-
-fn memory(step: &StepRecord) -> Memory {
-    Memory { step: step.step, in_use: step.in_use_bytes, reserved: step.reserved_bytes }
 }
 
 fn means(steps: &[&StepRecord]) -> Parts {

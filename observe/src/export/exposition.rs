@@ -86,7 +86,7 @@ impl Exposition {
         if step.rank == 0 {
             self.add("gpu_tuned_samples_total", &[], step.samples as f64);
         }
-        for (key, seconds) in phases(step) {
+        for (_, key, seconds) in phases(step) {
             if let Some(seconds) = seconds {
                 let phase = key.trim_end_matches("_s");
                 self.add("gpu_tuned_step_phase_seconds_total", &[phase, rank[0]], seconds);

@@ -43,7 +43,7 @@ pub fn csv(records: &[Record], table: Table) -> String {
             }
             (Table::Steps, Record::Step(step)) => {
                 let keys = [format!("{:.6}", step.at), step.step.to_string(), step.rank.to_string()];
-                let figures = step_figures(step).map(|(_, value)| value.map(|value| value.to_string()));
+                let figures = step_figures(step).map(|(.., value)| value.map(|value| value.to_string()));
                 text += &line(keys.into_iter().chain(figures.map(Option::unwrap_or_default)));
             }
             (Table::Gpus, Record::Gpu(sample)) => {
@@ -67,7 +67,7 @@ fn columns(table: Table) -> Vec<String> {
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>().into_iter();
     match table {
         Table::Steps => {
-            let figures = step_figures(&StepRecord::new(0.0, 0)).map(|(key, _)| key.to_owned());
+            let figures = step_figures(&StepRecord::new(0.0, 0)).map(|(_, key, _)| key.to_owned());
             names(&["at_s", "step", "rank"]).chain(figures).collect()
         }
         Table::Gpus => gpu_columns().collect(),

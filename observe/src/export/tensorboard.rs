@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use prost::Message;
 
-use crate::metrics::{HOST_FIGURES, NamedFigure, gpu_figures, step_figures};
+use crate::metrics::{Figure, HOST_FIGURES, StepFigure, gpu_figures, step_figures};
 use crate::recording::{Observer, Record, now};
 
 /// Version of the format, in the first event of a file.
@@ -99,9 +99,9 @@ impl EventWriter {
             Record::Step(step) => {
                 self.step = self.step.max(step.step);
                 let rank = if step.rank == 0 { String::new() } else { format!("rank{}/", step.rank) };
-                let speed = ("samples_per_s", Some(step.samples as f64 / step.seconds));
-                let all = step_figures(step).chain([speed]);
-                self.scalars(step.step, step.at, scalars(all, |name| format!("{rank}{}/{name}", group(name))))
+                let speed = ("time", "samples_per_s", Some(step.samples as f64 / step.seconds));
+                let tagged = |(group, key, value): StepFigure| Some(scalar(format!("{rank}{group}/{key}"), value?));
+                self.scalars(step.step, step.at, step_figures(step).chain([speed]).filter_map(tagged).collect())
             }
             Record::Value(value) => {
                 let step = value.step.unwrap_or(self.step);
@@ -109,13 +109,9 @@ impl EventWriter {
             }
             Record::Gpu(sample) => {
                 let slot = sample.mig_slot.map(|slot| format!(".{slot}")).unwrap_or_default();
-                let figures = gpu_figures().map(|figure| (figure.key, (figure.of)(sample)));
-                self.sample(format!("gpu{}{slot}", sample.gpu), sample.at, figures)
+                self.sample(format!("gpu{}{slot}", sample.gpu), sample.at, gpu_figures(), sample)
             }
-            Record::Host(sample) => {
-                let figures = HOST_FIGURES.iter().map(|figure| (figure.key, (figure.of)(sample)));
-                self.sample("host".to_owned(), sample.at, figures)
-            }
+            Record::Host(sample) => self.sample("host".to_owned(), sample.at, &HOST_FIGURES, sample),
             _ => Ok(()),
         }
     }
@@ -129,8 +125,15 @@ impl EventWriter {
         self.file.as_mut().map_or(Ok(()), Write::flush)
     }
 
-    fn sample(&mut self, device: String, at: f64, figures: impl Iterator<Item = NamedFigure>) -> io::Result<()> {
-        let scalars = scalars(figures, |name| format!("{device}/{name}"));
+    fn sample<S: 'static>(
+        &mut self,
+        device: String,
+        at: f64,
+        figures: impl IntoIterator<Item = &'static Figure<S>>,
+        sample: &S,
+    ) -> io::Result<()> {
+        let tagged = |figure: &Figure<S>| Some(scalar(format!("{device}/{}", figure.key), (figure.of)(sample)?));
+        let scalars = figures.into_iter().filter_map(tagged).collect();
         let samples = self.samples.entry(device).or_default();
         *samples += 1;
         let step = *samples;
@@ -173,21 +176,6 @@ impl Observer for EventWriter {
 
 fn scalar(tag: String, value: f64) -> Scalar {
     Scalar { tag, simple_value: Some(value as f32) }
-}
-
-fn scalars(figures: impl Iterator<Item = NamedFigure>, name: impl Fn(&str) -> String) -> Vec<Scalar> {
-    figures.filter_map(|(figure, value)| Some(scalar(name(figure), value?))).collect()
-}
-
-/// Returns the group of a step's figure.
-fn group(name: &str) -> &'static str {
-    match name {
-        "loss" | "gradient_norm" | "loss_scale" | "applied" | "rescues" | "samples" | "micro_batches"
-        | "micro_batch" => "train",
-        "queued" | "prepared" | "prepared_s" | "prepared_cpu_s" | "waited_s" => "loader",
-        "in_use_bytes" | "reserved_bytes" => "memory",
-        _ => "time",
-    }
 }
 
 /// An event of a run.

@@ -83,11 +83,11 @@ pub enum MonitorError {
 }
 
 /// Shared by the monitor and its thread.
+#[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
     stopping: Mutex<bool>,
     stopped: Condvar,
-    record: Option<PathBuf>,
 }
 
 impl Monitor {
@@ -97,18 +97,14 @@ impl Monitor {
     ///
     /// [`MonitorError`]. A missing driver is no error.
     pub fn start(options: &Options) -> Result<Self, MonitorError> {
-        let writer = options.record.as_ref().map(open).transpose()?;
+        let file = options.record.clone().map(open).transpose()?;
         let sampler = Sampler::open(options);
-        let mut state = State::new(options.history, writer);
+        let mut state = State { max_history: options.history, file, ..State::default() };
         state.observe(vec![Record::Start(sampler.start())]);
         state.flush();
-        written(&mut state, options.record.as_ref())?;
-        let shared = Arc::new(Shared {
-            state: Mutex::new(state),
-            stopping: Mutex::new(false),
-            stopped: Condvar::new(),
-            record: options.record.clone(),
-        });
+        state.written()?;
+        let shared =
+            Arc::new(Shared { state: Mutex::new(state), stopping: Mutex::new(false), stopped: Condvar::new() });
         let (sampling, interval) = (Arc::clone(&shared), options.interval);
         let thread = thread::Builder::new().name("gpu-tuned-monitor".to_owned());
         let thread = thread.spawn(move || sampling.keep_sampling(sampler, interval));
@@ -177,7 +173,7 @@ impl Monitor {
     pub fn stop(mut self) -> Result<Summary, MonitorError> {
         self.end();
         let mut state = self.shared.state();
-        written(&mut state, self.shared.record.as_ref())?;
+        state.written()?;
         Ok(state.gathering.summary())
     }
 
@@ -190,7 +186,7 @@ impl Monitor {
     pub fn written(&self) -> Result<(), MonitorError> {
         let mut state = self.shared.state();
         state.flush();
-        written(&mut state, self.shared.record.as_ref())
+        state.written()
     }
 
     fn end(&mut self) {
@@ -203,19 +199,13 @@ impl Monitor {
     }
 }
 
-fn written(state: &mut State, record: Option<&PathBuf>) -> Result<(), MonitorError> {
-    match (state.write_error.take(), record) {
-        (Some(cause), Some(path)) => Err(MonitorError::Record { path: path.clone(), cause }),
-        _ => Ok(()),
-    }
-}
-
 /// Opens a recording to append to. A file that is no recording is left alone.
-fn open(path: &PathBuf) -> Result<Writer, MonitorError> {
-    Writer::append(path).map_err(|cause| match cause.kind() {
-        io::ErrorKind::InvalidData => MonitorError::NoRecording { path: path.clone() },
-        _ => MonitorError::Record { path: path.clone(), cause },
-    })
+fn open(path: PathBuf) -> Result<(PathBuf, Writer), MonitorError> {
+    match Writer::append(&path) {
+        Ok(writer) => Ok((path, writer)),
+        Err(cause) if cause.kind() == io::ErrorKind::InvalidData => Err(MonitorError::NoRecording { path }),
+        Err(cause) => Err(MonitorError::Record { path, cause }),
+    }
 }
 
 impl Drop for Monitor {
@@ -264,12 +254,6 @@ impl Shared {
     }
 }
 
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("record", &self.record).finish_non_exhaustive()
-    }
-}
-
 /// The last record of each device and value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -285,6 +269,7 @@ pub struct Latest {
 }
 
 /// State that a monitor and its thread share.
+#[derive(Debug, Default)]
 struct State {
     latest: Latest,
     history: VecDeque<Record>,
@@ -292,9 +277,10 @@ struct State {
     dropped: u64,
     max_history: usize,
     gathering: Gathering,
-    writer: Option<Writer>,
+    /// The recording, unless it has ended.
+    file: Option<(PathBuf, Writer)>,
     /// The error that ended the recording.
-    write_error: Option<io::Error>,
+    failure: Option<MonitorError>,
 }
 
 impl Latest {
@@ -319,18 +305,6 @@ impl Latest {
 }
 
 impl State {
-    fn new(max_history: usize, writer: Option<Writer>) -> Self {
-        Self {
-            latest: Latest::default(),
-            history: VecDeque::new(),
-            dropped: 0,
-            max_history,
-            gathering: Gathering::default(),
-            writer,
-            write_error: None,
-        }
-    }
-
     /// Adds records, and writes them to the recording.
     fn observe(&mut self, records: Vec<Record>) {
         for record in records {
@@ -359,8 +333,13 @@ impl State {
 
     /// Writes to the recording. If that fails, the recording ends, and monitoring goes on.
     fn write(&mut self, act: impl FnOnce(&mut Writer) -> io::Result<()>) {
-        let Some(Err(error)) = self.writer.as_mut().map(act) else { return };
-        tracing::warn!("the recording ends: {error}");
-        (self.writer, self.write_error) = (None, Some(error));
+        let Some(Err(cause)) = self.file.as_mut().map(|(_, writer)| act(writer)) else { return };
+        tracing::warn!("the recording ends: {cause}");
+        self.failure = self.file.take().map(|(path, _)| MonitorError::Record { path, cause });
+    }
+
+    /// Returns the error that ended the recording, once.
+    fn written(&mut self) -> Result<(), MonitorError> {
+        self.failure.take().map_or(Ok(()), Err)
     }
 }

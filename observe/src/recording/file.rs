@@ -186,8 +186,8 @@ fn too_large(record: &Record) -> Option<&'static str> {
         Record::Host(sample) => find(&HOST_FIGURES, sample),
         Record::Step(step) => {
             let is_time = |key: &str| key == "seconds" || key.ends_with("_s");
-            let mut times = step_figures(step).filter(|(key, _)| is_time(key));
-            times.find(|(_, time)| time.is_some_and(|it| !(0.0..=FARTHEST).contains(&it))).map(|(key, _)| key)
+            let mut times = step_figures(step).filter(|(_, key, _)| is_time(key));
+            times.find(|(.., time)| time.is_some_and(|it| !(0.0..=FARTHEST).contains(&it))).map(|(_, key, _)| key)
         }
         _ => None,
     }

@@ -2,9 +2,9 @@
 
 use super::{Change, DiagnosisInput, Finding, Kind, Prediction, Quantity, Severity};
 use crate::diagnose::finding::{bytes, rate, seconds, times, whole};
-use crate::diagnose::run_stats::{GpuStats, Memory};
+use crate::diagnose::run_stats::GpuStats;
 use crate::leak::Growth;
-use crate::recording::GpuSample;
+use crate::recording::{GpuSample, StepRecord};
 use crate::stats::median;
 
 /// Seconds until memory runs out below which a leak is critical: within a day nobody may look at the run.
@@ -21,10 +21,10 @@ pub(super) fn device_leak(input: &DiagnosisInput<'_>) -> Option<Finding> {
 
 fn by_step(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let steps = input.stats.steps.as_ref().ok()?;
-    let series = |of: fn(&Memory) -> Option<u64>| -> Vec<(f64, f64)> {
-        steps.memory.iter().filter_map(|memory| Some((memory.step as f64, of(memory)? as f64))).collect()
+    let series = |of: fn(&StepRecord) -> Option<u64>| -> Vec<(f64, f64)> {
+        steps.settled.iter().filter_map(|step| Some((step.step as f64, of(step)? as f64))).collect()
     };
-    let (used, reserved) = (series(|memory| memory.in_use), series(|memory| memory.reserved));
+    let (used, reserved) = (series(|step| step.in_use_bytes), series(|step| step.reserved_bytes));
     // Pools that grow while the memory in use does not are fragmented.
     let series = if used.is_empty() { &reserved } else { &used };
     let (first, last) = (series.first()?, series.last()?);
@@ -140,12 +140,12 @@ const NEARLY_ALL: f64 = 0.9;
 pub(super) fn fragmentation(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let (steps, run) = (input.stats.steps.as_ref().ok()?, input.stats.run?);
     let used: Vec<_> =
-        steps.memory.iter().filter_map(|memory| Some((memory.step as f64, memory.in_use? as f64))).collect();
+        steps.settled.iter().filter_map(|step| Some((step.step as f64, step.in_use_bytes? as f64))).collect();
     // Memory in use that grows is a leak.
     if Growth::measure(&used).is_some_and(|growth| growth.added() >= MIN_EXCESS / 4.0) {
         return None;
     }
-    let reserved: Vec<f64> = steps.memory.iter().filter_map(|memory| Some(memory.reserved? as f64)).collect();
+    let reserved: Vec<f64> = steps.settled.iter().filter_map(|step| Some(step.reserved_bytes? as f64)).collect();
     let last = *reserved.last()?;
     let first = median(reserved.iter().take(reserved.len().div_ceil(10)).copied())?;
     let planned = run.memory_planned_bytes.map(|planned| planned as f64);
