@@ -169,9 +169,15 @@ impl Record {
     }
 
     fn add(&mut self, line: Line) {
-        match line {
-            Line::Header(header) => self.select(*header),
-            line => self.sections.last_mut().into_iter().for_each(|section| section.add(line.clone())),
+        match (line, self.sections.last_mut()) {
+            (Line::Header(header), _) => self.select(*header),
+            (Line::Begin(begin), Some(section)) => (section.begin, section.open) = (Some(begin), None),
+            (Line::Started(setup), Some(section)) => section.open = Some(setup),
+            (Line::Ended { setup, outcome }, Some(section)) => {
+                section.open = None;
+                section.outcomes.insert(setup, *outcome);
+            }
+            (_, None) => {}
         }
     }
 
@@ -193,20 +199,6 @@ impl Record {
     /// Returns the section below a header.
     pub fn section(&self, header: &Header) -> Option<&Section> {
         self.sections.iter().find(|section| section.header == *header)
-    }
-}
-
-impl Section {
-    fn add(&mut self, line: Line) {
-        match line {
-            Line::Header(_) => {}
-            Line::Begin(begin) => (self.begin, self.open) = (Some(begin), None),
-            Line::Started(setup) => self.open = Some(setup),
-            Line::Ended { setup, outcome } => {
-                self.open = None;
-                self.outcomes.insert(setup, *outcome);
-            }
-        }
     }
 }
 
@@ -454,10 +446,6 @@ pub struct Row {
 }
 
 impl Row {
-    fn new(setup: Setup, outcome: Outcome, planned: &Planned, header: &Header) -> Self {
-        Self { setup, outcome, frontier: false, planned: planned.matches(&setup), full_f32: header.full_f32 }
-    }
-
     /// Precision and checkpointing.
     pub const fn mode(&self) -> Mode {
         Mode { full_f32: self.full_f32, ..self.setup.mode() }
@@ -476,7 +464,8 @@ impl Comparison {
         let (header, Begin { planned, .. }) = begun.last()?;
         let row = |header: &Header, setup: &Setup| {
             let outcome = record.section(header)?.outcomes.get(setup)?.clone();
-            Some(Row::new(*setup, outcome, planned, header))
+            let planned = planned.matches(setup);
+            Some(Row { setup: *setup, outcome, frontier: false, planned, full_f32: header.full_f32 })
         };
         let rows = begun.iter().flat_map(|(header, begin)| begin.setups.iter().map(move |setup| row(header, setup)));
         let mut rows: Vec<_> = rows.collect::<Option<_>>()?;

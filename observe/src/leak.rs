@@ -90,11 +90,8 @@ pub fn leak_within(series: &[(u64, u64)], limit_bytes: Option<u64>) -> Option<Le
 /// Returns the steps of a rank and the bytes in use after them, for the run of a recording that began last.
 pub fn series(records: &[Record], rank: u64) -> Vec<(u64, u64)> {
     let run = last_run(records);
-    let of_rank = records.iter().filter_map(|record| match record {
-        Record::Step(step) if step.rank == rank && belongs_to(run, step) => Some((step.step, step.in_use_bytes?)),
-        _ => None,
-    });
-    of_rank.collect()
+    let steps = records.iter().filter_map(Record::step).filter(|step| step.rank == rank && belongs_to(run, step));
+    steps.filter_map(|step| Some((step.step, step.in_use_bytes?))).collect()
 }
 
 /// Steps that are kept at most.

@@ -111,7 +111,6 @@ fn watts(milliwatts: Option<u32>) -> Option<f64> {
     milliwatts.map(|milliwatts| f64::from(milliwatts) / 1e3)
 }
 
-/// Returns all figures of a GPU.
 pub(crate) fn gpu_figures() -> impl Iterator<Item = &'static Figure<GpuSample>> {
     GPU_FIGURES.iter().chain(&GPU_STATE)
 }
@@ -133,7 +132,6 @@ pub(crate) fn phases(step: &StepRecord) -> [StepFigure; 8] {
     ]
 }
 
-/// Returns all figures of a step.
 pub(crate) fn step_figures(step: &StepRecord) -> impl Iterator<Item = StepFigure> + use<> {
     let figures = [
         ("time", "seconds", Some(step.seconds)),

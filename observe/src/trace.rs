@@ -383,8 +383,7 @@ pub fn from_records(records: &[Record], steps: Steps) -> Trace {
     let Some((begin, end)) = span(records, steps) else { return trace };
     let mut drawing = Drawing { trace: &mut trace, begin, program: PROGRAM, ended: BTreeMap::new() };
     drawing.trace.name_process(MACHINE, "machine");
-    let has_run = records.iter().any(|record| matches!(record, Record::Run(_)));
-    if !has_run {
+    if !records.iter().any(|record| record.run().is_some()) {
         drawing.trace.name_process(PROGRAM, "training program");
     }
     let is_within = |at: f64| (begin..=end).contains(&at);
@@ -414,10 +413,8 @@ pub fn from_records(records: &[Record], steps: Steps) -> Trace {
 
 /// Returns begin and end of the shown time; `None` if there is nothing to show.
 fn span(records: &[Record], steps: Steps) -> Option<(f64, f64)> {
-    let of_steps = records.iter().filter_map(|record| match record {
-        Record::Step(step) if steps.has(step.step) => Some((step.at - step.seconds, step.at)),
-        _ => None,
-    });
+    let of_steps = records.iter().filter_map(Record::step).filter(|step| steps.has(step.step));
+    let of_steps = of_steps.map(|step| (step.at - step.seconds, step.at));
     let widest = |all: (f64, f64), one: (f64, f64)| (all.0.min(one.0), all.1.max(one.1));
     let all_times = || records.iter().filter_map(Record::at).map(|at| (at, at)).reduce(widest);
     match (of_steps.reduce(widest), steps == Steps::ALL) {

@@ -139,7 +139,6 @@ impl Figures {
 }
 
 impl Change {
-    /// Describes a change without settings and commands.
     pub(super) fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), ..Self::default() }
     }
@@ -319,27 +318,22 @@ pub(super) fn seconds(amount: f64) -> String {
     }
 }
 
-/// Formats samples per second.
 pub(super) fn rate(amount: f64) -> String {
     format!("{} samples/s", three_digits(amount))
 }
 
-/// Formats an amount of memory.
 pub(super) fn bytes(amount: f64) -> String {
     Bytes(amount.max(0.0) as u64).to_string()
 }
 
-/// Formats a part of 1 in percent.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
-/// Formats a whole number.
 pub(super) fn whole(amount: f64) -> String {
     grouped(amount.max(0.0).round() as u64)
 }
 
-/// Formats a factor.
 pub(super) fn times(factor: f64) -> String {
     format!("{} times", three_digits(factor))
 }

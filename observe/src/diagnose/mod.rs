@@ -144,7 +144,6 @@ fn unjudged(stats: &RunStats<'_>) -> Vec<Unjudged> {
     unjudged
 }
 
-/// Explains why the owner of the steps is uncertain.
 fn doubted(doubt: Doubt) -> Unjudged {
     let (what, how) = match doubt {
         Doubt::NoOwnSteps { before: 0, others } => (
@@ -172,7 +171,6 @@ fn doubted(doubt: Doubt) -> Unjudged {
     Unjudged { what, how: how.to_owned() }
 }
 
-/// Explains why there are no samples of the GPU.
 fn unwatched(stats: &RunStats<'_>) -> Unjudged {
     let what = "power, temperature, the PCIe link, other processes and the GPU's utilization";
     let of_monitor = stats.start.filter(|start| start.gpus.is_empty() && !start.trouble.is_empty());
@@ -249,7 +247,6 @@ fn sort(mut findings: Vec<Finding>) -> Vec<Finding> {
     before.into_iter().map(|(_, finding)| finding).collect()
 }
 
-/// Returns whether the finding ends the run.
 fn ends(finding: &Finding) -> bool {
     let fails = |quantity| matches!(quantity, Quantity::FailsAtStep | Quantity::FailsAfterS);
     finding.severity == Severity::Critical

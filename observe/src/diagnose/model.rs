@@ -153,7 +153,6 @@ impl StepModel {
         step.samples / seconds.max(cores.min(self.parts.seconds * step.samples / self.parts.samples))
     }
 
-    /// Returns the recorded samples per second.
     pub(super) fn rate_now(&self) -> f64 {
         self.parts.samples / self.parts.seconds
     }

@@ -37,20 +37,14 @@ impl<'a> RunStats<'a> {
         let run = last_run(records);
         let (steps, doubt) = steps_of_run(run, records);
         let began = run.map_or(f64::NEG_INFINITY, |run| run.at);
-        let ended = records.iter().filter_map(|record| match record {
-            Record::Step(step) if step.at < began => Some(step.at),
-            _ => None,
-        });
+        let ended = records.iter().filter_map(Record::step).map(|step| step.at).filter(|at| *at < began);
         let idle = (ended.fold(f64::NEG_INFINITY, f64::max), began);
         let steps = Steps::from_records(&steps);
-        let gpus: Vec<&GpuSample> = sorted_by_time(records, |record| match record {
-            Record::Gpu(sample) => Some((sample.at, sample)),
-            _ => None,
-        });
+        let gpus = sorted_by_time(records, |record| if let Record::Gpu(sample) = record { Some(sample) } else { None });
         let span = steps.as_ref().map_or_else(|_| sampled_span(records, began), |steps| steps.span);
         let start = last_start(records, span.1);
-        let host: Vec<&HostSample> = sorted_by_time(records, |record| match record {
-            Record::Host(sample) if (span.0..=span.1).contains(&sample.at) => Some((sample.at, sample)),
+        let host = sorted_by_time(records, |record| match record {
+            Record::Host(sample) if (span.0..=span.1).contains(&sample.at) => Some(sample),
             _ => None,
         });
         let monitored = host.iter().find_map(|sample| sample.process.as_ref()).map(|process| process.pid);
@@ -77,7 +71,6 @@ impl<'a> RunStats<'a> {
         (figures.len() >= MIN_SAMPLES).then(|| mean(figures)).flatten().map(|percent| percent / 100.0)
     }
 
-    /// CPU cores of the host.
     pub(super) fn cores(&self) -> Option<f64> {
         self.start.map(|start| start.cores as f64).filter(|cores| *cores > 0.0)
     }
@@ -92,7 +85,6 @@ impl<'a> RunStats<'a> {
         self.run.is_some_and(|run| run.device.is_gpu)
     }
 
-    /// Ranks that train together.
     pub(super) fn ranks(&self) -> f64 {
         self.run.map_or(1.0, |run| run.world_size.max(1) as f64)
     }
@@ -108,8 +100,8 @@ fn sampled_span(records: &[Record], began: f64) -> (f64, f64) {
 }
 
 /// Selects records and sorts them by time, since several processes write one file.
-fn sorted_by_time<'a, T>(records: &'a [Record], of: impl Fn(&'a Record) -> Option<(f64, &'a T)>) -> Vec<&'a T> {
-    let mut found: Vec<(f64, &T)> = records.iter().filter_map(of).collect();
+fn sorted_by_time<'a, T>(records: &'a [Record], select: impl Fn(&'a Record) -> Option<&'a T>) -> Vec<&'a T> {
+    let mut found: Vec<(f64, &T)> = records.iter().filter_map(|record| Some((record.at()?, select(record)?))).collect();
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
     found.into_iter().map(|(_, record)| record).collect()
 }
@@ -127,10 +119,7 @@ pub(super) enum Doubt {
 
 /// Returns the steps of `run` and of its first recorded rank, in the order of time, and a reason to doubt them.
 fn steps_of_run<'a>(run: Option<&Run>, records: &'a [Record]) -> (Vec<&'a StepRecord>, Option<Doubt>) {
-    let all = sorted_by_time(records, |record| match record {
-        Record::Step(step) => Some((step.at, &**step)),
-        _ => None,
-    });
+    let all = sorted_by_time(records, Record::step);
     let (own, others): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|step| run.is_none_or(|run| is_of_process(run, step)));
     let (steps, before): (Vec<_>, Vec<_>) = own.into_iter().partition(|step| run.is_none_or(|run| step.at >= run.at));
@@ -298,7 +287,6 @@ impl Parts {
         (self.seconds - self.waited.unwrap_or(0.0) - self.outside - self.upload - self.exchange).max(0.0)
     }
 
-    /// Part of the step.
     pub(super) fn share(&self, seconds: f64) -> f64 {
         if self.seconds > 0.0 { seconds / self.seconds } else { 0.0 }
     }
@@ -397,7 +385,6 @@ impl GpuStats<'_> {
         self.gpu.unified_memory || profile().is_some_and(|profile| profile.compute_capability.is_integrated())
     }
 
-    /// Returns the mean of a figure.
     pub(super) fn mean(&self, figure: impl Fn(&GpuSample) -> Option<f64>) -> Option<f64> {
         mean(self.samples.iter().filter_map(|sample| figure(sample)))
     }
@@ -446,7 +433,6 @@ impl GpuStats<'_> {
         self.samples.iter().rev().find_map(|sample| sample.processes.as_deref())
     }
 
-    /// Name in a sentence.
     pub(super) fn name(&self) -> String {
         match &self.gpu.name {
             Some(name) => format!("GPU {} ({name})", self.gpu.gpu),
@@ -472,7 +458,7 @@ fn gpus_of_run<'a>(
     }
     groups.retain(|_, (within, _)| within.len() >= MIN_SAMPLES);
     let gpu_stats = |(key, (samples, before)): ((u32, Option<u32>), _)| {
-        let gpu = start.and_then(|start| start.gpus.iter().find(|gpu| (gpu.gpu, gpu.mig_slot) == key));
+        let gpu = start.and_then(|start| start.gpu(key.0, key.1));
         GpuStats { gpu: gpu.cloned().unwrap_or_else(|| Gpu::new(key.0)), samples, before }
     };
     let all: Vec<_> = groups.into_iter().map(gpu_stats).collect();

@@ -30,7 +30,6 @@ impl Exposition {
         }
     }
 
-    /// Adds to a counter.
     fn add(&mut self, metric: &'static str, labels: &[&str], amount: f64) {
         *self.value(metric, labels) += amount;
     }
@@ -181,7 +180,6 @@ static OTHERS: [Metric; 16] = [
     Metric::new("gpu_tuned_value", &["name"], "A value that the program recorded"),
 ];
 
-/// Returns all metrics.
 fn metrics() -> impl Iterator<Item = Metric> {
     let gpu = gpu_figures().map(|figure| from_figure(figure, GPU));
     let host = HOST_FIGURES.iter().map(|figure| from_figure(figure, NONE));
@@ -203,11 +201,10 @@ pub fn to_prometheus(latest: &Latest, summary: &Summary) -> String {
     exposition.to_string()
 }
 
-/// Adds the last samples.
 fn expose(exposition: &mut Exposition, latest: &Latest, summary: &Summary) {
     for sample in &latest.gpus {
         let key = (sample.gpu, sample.mig_slot);
-        let gpu = latest.start.gpus.iter().find(|gpu| (gpu.gpu, gpu.mig_slot) == key);
+        let gpu = latest.start.gpu(sample.gpu, sample.mig_slot);
         let energy = summary.gpus.iter().find(|summary| (summary.gpu.gpu, summary.gpu.mig_slot) == key);
         exposition.gpu(sample, gpu, energy.and_then(|summary| summary.energy_j));
     }

@@ -103,7 +103,6 @@ fn gpu_columns() -> impl Iterator<Item = String> {
     keys.map(str::to_owned)
 }
 
-/// Returns the cells of a GPU sample.
 fn gpu_cells(sample: &GpuSample, uuid: &str) -> impl Iterator<Item = String> {
     let slot = sample.mig_slot.map(|slot| slot.to_string()).unwrap_or_default();
     let reasons: Vec<_> = sample.throttle.iter().map(|reason| throttle_key(*reason)).collect();
@@ -123,7 +122,6 @@ fn host_cells(sample: &HostSample) -> impl Iterator<Item = String> {
     HOST_FIGURES.iter().map(|figure| number((figure.of)(sample)))
 }
 
-/// Joins cells to a line.
 fn line(cells: impl IntoIterator<Item = String>) -> String {
     let mut line = cells.into_iter().collect::<Vec<_>>().join(",");
     line.push('\n');

@@ -21,34 +21,26 @@ pub(super) struct Driver {
     telemetry: Limited<Telemetry, Answer>,
     names: Names,
     /// The GPUs of the last answer.
-    known: Known,
-}
-
-/// The GPUs that the driver shows, and reasons for missing ones.
-struct Known {
-    driver_version: Option<String>,
-    gpus: Vec<Gpu>,
-    trouble: Vec<String>,
+    known: Start,
 }
 
 /// Samples, and the GPUs if their number has changed.
-type Answer = (Vec<GpuSample>, Option<Known>);
+type Answer = (Vec<GpuSample>, Option<Start>);
 
 impl Driver {
     /// Opens the driver's management library, from this path or its usual places.
     pub(super) fn open(library: Option<&Path>) -> Result<Self, String> {
         let telemetry = Telemetry::open(library).map_err(|error| error.to_string())?;
-        Ok(Self { known: Known::read(&telemetry), telemetry: Limited::new(telemetry), names: Names::default() })
+        Ok(Self { known: read(&telemetry), telemetry: Limited::new(telemetry), names: Names::default() })
     }
 
-    /// Adds the GPUs, and reasons for missing ones, to a monitor's start.
-    pub(super) fn describe(&self, start: &mut Start) {
-        start.driver_version.clone_from(&self.known.driver_version);
-        start.gpus.clone_from(&self.known.gpus);
-        start.trouble.extend(self.known.trouble.iter().cloned());
+    /// Describes the GPUs, with reasons for missing ones.
+    pub(super) fn start(&self) -> Start {
+        let mut start = self.known.clone();
         if start.gpus.is_empty() && start.trouble.is_empty() {
             start.trouble.push("the driver works and shows no GPU".to_owned());
         }
+        start
     }
 
     /// Samples the GPUs. The flag is true if their number has changed. A driver that hangs is the trouble of each GPU.
@@ -57,7 +49,7 @@ impl Driver {
         let look = move |telemetry: &mut Telemetry| {
             let samples = telemetry.look(now);
             let is_changed = telemetry.gpus().count() != count;
-            (samples, is_changed.then(|| Known::read(telemetry)))
+            (samples, is_changed.then(|| read(telemetry)))
         };
         let Some((mut samples, changed)) = self.telemetry.call(SAMPLE_LIMIT, look) else {
             return (self.known.gpus.iter().map(silent).collect(), false);
@@ -71,14 +63,14 @@ impl Driver {
     }
 }
 
-impl Known {
-    fn read(telemetry: &Telemetry) -> Self {
-        let trouble = telemetry.trouble().iter().map(|gpu| format!("GPU {}: {}", gpu.index, gpu.what));
-        Self {
-            driver_version: telemetry.driver_version().map(str::to_owned),
-            gpus: telemetry.gpus().map(identified).collect(),
-            trouble: trouble.collect(),
-        }
+/// Reads the version of the driver, its GPUs, and reasons for missing ones.
+fn read(telemetry: &Telemetry) -> Start {
+    let trouble = telemetry.trouble().iter().map(|gpu| format!("GPU {}: {}", gpu.index, gpu.what));
+    Start {
+        driver_version: telemetry.driver_version().map(str::to_owned),
+        gpus: telemetry.gpus().map(identified).collect(),
+        trouble: trouble.collect(),
+        ..Start::default()
     }
 }
 

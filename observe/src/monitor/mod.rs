@@ -148,11 +148,7 @@ impl Monitor {
     pub fn to_csv(&self) -> String {
         let state = self.shared.state();
         let uuid = |record: &Record| match record {
-            Record::Gpu(sample) => {
-                let gpus = &state.latest.start.gpus;
-                let gpu = gpus.iter().find(|gpu| (gpu.gpu, gpu.mig_slot) == (sample.gpu, sample.mig_slot));
-                gpu.and_then(|gpu| gpu.uuid.as_deref())
-            }
+            Record::Gpu(sample) => state.latest.start.gpu(sample.gpu, sample.mig_slot)?.uuid.as_deref(),
             _ => None,
         };
         let lines = state.history.iter().filter_map(|record| csv_line(record, uuid(record)));

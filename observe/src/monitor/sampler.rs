@@ -39,13 +39,10 @@ impl Sampler {
     /// Describes the devices, with reasons for missing ones.
     pub fn start(&self) -> Start {
         let host = Host::read();
-        let mut start = Start::default();
+        let without = |trouble: &String| Start { trouble: vec![trouble.clone()], ..Start::default() };
+        let mut start = self.driver.as_ref().map_or_else(without, Driver::start);
         (start.at, start.version) = (now(), VERSION);
         (start.cores, start.memory_bytes) = (host.cores, host.memory_total.0);
-        match &self.driver {
-            Ok(driver) => driver.describe(&mut start),
-            Err(trouble) => start.trouble.push(trouble.clone()),
-        }
         if let Some(only) = &self.only {
             if !start.gpus.is_empty() {
                 let missing = only.iter().filter(|wanted| !start.gpus.iter().any(|gpu| gpu.gpu == **wanted));
@@ -152,7 +149,7 @@ impl Driver {
         Err("built without feature `nvml`: GPUs are not sampled".to_owned())
     }
 
-    fn describe(&self, _start: &mut Start) {
+    fn start(&self) -> Start {
         match *self {}
     }
 

@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::{Bytes, Precision, grouped, three_digits};
 
-use super::{Area, Entry, Header, PlotSize, escaped, open, step, text_width, tick};
+use super::{Area, Entry, Header, PlotSize, draw_grid, escaped, open, step, text_width};
 
 /// A plot of batches: samples per second over the memory needed.
 #[derive(Clone, Debug, Default)]
@@ -174,12 +174,7 @@ impl MemorySpeedPlot {
 
 fn axes(text: &mut String, scale: &Scale) -> fmt::Result {
     let Area { left, right, top, bottom } = scale.area;
-    for count in 0..=(scale.max / scale.step).round() as u32 {
-        let figure = f64::from(count) * scale.step;
-        let (y, label) = (scale.y(figure), tick(figure, scale.step));
-        writeln!(text, "<path class=\"grid\" d=\"M{left} {y:.1}H{right}\"/>")?;
-        writeln!(text, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", left - 8.0, y + 4.0)?;
-    }
+    draw_grid(text, scale.area, (scale.max / scale.step).round() as u32, scale.step, |figure| scale.y(figure))?;
     for amount in scale.labels() {
         let x = scale.x(scale.unit.to_bytes(amount));
         writeln!(text, "<path class=\"axis\" d=\"M{x:.1} {bottom}v5\"/>")?;
@@ -367,7 +362,6 @@ impl Scale {
         labels
     }
 
-    /// Position of a batch.
     fn position(&self, memory: Bytes, samples_per_s: f64) -> [f64; 2] {
         [self.x(memory), self.y(samples_per_s)]
     }
@@ -398,7 +392,6 @@ struct Labels {
 }
 
 impl Labels {
-    /// Creates labels for an area without any.
     const fn new(bounds: Area) -> Self {
         Self { bounds, taken: Vec::new() }
     }

@@ -57,6 +57,18 @@ fn open(text: &mut String, [width, height]: [f64; 2], title: &str) -> fmt::Resul
     )
 }
 
+/// Draws horizontal grid lines with their labels, a `step` apart, from 0 on.
+fn draw_grid(text: &mut String, area: Area, last: u32, step: f64, y: impl Fn(f64) -> f64) -> fmt::Result {
+    let Area { left, right, .. } = area;
+    for count in 0..=last {
+        let figure = f64::from(count) * step;
+        let (y, label) = (y(figure), tick(figure, step));
+        writeln!(text, "<path class=\"grid\" d=\"M{left} {y:.1}H{right}\"/>")?;
+        writeln!(text, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", left - 8.0, y + 4.0)?;
+    }
+    Ok(())
+}
+
 /// Escapes text for an element, and replaces control characters.
 fn escaped(text: &str) -> String {
     for_file(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")

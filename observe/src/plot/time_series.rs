@@ -5,7 +5,7 @@ mod tests;
 
 use std::fmt::{self, Write as _};
 
-use super::{Area, Entry, Header, PlotSize, escaped, open, step, tick};
+use super::{Area, Entry, Header, PlotSize, draw_grid, escaped, open, step, tick};
 
 /// Height of the area inside of the axes, by its width.
 const ASPECT: f64 = 0.27;
@@ -164,12 +164,7 @@ impl Scale {
 
     fn axes(&self, text: &mut String) -> fmt::Result {
         let Area { left, right, bottom, .. } = self.area;
-        for count in 0..=(self.max / self.step).floor() as u32 {
-            let figure = f64::from(count) * self.step;
-            let (y, label) = (self.y(figure), tick(figure, self.step));
-            writeln!(text, "<path class=\"grid\" d=\"M{left} {y:.1}H{right}\"/>")?;
-            writeln!(text, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", left - 8.0, y + 4.0)?;
-        }
+        draw_grid(text, self.area, (self.max / self.step).floor() as u32, self.step, |figure| self.y(figure))?;
         let seconds = self.to - self.from;
         let (step, unit, name) = time_step(seconds);
         for count in 0..=(seconds / step).floor() as u32 {

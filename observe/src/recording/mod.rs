@@ -147,6 +147,13 @@ impl Record {
     }
 }
 
+impl Start {
+    /// Returns the GPU or slice with these numbers, as the samples of a GPU have them.
+    pub(crate) fn gpu(&self, number: u32, mig_slot: Option<u32>) -> Option<&Gpu> {
+        self.gpus.iter().find(|gpu| (gpu.gpu, gpu.mig_slot) == (number, mig_slot))
+    }
+}
+
 impl Value {
     /// Creates a value without a step.
     pub fn new(at: f64, name: impl Into<String>, value: f64) -> Self {

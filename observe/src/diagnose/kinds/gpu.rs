@@ -19,7 +19,6 @@ const SUSTAINED: f64 = 0.9;
 const HEAT: [Throttle; 2] = [Throttle::ThermalSoftware, Throttle::ThermalHardware];
 const BRAKE: [Throttle; 2] = [Throttle::PowerBrake, Throttle::Hardware];
 
-/// Power lowers the clocks.
 pub(super) fn power(input: &DiagnosisInput<'_>) -> Option<Finding> {
     input.stats.gpus.iter().find_map(|gpu| brake(input, gpu).or_else(|| cap(input, gpu)))
 }
@@ -77,7 +76,6 @@ fn brake(input: &DiagnosisInput<'_>, gpu: &GpuStats<'_>) -> Option<Finding> {
     )
 }
 
-/// Temperature lowers the clocks.
 pub(super) fn thermal(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let gpu = input.stats.gpus.iter().find(|gpu| gpu.throttled(&HEAT) >= OFTEN_BY_HEAT)?;
     let share = gpu.throttled(&HEAT);
@@ -212,7 +210,6 @@ const LITTLE_POWER: f64 = 0.4;
 /// Part of the time in which kernels run, for the power to count.
 const RUNS: f64 = 0.8;
 
-/// A GPU that idles, where the program recorded no steps.
 pub(super) fn idle(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let stats = &input.stats;
     if stats.steps.is_ok() || stats.run.is_some_and(|run| !run.device.is_gpu) {
@@ -250,7 +247,6 @@ pub(super) fn idle(input: &DiagnosisInput<'_>) -> Option<Finding> {
     Some(finding)
 }
 
-/// Work that does not fill the GPU.
 pub(super) fn model_too_small(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let model = input.model.as_ref().filter(|_| input.stats.is_on_gpu())?;
     let busy = input.stats.busy()?;

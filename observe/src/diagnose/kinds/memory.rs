@@ -14,7 +14,6 @@ const LATE_S: f64 = 30.0 * 86_400.0;
 /// Seconds that growth is sampled for, at least, where no steps are recorded.
 const MIN_SPAN_S: f64 = 30.0;
 
-/// Memory of the device.
 pub(super) fn device_leak(input: &DiagnosisInput<'_>) -> Option<Finding> {
     by_step(input).or_else(|| by_time(input))
 }
@@ -87,7 +86,6 @@ fn by_time(input: &DiagnosisInput<'_>) -> Option<Finding> {
     Some(over_time(Kind::MemoryLeak, headline, growth, left))
 }
 
-/// Memory of the program on the host.
 pub(super) fn host_leak(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let host = || input.stats.host.iter();
     let points = host().filter_map(|sample| Some((sample.at, sample.process.as_ref()?.memory_bytes? as f64)));

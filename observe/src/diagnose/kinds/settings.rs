@@ -43,7 +43,6 @@ pub(super) fn better(input: &DiagnosisInput<'_>) -> Option<Better> {
     within.or_else(|| near_best(u64::MAX).filter(is_worth).map(Better::BeyondStep))
 }
 
-/// Micro-batches far below the size that keeps the device busy.
 pub(super) fn batch_too_small(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let (model, curve) = (input.model.as_ref()?, input.curve()?);
     let better = better(input)?;
@@ -101,7 +100,6 @@ fn with_memory(input: &DiagnosisInput<'_>, finding: Finding) -> Finding {
     )
 }
 
-/// Optimizer steps over fewer samples than the global batch.
 pub(super) fn no_accumulation(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let (model, run) = (input.model.as_ref()?, input.stats.run?);
     let (asked, taken) = (run.global_batch? as f64, model.parts.samples);
@@ -155,7 +153,6 @@ const AT_WORK: f64 = 0.5;
 /// Targets that name no GPU.
 const ANY: [&str; 2] = ["generic", "native"];
 
-/// fp32 on a GPU with bf16 tensor cores.
 pub(super) fn no_amp(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let (model, run) = (input.model.as_ref()?, input.stats.run?);
     let settings = run.settings.as_ref()?;
@@ -183,7 +180,6 @@ pub(super) fn no_amp(input: &DiagnosisInput<'_>) -> Option<Finding> {
     Some(finding.with_evidence(words, [("gpu_busy_share", share)]).with_prediction(prediction))
 }
 
-/// fp32 without TF32 on a GPU that has TF32.
 pub(super) fn no_tf32(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let run = input.stats.run.filter(|run| run.device.is_gpu && run.device.has_tf32)?;
     let settings = run.settings.as_ref().filter(|settings| settings.precision == Precision::F32)?;
@@ -210,7 +206,6 @@ pub(super) fn no_tf32(input: &DiagnosisInput<'_>) -> Option<Finding> {
     })
 }
 
-/// Activation checkpointing where the activations would fit.
 pub(super) fn needless_checkpointing(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let (model, run) = (input.model.as_ref()?, input.stats.run?);
     run.settings.as_ref().filter(|settings| settings.gradient_checkpointing)?;
@@ -236,7 +231,6 @@ pub(super) fn needless_checkpointing(input: &DiagnosisInput<'_>) -> Option<Findi
     Some(finding.with_evidence(words, figures).with_prediction(prediction))
 }
 
-/// A program that was built for another device.
 pub(super) fn wrong_target(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let run = input.stats.run?;
     let target = run.target.as_deref().filter(|target| !ANY.contains(target))?;

@@ -15,7 +15,6 @@ const MUCH_LOOP: f64 = 0.1;
 /// Time of the backward pass over that of the forward pass.
 const BACKWARD: f64 = 2.0;
 
-/// The host launches kernels more slowly than the device runs them.
 pub(super) fn host_bound(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let model = input.model.as_ref().filter(|model| model.is_host_bound())?;
     let training = model.parts.training();
@@ -69,7 +68,6 @@ pub(super) fn host_bound(input: &DiagnosisInput<'_>) -> Option<Finding> {
     Some(finding.with_evidence(words, figures).with_prediction(prediction))
 }
 
-/// The program's own loop between steps.
 pub(super) fn slow_loop(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let model = input.model.as_ref()?;
     let outside = model.parts.outside;
@@ -96,7 +94,6 @@ pub(super) fn slow_loop(input: &DiagnosisInput<'_>) -> Option<Finding> {
     Some(finding.with_evidence(words, figures).with_prediction(prediction))
 }
 
-/// The loss function blocks the host: it waits for the device, or computes on the host.
 pub(super) fn loss_sync(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let model = input.model.as_ref().filter(|_| input.stats.is_on_gpu())?;
     let (loss, waits) = (model.parts.loss?, model.loss_wait.seconds());
