@@ -129,7 +129,6 @@ impl Launched {
     }
 }
 
-/// Returns the value of an environment variable.
 fn from_env(name: &str) -> Option<String> {
     env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }

@@ -128,18 +128,14 @@ fn steps_of_run<'a>(run: Option<&Run>, records: &'a [Record]) -> (Vec<&'a StepRe
     let none = Doubt::NoOwnSteps { before: before.len(), others: others.len() };
     let are_elsewhere = steps.is_empty() && before.len() + others.len() > 0;
     let count = set_back(run, records).len();
-    let doubt = match repeated(&steps) {
+    // A session gives each number once.
+    let mut numbers = BTreeSet::new();
+    let doubt = match steps.iter().map(|step| step.step).find(|number| !numbers.insert(*number)) {
         _ if are_elsewhere => Some(none),
         Some(from) => Some(Doubt::Repeated { from }),
         None => (count > 0).then_some(Doubt::SetBack { count }),
     };
     (steps, doubt)
-}
-
-/// Returns the first step number that repeats: a session gives each number once.
-fn repeated(steps: &[&StepRecord]) -> Option<u64> {
-    let mut numbers = BTreeSet::new();
-    steps.iter().map(|step| step.step).find(|number| !numbers.insert(*number))
 }
 
 /// Returns the last monitor that started before `end`, else the last.

@@ -57,11 +57,15 @@ impl Timeline {
     pub fn observe(&mut self, record: &Record) {
         self.gathering.observe(record);
         match record {
-            Record::Start(start) => self.begin(start),
+            Record::Start(start) => {
+                self.start = start.clone();
+                for gpu in &start.gpus {
+                    self.track(gpu.gpu, gpu.mig_slot).gpu = gpu.clone();
+                }
+            }
             Record::Gpu(sample) => {
                 self.extend(sample.at);
-                let track = self.track(sample.gpu, sample.mig_slot);
-                push(&mut track.samples, sample.clone());
+                push(&mut self.track(sample.gpu, sample.mig_slot).samples, sample.clone());
             }
             Record::Host(sample) => {
                 self.extend(sample.at);
@@ -81,13 +85,6 @@ impl Timeline {
     /// Summarizes all records.
     pub fn summary(&self) -> Summary {
         self.gathering.summary()
-    }
-
-    fn begin(&mut self, start: &Start) {
-        self.start = start.clone();
-        for gpu in &start.gpus {
-            self.track(gpu.gpu, gpu.mig_slot).gpu = gpu.clone();
-        }
     }
 
     fn track(&mut self, gpu: u32, mig_slot: Option<u32>) -> &mut GpuTimeline {

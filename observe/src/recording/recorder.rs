@@ -77,7 +77,7 @@ impl Recorder {
                 None
             }
         });
-        if file.is_none() && observers.is_empty() {
+        if file.is_none() && observers.0.is_empty() {
             return None;
         }
         let recorder = Self::start(Sinks { file, observers: observers.clone() });
@@ -221,10 +221,6 @@ impl Observers {
     /// Adds an observer.
     pub fn push(&mut self, observer: impl Observer + 'static) {
         self.0.push(Arc::new(Mutex::new(observer)));
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Calls all observers. An observer that panics is removed; training continues.

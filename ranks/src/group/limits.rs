@@ -96,7 +96,6 @@ impl End {
         })
     }
 
-    /// Waits for the end.
     pub(super) async fn wait(&self) -> Ended {
         let mut receiver = self.0.subscribe();
         let ended = receiver.wait_for(Option::is_some).await.map(|ended| ended.clone());

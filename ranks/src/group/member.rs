@@ -53,22 +53,26 @@ impl Member {
     }
 
     /// Sends this rank's message, and returns rank 0's reply.
-    pub(crate) async fn meet(&self, meeting: u64, kind: &str, own: &[u8]) -> Result<Vec<u8>, Ended> {
+    pub(crate) async fn meet(
+        self: Arc<Self>,
+        meeting: u64,
+        kind: &'static str,
+        own: Vec<u8>,
+    ) -> Result<Vec<u8>, Ended> {
         let reply = tokio::select! {
             ended = self.connection.status.ended() => Err(ended),
-            reply = self.connection.exchange(meeting, kind, own) => reply,
+            reply = self.connection.exchange(meeting, kind, &own) => reply,
         };
         reply.inspect_err(|ended| self.connection.status.end(ended.clone()))
     }
 
     /// Passes on a failure of this rank.
-    pub(crate) async fn fail(&self, ended: Ended) {
+    pub(crate) async fn fail(self: Arc<Self>, ended: Ended) {
         let _ = timeout(FAREWELL, self.connection.client.fail(within(FAREWELL), ended.clone())).await;
         self.connection.status.end(ended);
     }
 
-    /// Waits until all ranks have finished.
-    pub(crate) async fn finish(&self) -> Result<(), Ended> {
+    pub(crate) async fn finish(self: Arc<Self>) -> Result<(), Ended> {
         let Connection { client, status, is_finishing, .. } = &self.connection;
         is_finishing.store(true, Ordering::SeqCst);
         loop {

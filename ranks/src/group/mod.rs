@@ -158,10 +158,7 @@ impl Group {
                     }
                 }
             }
-            Role::Member(member) => {
-                let member = Arc::clone(member);
-                wait(&inner.runtime, async move { member.meet(meeting, kind, &own).await })?
-            }
+            Role::Member(member) => wait(&inner.runtime, Arc::clone(member).meet(meeting, kind, own))?,
         };
         *meetings += 1;
         Ok(received)
@@ -188,10 +185,7 @@ impl Group {
         }
         match &inner.role {
             Role::Root(hub) => wait(&inner.runtime, Arc::clone(hub).fail(ended)),
-            Role::Member(member) => {
-                let member = Arc::clone(member);
-                wait(&inner.runtime, async move { member.fail(ended).await });
-            }
+            Role::Member(member) => wait(&inner.runtime, Arc::clone(member).fail(ended)),
         }
     }
 
@@ -241,10 +235,7 @@ impl Inner {
         }
         match &self.role {
             Role::Root(hub) => wait(&self.runtime, Arc::clone(hub).finish()),
-            Role::Member(member) => {
-                let member = Arc::clone(member);
-                wait(&self.runtime, async move { member.finish().await })
-            }
+            Role::Member(member) => wait(&self.runtime, Arc::clone(member).finish()),
         }
     }
 }
