@@ -333,16 +333,12 @@ pub struct Phases {
 /// The outcome of a setup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum Outcome {
     /// Measured figures.
     Measured(Figures),
     /// Not run: by smaller batches or a dry run, it needs more memory than is available.
-    DoesNotFit {
-        /// Memory needed.
-        needed_bytes: Bytes,
-        /// Memory available.
-        available_bytes: Bytes,
-    },
+    DoesNotFit { needed_bytes: Bytes, available_bytes: Bytes },
     /// Not run: a step has fewer samples.
     TooLarge {
         /// Samples of a step on one rank.
@@ -351,20 +347,11 @@ pub enum Outcome {
     /// Not run: the program does not describe how batches are prepared.
     Unfed,
     /// Out of memory.
-    OutOfMemory {
-        /// The error message.
-        message: String,
-    },
+    OutOfMemory { message: String },
     /// The program panicked, or a step failed.
-    Failed {
-        /// The error message.
-        message: String,
-    },
+    Failed { message: String },
     /// The process died.
-    Died {
-        /// Its status.
-        how: String,
-    },
+    Died { how: String },
 }
 
 impl Interval {

@@ -41,7 +41,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use thiserror::Error;
 
-pub use crate::export::{csv_header, csv_line, to_prometheus};
+pub use crate::export::exposition::to_prometheus;
+pub use crate::export::tables::{csv_header, csv_line};
 pub use crate::metrics::{Figure, GPU_FIGURES, HOST_FIGURES, throttle_key};
 use crate::recording::{GpuSample, HostSample, Record, Start, Value, Writer, now};
 pub use crate::stats::{Series, Stats};
@@ -59,27 +60,17 @@ pub struct Monitor {
 /// A monitor that cannot start, or cannot write its recording.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum MonitorError {
     /// The recording cannot be opened or written.
     #[error("cannot write the recording `{}`: {cause}", path.display())]
-    Record {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        cause: io::Error,
-    },
+    Record { path: PathBuf, cause: io::Error },
     /// The file exists and is no recording.
     #[error("`{}` exists and is no recording: nothing was appended; name another file", path.display())]
-    NoRecording {
-        /// The file.
-        path: PathBuf,
-    },
+    NoRecording { path: PathBuf },
     /// The system cannot start a thread.
     #[error("cannot start the monitor's thread: {cause}")]
-    Thread {
-        /// The cause.
-        cause: io::Error,
-    },
+    Thread { cause: io::Error },
 }
 
 /// Shared by the monitor and its thread.

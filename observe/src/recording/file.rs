@@ -32,15 +32,11 @@ pub struct Recording {
 /// A recording that cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum RecordingError {
     /// The file cannot be read.
     #[error("cannot read `{}`: {cause}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        cause: io::Error,
-    },
+    Read { path: PathBuf, cause: io::Error },
     /// A line is no record.
     #[error(transparent)]
     Line(#[from] FileError),

@@ -6,6 +6,7 @@ use thiserror::Error;
 /// The group did not form.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum JoinError {
     /// Ranks on several hosts need a secret.
     #[error(
@@ -18,36 +19,23 @@ pub enum JoinError {
         "rank {rank} and rank 0 at {address} have different secrets; set GPU_TUNED_SECRET to the same text on all \
          ranks"
     )]
-    WrongSecret {
-        /// Rank that asked to join.
-        rank: usize,
-        /// Host and port of rank 0.
-        address: String,
-    },
+    WrongSecret { rank: usize, address: String },
     /// Rank 0 cannot open its port.
     #[error(
         "rank 0 cannot wait on {address}: {cause}; end the program that uses the port, or set GPU_TUNED_PORT to a \
          free port on all ranks"
     )]
-    Bind {
-        /// Address and port.
-        address: String,
-        /// Error of the operating system.
-        cause: String,
-    },
+    Bind { address: String, cause: String },
     /// Rank 0 was not reached in time.
     #[error(
         "rank {rank} did not reach rank 0 at {address} within {seconds} s: {cause}; is rank 0 running, is \
          MASTER_ADDR right, and does a firewall block the port?"
     )]
     Unreachable {
-        /// Rank that asked to join.
         rank: usize,
-        /// Host and port of rank 0.
         address: String,
         /// Seconds until the rank gave up.
         seconds: u64,
-        /// Last error.
         cause: String,
     },
     /// Not all ranks joined in time.
@@ -58,9 +46,7 @@ pub enum JoinError {
     Missing {
         /// Missing ranks, at most 16 of them.
         missing: String,
-        /// Number of ranks that joined.
         joined: usize,
-        /// Number of ranks.
         world_size: usize,
         /// Seconds until rank 0 gave up.
         seconds: u64,
@@ -72,37 +58,16 @@ pub enum JoinError {
         "rank {rank} on {host} expects {world_size} ranks, but rank 0 expects {expected}; start all ranks with the \
          same number"
     )]
-    WorldSize {
-        /// Rank that differs.
-        rank: usize,
-        /// Its host.
-        host: String,
-        /// Its number of ranks.
-        world_size: usize,
-        /// Number of ranks of rank 0.
-        expected: usize,
-    },
+    WorldSize { rank: usize, host: String, world_size: usize, expected: usize },
     /// A term differs from that of rank 0.
     #[error(
         "{term} of rank {rank} on {host} is `{value}`, but `{expected}` on rank 0; start the same program with the \
          same settings on all ranks"
     )]
-    Term {
-        /// Rank that differs.
-        rank: usize,
-        /// Its host.
-        host: String,
-        /// Name of the term.
-        term: String,
-        /// Its value on that rank.
-        value: String,
-        /// Its value on rank 0.
-        expected: String,
-    },
+    Term { rank: usize, host: String, term: String, value: String, expected: String },
     /// Two processes have the same rank.
     #[error("two processes are rank {rank}, on {host} and on {other_host}; give each process its own rank")]
     SameRank {
-        /// The rank.
         rank: usize,
         /// Host of the process that joined first.
         host: String,
@@ -119,11 +84,8 @@ pub enum JoinError {
         rank: usize,
         /// Rank that joined first.
         other: usize,
-        /// Their host.
         host: String,
-        /// Name of the term.
         term: String,
-        /// Value of both.
         value: String,
     },
     /// The group has formed already.
@@ -131,16 +93,10 @@ pub enum JoinError {
         "rank {rank} is too late: the group has formed already, with another process as that rank; end that run \
          before starting a new one, or choose another port with GPU_TUNED_PORT"
     )]
-    Late {
-        /// Rank that asked to join.
-        rank: usize,
-    },
+    Late { rank: usize },
     /// The operating system refused a thread, a socket or random numbers.
     #[error("cannot start the connection between ranks: {cause}; look at the limits of this process (`ulimit -a`)")]
-    System {
-        /// Error of the operating system.
-        cause: String,
-    },
+    System { cause: String },
 }
 
 impl JoinError {
@@ -153,49 +109,26 @@ impl JoinError {
 /// The group has ended: no exchange is possible any more.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum Ended {
     /// A rank reported a failure.
     #[error("rank {rank} on {host} failed: {message}")]
-    Failed {
-        /// Rank that failed.
-        rank: usize,
-        /// Its host.
-        host: String,
-        /// Its message.
-        message: String,
-    },
+    Failed { rank: usize, host: String, message: String },
     /// A rank panicked.
     #[error("rank {rank} on {host} panicked; the panic's message is in the output of that rank")]
-    Panicked {
-        /// Rank that panicked.
-        rank: usize,
-        /// Its host.
-        host: String,
-    },
+    Panicked { rank: usize, host: String },
     /// The connection to a rank broke.
     #[error(
         "the connection to rank {rank} on {host} broke: its process was killed or ended early, or the network failed; \
          look at the output of that rank and at the host's log (out of memory?)"
     )]
-    Lost {
-        /// Rank behind the connection.
-        rank: usize,
-        /// Its host.
-        host: String,
-    },
+    Lost { rank: usize, host: String },
     /// A rank sent no heartbeat for too long.
     #[error(
         "rank {rank} on {host} has been silent for {seconds} s: its process or host is stopped, or the network failed; \
          look at that host"
     )]
-    Silent {
-        /// Silent rank.
-        rank: usize,
-        /// Its host.
-        host: String,
-        /// Seconds without a heartbeat.
-        seconds: u64,
-    },
+    Silent { rank: usize, host: String, seconds: u64 },
     /// Two ranks took part in different exchanges at one time.
     #[error(
         "rank {rank} on {host} is at `{kind}` while rank {other} on {other_host} is at `{other_kind}`; \
@@ -204,15 +137,11 @@ pub enum Ended {
     OutOfStep {
         /// Rank that arrived later.
         rank: usize,
-        /// Its host.
         host: String,
-        /// Its exchange.
         kind: String,
         /// Rank that arrived first.
         other: usize,
-        /// Host of that rank.
         other_host: String,
-        /// Exchange of that rank.
         other_kind: String,
     },
     /// A rank finished while another waited for it.
@@ -223,11 +152,9 @@ pub enum Ended {
     Uneven {
         /// Rank that finished.
         rank: usize,
-        /// Its host.
         host: String,
         /// Rank that waits.
         waiting: usize,
-        /// Host of that rank.
         waiting_host: String,
     },
     /// A rank did not arrive in an exchange for too long, though it sends heartbeats.
@@ -236,9 +163,7 @@ pub enum Ended {
          `Limits::arrival`; look at its output, or set `Options::rank_limits`"
     )]
     Late {
-        /// Rank that did not arrive.
         rank: usize,
-        /// Its host.
         host: String,
         /// Seconds since the first rank arrived.
         seconds: u64,
@@ -251,7 +176,6 @@ pub enum Ended {
     Stuck {
         /// Rank that arrived last.
         rank: usize,
-        /// Its host.
         host: String,
         /// Seconds since it arrived.
         seconds: u64,
@@ -259,25 +183,16 @@ pub enum Ended {
     /// Ranks have different values where equal ones are required.
     #[error("`{name}` of rank {rank} on {host} is {value}, but {expected} on rank 0; make the ranks' inputs equal")]
     Differs {
-        /// Name of the value.
         name: String,
         /// First rank that differs from rank 0.
         rank: usize,
-        /// Its host.
         host: String,
-        /// Its value.
         value: String,
-        /// Value of rank 0.
         expected: String,
     },
     /// Rank 0 rejected the messages of an exchange.
     #[error("exchange `{kind}` failed on rank 0: {message}")]
-    Rejected {
-        /// Exchange.
-        kind: String,
-        /// Message of rank 0.
-        message: String,
-    },
+    Rejected { kind: String, message: String },
     /// This rank has finished.
     #[error("this rank has finished, so that it cannot exchange any more; call `finish` after the last exchange")]
     Finished,

@@ -29,7 +29,7 @@ use protocol::{Applicant, Heart, Host};
 ///
 /// All ranks have to make the same calls of [`meet`](Self::meet), [`sum`](Self::sum), [`broadcast`](Self::broadcast),
 /// [`barrier`](Self::barrier) and [`agree`](Self::agree) in the same order. If a rank fails, is killed or hangs, every
-/// call returns [`Ended`], and the process exits with [`EXIT_CODE`](crate::EXIT_CODE) after [`Limits::grace`].
+/// call returns [`Ended`], and the process exits with [`EXIT_CODE`] after [`Limits::grace`].
 ///
 /// An exchange in which a rank fails may succeed on some ranks and return [`Ended`] on others.
 ///
