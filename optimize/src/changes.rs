@@ -1,20 +1,58 @@
-//! Changes that a plan makes to a config: new values in place of old ones, and keys that the file lacks.
+//! Changes that a plan makes to a config: new values in place of old ones, keys that the file lacks, and effects elsewhere.
 
 use std::collections::{BTreeMap, HashSet};
 
 use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::{Precision, Provenance, Setting};
+use serde::Serialize;
 
-use crate::change::{Change, ChangeState};
-use crate::config::Config;
-use crate::dialect::{Role, Spelling};
-use crate::document::{ConfigText, Edit, Insertion, Value, apply};
-use crate::effects;
-use crate::entry::{ConfigEntry, Sharing};
+use crate::config::{Config, implied_accumulation, is_over_ranks};
+use crate::dialect::{Dialect, Key, Role, Spelling, ends};
+use crate::document::{ConfigEntry, ConfigText, Sharing, Value};
+use crate::edit::{Edit, apply, insertion, like, spelled};
 use crate::matched::MatchedKey;
-use crate::precision;
-use crate::spelling::{like, spelled};
-use crate::step;
+
+/// A setting in the file and in the plan.
+#[derive(Clone, Debug, Serialize)]
+pub struct Change {
+    /// Name of the setting.
+    pub setting: &'static str,
+    /// Path of the key; for a key that the file lacks, its proposed name.
+    pub key: String,
+    /// Value in the file.
+    pub before: Option<String>,
+    /// Planned value in the spelling of the file.
+    pub after: String,
+    /// Reason for the value.
+    pub why: String,
+    /// Provenance of the reason.
+    pub provenance: Provenance,
+    /// Effect on the file.
+    pub state: ChangeState,
+}
+
+/// Effect of a plan on a setting in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeState {
+    /// The value stays.
+    Same,
+    /// The value changes.
+    Changed,
+    /// A key is added.
+    Added,
+    /// The file lacks the key, and the user has to add it: its program may not read one, or the table for it is missing.
+    ByHand,
+    /// The file lacks the key; other keys imply the value.
+    Implied,
+}
+
+impl ChangeState {
+    /// Returns true if the text of the file changes.
+    pub(crate) const fn is_edit(self) -> bool {
+        matches!(self, Self::Changed | Self::Added)
+    }
+}
 
 pub(crate) struct Changes {
     pub all: Vec<Change>,
@@ -62,16 +100,14 @@ impl Changes {
         editor.set_others();
         let Editor { all, mut edits, added, shared, merged, .. } = editor;
         for (neighbour, added) in added {
-            let insertion = Insertion {
-                beside_key: neighbour.key_span.clone(),
-                beside_value: neighbour.span.clone(),
-                in_braces: neighbour.in_braces,
-                added,
-            };
-            edits.extend(insertion.edits(file.format, &file.text));
+            edits.extend(insertion(neighbour, &added, file.format, &file.text));
         }
         edits.retain(|edit| file.text.get(edit.span.clone()) != Some(&edit.text));
-        let effects = effects::merges(&file.text, &merged).collect();
+        let line = |at: usize| file.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+        let merge = |(at, key): (usize, String)| {
+            format!("the table of `{key}` is merged in line {}, and changes there, too", line(at))
+        };
+        let effects = merged.into_iter().map(merge).collect();
         Self { all, text: apply(&file.text, edits), shared, effects }
     }
 }
@@ -80,7 +116,7 @@ impl Editor<'_> {
     /// Sets batch, accumulation, workers, and batches prepared ahead.
     fn set_counts(&mut self) {
         let (config, settings, ranks) = (self.config, &self.plan.settings, self.plan.schedule.world_size);
-        let times = |role: Role| if step::is_over_ranks(config, role) { ranks } else { 1 };
+        let times = |role: Role| if is_over_ranks(config, role) { ranks } else { 1 };
         // A nominal batch also scales other settings.
         let global = self.plan.schedule.global_batch;
         match config.matched(Role::GlobalBatch).map(|key| key.spelling) {
@@ -113,9 +149,8 @@ impl Editor<'_> {
         }
         let Some(setting) = setting else { return };
         let ranks = self.plan.schedule.world_size;
-        let batch =
-            config.batch.map(|batch| if step::is_over_ranks(config, Role::Batch) { batch / ranks } else { batch });
-        let implied = || step::implied_accumulation(config, config.global_batch_of(ranks), batch?, ranks);
+        let batch = config.batch.map(|batch| if is_over_ranks(config, Role::Batch) { batch / ranks } else { batch });
+        let implied = || implied_accumulation(config, config.global_batch_of(ranks), batch?, ranks);
         if let Some(before) = implied().filter(|_| role == Role::Accumulation) {
             let (reason, key) = (self.reason(Some(setting)), setting.name().to_owned());
             let values = (Some(before.to_string()), planned.to_string());
@@ -254,7 +289,7 @@ impl Editor<'_> {
             if wanted.is_mixed() { all().all(|key| key.role == Role::Weights) } else { all().next().is_none() };
         if is_off && wanted != Precision::F32 {
             // Without a key, the edited text is refused.
-            if let Some((path, word, is_read)) = precision::addition(config.dialect, wanted, self.add_keys) {
+            if let Some((path, word, is_read)) = precision_key(config.dialect, wanted, self.add_keys) {
                 let after = spelled(&Value::Null, "", word, self.file.format);
                 self.add_key(path, Setting::Precision, after, is_read);
             }
@@ -262,7 +297,7 @@ impl Editor<'_> {
         let has_weights = config.key(Role::Weights).is_some();
         for key in all().filter(|key| !key.row.mirror || !key.is_open()) {
             let stays = wanted == config.precision || key.is_left;
-            let word = if stays { None } else { precision::word(key, &self.file.text, wanted, has_weights) };
+            let word = if stays { None } else { precision_word(key, &self.file.text, wanted, has_weights) };
             // What is off by default stays without a value.
             let word = word.filter(|word| word != "false" || key.entry.value != Value::Null);
             let present = || key.entry.value.bare().unwrap_or_else(|| key.entry.raw(&self.file.text).to_owned());
@@ -297,4 +332,88 @@ impl Editor<'_> {
             self.replace(key, &word, Some(setting));
         }
     }
+}
+
+/// The path and word that are added for a precision, and whether the program reads them. Where the dialect has no key for the
+/// precision, they are the planner's.
+fn precision_key(
+    dialect: &'static Dialect,
+    wanted: Precision,
+    add_keys: bool,
+) -> Option<(&'static str, &'static str, bool)> {
+    let rows = || dialect.rows(Role::Precision);
+    if dialect.is_plain() || rows().next().is_none() {
+        return Some((Setting::Precision.name(), wanted.name(), add_keys && dialect.adds_on_request));
+    }
+    let word = |row: &'static Key| match row.spelling {
+        Spelling::FlagFor(precision) => Some("true").filter(|_| precision == wanted),
+        Spelling::Words => row.word_for(wanted.name()),
+        _ => None,
+    };
+    let (row, word) = rows().filter_map(|row| Some((row, word(row)?))).min_by_key(|(row, _)| row.add.is_none())?;
+    let first = row.names.iter().next().unwrap_or_default().trim_start_matches('.');
+    Some((row.add.as_deref().unwrap_or(first), word, row.add.is_some()))
+}
+
+/// The key's value for another precision, without quotes; `None` where there is no word for it, or nothing to change.
+fn precision_word(key: &MatchedKey, text: &str, wanted: Precision, has_weights: bool) -> Option<String> {
+    match key.spelling {
+        Spelling::FlagFor(precision) => {
+            let is_pure = wanted == Precision::Bf16Params && has_weights && precision == Precision::MixedBf16;
+            Some((wanted == precision || is_pure).to_string())
+        }
+        Spelling::AmpSwitch => Some(wanted.is_mixed().to_string()),
+        Spelling::Present(_) => None,
+        // The format has no effect while mixed precision is off.
+        _ if key.role == Role::AmpFormat && !wanted.is_mixed() => None,
+        _ => {
+            let prefix = if key.entry.raw(text).contains("torch.") { "torch." } else { "" };
+            key.word(text, wanted.name()).map(|word| format!("{prefix}{word}"))
+        }
+    }
+}
+
+/// Most keys of a note.
+const MOST_LISTED: usize = 8;
+
+/// A note on values that refer to changed keys.
+pub(crate) fn following_values(
+    entries: &[ConfigEntry],
+    values: &[(String, Value)],
+    changes: &[Change],
+) -> Option<String> {
+    let is_changed = |change: &&Change| change.state == ChangeState::Changed;
+    let keys: HashSet<_> = changes.iter().filter(is_changed).map(|change| change.key.as_str()).collect();
+    let changed: Vec<_> = entries.iter().filter(|entry| keys.contains(entry.shown.as_str())).collect();
+    let is_meant = |names: &str| !names.is_empty() && changed.iter().any(|entry| ends(&entry.path, names));
+    let follows = |(path, value): &&(String, Value)| {
+        !keys.contains(path.as_str()) && value.references().any(|names| is_meant(names.trim_start_matches('.')))
+    };
+    let mut following = values.iter().filter(follows).map(|(path, _)| format!("`{path}`"));
+    let listed = following.by_ref().take(MOST_LISTED).collect::<Vec<_>>().join(", ");
+    let more = following.count();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!listed.is_empty()).then(|| format!("values that refer to changed keys change with them: {listed}{more}"))
+}
+
+/// Notes on keys that count micro-batches, whose size changes.
+pub(crate) fn counts_of_micro_batches(config: &Config, from: u64, to: u64) -> impl Iterator<Item = String> + '_ {
+    let note = move |key: &MatchedKey| {
+        let shown = &key.entry.shown;
+        let sizes = format!("{to} samples in place of {from}");
+        match &key.entry.value {
+            Value::Flag(true) if key.spelling == Spelling::Flag => Some(format!(
+                "`{shown}` scales the learning rate by the micro-batch, which has {sizes}: set the rate by hand"
+            )),
+            value => {
+                let count = value.count().filter(|count| *count > 0)?;
+                let same = (count as f64 * from as f64 / to as f64 * 10.0).round() / 10.0;
+                Some(format!(
+                    "`{shown}` counts micro-batches, which have {sizes}: {same} have as many samples as the {count}"
+                ))
+            }
+        }
+    };
+    let keys = config.with_role(Role::MicroBatches).filter(move |key| from != to && !key.is_left);
+    keys.filter_map(note)
 }

@@ -1,21 +1,19 @@
-//! The training settings of a config.
+//! The training settings of a config, with its optimizer step and training set.
 
 use gpu_tuned_core::Precision;
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::Optimizer;
+use serde::Serialize;
 
-use crate::data_set::{DataSet, data_set};
 use crate::dialect::{Dialect, Role, Spelling};
-use crate::document::{ConfigText, Value};
-use crate::entry::ConfigEntry;
+use crate::document::{ConfigEntry, ConfigText, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
-use crate::index::{Index, other_file};
-use crate::matched::{MatchedKey, MatchedKeys, Meaning};
+use crate::matched::{Index, KeyOverride, MatchedKey, MatchedKeys, Meaning, other_file};
 use crate::model::use_of_micro_batch;
 use crate::names::{Names, optimizer_in};
-use crate::overrides::KeyOverride;
-use crate::precision;
 
+/// Largest data set, in samples.
+const MAX_SAMPLES: u64 = 1 << 40;
 /// Largest batch, in samples.
 pub(crate) const MAX_BATCH: u64 = 1 << 30;
 
@@ -78,7 +76,7 @@ impl Config {
             open_ranks,
             workers: keys.count(Role::Workers, 0..=4096),
             prefetch: keys.count(Role::Prefetch, 0..=1 << 16),
-            precision: precision::read(&mut keys),
+            precision: precision(&mut keys),
             tf32: keys.flag(Role::Tf32),
             checkpointing: keys.flag(Role::Checkpointing),
             optimizer: optimizer(entries, &mut keys),
@@ -117,6 +115,23 @@ impl Config {
 
     pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &MatchedKey> {
         self.keys.iter().filter(move |key| key.role == role)
+    }
+
+    /// The value of a feature: the strongest of its keys', else the default of the dialect.
+    pub(crate) fn feature(&self, name: &str) -> Option<String> {
+        let of_keys = self.with_role(Role::Feature).filter(|key| key.row.dim == name).filter_map(|key| {
+            match key.meaning(&self.file.text) {
+                Meaning::Known(word) => Some(word.to_owned()),
+                _ => key.entry.value.bare().filter(|_| key.row.words.is_empty()),
+            }
+        });
+        let default = || self.dialect.default_of(Role::Feature, name).map(str::to_owned);
+        of_keys.max().or_else(default)
+    }
+
+    /// Returns true for a feature that is on.
+    pub(crate) fn has_feature(&self, name: &str) -> bool {
+        self.feature(name).as_deref() == Some("true")
     }
 
     /// Samples of an optimizer step by the key of the global batch, which can count those of each device.
@@ -206,7 +221,7 @@ fn is_training(entries: &[ConfigEntry], keys: &MatchedKeys<'_>) -> bool {
     };
     let settings = keys.all.iter().filter(is_evidence).count() > 1;
     let names = || entries.iter().map(ConfigEntry::name);
-    !keys.dialect.is_plain() || settings || names().any(|name| Names::get().is_of_training(name))
+    !keys.dialect.is_plain() || settings || names().any(|name| Names::get().training.has(name))
 }
 
 /// All devices, by one key; or the devices of a machine times the machines. Also the key that leaves their number open.
@@ -266,4 +281,213 @@ fn optimizer(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<Opti
         entry.name() == "momentum" && digits.parse().unwrap_or(0.0) > 0.0
     });
     Some(if named == Optimizer::Sgd && has_momentum { Optimizer::Momentum } else { named })
+}
+
+/// The precision that the keys request together; fp32 without any.
+fn precision(keys: &mut MatchedKeys<'_>) -> Precision {
+    let source = keys.source;
+    let all: Vec<MatchedKey> = keys.all.iter().filter(|key| key.role.is_of_precision()).cloned().collect();
+    let mut requested: Vec<(Precision, &MatchedKey)> = Vec::new();
+    for key in &all {
+        let flag = |precision| key.flag(source).map(|on| on.filter(|on| *on).map(|_| precision));
+        let read = match key.spelling {
+            Spelling::FlagFor(precision) => flag(precision),
+            Spelling::AmpSwitch => flag(Precision::MixedF16),
+            Spelling::Present(precision) => Ok(Some(precision)),
+            _ => match key.meaning(source.text) {
+                Meaning::Known(word) => Ok(word.parse().ok()),
+                Meaning::Open => Ok(None),
+                Meaning::Unknown if key.is_left => Ok(None),
+                Meaning::Unknown => Err(key.unknown(source)),
+            },
+        };
+        requested.extend(keys.keep(read).map(|precision| (precision, key)));
+    }
+    let format = requested.iter().find(|(_, key)| key.role == Role::AmpFormat).map(|(format, _)| *format);
+    let has_switch = all.iter().any(|key| key.spelling == Spelling::AmpSwitch);
+    for (precision, key) in &mut requested {
+        if key.spelling == Spelling::AmpSwitch {
+            *precision = format.filter(|format| format.is_mixed()).unwrap_or(*precision);
+        }
+    }
+    // The format of automatic mixed precision does not turn that on.
+    requested.retain(|(precision, key)| *precision != Precision::F32 && !(key.role == Role::AmpFormat && has_switch));
+    let weights = requested.iter().find(|(_, key)| key.role == Role::Weights).map(|(precision, _)| *precision);
+    if weights == Some(Precision::Bf16Params) {
+        requested
+            .iter_mut()
+            .filter(|(it, _)| *it == Precision::MixedBf16)
+            .for_each(|(it, _)| *it = Precision::Bf16Params);
+    }
+    let Some((first, by)) = requested.first() else { return Precision::F32 };
+    if let Some((other, second)) = requested.iter().find(|(other, _)| other != first) {
+        let (one, two) = (&by.entry.shown, &second.entry.shown);
+        let message = format!("`{one}` asks for {first} and `{two}` for {other}: keep one");
+        keys.mistakes.push(source.error(&second.entry.key_span, message));
+    }
+    *first
+}
+
+/// The training set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DataSet {
+    /// Samples of the set.
+    pub samples: u64,
+    /// Key of that number.
+    pub key: String,
+    /// True if the user assigned that key.
+    #[serde(skip)]
+    is_assigned: bool,
+}
+
+impl DataSet {
+    /// Returns true if steps of this size can come from the set. A smaller number counts something else, unless the user
+    /// assigned its key.
+    pub(crate) const fn can_feed(&self, step: u64) -> bool {
+        self.is_assigned || self.samples >= step
+    }
+}
+
+/// The training set: the smallest of several numbers, as some of them include evaluation. Numbers below the batch size count
+/// something else.
+fn data_set(keys: &mut MatchedKeys<'_>, batch: u64, is_assigned: bool) -> Option<DataSet> {
+    let source = keys.source;
+    let all: Vec<_> = keys.with_role(Role::Samples).cloned().collect();
+    let read = all.into_iter().filter_map(|key| {
+        let samples = keys.keep(key.count(2..=MAX_SAMPLES, source))?;
+        Some(DataSet { samples, key: key.entry.shown, is_assigned })
+    });
+    read.filter(|set| set.can_feed(batch)).min_by_key(|set| set.samples)
+}
+
+/// Composition of an optimizer step in the config, and the planned size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Samples of a micro-batch.
+    #[serde(rename = "batch_size")]
+    pub batch: u64,
+    /// Micro-batches of a step.
+    #[serde(rename = "gradient_accumulation")]
+    pub accumulation: u64,
+    /// Devices that train together.
+    #[serde(rename = "world_size")]
+    pub ranks: u64,
+    /// Samples of a step over all devices: the product of the three, or the user's choice.
+    #[serde(rename = "global_batch")]
+    pub global: u64,
+}
+
+impl Step {
+    /// The step of a config; a given global batch and number of ranks override the config.
+    ///
+    /// # Errors
+    ///
+    /// A config without a batch size, and numbers that contradict each other.
+    pub fn new(config: &Config, global_batch: Option<u64>, world_size: Option<u64>) -> Result<Self, OptimizeError> {
+        let ranks = world_size.or(config.ranks).unwrap_or(1).max(1);
+        let of_rank = |role: Role, value: Option<u64>| match value {
+            Some(shared) if is_over_ranks(config, role) && !shared.is_multiple_of(ranks) => {
+                Err(OptimizeError::Ranks { global: shared, ranks })
+            }
+            Some(shared) if is_over_ranks(config, role) => Ok(Some(shared / ranks)),
+            value => Ok(value),
+        };
+        let (batch, steps) = (of_rank(Role::Batch, config.batch)?, of_rank(Role::Accumulation, config.accumulation)?);
+        let global = config.global_batch_of(ranks).map(|global| whole_batches(config, global, batch, ranks));
+        // A key that leaves a factor of the step to the program.
+        let open = |role: Role| config.matched(role).is_some_and(MatchedKey::is_open);
+        let batch = match (batch, global.or(global_batch)) {
+            (Some(batch), _) => batch,
+            // The other keys divide the global batch.
+            (None, Some(global)) => (global / ranks / steps.unwrap_or(1)).max(1),
+            (None, None) => {
+                return Err(match [Role::GlobalBatch, Role::Batch].into_iter().find(|role| open(*role)) {
+                    Some(role) => left_open(config, role),
+                    None if !config.is_training => OptimizeError::NotTraining { found: String::new() },
+                    None => no_batch(config),
+                });
+            }
+        };
+        let implied = implied_accumulation(config, global.or(global_batch), batch, ranks);
+        let steps = match (steps, implied) {
+            (Some(steps), _) | (None, Some(steps)) => steps,
+            (None, None) if open(Role::Accumulation) && global.or(global_batch).is_none() => {
+                return Err(left_open(config, Role::Accumulation));
+            }
+            (None, None) => 1,
+        };
+        if !config.is_training {
+            return Err(OptimizeError::NotTraining { found: String::new() });
+        }
+        let product = batch.checked_mul(steps).and_then(|samples| samples.checked_mul(ranks));
+        let product = product.filter(|product| *product <= MAX_BATCH);
+        let product = product.ok_or(OptimizeError::TooLarge { batch, accumulation: steps, ranks })?;
+        let configured = global.filter(|configured| global_batch.is_none() && *configured != product);
+        if let (Some(configured), Some(key)) = (configured, config.key(Role::GlobalBatch)) {
+            let micro = config.key(Role::Batch).unwrap_or("the batch");
+            let found = format!("`{micro}` {batch} x {steps} x {ranks} rank(s) are {product} samples");
+            let remedy = "correct the config, or choose with --global-batch or --world-size";
+            return Err(config.mistake(Role::GlobalBatch, format!("{found}, but `{key}` is {configured}: {remedy}")));
+        }
+        let global = global_batch.unwrap_or(product);
+        if !global.is_multiple_of(ranks) {
+            return Err(OptimizeError::Ranks { global, ranks });
+        }
+        Ok(Self { batch, accumulation: steps, ranks, global })
+    }
+
+    /// Samples of a step on one device.
+    pub const fn samples_per_rank(&self) -> u64 {
+        self.global / self.ranks
+    }
+
+    /// Samples of a step in the config as it is.
+    pub const fn configured(&self) -> u64 {
+        self.batch * self.accumulation * self.ranks
+    }
+}
+
+/// The error of a factor of the step that the config leaves to the program.
+fn left_open(config: &Config, role: Role) -> OptimizeError {
+    let key = config.key(role).unwrap_or_default();
+    let remedy = "give the samples of an optimizer step over all devices: --global-batch";
+    config.mistake(role, format!("`{key}` is left to the program: {remedy}"))
+}
+
+fn no_batch(config: &Config) -> OptimizeError {
+    let dialect = config.dialect;
+    if let Some(key) = config.key(Role::Unfixed) {
+        let remedy = "give a batch of a fixed number of samples, with --at batch_size=KEY if its key is not known";
+        return config.mistake(Role::Unfixed, format!("`{key}` counts the tokens or seconds of a batch: {remedy}"));
+    }
+    let plain = Dialect::plain().usual(Role::Batch);
+    let usual = [dialect.usual(Role::Batch), dialect.usual(Role::GlobalBatch), plain];
+    OptimizeError::NoBatch {
+        dialect: dialect.name.clone(),
+        usual: usual.into_iter().find(|names| !names.is_empty()).unwrap_or_default(),
+        documentation: dialect.documentation.clone(),
+    }
+}
+
+/// Returns true if the devices share the count of a role.
+pub(crate) fn is_over_ranks(config: &Config, role: Role) -> bool {
+    let is_split = || role == Role::Batch && config.has_feature("split_batches");
+    is_split() || config.matched(role).is_some_and(|key| key.spelling == Spelling::CountOverRanks)
+}
+
+/// Samples of a step; those of a nominal batch are rounded to whole batches, at least one.
+fn whole_batches(config: &Config, global: u64, batch: Option<u64>, ranks: u64) -> u64 {
+    let is_nominal = config.dialect.rows(Role::GlobalBatch).any(|key| key.spelling == Spelling::Nominal);
+    let Some(batch) = batch.and_then(|batch| batch.checked_mul(ranks)).filter(|_| is_nominal) else { return global };
+    // Python rounds halves to even numbers.
+    batch.saturating_mul(((global as f64 / batch as f64).round_ties_even() as u64).max(1))
+}
+
+/// Micro-batches of a step where keys set the global batch and the micro-batch, and none the accumulation.
+pub(crate) fn implied_accumulation(config: &Config, global: Option<u64>, batch: u64, ranks: u64) -> Option<u64> {
+    let is_open = config.matched(Role::Accumulation).is_none_or(MatchedKey::is_open) && config.batch.is_some();
+    let global =
+        global.filter(|_| is_open && (config.global_batch.is_some() || config.key(Role::Accumulation).is_some()))?;
+    let part = batch.checked_mul(ranks)?;
+    (global > part && global.is_multiple_of(part)).then(|| global / part)
 }

@@ -6,43 +6,27 @@
 
 #![forbid(unsafe_code)]
 
-mod change;
 mod changes;
 mod config;
-mod data_set;
 mod dialect;
 mod document;
-mod effects;
-mod entry;
+mod edit;
 mod error;
-mod framework;
-mod index;
-mod key_names;
 mod matched;
 mod model;
 mod names;
-mod overrides;
-mod precision;
-mod spelling;
-mod step;
-mod suggestions;
 mod task;
 #[cfg(test)]
 mod tests;
 mod tuner;
 
-pub use change::{Change, ChangeState};
-pub use config::Config;
-pub use data_set::DataSet;
+pub use changes::{Change, ChangeState};
+pub use config::{Config, DataSet, Step};
 pub use dialect::{Dialect, Role, role};
-pub use document::{ConfigText, Format};
-pub use entry::ConfigEntry;
+pub use document::{ConfigEntry, ConfigText, Format};
 pub use error::OptimizeError;
-pub use framework::PytorchMemory;
+pub use matched::KeyOverride;
 pub use model::{Dimension, Model, ModelRequest, Origin};
-pub use names::aliases;
-pub use overrides::KeyOverride;
-pub use step::Step;
-pub use suggestions::{Gain, Suggestions};
-pub use task::Task;
-pub use tuner::{Expectation, Host, Tuned, Tuner};
+pub use names::{Words, aliases};
+pub use task::{PytorchMemory, Task};
+pub use tuner::{Expectation, Gain, Host, Suggestions, Tuned, Tuner};

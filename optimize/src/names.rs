@@ -1,4 +1,4 @@
-//! Names that training configs use for models, their dimensions and optimizers: `names.toml`.
+//! Names that training configs use for models, their dimensions and optimizers (`names.toml`), and words in names.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -6,15 +6,15 @@ use std::sync::LazyLock;
 use gpu_tuned_core::workload::Optimizer;
 use serde::Deserialize;
 
-use crate::key_names::contains_word;
-
 #[derive(Debug, Deserialize)]
 pub(crate) struct Names {
-    kind: Vec<KindNames>,
+    /// Names of all kinds.
+    #[serde(rename = "kind")]
+    pub(crate) kinds: Vec<KindNames>,
     pub(crate) keys: ModelKeys,
     pub(crate) layout: Vec<Family>,
     /// Keys of settings that only trainings have.
-    training: Words,
+    pub(crate) training: Words,
     /// Tables whose settings are not those of training, by name and by the first or last word of the name.
     not_training: Words,
     not_training_word: Words,
@@ -36,9 +36,10 @@ pub(crate) struct Names {
     matrices: BTreeMap<String, Words>,
 }
 
+/// Words that a table separates by spaces.
 #[derive(Debug, Default, Deserialize)]
 #[serde(from = "String")]
-pub(crate) struct Words(Vec<String>);
+pub struct Words(Vec<String>);
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct KindNames {
@@ -87,15 +88,13 @@ impl From<String> for Words {
 }
 
 impl Words {
-    pub(crate) fn has(&self, word: &str) -> bool {
-        self.position(word).is_some()
+    /// Returns true for one of the words.
+    pub fn has(&self, word: &str) -> bool {
+        self.0.iter().any(|known| known == word)
     }
 
-    pub(crate) fn position(&self, word: &str) -> Option<usize> {
-        self.0.iter().position(|known| known == word)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+    /// The words in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 }
@@ -105,16 +104,6 @@ impl Names {
         static NAMES: LazyLock<Names> =
             LazyLock::new(|| toml::from_str(include_str!("names.toml")).expect("BUG: the table of names is valid"));
         &NAMES
-    }
-
-    /// Names of all kinds.
-    pub(crate) fn kinds(&self) -> impl Iterator<Item = &KindNames> {
-        self.kind.iter()
-    }
-
-    /// Returns true for the key of a setting or dimension that only trainings have.
-    pub(crate) fn is_of_training(&self, key: &str) -> bool {
-        self.training.has(key)
     }
 
     /// Returns true for a table whose settings are not those of training: `val_dataloader`, `dataloader_opts_valid`.
@@ -138,7 +127,7 @@ impl Names {
 
     /// Names of a kind of model.
     pub(crate) fn kind(&self, name: &str) -> Option<&KindNames> {
-        self.kind.iter().find(|kind| kind.name == name)
+        self.kinds.iter().find(|kind| kind.name == name)
     }
 }
 
@@ -161,64 +150,34 @@ impl KindNames {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use gpu_tuned_core::dims::named;
-    use gpu_tuned_core::suggest_key;
-    use gpu_tuned_core::workload::{ModelKind, Optimizer};
-
-    use super::{Names, optimizer_in};
-
-    #[test]
-    fn every_kind_and_dimension_exists() {
-        for names in Names::get().kinds() {
-            let kind = ModelKind::named(&names.name).unwrap_or_else(|| panic!("no kind {}", names.name));
-            for (dim, _) in names.dims.iter().filter(|(dim, _)| !dim.starts_with('{')) {
-                assert!(named(kind.dims, dim).is_some(), "{}: no dimension {dim}", names.name);
-            }
+/// Normal name of a key: in lower case, with underscores between words.
+pub(crate) fn normal(key: &str) -> String {
+    let mut normal = String::with_capacity(key.len() + 4);
+    let mut follows_small = false;
+    for letter in key.chars() {
+        if letter.is_uppercase() && follows_small {
+            normal.push('_');
         }
-        for layout in &Names::get().layout {
-            for (dim, value) in &layout.dims {
-                let mut kinds = ModelKind::ALL.iter().filter_map(|kind| named(kind.dims, dim));
-                assert!(kinds.any(|dim| dim.kind.read(value).is_some()), "{dim} = {value}");
-            }
+        follows_small = letter.is_lowercase() || letter.is_ascii_digit();
+        match letter {
+            '-' | ' ' => normal.push('_'),
+            _ => normal.extend(letter.to_lowercase()),
         }
     }
+    normal
+}
 
-    #[test]
-    fn suggested_keys_have_the_same_meaning_as_in_configs() {
-        for names in Names::get().kinds() {
-            let kind = ModelKind::named(&names.name).expect("a kind that exists");
-            let known: Vec<_> = kind.dims.iter().map(|dim| dim.name).collect();
-            for (dim, words) in names.dims.iter().filter(|(dim, _)| !dim.starts_with('{')) {
-                for word in words.iter().filter(|word| !known.contains(word)) {
-                    let suggested = suggest_key(word, &known);
-                    let agrees = suggested.is_empty() || suggested.contains(&format!("`{dim}`"));
-                    assert!(agrees, "{}: {word} is {dim}{suggested}", kind.name);
-                }
-            }
-        }
+/// Returns true if a name contains a word; words of up to three letters only at the start of a part.
+pub(crate) fn contains_word(name: &str, word: &str) -> bool {
+    let has_start = |pair: &[u8]| pair.eq_ignore_ascii_case(&word.as_bytes()[..2]);
+    if !name.as_bytes().windows(2).any(has_start) {
+        return false;
     }
-
-    #[test]
-    fn layouts_agree_with_descriptions_of_models() {
-        for layout in &Names::get().layout {
-            for word in layout.words.iter() {
-                let description = ModelKind::description_of(word).unwrap_or_default();
-                for (dim, value) in &layout.dims {
-                    let given = description.split_once(&format!("{dim} = ")).map(|(_, rest)| rest);
-                    let agrees =
-                        given.is_none_or(|given| given.starts_with('…') || given.starts_with(&value.to_string()));
-                    assert!(agrees, "{word}: {dim} = {value}, but {description}");
-                }
-            }
-        }
+    let (name, word) = (name.to_ascii_lowercase(), word.replace('_', ""));
+    let squashed: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    if word.len() > 3 {
+        return squashed.contains(&word);
     }
-
-    #[test]
-    fn optimizers_are_found_by_their_names() {
-        assert_eq!(optimizer_in("torch.optim.AdamW"), Some(Optimizer::AdamW));
-        assert_eq!(optimizer_in("adam_8bit"), Some(Optimizer::Adam));
-        assert_eq!(optimizer_in("lion"), None);
-    }
+    squashed.starts_with(&word)
+        || name.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|part| part.starts_with(&word))
 }

@@ -1,14 +1,16 @@
-//! The training of a config on one device: as configured, and as planned.
+//! The training of a config on one device: as configured, as planned, and its memory in PyTorch.
 
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{Misfit, Plan, PlanError, STATISTICS_ENOUGH, STATISTICS_FLOOR};
-use gpu_tuned_core::workload::Workload;
-use gpu_tuned_core::{Goal, Pins, Precision, PrecisionPolicy, Provenance, Setting, plan, three_digits};
+use gpu_tuned_core::pytorch::{OptimizerState, Run, Sharding, Weights, peak};
+use gpu_tuned_core::workload::{WeightFormat, Workload, WorkloadSpec};
+use gpu_tuned_core::{Bytes, Goal, Pins, Precision, PrecisionPolicy, Provenance, Setting, plan, three_digits};
+use serde::Serialize;
 
-use crate::config::Config;
+use crate::config::{Config, Step, implied_accumulation};
 use crate::dialect::Role;
+use crate::document::Value;
 use crate::error::OptimizeError;
-use crate::step::{self, Step};
 
 /// A training to be planned on any device.
 pub struct Task<'a> {
@@ -26,12 +28,6 @@ pub struct Task<'a> {
     pub precision: Option<PrecisionPolicy>,
     /// Adds keys that the file lacks, for a program that reads all of them.
     pub add_keys: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct AllowedEdits {
-    accumulation: bool,
-    checkpointing: bool,
 }
 
 const F32: PrecisionPolicy = PrecisionPolicy::Fixed(Precision::F32);
@@ -128,21 +124,22 @@ impl Task<'_> {
         self.requested_precision()
     }
 
-    fn allowed(&self) -> AllowedEdits {
-        let can = |role: Role| self.config.can_set(role, self.add_keys);
+    fn can_set_accumulation(&self) -> bool {
         let global = self.config.global_batch_of(self.step.ranks);
-        let is_implied = step::implied_accumulation(self.config, global, self.step.batch, self.step.ranks).is_some();
-        // An optimizer step in the backward pass.
-        let is_whole = self.config.feature("whole_step").as_deref() == Some("true");
-        let accumulation = !is_whole && (is_implied || can(Role::Accumulation));
-        let stays = self.config.feature("checkpointing_stays").as_deref() == Some("true");
-        AllowedEdits { accumulation, checkpointing: can(Role::Checkpointing) && !stays }
+        let is_implied = || implied_accumulation(self.config, global, self.step.batch, self.step.ranks).is_some();
+        // An optimizer step in the backward pass has all samples.
+        !self.config.has_feature("whole_step")
+            && (self.config.can_set(Role::Accumulation, self.add_keys) || is_implied())
+    }
+
+    fn can_set_checkpointing(&self) -> bool {
+        self.config.can_set(Role::Checkpointing, self.add_keys) && !self.config.has_feature("checkpointing_stays")
     }
 
     /// The goal with pins for settings that the file cannot express, or that the user leaves alone.
     fn pin(&self, mut goal: Goal, knows_host: bool, warnings: &mut Vec<String>) -> Goal {
         let config = self.config;
-        if !self.allowed().checkpointing {
+        if !self.can_set_checkpointing() {
             goal.pins.gradient_checkpointing = Some(config.checkpointing.unwrap_or(false));
         }
         if config.leaves_step() {
@@ -180,7 +177,7 @@ impl Task<'_> {
         free: Outcome,
     ) -> Result<(Outcome, Option<Box<Plan>>), OptimizeError> {
         let Outcome::Plan(plan) = free else { return Ok((free, None)) };
-        if plan.schedule.micro_steps() > 1 && !self.allowed().accumulation {
+        if plan.schedule.micro_steps() > 1 && !self.can_set_accumulation() {
             let mut at_once = goal.clone();
             at_once.pins.gradient_accumulation = Some(1);
             let mut outcome = self.outcome(facts, &at_once)?;
@@ -255,7 +252,7 @@ impl Task<'_> {
     pub(crate) fn outcome(&self, facts: &DeviceFacts, goal: &Goal) -> Result<Outcome, OptimizeError> {
         match plan(facts, self.workload, goal) {
             Ok(mut plan) => {
-                if !self.allowed().checkpointing {
+                if !self.can_set_checkpointing() {
                     let has_key = self.config.key(Role::Checkpointing).is_some();
                     let why = if has_key { "left as it is" } else { "the config has no key for it" };
                     explain(&mut plan, Setting::GradientCheckpointing, why);
@@ -279,5 +276,100 @@ pub(crate) fn explain(plan: &mut Plan, setting: Setting, why: &str) {
         if reason.provenance == Provenance::Declared {
             reason.provenance = plan.samples_per_s_provenance;
         }
+    }
+}
+
+/// Memory of one GPU in PyTorch, as the driver counts it: an estimate from published formulas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PytorchMemory {
+    /// Needed by the config as it is.
+    pub before_bytes: Bytes,
+    /// Needed by the tuned config; `None` where there is none.
+    pub after_bytes: Option<Bytes>,
+}
+
+/// Settings of a micro-batch.
+#[derive(Clone, Copy)]
+pub(crate) struct MicroBatch {
+    pub samples: u64,
+    pub steps: u64,
+    pub precision: Precision,
+    pub checkpointing: bool,
+}
+
+impl From<&Plan> for MicroBatch {
+    fn from(plan: &Plan) -> Self {
+        Self {
+            samples: plan.settings.batch_size,
+            steps: plan.settings.gradient_accumulation,
+            precision: plan.settings.precision,
+            checkpointing: plan.settings.gradient_checkpointing,
+        }
+    }
+}
+
+impl PytorchMemory {
+    /// The memory before and after the change; `None` for configs of other frameworks, and for models without an estimate.
+    pub(crate) fn new(
+        (config, step): (&Config, Step),
+        spec: &WorkloadSpec,
+        facts: &DeviceFacts,
+        after: Option<MicroBatch>,
+    ) -> Option<Self> {
+        if !config.dialect.pytorch {
+            return None;
+        }
+        let bytes = |part: MicroBatch| Some(peak(spec, &run(config, step, spec, part))?.on_device(facts));
+        let before = MicroBatch {
+            samples: step.batch,
+            steps: step.accumulation,
+            precision: config.precision,
+            checkpointing: config.checkpointing.unwrap_or(false),
+        };
+        let before_bytes = bytes(before)?;
+        let after_bytes = if let Some(after) = after { Some(bytes(after)?) } else { None };
+        Some(Self { before_bytes, after_bytes })
+    }
+}
+
+/// The run of a config in PyTorch.
+fn run(config: &Config, step: Step, spec: &WorkloadSpec, part: MicroBatch) -> Run {
+    let is_half = part.precision != Precision::F32;
+    let optimizer = match config.matched(Role::Optimizer).map(|key| &key.entry.value) {
+        Some(Value::Text(text)) => text.to_lowercase(),
+        _ => String::new(),
+    };
+    let state = match (optimizer.contains("paged"), optimizer.contains("8bit")) {
+        (true, _) => OptimizerState::Paged,
+        (false, true) => OptimizerState::EightBit,
+        (false, false) => OptimizerState::Full,
+    };
+    let frozen = match spec.training.frozen_weights {
+        WeightFormat::Q8 => Weights::Int8,
+        WeightFormat::Q4 => Weights::Nf4,
+        WeightFormat::Full if is_half => Weights::Half,
+        WeightFormat::Full => Weights::Full,
+    };
+    let sharding = match config.feature("zero_stage").as_deref() {
+        Some("1") => Sharding::Zero1,
+        Some("2") => Sharding::Zero2,
+        Some("3") => Sharding::Zero3,
+        Some("fsdp") => Sharding::Fsdp,
+        _ => Sharding::None,
+    };
+    Run {
+        micro_batch: part.samples,
+        precision: part.precision,
+        frozen,
+        prepared: config.has_feature("prepared") && spec.training.frozen_weights != WeightFormat::Full,
+        flash_attention: config.has_feature("flash_attention"),
+        checkpointing: part.checkpointing,
+        fused_loss: config.has_feature("fused_cross_entropy"),
+        accumulates: part.steps > 1,
+        step_in_backward: config.has_feature("whole_step"),
+        foreach: state == OptimizerState::Full && !optimizer.contains("fused"),
+        state,
+        devices: step.ranks,
+        sharding,
     }
 }

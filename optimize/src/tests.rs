@@ -1,12 +1,16 @@
 //! Configs of usual programs, planned for GPUs without a file on the disk.
 
 mod cases;
+mod data_sets;
+mod dialects;
 mod ecosystems;
 mod files;
 mod guides;
 mod micro_batches;
 mod models;
+mod names;
 mod precision;
+mod spelling;
 
 use std::path::Path;
 

@@ -1,25 +1,19 @@
-//! Tunes a config for one device after another.
+//! Tunes a config for one device after another, with expectations and faster alternatives.
 
 use std::collections::BTreeMap;
 
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{ASSUMED_CORES, Filling, Plan, Remedy, filling};
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Bytes, Goal, Provenance, Setting};
+use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting};
 use serde::Serialize;
 
-use crate::change::{Change, ChangeState};
-use crate::changes::Changes;
-use crate::config::Config;
-use crate::document::{ConfigText, Value, first_difference};
-use crate::effects;
-use crate::entry::ConfigEntry;
+use crate::changes::{Change, ChangeState, Changes, counts_of_micro_batches, following_values};
+use crate::config::{Config, DataSet, Step};
+use crate::document::{ConfigEntry, ConfigText, Value};
 use crate::error::OptimizeError;
-use crate::framework::{MicroBatch, PytorchMemory};
-use crate::overrides::KeyOverride;
-use crate::step::Step;
-use crate::suggestions::Suggestions;
-use crate::task::{Outcome, Planned, Task, explain};
+use crate::matched::KeyOverride;
+use crate::task::{MicroBatch, Outcome, Planned, PytorchMemory, Task, explain};
 
 /// Tunes a config for one device after another.
 pub struct Tuner<'a> {
@@ -114,8 +108,8 @@ impl Tuner<'_> {
         self.verify(&changes, plan, &leaves)?;
         tuned.warnings.extend(changes.effects);
         let micro_batch = plan.settings.batch_size;
-        tuned.warnings.extend(effects::micro_batches(task.config, task.step.batch, micro_batch));
-        tuned.warnings.extend(effects::references(self.entries, &leaves, &changes.all));
+        tuned.warnings.extend(counts_of_micro_batches(task.config, task.step.batch, micro_batch));
+        tuned.warnings.extend(following_values(self.entries, &leaves, &changes.all));
         let sets_workers = |it: &Change| it.setting == "num_workers" && it.state.is_edit();
         if changes.all.iter().any(sets_workers) {
             tuned.after = Expectation::new(&planned.after, task.workload, Some(plan.settings.num_workers));
@@ -136,7 +130,7 @@ impl Tuner<'_> {
             let spec = self.spec.filter(|_| !task.config.leaves_micro_batch())?;
             PytorchMemory::new((task.config, task.step), spec, facts, after)
         };
-        let memory_of = |planned: &Planned| memory(planned.after.plan().map(MicroBatch::of));
+        let memory_of = |planned: &Planned| memory(planned.after.plan().map(MicroBatch::from));
         let pytorch = memory_of(&planned);
         let Some(plan) = planned.after.plan() else { return Ok((planned, pytorch)) };
         let (available, share) = (plan.memory.available, task.step.samples_per_rank());
@@ -145,7 +139,7 @@ impl Tuner<'_> {
         if fits(pytorch) {
             return Ok((planned, pytorch));
         }
-        let split = |samples: u64| MicroBatch { samples, steps: share / samples, ..MicroBatch::of(plan) };
+        let split = |samples: u64| MicroBatch { samples, steps: share / samples, ..MicroBatch::from(plan) };
         let mut smaller = (1..plan.settings.batch_size).rev().filter(|samples| share.is_multiple_of(*samples));
         if let Some(largest) = smaller.find(|samples| fits(memory(Some(split(*samples))))) {
             (goal.pins.batch_size, goal.pins.gradient_accumulation) = (Some(largest), Some(share / largest));
@@ -187,7 +181,9 @@ impl Tuner<'_> {
         }
         let is_other = |(path, _): &&(String, Value)| !edits.contains_key(path.trim_end_matches("[0]"));
         let after = edited.leaves().map_err(broken)?;
-        if let Some(path) = first_difference(before.iter().filter(is_other), after.iter().filter(is_other)) {
+        let [before, after] = [before, &after].map(|all| all.iter().filter(is_other).collect::<Vec<_>>());
+        let same = before.iter().zip(&after).take_while(|(before, after)| before == after).count();
+        if let Some((path, _)) = before.get(same).or(after.get(same)) {
             return Err(refuse(format!("the plan without an effect on `{path}`; edit it by hand")));
         }
         let config = Config::read(&entries, &edited, self.overrides).map_err(broken)?;
@@ -283,4 +279,88 @@ fn bounded(samples_per_s: f64, ranks: u64, workload: &Workload, workers: Option<
     let each = samples_per_s / ranks as f64;
     let fed = if workers == 0 { 1.0 / (1.0 / each + host_ms / 1e3) } else { each.min(workers as f64 * 1e3 / host_ms) };
     fed * ranks as f64
+}
+
+/// Smallest speedup that is reported: chosen, not measured.
+const MIN_SPEEDUP: f64 = 1.05;
+
+/// Faster alternatives that change the results of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Suggestions {
+    /// The smallest step that fills the device; of a smaller data set, a step of all its samples.
+    pub larger_batch: Option<Gain>,
+    /// The data set, where it is smaller than the step that fills the device.
+    pub data_set: Option<DataSet>,
+    /// Mixed precision, where the config uses fp32 and the device has bf16.
+    pub mixed_bf16: Option<Gain>,
+    /// The planner's advice on small steps and slow loaders.
+    pub advice: Vec<String>,
+}
+
+/// A speedup.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Gain {
+    /// Samples of an optimizer step over all ranks.
+    pub global_batch: u64,
+    /// Samples per second, relative to the plan.
+    pub samples_per_s_ratio: f64,
+    /// Provenance of the ratio.
+    pub provenance: Provenance,
+}
+
+impl Suggestions {
+    /// Alternatives to a plan with this goal.
+    pub(crate) fn new(plan: &Plan, task: &Task<'_>, facts: &DeviceFacts, goal: &Goal) -> Result<Self, OptimizeError> {
+        // Keeps TF32, whose gain is none of a larger batch.
+        let mut unpinned = Goal { pins: Pins::default(), ..goal.clone() };
+        unpinned.pins.allow_tf32 = goal.pins.allow_tf32;
+        let gain = |goal: &Goal| -> Result<Option<Gain>, OptimizeError> {
+            let outcome = task.outcome(facts, goal)?;
+            Ok(outcome.plan().map(|faster| Gain {
+                global_batch: faster.schedule.global_batch,
+                samples_per_s_ratio: faster.samples_per_s / plan.samples_per_s,
+                provenance: faster.samples_per_s_provenance.max(plan.samples_per_s_provenance),
+            }))
+        };
+        let with_batch = |samples: Option<u64>| gain(&Goal { global_batch: samples, ..unpinned.clone() });
+        let (now, statistics) = (plan.schedule.global_batch, task.depends_on_micro_batch().is_some());
+        let filling = with_batch(None)?;
+        let filling_batch = filling.map_or(now, |gain| gain.global_batch);
+        let small_set = task.config.data_set.as_ref().filter(|set| filling_batch > set.samples && set.can_feed(now));
+        let is_whole = plan.schedule.micro_steps() == 1 && !statistics;
+        let larger = filling.filter(|gain| is_whole && gain.is_worthwhile() && gain.global_batch > now);
+        let data_set = small_set.filter(|_| larger.is_some());
+        let larger_batch = match data_set {
+            Some(set) => {
+                let largest = set.samples - set.samples % plan.schedule.world_size;
+                let bounded = if largest > now { with_batch(Some(largest))? } else { None };
+                bounded.filter(Gain::is_worthwhile)
+            }
+            None => larger,
+        };
+        let is_f32 = plan.settings.precision == Precision::F32 && facts.has_bf16 && task.precision.is_none();
+        let mixed = if is_f32 {
+            gain(&Goal { precision: Some(Precision::MixedBf16.into()), ..unpinned.clone() })?
+        } else {
+            None
+        };
+        unpinned.pins = Pins::default();
+        if small_set.is_some() {
+            // With a pin the planner gives no advice on larger steps.
+            unpinned.pins.num_workers = Some(plan.settings.num_workers);
+        }
+        let advice = if statistics { None } else { task.outcome(facts, &unpinned)?.plan().map(|it| it.advice.clone()) };
+        Ok(Self {
+            larger_batch,
+            data_set: data_set.cloned(),
+            mixed_bf16: mixed.filter(Gain::is_worthwhile),
+            advice: advice.unwrap_or_default(),
+        })
+    }
+}
+
+impl Gain {
+    fn is_worthwhile(&self) -> bool {
+        self.samples_per_s_ratio >= MIN_SPEEDUP
+    }
 }

@@ -1,6 +1,9 @@
+use std::path::Path;
+
 use gpu_tuned_core::source::Source;
 
-use super::{Edit, Format, Insertion, Node, Value, apply};
+use super::{ConfigText, Format, Node, Value};
+use crate::edit::{Edit, apply, insertion};
 
 const FORMATS: [Format; 3] = [Format::Json, Format::Toml, Format::Yaml];
 
@@ -81,16 +84,10 @@ fn yaml_aliases_of_scalars_are_resolved_and_others_are_null() {
 
 /// Adds `b: 2` and `c: 3` beside `a`.
 fn added(format: Format, text: &str, path: &[&str]) -> String {
-    let root = parse(format, text).expect("it is right");
-    let beside = entry(&root, path);
-    let table = if path.len() == 1 { &root } else { &entry(&root, &path[..path.len() - 1]).node };
-    let insertion = Insertion {
-        beside_key: beside.key_span.clone(),
-        beside_value: beside.node.span.clone(),
-        in_braces: text[table.span.start..].starts_with('{'),
-        added: vec![("b".to_owned(), "2".to_owned()), ("c".to_owned(), "3".to_owned())],
-    };
-    apply(text, insertion.edits(format, text))
+    let entries = ConfigText::new(Path::new("config"), format, text).entries().expect("it is right");
+    let beside = entries.iter().find(|entry| entry.shown == path.join(".")).expect("a key of the file");
+    let added = [("b", "2"), ("c", "3")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    apply(text, insertion(beside, &added, format, text))
 }
 
 #[test]

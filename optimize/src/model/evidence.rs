@@ -1,10 +1,8 @@
 //! Identifies the kind of model by the names in a config.
 
-use crate::document::Value;
-use crate::entry::ConfigEntry;
+use crate::document::{ConfigEntry, Value};
 use crate::error::OptimizeError;
-use crate::key_names::{contains_word, normal};
-use crate::names::{Family, KindNames, Names, Words};
+use crate::names::{Family, KindNames, Names, Words, contains_word, normal};
 
 /// Fewest dimensions that identify a kind of model without its name: chosen, not measured.
 const MIN_DIMS: usize = 2;
@@ -22,15 +20,15 @@ pub(super) struct Evidence {
 /// The only kind that the file can mean, or all candidates.
 pub(super) fn identify(entries: &[ConfigEntry]) -> Result<Evidence, Vec<Evidence>> {
     let named = entries.iter().flat_map(names_of_models).filter_map(|(text, by)| {
-        let kinds = Names::get().kinds().filter_map(|names| {
+        let kinds = Names::get().kinds.iter().filter_map(|names| {
             let words = names.words.iter().filter(|word| contains_word(&text, word));
             Some((names, words.map(str::len).max()?))
         });
         let (names, _) = kinds.max_by_key(|(_, length)| *length)?;
         Some(Evidence { names, by, layout: Names::get().layout(&text) })
     });
-    let sections = || Names::get().kinds().filter_map(|names| of_section(names, entries));
-    let by_keys = || Names::get().kinds().filter_map(|names| of_keys(names, entries));
+    let sections = || Names::get().kinds.iter().filter_map(|names| of_section(names, entries));
+    let by_keys = || Names::get().kinds.iter().filter_map(|names| of_keys(names, entries));
     let mut found = distinct(named);
     if found.is_empty() {
         found = distinct(sections());
@@ -90,7 +88,7 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
     }
     let is_unknown = |text: &str| {
         let has = |words: &Words| words.iter().any(|word| contains_word(text, word));
-        has(&names.unmodelled_words) && !names.kinds().any(|kind| has(&kind.words))
+        has(&names.unmodelled_words) && !names.kinds.iter().any(|kind| has(&kind.words))
     };
     if let Some((_, what)) = entries.iter().flat_map(names_of_models).find(|(text, _)| is_unknown(text)) {
         return Err(OptimizeError::NotModelled { what });

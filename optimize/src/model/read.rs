@@ -4,9 +4,8 @@ use gpu_tuned_core::dims::{Dim, DimKind, DimValue, named};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::ModelKind;
 
-use super::dims::{Dims, Origin};
-use crate::document::Value;
-use crate::entry::ConfigEntry;
+use super::{Dims, Origin};
+use crate::document::{ConfigEntry, Value};
 use crate::names::{KindNames, Names, Words};
 
 /// Largest length of sequences that is assumed where only the model's is known.
@@ -73,7 +72,7 @@ impl<'e> Reader<'e> {
             // `sequence: { min: 7, max: 30 }`
             let name = if own == "max" { entry.tables().next().unwrap_or(own) } else { own };
             let position = names.iter().position(|known| *known == name)?;
-            let is_value = !matches!(entry.value, Value::Table(_) | Value::Null) && !entry.value.is_reference();
+            let is_value = !matches!(entry.value, Value::Table(_) | Value::Null) && entry.value.reference().is_none();
             let is_own = !entry.tables().any(|table| is_of_other_kind(table, kind));
             (is_value && is_own).then_some((!entry.tables().any(is_section), position))
         };
@@ -117,12 +116,12 @@ impl<'e> Reader<'e> {
 
 /// Returns true if a table is named after models or a kind of them.
 fn is_section(table: &str) -> bool {
-    Names::get().keys.sections.has(table) || Names::get().kinds().any(|names| names.words.has(table))
+    Names::get().keys.sections.has(table) || Names::get().kinds.iter().any(|names| names.words.has(table))
 }
 
 /// Returns true if a table is named after another kind of model only.
 fn is_of_other_kind(table: &str, kind: &str) -> bool {
-    let mut named = Names::get().kinds().filter(|names| names.words.has(table)).peekable();
+    let mut named = Names::get().kinds.iter().filter(|names| names.words.has(table)).peekable();
     named.peek().is_some() && named.all(|names| names.name != kind)
 }
 
@@ -185,7 +184,7 @@ pub(super) fn readings(entries: &[ConfigEntry]) -> Vec<String> {
         let found: Vec<_> = found.map(|entry| entry.shown.as_str()).collect();
         (found.len() > 1).then(|| format!("{} ({})", names.name, found.join(", ")))
     };
-    Names::get().kinds().filter_map(reading).collect()
+    Names::get().kinds.iter().filter_map(reading).collect()
 }
 
 /// Adds the dimensions that the kind combines from several keys.

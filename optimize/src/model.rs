@@ -1,27 +1,25 @@
 //! The workload of a config: dimensions of the model and their origins.
 
-mod dims;
 mod evidence;
 mod read;
-mod training;
 
 use std::borrow::Cow;
 
 use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named, parse_value};
+use gpu_tuned_core::source::FileError;
 use gpu_tuned_core::suggest_key;
 use gpu_tuned_core::workload::{ModelKind, ModelSpec, Optimizer, Training, WorkloadSpec};
+use serde::Serialize;
 
 use crate::config::Config;
-use crate::document::ConfigText;
-use crate::entry::ConfigEntry;
-use crate::error::OptimizeError;
-use crate::key_names::contains_word;
-use crate::names::{Family, KindNames, Names};
-use dims::Dims;
-pub use dims::{Dimension, Origin};
+use crate::dialect::{Key, Role};
+use crate::document::{ConfigEntry, ConfigText, Value};
+use crate::error::{MOST_MISTAKES, OptimizeError};
+use crate::matched::{MatchedKey, Meaning};
+use crate::names::{Family, KindNames, Names, contains_word};
 use evidence::Evidence;
 pub(crate) use evidence::use_of_micro_batch;
-use read::Reader;
+use read::{Reader, value};
 
 /// A model with its dimensions.
 pub struct Model {
@@ -65,7 +63,7 @@ impl Model {
         let names = evidence.as_ref().map(|evidence| evidence.names);
         let layout = evidence.as_ref().and_then(|evidence| evidence.layout);
         if let Some(config) = request.config {
-            let mistakes = training::add_training(config, kind, &mut dims);
+            let mistakes = add_training(config, kind, &mut dims);
             if !mistakes.is_empty() {
                 return Err(config.file.mistakes(mistakes));
             }
@@ -85,10 +83,11 @@ impl Model {
         if !reader.mistakes.is_empty() {
             return Err(file.mistakes(reader.mistakes));
         }
-        if dims.get("gated") != Some(&DimValue::Flag(true))
-            && let Some(DimValue::ChoiceList(matrices)) = dims.get_mut("lora_targets")
-        {
-            matrices.retain(|matrix| matrix != "gate");
+        let is_gated = dims.get("gated") == Some(&DimValue::Flag(true));
+        for (name, value, _) in &mut dims.0 {
+            if let ("lora_targets", DimValue::ChoiceList(matrices)) = (*name, value) {
+                matrices.retain(|matrix| is_gated || matrix != "gate");
+            }
         }
         let (values, training) = (dims.values(kind.dims), dims.values(Training::DIMS));
         let model_file = request.config.and_then(Config::model_file);
@@ -105,7 +104,12 @@ impl Model {
             };
             return Err(place.map_or(OptimizeError::Dimension { message }, |error| file.mistakes(vec![error])));
         }
-        Ok(Self { spec, because, dims: dims.into_list() })
+        let to_dimension = |(name, value, origin): (&str, DimValue, Origin)| Dimension {
+            name: name.to_owned(),
+            value: value.to_string(),
+            origin,
+        };
+        Ok(Self { spec, because, dims: dims.0.into_iter().map(to_dimension).collect() })
     }
 }
 
@@ -237,4 +241,153 @@ fn require_all(
         missing: missing.iter().map(|dim| format!("{}: {}{}", dim.name, dim.meaning, keys(dim.name))).collect(),
         file,
     })
+}
+
+/// A dimension of a model with its origin.
+#[derive(Clone, Debug, Serialize)]
+pub struct Dimension {
+    /// Name of the dimension.
+    pub name: String,
+    /// Value as attributes spell it.
+    pub value: String,
+    /// Origin of the value.
+    #[serde(flatten)]
+    pub origin: Origin,
+}
+
+/// Origin of a dimension.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "origin", content = "from")]
+pub enum Origin {
+    /// One key of the config, or several with commas between.
+    Key(String),
+    /// The command line.
+    Option,
+    /// An assumption with its reason.
+    Assumed(String),
+}
+
+/// Dimensions by name, in the order of discovery.
+#[derive(Default)]
+pub(crate) struct Dims(Vec<(&'static str, DimValue, Origin)>);
+
+impl Dims {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&DimValue> {
+        self.0.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| value)
+    }
+
+    pub(crate) fn origin(&self, name: &str) -> Option<&Origin> {
+        self.0.iter().find(|(known, ..)| *known == name).map(|(.., origin)| origin)
+    }
+
+    /// Adds a dimension unless it is there.
+    pub(crate) fn add(&mut self, name: &'static str, value: DimValue, origin: Origin) {
+        if !self.has(name) {
+            self.0.push((name, value, origin));
+        }
+    }
+
+    /// Replaces the value of a dimension.
+    pub(crate) fn set(&mut self, name: &'static str, value: DimValue, origin: Origin) {
+        self.remove(name);
+        self.add(name, value, origin);
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.0.retain(|(known, ..)| *known != name);
+    }
+
+    /// Values of those dimensions that a table describes.
+    pub(crate) fn values(&self, table: &'static [Dim]) -> DimValues {
+        self.0.iter().filter_map(|(name, value, _)| Some((named(table, name)?.name, value.clone()))).collect()
+    }
+}
+
+/// Adds the dimensions that the training's config gives: lengths, adapters, packed weights. Returns its mistakes.
+fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> Vec<FileError> {
+    let (source, mut mistakes) = (config.file.source(), Vec::new());
+    let is_adapted = match config.with_role(Role::Adapter).next().map(|key| (key, key.meaning(source.text))) {
+        Some((_, Meaning::Known(word))) => word == "on",
+        Some((key, Meaning::Unknown)) if !key.is_left => return vec![key.unknown(source)],
+        _ => config.dialect.default_of(Role::Adapter, "").is_none_or(|default| default == "on"),
+    };
+    let find = |row: &Key| {
+        let dim = named(kind.dims, &row.dim).or_else(|| named(Training::DIMS, &row.dim));
+        dim.filter(|dim| dim.name != "lora_targets" && (is_adapted || dim.name != "lora_rank"))
+    };
+    for key in config.with_role(Role::Dim).filter(|key| !key.is_left && !key.is_open()) {
+        if mistakes.len() >= MOST_MISTAKES {
+            break;
+        }
+        let Some(dim) = find(key.row) else { continue };
+        let read = match key.meaning(source.text) {
+            _ if key.row.words.is_empty() => {
+                value(dim, &key.entry).map_err(|message| source.error(&key.entry.place(), message))
+            }
+            Meaning::Known(word) => Ok(dim.kind.read(&toml::Value::String(word.to_owned()))),
+            Meaning::Open => Ok(None),
+            Meaning::Unknown => Err(key.unknown(source)),
+        };
+        let shown = &key.entry.shown;
+        match (read, dims.get(dim.name)) {
+            (Ok(Some(value)), Some(other)) if value != *other && dims.origin(dim.name) != Some(&Origin::Option) => {
+                let message = format!(
+                    "`{shown}` and another key both look like the training's {0}; choose with --dim {0}=…",
+                    dim.name
+                );
+                mistakes.push(source.error(&key.entry.key_span, message));
+            }
+            (Ok(Some(value)), _) => dims.add(dim.name, value, Origin::Key(shown.clone())),
+            (Ok(None), _) => {}
+            (Err(mistake), _) => mistakes.push(mistake),
+        }
+    }
+    for row in config.dialect.rows(Role::Dim) {
+        let number = || row.default.as_ref()?.parse().ok().map(toml::Value::Integer);
+        if let Some((dim, value)) = find(row).and_then(|dim| Some((dim, dim.kind.read(&number()?)?))) {
+            dims.add(dim.name, value, Origin::Assumed(format!("the default of {}", config.dialect.name)));
+        }
+    }
+    mistakes.extend(targets(config, dims).err());
+    mistakes
+}
+
+/// Adds the matrices that have adapters.
+fn targets(config: &Config, dims: &mut Dims) -> Result<(), FileError> {
+    let source = config.file.source();
+    let text = |value: &Value| value.bare().unwrap_or_default();
+    let words = |key: &MatchedKey| match (&key.entry.value, key.meaning(source.text)) {
+        (_, Meaning::Known(words)) => words.split(' ').map(str::to_owned).collect(),
+        _ if !key.row.words.is_empty() => Vec::new(),
+        (Value::List(nodes), _) => nodes.iter().map(|node| text(&node.value)).collect(),
+        (value, _) => text(value).split([',', '|']).map(|word| word.trim().to_owned()).collect::<Vec<_>>(),
+    };
+    let keys = config.with_role(Role::Dim).filter(|key| key.row.dim == "lora_targets");
+    let all: Vec<_> = keys.map(|key| (key, words(key))).filter(|(_, words)| !words.concat().is_empty()).collect();
+    let default = config.dialect.default_of(Role::Dim, "lora_targets").and_then(|word| Names::get().matrices(word));
+    if !dims.has("lora_rank") || dims.has("lora_targets") || all.is_empty() && default.is_none() {
+        return Ok(());
+    }
+    let mut matrices: Vec<&str> = default.filter(|_| all.is_empty()).into_iter().collect();
+    for (key, word) in all.iter().flat_map(|(key, words)| words.iter().map(move |word| (key, word))) {
+        let remedy = "name the matrices with adapters: --dim 'lora_targets=[\"query\", \"value\"]'";
+        let message = || format!("`{}`: no matrix is known as `{word}`; {remedy}", key.entry.shown);
+        let found = Names::get().matrices(word);
+        matrices.push(found.ok_or_else(|| source.error(&key.entry.place(), message()))?);
+    }
+    let mut matrices: Vec<_> = matrices.iter().flat_map(|words| words.split(' ')).map(str::to_owned).collect();
+    matrices.sort_unstable();
+    matrices.dedup();
+    let from = all.iter().map(|(key, _)| key.entry.shown.as_str()).collect::<Vec<_>>().join(", ");
+    let origin = if from.is_empty() {
+        Origin::Assumed(format!("the default of {}", config.dialect.name))
+    } else {
+        Origin::Key(from)
+    };
+    dims.add("lora_targets", DimValue::ChoiceList(matrices), origin);
+    Ok(())
 }
