@@ -1,12 +1,23 @@
-//! Structs that look like training configs.
+//! Structs that look like training configs, the defaults of their fields, and calls of their constructors.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use gpu_tuned_attribute::gives_default;
 use gpu_tuned_core::Setting;
+use gpu_tuned_optimize::{Role, role};
 use quote::ToTokens as _;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Field, Fields, Item, ItemImpl, ItemStruct, Meta, Token};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{
+    Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, ExprStruct, Field, Fields, ImplItem, ImplItemFn, Item,
+    ItemImpl, ItemStruct, Lit, Member, Meta, Stmt, Token,
+};
 
-use crate::code::last;
-use gpu_tuned_optimize::{Role, role};
+use crate::annotation::range;
+use crate::code::{self, Code, last, path, root};
+use crate::sources::{Patch, Source};
 
 /// Fields of training configs beside settings.
 const OTHERS: &str = "num_epochs epochs n_epochs learning_rate lr seed optimizer weight_decay warmup_steps max_steps";
@@ -138,4 +149,275 @@ pub(super) fn derives(attributes: &[Attribute], name: &str) -> bool {
 pub(super) fn derived(derive: &Attribute) -> Vec<String> {
     let paths = derive.parse_args_with(Punctuated::<syn::Path, Token![,]>::parse_terminated).unwrap_or_default();
     paths.iter().map(|path| path.to_token_stream().to_string().replace(' ', "")).collect()
+}
+
+/// Finds the only number that the program gives a field: its default, and the values that the program sets.
+pub(super) fn number(of: &syn::ItemStruct, field: &Field, name: &str, code: &Code) -> Option<u64> {
+    let mut all: BTreeSet<Option<u64>> =
+        code.all.get(&(of.ident.to_string(), name.to_owned())).cloned().unwrap_or_default();
+    all.extend(field.attrs.iter().filter_map(|attribute| default_number(attribute, code)));
+    match all.iter().collect::<Vec<_>>()[..] {
+        [Some(number)] => Some(*number),
+        _ => None,
+    }
+}
+
+/// The default in an attribute; `Some(None)` for one that is no number.
+#[expect(clippy::option_option, reason = "a default and a number are two questions")]
+fn default_number(attribute: &Attribute, code: &Code) -> Option<Option<u64>> {
+    if let Some(value) = code::default(attribute) {
+        return Some(code.number(&value));
+    }
+    let value = arguments(attribute)?.into_iter().find_map(|meta| match meta {
+        Meta::NameValue(pair) if gives_default(attribute.path(), &pair.path) => Some(pair.value),
+        _ => None,
+    })?;
+    Some(match value {
+        // The name of a function in serde, a number in clap.
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
+            let text = text.value();
+            text.parse().ok().or_else(|| code.values().named(text.rsplit("::").next()?))
+        }
+        value => code.number(&value),
+    })
+}
+
+fn arguments(attribute: &Attribute) -> Option<Punctuated<Meta, Token![,]>> {
+    attribute.parse_args_with(Punctuated::parse_terminated).ok()
+}
+
+/// Removes the defaults of a planned field in attributes of other derives. Returns true if files without the field's key no
+/// longer load.
+pub(super) fn remove_defaults<'a>(source: &'a Source, field: &Field, patch: &mut Patch<'a>) -> bool {
+    let mut is_needed_in_files = false;
+    for attribute in field.attrs.iter().filter(|attribute| !attribute.path().is_ident("config")) {
+        let Some(arguments) = arguments(attribute) else { continue };
+        let text = |meta: &Meta| source.text[meta.span().byte_range()].to_owned();
+        let is_kept = |meta: &&Meta| !gives_default(attribute.path(), meta.path());
+        let kept: Vec<_> = arguments.iter().filter(is_kept).map(text).collect();
+        if kept.len() == arguments.len() {
+            continue;
+        }
+        is_needed_in_files |= attribute.path().is_ident("serde");
+        let Meta::List(list) = &attribute.meta else { continue };
+        let inside = list.delimiter.span().open().byte_range().end..list.delimiter.span().close().byte_range().start;
+        if kept.is_empty() {
+            patch.replace(source, with_space(&source.text, range(attribute)), "");
+        } else {
+            patch.replace(source, inside, kept.join(", "));
+        }
+    }
+    is_needed_in_files
+}
+
+/// A range with the space behind.
+pub(super) fn with_space(text: &str, Range { start, end }: Range<usize>) -> Range<usize> {
+    start..text.len() - text[end..].trim_start().len()
+}
+
+/// An implementation of `Default` by one literal, which the annotation replaces.
+pub(super) struct OwnDefault<'s> {
+    pub source: &'s Source,
+    item: &'s ItemImpl,
+    literal: Option<&'s ExprStruct>,
+}
+
+impl<'s> OwnDefault<'s> {
+    /// Finds the implementation in the crate of the struct. The literal counts in the file of the struct only: its values may
+    /// have no meaning elsewhere.
+    pub(super) fn find(candidate: &Candidate<'_>, of: &Source, sources: &'s [Source]) -> Option<Self> {
+        let name = candidate.item.ident.to_string();
+        let is_same = |source: &&Source| source.name == of.name;
+        let others = sources.iter().filter(|source| !is_same(source) && source.is_beside(of));
+        sources.iter().filter(is_same).chain(others).find_map(|source| {
+            let item = implementation("Default", &name, &source.file.items)?;
+            Some(Self { source, item, literal: literal(item).filter(|_| is_same(&source)) })
+        })
+    }
+
+    pub(super) fn line(&self) -> usize {
+        self.item.impl_token.span.start().line
+    }
+
+    /// Value of a field as written; `None` if the literal does not have one.
+    pub(super) fn value(&self, field: &str) -> Option<String> {
+        let mut fields = self.literal?.fields.iter();
+        let found = fields.find(|it| matches!(&it.member, Member::Named(name) if name == field))?;
+        Some(self.source.text[found.expr.span().byte_range()].to_owned())
+    }
+
+    /// Returns true if every field has a value in the literal.
+    pub(super) fn is_readable(&self, candidate: &Candidate<'_>) -> bool {
+        candidate.fields().all(|(_, name)| self.value(&name).is_some())
+    }
+
+    pub(super) fn remove<'a>(self, patch: &mut Patch<'a>)
+    where
+        's: 'a,
+    {
+        let range = lines(&self.source.text, self.item.span().byte_range());
+        patch.note(self.source, range.start, "the annotation implements `Default`");
+        patch.replace(self.source, range, "");
+    }
+}
+
+fn literal(item: &ItemImpl) -> Option<&ExprStruct> {
+    let [ImplItem::Fn(function)] = &item.items[..] else { return None };
+    match &function.block.stmts[..] {
+        [Stmt::Expr(Expr::Struct(literal), None)] if literal.rest.is_none() => Some(literal),
+        _ => None,
+    }
+}
+
+/// The whole lines of a range, with an empty line before.
+pub(super) fn lines(text: &str, Range { start, end }: Range<usize>) -> Range<usize> {
+    let begin = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+    let begin = if text[begin..start].trim().is_empty() { begin } else { start };
+    let end = match text[end..].find('\n') {
+        Some(newline) if text[end..end + newline].trim().is_empty() => end + newline + 1,
+        _ => end,
+    };
+    let begin = if text[..begin].ends_with("\n\n") { begin - 1 } else { begin };
+    begin..end
+}
+
+/// Removes calls that set planned fields of a new config, as in `TrainingConfig::new().with_batch_size(64)`.
+pub(super) fn remove_overrides<'a>(
+    (of, sources): (&Source, &'a [Source]),
+    candidate: &Candidate<'_>,
+    fields: &[String],
+    patch: &mut Patch<'a>,
+) {
+    for source in users(of, sources, candidate) {
+        let setters = fields.iter().map(|field| format!("with_{field}")).collect();
+        let mut overrides = Overrides { of: candidate.item.ident.to_string(), setters, found: Vec::new() };
+        overrides.visit_file(&source.file);
+        for call in overrides.found {
+            let (start, end) = (end(&call.receiver), call.paren_token.span.close().byte_range().end);
+            patch.note(
+                source,
+                call.method.span().byte_range().start,
+                format!("the build plans what `{}` sets", call.method),
+            );
+            patch.replace(source, start..end, "");
+        }
+    }
+}
+
+/// End of an expression. `span` reads all tokens of a chain of calls; the parentheses of the last call end there, too.
+fn end(value: &Expr) -> usize {
+    match value {
+        Expr::MethodCall(call) => call.paren_token.span.close().byte_range().end,
+        other => other.span().byte_range().end,
+    }
+}
+
+/// Sources in which the struct's name means it.
+fn users<'a>(of: &Source, sources: &'a [Source], candidate: &Candidate<'_>) -> impl Iterator<Item = &'a Source> {
+    let name = candidate.item.ident.to_string();
+    sources.iter().filter(move |source| source.can_mean(&name, of, sources))
+}
+
+struct Overrides<'a> {
+    of: String,
+    setters: Vec<String>,
+    found: Vec<&'a ExprMethodCall>,
+}
+
+impl<'a> Visit<'a> for Overrides<'a> {
+    fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
+        let is_setter = self.setters.iter().any(|setter| call.method == setter);
+        if is_setter && root(&call.receiver).is_some_and(|[of, _]| of == self.of) {
+            self.found.push(call);
+        }
+        visit::visit_expr_method_call(self, call);
+    }
+}
+
+/// Removes the arguments of fields that get a default, and methods of the program that Burn then generates.
+pub(super) fn edit_constructor<'a>(
+    (of, sources): (&Source, &'a [Source]),
+    candidate: &Candidate<'_>,
+    fields: &[String],
+    patch: &mut Patch<'a>,
+) {
+    if fields.is_empty() {
+        return;
+    }
+    let arguments: Vec<String> = candidate.without_default().collect();
+    for source in users(of, sources, candidate) {
+        let of = candidate.item.ident.to_string();
+        let mut calls = Calls { of, implements: None, arguments: arguments.len(), found: Vec::new() };
+        calls.visit_file(&source.file);
+        for call in calls.found {
+            let kept = call.args.iter().zip(&arguments).filter(|(_, field)| !fields.contains(field));
+            let kept: Vec<_> = kept.map(|(argument, _)| &source.text[argument.span().byte_range()]).collect();
+            let inside =
+                call.paren_token.span.open().byte_range().end..call.paren_token.span.close().byte_range().start;
+            patch.note(source, inside.start, format!("`new` no longer takes {}", listed(fields)));
+            patch.replace(source, inside, kept.join(", "));
+        }
+    }
+    for field in fields {
+        remove_setter((of, sources), candidate, field, patch);
+    }
+}
+
+fn listed(fields: &[String]) -> String {
+    fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(" and ")
+}
+
+/// Calls of the constructor with all arguments.
+struct Calls<'a> {
+    of: String,
+    implements: Option<String>,
+    arguments: usize,
+    found: Vec<&'a ExprCall>,
+}
+
+impl<'a> Visit<'a> for Calls<'a> {
+    fn visit_item_impl(&mut self, item: &'a ItemImpl) {
+        let outer = std::mem::replace(&mut self.implements, last(&item.self_ty));
+        visit::visit_item_impl(self, item);
+        self.implements = outer;
+    }
+
+    fn visit_expr_call(&mut self, call: &'a ExprCall) {
+        if let Some([of, function]) = path(&call.func) {
+            let is_it = of == self.of || of == "Self" && self.implements.as_ref() == Some(&self.of);
+            if is_it && function == "new" && call.args.len() == self.arguments {
+                self.found.push(call);
+            }
+        }
+        visit::visit_expr_call(self, call);
+    }
+}
+
+fn remove_setter<'a>(
+    (of, sources): (&Source, &'a [Source]),
+    candidate: &Candidate<'_>,
+    field: &str,
+    patch: &mut Patch<'a>,
+) {
+    let (name, setter) = (candidate.item.ident.to_string(), format!("with_{field}"));
+    for source in sources.iter().filter(|source| source.is_beside(of)) {
+        for function in methods(&source.file.items, &name).into_iter().filter(|function| function.sig.ident == setter) {
+            let range = lines(&source.text, function.span().byte_range());
+            patch.note(source, range.start, format!("`Config` generates `{setter}` for a field with a default"));
+            patch.replace(source, range, "");
+        }
+    }
+}
+
+fn methods<'s>(items: &'s [Item], of: &str) -> Vec<&'s ImplItemFn> {
+    let in_item = |item: &'s Item| match item {
+        Item::Mod(module) => module.content.as_ref().map(|(_, items)| methods(items, of)).unwrap_or_default(),
+        Item::Impl(item) if item.trait_.is_none() && last(&item.self_ty).as_deref() == Some(of) => {
+            let function =
+                |member: &'s ImplItem| if let ImplItem::Fn(function) = member { Some(function) } else { None };
+            item.items.iter().filter_map(function).collect()
+        }
+        _ => Vec::new(),
+    };
+    items.iter().flat_map(in_item).collect()
 }

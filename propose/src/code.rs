@@ -1,6 +1,10 @@
 //! Numbers, constants and names in a program's code.
 
-use std::collections::{BTreeMap, BTreeSet};
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use gpu_tuned_attribute::sources::parse_within_limit;
@@ -8,13 +12,13 @@ use proc_macro2::TokenTree;
 use quote::ToTokens as _;
 use syn::visit::{self, Visit};
 use syn::{
-    Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, ExprStruct, Fields, ImplItem, Item, ItemImpl, ItemStruct, Lit,
-    Member, Stmt, Type,
+    Attribute, BinOp, Expr, ExprCall, ExprLit, ExprMethodCall, ExprStruct, Fields, ImplItem, Item, ItemImpl,
+    ItemStruct, Lit, Member, Stmt, Type,
 };
 
-use crate::burn::BurnNames;
+use crate::candidate::derives;
+use crate::model::BurnNames;
 use crate::sources::Source;
-use crate::values::Values;
 
 /// Numbers, constants and names in code.
 #[derive(Default)]
@@ -231,7 +235,7 @@ fn configs(items: &[Item]) -> Vec<(String, Vec<String>)> {
     let config = |item: &Item| {
         let Item::Struct(item) = item else { return None };
         let Fields::Named(fields) = &item.fields else { return None };
-        if !super::candidate::derives(&item.attrs, "Config") {
+        if !derives(&item.attrs, "Config") {
             return None;
         }
         let taken = fields.named.iter().filter(|field| !field.attrs.iter().any(|it| it.path().is_ident("config")));
@@ -279,5 +283,147 @@ pub(super) fn last(ty: &Type) -> Option<String> {
         Type::Path(path) => Some(path.path.segments.last()?.ident.to_string()),
         Type::Reference(reference) => last(&reference.elem),
         _ => None,
+    }
+}
+
+/// Constants of a program, and functions that return an expression, by name.
+#[derive(Default)]
+pub(super) struct Values {
+    all: BTreeMap<String, Vec<Expr>>,
+    /// Numbers of the names that were looked up; `None` while a name is evaluated, so that a circle of constants has no value.
+    numbers: RefCell<HashMap<String, Option<u64>>>,
+    /// Names of the package's own constants.
+    own: BTreeSet<String>,
+    /// True while the package's own sources are read.
+    is_own: bool,
+}
+
+impl Values {
+    pub(super) fn new<'s>(sources: impl Iterator<Item = &'s Source>) -> Self {
+        let mut values = Self::default();
+        for source in sources {
+            values.is_own = source.is_own();
+            values.visit_file(&source.file);
+        }
+        values
+    }
+
+    /// The number of an expression; `None` if the expression has another part, or a constant that is defined twice with
+    /// different values.
+    pub(super) fn number(&self, value: &Expr) -> Option<u64> {
+        evaluate(value, &mut |name| self.named(name))
+    }
+
+    /// The number of a constant or of a function without arguments.
+    pub(super) fn named(&self, name: &str) -> Option<u64> {
+        let mut numbers = self.numbers.borrow_mut();
+        // Names to evaluate; true for those whose parts have been evaluated.
+        let mut open = vec![(name.to_owned(), false)];
+        while let Some((name, has_parts)) = open.pop() {
+            if !has_parts && numbers.contains_key(&name) {
+                continue;
+            }
+            let mut missing = Vec::new();
+            let number = self.constant(&name, &mut |part| {
+                let known = numbers.get(part).copied();
+                if known.is_none() && part != name {
+                    missing.push((part.to_owned(), false));
+                }
+                known.flatten()
+            });
+            if missing.is_empty() {
+                numbers.insert(name, number);
+            } else {
+                numbers.insert(name.clone(), None);
+                open.push((name, true));
+                open.append(&mut missing);
+            }
+        }
+        numbers.get(name).copied().flatten()
+    }
+
+    /// The first of the package's own constants whose name in lower case is meant.
+    pub(super) fn own(&self, is_meant: impl Fn(&str) -> bool) -> Option<&str> {
+        self.own.iter().map(String::as_str).find(|name| is_meant(&name.to_lowercase()))
+    }
+
+    fn constant(&self, name: &str, named: &mut dyn FnMut(&str) -> Option<u64>) -> Option<u64> {
+        let definitions = self.all.get(name)?;
+        let numbers: Vec<_> = definitions.iter().map(|value| evaluate(value, named)).collect();
+        let first = (*numbers.first()?)?;
+        numbers.iter().all(|other| *other == Some(first)).then_some(first)
+    }
+}
+
+/// The number of an expression with these numbers of names. All of its names are looked up, whatever their numbers.
+fn evaluate(value: &Expr, named: &mut dyn FnMut(&str) -> Option<u64>) -> Option<u64> {
+    let mut part = |value: &Expr| evaluate(value, named);
+    match value {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_parse().ok(),
+        Expr::Paren(inner) => part(&inner.expr),
+        Expr::Group(inner) => part(&inner.expr),
+        Expr::Cast(inner) => part(&inner.expr),
+        Expr::Reference(inner) => part(&inner.expr),
+        Expr::Block(inner) => match &inner.block.stmts[..] {
+            [Stmt::Expr(value, None)] => part(value),
+            _ => None,
+        },
+        Expr::Binary(binary) => {
+            let (left, right) = (part(&binary.left), part(&binary.right));
+            let (left, right) = (left?, right?);
+            match binary.op {
+                BinOp::Add(_) => left.checked_add(right),
+                BinOp::Sub(_) => left.checked_sub(right),
+                BinOp::Mul(_) => left.checked_mul(right),
+                BinOp::Div(_) => left.checked_div(right),
+                BinOp::Shl(_) => left.checked_mul(2_u64.checked_pow(u32::try_from(right).ok()?)?),
+                _ => None,
+            }
+        }
+        Expr::MethodCall(call) if call.method == "pow" => {
+            let (base, exponent) = (part(&call.receiver), part(call.args.first()?));
+            base?.checked_pow(u32::try_from(exponent?).ok()?)
+        }
+        Expr::MethodCall(call) if call.method == "into" => part(&call.receiver),
+        Expr::Call(call) if call.args.is_empty() => part(&call.func),
+        Expr::Path(path) => named(&path.path.segments.last()?.ident.to_string()),
+        _ => None,
+    }
+}
+
+impl<'ast> Visit<'ast> for Values {
+    fn visit_item(&mut self, item: &'ast Item) {
+        match item {
+            Item::Const(item) => self.add_constant(&item.ident, &item.expr),
+            Item::Static(item) if matches!(item.mutability, syn::StaticMutability::None) => {
+                self.add_constant(&item.ident, &item.expr);
+            }
+            Item::Fn(item) if item.sig.inputs.is_empty() => self.add_function(&item.sig.ident, &item.block),
+            _ => {}
+        }
+        visit::visit_item(self, item);
+    }
+
+    fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
+        self.add_constant(&item.ident, &item.expr);
+    }
+}
+
+impl Values {
+    fn add_constant(&mut self, name: &syn::Ident, value: &Expr) {
+        if self.is_own {
+            self.own.insert(name.to_string());
+        }
+        self.add(name, value);
+    }
+
+    fn add(&mut self, name: &syn::Ident, value: &Expr) {
+        self.all.entry(name.to_string()).or_default().push(value.clone());
+    }
+
+    fn add_function(&mut self, name: &syn::Ident, block: &syn::Block) {
+        if let [Stmt::Expr(value, None)] = &block.stmts[..] {
+            self.add(name, value);
+        }
     }
 }

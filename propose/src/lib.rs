@@ -7,31 +7,20 @@
 
 mod annotation;
 pub mod build_script;
-mod burn;
 mod candidate;
 mod code;
-mod constructor;
-mod defaults;
-mod device;
 pub mod diff;
-mod failure;
 pub mod line_endings;
 mod losses;
-mod micro_batch;
-mod nested;
-mod not_found;
-mod numbers;
-mod optimizer;
-mod program;
+mod model;
 mod proposal;
-mod readiness;
 pub mod release;
 mod sources;
+#[cfg(test)]
+mod tests;
 pub mod toml_insert;
 mod training_loop;
-mod values;
-mod words;
 
+pub use model::ModelWords;
 pub use proposal::{Found, Proposal, Reading};
 pub use sources::Edit;
-pub use words::ModelWords;

@@ -1,4 +1,4 @@
-//! Losses that depend on the micro-batch, and the edits that make them independent.
+//! Losses that depend on the micro-batch, and edits of the program: for any micro-batch, and for 16 bits.
 
 #[cfg(test)]
 mod tests;
@@ -12,12 +12,13 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 use syn::{
-    BinOp, Block, Expr, ExprBinary, ExprCall, ExprClosure, ExprMethodCall, ExprPath, ImplItemFn, ItemFn, ItemImpl,
-    ItemStruct, Local, Pat, ReturnType, Signature, Stmt, Token, Type, TypePath,
+    BinOp, Block, Expr, ExprBinary, ExprCall, ExprClosure, ExprMethodCall, ExprPath, Field, ImplItemFn, ItemFn,
+    ItemImpl, ItemStruct, Local, Pat, ReturnType, Signature, Stmt, Token, Type, TypePath,
 };
 
-use crate::burn::BurnNames;
+use crate::candidate::{derives, structs};
 use crate::code::{last, path, root};
+use crate::model::{BurnNames, Weighted};
 use crate::sources::Source;
 
 /// Attribute's key of losses over a whole batch.
@@ -172,7 +173,7 @@ struct Weighing {
 impl Weighing {
     fn describe(&self, file: &str, is_burns_loop: bool) -> String {
         let names = &BurnNames::get().weighted;
-        let has_settings = |row: &&crate::burn::Weighted| {
+        let has_settings = |row: &&Weighted| {
             let has = |setting: &str| self.settings.iter().any(|own| own == setting);
             row.builder.iter().any(|builder| builder == self.builder) && row.settings.iter().all(has)
         };
@@ -492,4 +493,69 @@ impl<'a> Visit<'a> for Finder<'_, 'a> {
             self.found.sums.push((line(path.span()), "`Reduction::Sum`".to_owned()));
         }
     }
+}
+
+/// Returns the edits for mixed precision, with their places.
+pub(super) fn edits_for_16_bits(sources: &[&Source]) -> Vec<String> {
+    sources.iter().flat_map(|source| statistics(source).chain(loss(source))).collect()
+}
+
+/// Modules whose running statistics would be rounded in 16 bits.
+fn statistics(source: &Source) -> impl Iterator<Item = String> {
+    let modules = structs(&source.file.items).into_iter().filter(|item| derives(&item.attrs, "Module"));
+    let fields = modules.flat_map(|item| &item.fields).filter(|field| has_statistics(field));
+    fields.map(|field| {
+        let span = field.ident.as_ref().map_or_else(|| field.ty.span(), proc_macro2::Ident::span);
+        let name = field.ident.as_ref().map(|name| format!("`{name}`: ")).unwrap_or_default();
+        let line = span.start().line;
+        format!(
+            "{}:{line}: {name}hold the `BatchNorm` in an `InF32`, which keeps its running statistics in f32: \
+             `InF32<BatchNorm>`, made with `.into()`",
+            source.name
+        )
+    })
+}
+
+fn has_statistics(field: &Field) -> bool {
+    struct Search(bool);
+    impl<'ast> Visit<'ast> for Search {
+        fn visit_type_path(&mut self, ty: &'ast TypePath) {
+            match ty.path.segments.last() {
+                Some(last) if last.ident == "InF32" => {}
+                Some(last) if last.ident == "BatchNorm" => self.0 = true,
+                _ => visit::visit_type_path(self, ty),
+            }
+        }
+    }
+    let mut search = Search(false);
+    search.visit_field(field);
+    search.0
+}
+
+/// The first loss of a file that converts nothing to f32.
+fn loss(source: &Source) -> Option<String> {
+    struct Search(Option<(usize, String)>);
+    impl<'ast> Visit<'ast> for Search {
+        fn visit_expr_call(&mut self, call: &'ast ExprCall) {
+            if let Some([of, function]) = path(&call.func)
+                && function == "new"
+                && (of.ends_with("Loss") || of.ends_with("LossConfig"))
+            {
+                let line = call.span().start().line;
+                self.0.get_or_insert((line, of.trim_end_matches("Config").to_owned()));
+            }
+            visit::visit_expr_call(self, call);
+        }
+    }
+    if source.text.contains("in_f32") {
+        return None;
+    }
+    let mut search = Search(None);
+    search.visit_file(&source.file);
+    let (line, loss) = search.0?;
+    Some(format!(
+        "{}:{line}: pass the model's output, and real-valued targets, through `in_f32` before `{loss}`: losses mix \
+         float types in 16 bits",
+        source.name
+    ))
 }

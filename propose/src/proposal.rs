@@ -4,21 +4,17 @@ use std::path::Path;
 use std::rc::Rc;
 
 use cargo_metadata::Package;
+use proc_macro2::{TokenStream, TokenTree};
 use serde::Serialize;
+use syn::Item;
 
-use crate::annotation::step::step_of_code;
-use crate::annotation::{self, FieldNumbers, Given};
-use crate::candidate::{self, Candidate};
-use crate::code::Code;
+use crate::annotation::{FieldNumbers, Given, annotate, step_of_code};
+use crate::candidate::{Candidate, candidates, is_batch};
+use crate::code::{Code, Values};
 use crate::losses::Losses;
-use crate::micro_batch;
-use crate::not_found;
-use crate::numbers::Family;
-use crate::program::{Program, Programs};
-use crate::sources::{self, Edit, Patch, Source};
-use crate::training_loop::{self, TrainingLoop};
-use crate::values::Values;
-use crate::words::ModelWords;
+use crate::model::{Family, ModelWords};
+use crate::sources::{self, Edit, Owner, Patch, Program, Programs, Source};
+use crate::training_loop::{TrainingLoop, derive_micro_batch, loop_by_hand, training_loops};
 
 /// An annotation for a struct with other edits, to be shown.
 #[derive(Debug, Serialize)]
@@ -91,14 +87,15 @@ impl Reading {
     /// Proposes an annotation. A package with an annotated struct gets none. `krate` is the name of the runtime in the package.
     pub fn propose(&self, package: &Package, krate: &str, is_annotated: bool) -> Found {
         let sources = &self.sources;
-        let loops = training_loop::all(sources);
+        let loops = training_loops(sources);
         let mut found = Found { has_loop: !loops.is_empty(), notes: self.notes.clone(), ..Found::default() };
         let is_taken = |source: &Source, candidate: &Candidate<'_>| {
             loops.iter().any(|training| training.takes((source, candidate), sources))
         };
         let rank = |(source, candidate): &(&Source, Candidate<'_>)| (is_taken(source, candidate), candidate.score);
-        let of_source = |source| candidate::candidates(items(source)).map(move |candidate| (source, candidate));
-        let all = sources.iter().flat_map(of_source).filter(|(_, candidate)| !candidate.lacks_batch);
+        let all =
+            sources.iter().flat_map(|source| candidates(&source.file.items).map(move |candidate| (source, candidate)));
+        let all = all.filter(|(_, candidate)| !candidate.lacks_batch);
         let (mut all, elsewhere): (Vec<(&Source, Candidate<'_>)>, Vec<_>) =
             all.partition(|(source, _)| source.is_own());
         // The first of the best candidates.
@@ -115,7 +112,7 @@ impl Reading {
         let programs = Programs::find(package, sources, training, best.as_ref().map(|(source, _)| *source));
         found.add(&programs, sources);
         let burn = training.map(|it| format!("Burn's loop in `{}` ({}:{})", it.name(), it.source.name, it.line()));
-        found.part("a training loop of Burn", burn.or_else(|| training_loop::by_hand(sources)));
+        found.part("a training loop of Burn", burn.or_else(|| loop_by_hand(sources)));
         found.left.extend(
             sources
                 .iter()
@@ -150,14 +147,14 @@ impl Reading {
                 found.left.extend(left);
                 found.notes.extend(other_loops(&loops, training));
             }
-            None if is_open => found.left.push(not_found::several(&tied, krate)),
-            None => found.left.extend(not_found::describe(sources, &elsewhere, krate)),
+            None if is_open => found.left.push(describe_tie(&tied, krate)),
+            None => found.left.extend(describe_missing(sources, &elsewhere, krate)),
         }
         if found.proposal.is_none() {
             found.notes.extend(Losses::new(&hints.reached).into_notes());
         }
         let mut others: Vec<_> = others.map(also).collect();
-        let more = others.split_off(others.len().min(not_found::MAX_LISTED)).len();
+        let more = others.split_off(others.len().min(MAX_LISTED)).len();
         found.notes.extend(others);
         found.notes.extend((more > 0).then(|| format!("{more} more structs look like a training config")));
         found.model = Some(hints.model(&numbers));
@@ -191,10 +188,6 @@ impl Found {
 
 fn is_without_std(source: &Source) -> bool {
     source.is_own() && source.file.attrs.iter().any(|attribute| attribute.path().is_ident("no_std"))
-}
-
-fn items(source: &Source) -> &[syn::Item] {
-    &source.file.items
 }
 
 fn also((source, other): (&Source, Candidate<'_>)) -> String {
@@ -271,9 +264,9 @@ impl<'a> ModelHints<'a> {
         let losses = &Losses::new(reached);
         let given = Given { sources, reached, family, code, chosen, losses, krate, holds_step, accumulation };
         let mut patch = Patch::default();
-        let (help, numbers) = annotation::annotate(source, candidate, &given, &mut patch);
+        let (help, numbers) = annotate(source, candidate, &given, &mut patch);
         let mut left = Vec::new();
-        micro_batch::derive(reached, krate, &mut patch);
+        derive_micro_batch(reached, krate, &mut patch);
         if let Some(training) = self.training {
             left = training.edit(candidate, krate, &mut patch);
             if let Some(program) = self.program.filter(|_| training.name() != "main") {
@@ -294,4 +287,93 @@ impl<'a> ModelHints<'a> {
         };
         (proposal, numbers, left)
     }
+}
+
+/// Largest number of files or structs in a message.
+const MAX_LISTED: usize = 4;
+
+/// The first texts of a list, and how many more there are.
+fn listed(mut all: Vec<String>, separator: &str) -> String {
+    let more = all.len().saturating_sub(MAX_LISTED);
+    all.truncate(MAX_LISTED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    all.join(separator) + &more
+}
+
+/// The lines that a config needs.
+fn example(krate: &str) -> String {
+    format!(
+        "write `#[{}::gpu_tuned(MODEL, global_batch = SAMPLES)]` above the struct with the batch size, and above that field \
+         `#[tuned]`, or `#[tuned(setting = batch_size)]` if its name is another",
+        krate.replace('-', "_")
+    )
+}
+
+/// Describes a tie of several candidates.
+fn describe_tie(candidates: &[(&Source, Candidate<'_>)], krate: &str) -> String {
+    let place =
+        |(source, it): &(&Source, Candidate<'_>)| format!("`{}` in {}:{}", it.item.ident, source.name, it.line());
+    let places: Vec<_> = candidates.iter().map(place).collect();
+    format!(
+        "several structs look like the training config: {}; for the one that trains, {}",
+        listed(places, ", "),
+        example(krate)
+    )
+}
+
+/// Describes where no training config was found, and what is close to one.
+fn describe_missing(sources: &[Source], elsewhere: &[(&Source, Candidate<'_>)], krate: &str) -> Vec<String> {
+    if let Some((source, candidate)) = elsewhere.first()
+        && let Owner::Package(package) = &source.owner
+    {
+        return vec![format!(
+            "the training config `{}` is in {}:{}, of package `{package}`: run `cargo gpu-tuned init -p {package}` there",
+            candidate.item.ident,
+            source.name,
+            candidate.line()
+        )];
+    }
+    let own: Vec<String> = sources.iter().filter(|source| source.is_own()).map(|source| source.name.clone()).collect();
+    let nothing = || "no source could be read".to_owned();
+    let place = if own.is_empty() { nothing() } else { format!("looked in {}", listed(own, ", ")) };
+    let hints = own_hints(sources);
+    let close = if hints.is_empty() { String::new() } else { format!("; {}", listed(hints, "; ")) };
+    vec![format!("no training config found: {place}{close}; {}", example(krate))]
+}
+
+/// Structs without a batch size, structs in macros, and constants.
+fn own_hints(sources: &[Source]) -> Vec<String> {
+    let mut hints = Vec::new();
+    for source in sources.iter().filter(|source| source.is_own()) {
+        let lacking = candidates(&source.file.items).filter(|candidate| candidate.lacks_batch);
+        hints.extend(lacking.map(|it| format!("{}:{}: `{}` has no batch size", source.name, it.line(), it.item.ident)));
+        for item in &source.file.items {
+            match item {
+                Item::Const(item) if is_batch(&item.ident.to_string().to_lowercase()) => {
+                    let line = item.ident.span().start().line;
+                    hints.push(format!(
+                        "{}:{line}: `{}` is a constant, which no build can plan",
+                        source.name, item.ident
+                    ));
+                }
+                Item::Macro(item) => {
+                    let line = batch_in(item.mac.tokens.clone());
+                    let hint =
+                        |line| format!("{}:{line}: a macro has a batch size, and macros are not read", source.name);
+                    hints.extend(line.map(hint));
+                }
+                _ => {}
+            }
+        }
+    }
+    hints
+}
+
+/// Line of the first batch size among tokens.
+fn batch_in(tokens: TokenStream) -> Option<usize> {
+    tokens.into_iter().find_map(|token| match token {
+        TokenTree::Ident(ident) if is_batch(&ident.to_string()) => Some(ident.span().start().line),
+        TokenTree::Group(group) => batch_in(group.stream()),
+        _ => None,
+    })
 }

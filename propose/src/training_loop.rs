@@ -1,13 +1,18 @@
-//! Burn's own training loop in a program, and its edits.
+//! Burn's own training loop in a program: its edits, its device, and the type of its batches.
+
+#[cfg(test)]
+mod tests;
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Block, Expr, ExprCall, ExprMethodCall, FnArg, Pat, Signature, Stmt};
+use syn::{
+    Attribute, Block, Expr, ExprCall, ExprMethodCall, File, FnArg, GenericArgument, ImplItem, Item, ItemImpl,
+    ItemStruct, Local, Meta, Pat, PathArguments, ReturnType, Signature, Stmt, Type, UseTree,
+};
 
-use crate::candidate::Candidate;
+use crate::annotation::{above, range, start_of};
+use crate::candidate::{Candidate, derives, implementation, structs};
 use crate::code::{last, path};
-use crate::device;
-use crate::failure;
 use crate::sources::{Patch, Source};
 
 /// Constructor of Burn's loop.
@@ -23,7 +28,7 @@ pub(super) struct TrainingLoop<'a> {
     call: &'a ExprCall,
 }
 
-pub(super) fn all(sources: &[Source]) -> Vec<TrainingLoop<'_>> {
+pub(super) fn training_loops(sources: &[Source]) -> Vec<TrainingLoop<'_>> {
     let of = |source| {
         let mut functions = Functions { source, found: Vec::new() };
         functions.visit_file(&source.file);
@@ -33,7 +38,7 @@ pub(super) fn all(sources: &[Source]) -> Vec<TrainingLoop<'_>> {
 }
 
 /// Describes a loop by hand whose steps are the session's.
-pub(super) fn by_hand(sources: &[Source]) -> Option<String> {
+pub(super) fn loop_by_hand(sources: &[Source]) -> Option<String> {
     sources.iter().filter(|source| source.is_own()).find_map(|source| {
         let (before, _) = source.text.split_once(".trainer(")?;
         Some(format!("a loop with `session.trainer` ({}:{})", source.name, before.matches('\n').count() + 1))
@@ -84,7 +89,7 @@ impl<'a> TrainingLoop<'a> {
         }
         self.add_strategy(patch);
         self.remove_accumulation(patch);
-        if !device::edit(self.source, &self.block.stmts, &krate, patch) {
+        if !edit_device(self.source, &self.block.stmts, &krate, patch) {
             left.push(format!(
                 "{}:{}, in `{}`: create the model on `session.device()`, which has the planned activation checkpointing",
                 self.source.name,
@@ -122,7 +127,7 @@ impl<'a> TrainingLoop<'a> {
 
     /// Error handling: return, or a panic with the message.
     fn or(&self) -> &'static str {
-        failure::handling(&self.signature.output, &self.source.file)
+        error_handling(&self.signature.output, &self.source.file)
     }
 
     /// Variable of the config, the offset behind its definition, and the indentation there.
@@ -216,4 +221,192 @@ impl<'a> Visit<'a> for Method<'a> {
         }
         visit::visit_expr_method_call(self, call);
     }
+}
+
+/// Replaces the first device in a function by the session's; returns false without one. The type stays, so that its import
+/// is used.
+pub(super) fn edit_device<'a>(source: &'a Source, block: &'a [Stmt], krate: &str, patch: &mut Patch<'a>) -> bool {
+    let Some(DeviceVariable { local, value, ty }) = block.iter().find_map(device) else { return false };
+    let ours = format!("{krate}::device()");
+    let end = value.span().byte_range().end;
+    let (start, ours) = match &local.pat {
+        Pat::Ident(name) => (name.span().byte_range().end, format!(": {ty} = {ours}")),
+        _ => (value.span().byte_range().start, ours),
+    };
+    patch.note(source, start, "the session's device: a GPU where there is one, else the CPU");
+    patch.replace(source, start..end, ours);
+    true
+}
+
+struct DeviceVariable<'a> {
+    local: &'a Local,
+    value: &'a Expr,
+    /// Type as the program writes it.
+    ty: String,
+}
+
+fn device(statement: &Stmt) -> Option<DeviceVariable<'_>> {
+    let Stmt::Local(local) = statement else { return None };
+    let value = &*local.init.as_ref().filter(|_| local.attrs.is_empty())?.expr;
+    let Expr::Call(call) = value else { return None };
+    let Expr::Path(function) = &*call.func else { return None };
+    path(&call.func).filter(|[ty, _]| ty == "Device")?;
+    let names: Vec<_> = function.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+    let (_, ty) = names.split_last()?;
+    let root = if function.path.leading_colon.is_some() { "::" } else { "" };
+    Some(DeviceVariable { local, value, ty: format!("{root}{}", ty.join("::")) })
+}
+
+/// Ends the program with the message of an error.
+const PANIC: &str = ".unwrap_or_else(|error| panic!(\"{error}\"))";
+/// Crates whose `Result` and errors are made from any error.
+const ANY_ERROR: [&str; 3] = ["anyhow", "eyre", "color_eyre"];
+
+/// Handling of an error of gpu-tuned in a function with this output: `?` where that compiles.
+fn error_handling(output: &ReturnType, file: &File) -> &'static str {
+    let ReturnType::Type(_, ty) = output else { return PANIC };
+    let Type::Path(path) = &**ty else { return PANIC };
+    let Some(segment) = path.path.segments.last().filter(|segment| segment.ident == "Result") else { return PANIC };
+    let error = match &segment.arguments {
+        PathArguments::AngleBracketed(arguments) => arguments.args.iter().nth(1),
+        _ => None,
+    };
+    match error {
+        None if comes_from(&path.path, file, "Result") => "?",
+        Some(GenericArgument::Type(error)) => handling_of(error, file),
+        _ => PANIC,
+    }
+}
+
+fn handling_of(error: &Type, file: &File) -> &'static str {
+    let Type::Path(path) = error else { return PANIC };
+    let name = last(error).unwrap_or_default();
+    match name.as_str() {
+        "String" => ".map_err(|error| error.to_string())?",
+        "Box" => match &path.path.segments[0].arguments {
+            PathArguments::AngleBracketed(arguments) if is_dyn_error(arguments.args.first()) => "?",
+            _ => PANIC,
+        },
+        _ if comes_from(&path.path, file, &name) => "?",
+        _ => PANIC,
+    }
+}
+
+fn is_dyn_error(argument: Option<&GenericArgument>) -> bool {
+    let Some(GenericArgument::Type(Type::TraitObject(object))) = argument else { return false };
+    object.bounds.iter().any(|bound| match bound {
+        syn::TypeParamBound::Trait(bound) => bound.path.segments.last().is_some_and(|last| last.ident == "Error"),
+        _ => false,
+    })
+}
+
+/// Returns true if a path is of a crate with errors made from any error, by itself or by an import of the name.
+fn comes_from(path: &syn::Path, file: &File, name: &str) -> bool {
+    let is_any = |ident: &syn::Ident| ANY_ERROR.iter().any(|krate| ident == krate);
+    if path.segments.len() > 1 {
+        return path.segments.first().is_some_and(|first| is_any(&first.ident));
+    }
+    file.items.iter().any(|item| match item {
+        Item::Use(item) => match &item.tree {
+            UseTree::Path(path) => is_any(&path.ident) && imports(&path.tree, name),
+            _ => false,
+        },
+        _ => false,
+    })
+}
+
+fn imports(tree: &UseTree, name: &str) -> bool {
+    match tree {
+        UseTree::Path(path) => imports(&path.tree, name),
+        UseTree::Name(imported) => imported.ident == name,
+        UseTree::Rename(renamed) => renamed.rename == name,
+        UseTree::Glob(_) => true,
+        UseTree::Group(group) => group.items.iter().any(|tree| imports(tree, name)),
+    }
+}
+
+const DERIVE: &str = "MicroBatch";
+
+/// Derives `MicroBatch` for the input of the first training step, else for the only output of batchers, if that is a struct of
+/// the package. Returns the struct's name.
+pub(super) fn derive_micro_batch<'a>(sources: &[&'a Source], krate: &str, patch: &mut Patch<'a>) -> Option<String> {
+    let own = || sources.iter().copied().filter(|source| source.is_own());
+    let step = own().find_map(|source| first(&source.file.items, &input_of_step));
+    let name = step.or_else(|| {
+        let mut outputs: Vec<_> = own().flat_map(|source| all(&source.file.items, &output_of_batcher)).collect();
+        outputs.dedup();
+        if let [only] = &outputs[..] { Some(only.clone()) } else { None }
+    })?;
+    let is_it = |item: &&ItemStruct| item.ident == name;
+    let found = own().find_map(|source| Some((source, structs(&source.file.items).into_iter().find(is_it)?)));
+    let (source, item) = found.filter(|(_, item)| !derives(&item.attrs, DERIVE) && is_divisible(item))?;
+    let implements = |of| sources.iter().any(|source| implementation(of, &name, &source.file.items).is_some());
+    if implements(DERIVE) {
+        return None;
+    }
+    let ours = format!("{}::{DERIVE}", krate.replace('-', "_"));
+    let what = format!("`{name}` is divided into micro-batches");
+    let list = item
+        .attrs
+        .iter()
+        .find_map(|attribute| if is_derive(attribute) { Some((attribute, list(attribute)?)) } else { None });
+    if let Some((attribute, end)) = list.filter(|_| derives(&item.attrs, "Clone")) {
+        patch.note(source, range(attribute).start, what);
+        let comma = if source.text[..end].trim_end().ends_with(',') { " " } else { ", " };
+        patch.insert(source, end, format!("{comma}{ours}"));
+        return Some(name);
+    }
+    let derived = if derives(&item.attrs, "Clone") || implements("Clone") { ours } else { format!("Clone, {ours}") };
+    let first = item.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
+    let start = first.map_or_else(|| start_of(&item.vis, item.struct_token.span), |attribute| range(attribute).start);
+    patch.note(source, start, what);
+    patch.insert(source, start, above(&source.text, start, &format!("#[derive({derived})]")));
+    Some(name)
+}
+
+/// Returns true if all fields implement `MicroBatch`.
+fn is_divisible(item: &ItemStruct) -> bool {
+    let is_known = |ty: &syn::Type| last(ty).is_some_and(|name| ["Tensor", "Vec"].contains(&name.as_str()));
+    item.generics.params.is_empty() && item.fields.iter().all(|field| is_known(&field.ty))
+}
+
+fn first(items: &[Item], of: &impl Fn(&ItemImpl) -> Option<String>) -> Option<String> {
+    all(items, of).into_iter().next()
+}
+
+/// Types that implementations among items have.
+fn all(items: &[Item], of: &impl Fn(&ItemImpl) -> Option<String>) -> Vec<String> {
+    let of_item = |item: &Item| match item {
+        Item::Mod(module) => module.content.as_ref().map(|(_, items)| all(items, of)).unwrap_or_default(),
+        Item::Impl(item) => of(item).into_iter().collect(),
+        _ => Vec::new(),
+    };
+    items.iter().flat_map(of_item).collect()
+}
+
+fn input_of_step(item: &ItemImpl) -> Option<String> {
+    let of = item.trait_.as_ref()?.0.segments.last()?;
+    item.items.iter().filter(|_| of.ident == "TrainStep").find_map(|member| match member {
+        ImplItem::Type(ty) if ty.ident == "Input" => last(&ty.ty),
+        _ => None,
+    })
+}
+
+fn output_of_batcher(item: &ItemImpl) -> Option<String> {
+    let of = item.trait_.as_ref()?.0.segments.last().filter(|last| last.ident == "Batcher")?;
+    let PathArguments::AngleBracketed(arguments) = &of.arguments else { return None };
+    match arguments.args.last()? {
+        GenericArgument::Type(ty) => last(ty),
+        _ => None,
+    }
+}
+
+fn is_derive(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("derive")
+}
+
+/// End of the text in an attribute's parentheses.
+fn list(attribute: &Attribute) -> Option<usize> {
+    let Meta::List(list) = &attribute.meta else { return None };
+    (!list.tokens.is_empty()).then(|| list.delimiter.span().close().byte_range().start)
 }

@@ -1,0 +1,477 @@
+//! The model of a program by its code: kind, dimensions and optimizer, by the names of Burn's modules in `burn.toml`.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use gpu_tuned_core::dims::Presence;
+use gpu_tuned_core::workload::{ModelKind, Optimizer};
+use gpu_tuned_optimize::{Words, aliases};
+use proc_macro2::{TokenStream, TokenTree};
+use serde::{Deserialize, Serialize};
+use syn::{Field, Type, Visibility};
+
+use crate::annotation::{Given, dimension};
+use crate::code::{self, Code};
+use crate::sources::Source;
+
+/// Data sets by name: side and channels of images, and classes.
+const IMAGES: &[(&str, [u64; 3])] =
+    &[("Mnist", [28, 1, 10]), ("FashionMnist", [28, 1, 10]), ("Cifar10", [32, 3, 10]), ("Cifar100", [32, 3, 100])];
+/// Vocabulary of tokenizers by name.
+const TOKENIZERS: &[(&str, u64)] = &[
+    ("bert-base-cased", 28_996),
+    ("bert-base-uncased", 30_522),
+    ("distilbert-base-uncased", 30_522),
+    ("gpt2", 50_257),
+    ("roberta-base", 50_265),
+];
+
+/// Value of a dimension in an attribute.
+pub(super) fn value(kind: &str, dim: &str, code: &Code, chosen: &Code, names: &[&str]) -> Option<String> {
+    let count = match (kind, dim) {
+        ("convnet", "stages") => return stages(code),
+        ("convnet", "image") => images(code).map(|[side, ..]| side),
+        (_, "vocab") => vocabulary(code).or_else(|| field(code, chosen, names)),
+        ("transformer", "seq") => code.lengths.first().copied().or_else(|| field(code, chosen, names)),
+        ("convnet", "channels") => {
+            images(code).map(|[_, channels, ..]| channels).or_else(|| field(code, chosen, names))
+        }
+        (_, "classes") => classes(code, chosen).or_else(|| field(code, chosen, names)),
+        _ => field(code, chosen, names),
+    };
+    count.map(|count| count.to_string())
+}
+
+/// Returns true for an optional dimension whose default does not suit what the code has.
+pub(super) fn is_needed(kind: &str, dim: &str, code: &Code) -> bool {
+    match (kind, dim) {
+        ("convnet", "channels") => code.channels().is_none(),
+        ("recurrent", "vocab" | "every_step") => code.has("Embedding"),
+        _ => false,
+    }
+}
+
+/// Dimensions that differ from the defaults of the kind.
+pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<(&'static str, String)> {
+    let mut extras = Vec::new();
+    match kind {
+        "convnet" => {
+            let channels = code.channels().and_then(|channels| channels.first().map(|[from, _]| *from));
+            extras
+                .extend(channels.filter(|channels| *channels != 3).map(|channels| ("channels", channels.to_string())));
+            if code.names.iter().any(|name| name.starts_with("BatchNorm")) {
+                extras.push(("batch_statistics", true.to_string()));
+            }
+        }
+        "recurrent" if code.names.iter().any(|name| name.starts_with("BiLstm") || name.starts_with("BiGru")) => {
+            extras.push(("bidirectional", true.to_string()));
+        }
+        "transformer" if code.names.iter().any(|name| name.starts_with("TransformerEncoder")) => {
+            extras.extend(classes(code, chosen).map(|classes| ("classes", classes.to_string())));
+            if !code.names.iter().any(|name| name.contains("autoregressive")) {
+                extras.push(("causal", false.to_string()));
+            }
+            // Burn's encoder has no final norm.
+            extras.push(("final_norm", false.to_string()));
+        }
+        _ => {}
+    }
+    if kind == "transformer" && has_own_head(code) && !extras.iter().any(|(dim, _)| *dim == "classes") {
+        extras.push(("tied_head", false.to_string()));
+    }
+    extras
+}
+
+/// Returns true if a dense layer has the vocabulary as outputs, apart from the embedding.
+fn has_own_head(code: &Code) -> bool {
+    let is_vocabulary = |(text, _): &(String, Option<u64>)| text.to_lowercase().contains("vocab");
+    code.dense.iter().any(is_vocabulary)
+}
+
+/// Number of a config's field with one of these names.
+pub(super) fn field(code: &Code, chosen: &Code, names: &[&str]) -> Option<u64> {
+    let of = |code: &Code| code.fields.iter().find(|((_, field), _)| names.contains(&field.as_str())).map(|it| *it.1);
+    of(chosen).or_else(|| of(code))
+}
+
+/// Stages of convolutions: each is a block. Without downsampling, all are one stage with the most channels.
+fn stages(code: &Code) -> Option<String> {
+    const SHRINKING: [&str; 3] = ["MaxPool2d", "AvgPool2d", "with_stride"];
+    let shrinks = code.names.iter().any(|name| SHRINKING.iter().any(|prefix| name.starts_with(prefix)));
+    let mut stages: Vec<[u64; 2]> = Vec::new();
+    for [_, channels] in code.channels()? {
+        match stages.last_mut() {
+            Some([widest, blocks]) if !shrinks || *widest == channels => {
+                *widest = channels.max(*widest);
+                *blocks += 1;
+            }
+            _ => stages.push([channels, 1]),
+        }
+    }
+    let list: Vec<_> = stages.iter().map(|[channels, blocks]| format!("[{channels}, {blocks}]")).collect();
+    (!list.is_empty()).then(|| format!("[{}]", list.join(", ")))
+}
+
+fn images(code: &Code) -> Option<[u64; 3]> {
+    let is_of =
+        |set: &str, name: &String| name.strip_prefix(set).is_some_and(|rest| rest == "Dataset" || rest == "Item");
+    IMAGES.iter().find(|(set, _)| code.names.iter().any(|name| is_of(set, name))).map(|(_, known)| *known)
+}
+
+fn classes(code: &Code, chosen: &Code) -> Option<u64> {
+    let is_count = |name: &str| ["num_classes", "n_classes"].contains(&name.to_lowercase().as_str());
+    let counts = || code.constants.iter().filter(|(name, ..)| is_count(name));
+    // The data set of the program that trains.
+    let meant = counts().find(|(_, of, _)| of.as_ref().is_some_and(|of| chosen.has(of)));
+    let value = meant.or_else(|| counts().next()).map(|(.., value)| *value);
+    value.or_else(|| field(code, chosen, &["num_classes", "n_classes"])).or_else(|| Some(images(code)?[2]))
+}
+
+fn vocabulary(code: &Code) -> Option<u64> {
+    TOKENIZERS.iter().find(|(name, _)| code.has("from_pretrained") && code.has(name)).map(|(_, tokens)| *tokens)
+}
+
+/// Kind of model that the code indicates.
+pub(super) struct Family {
+    pub kind: &'static ModelKind,
+    /// Name of the indicating module, and its place.
+    pub hint: Option<(String, String)>,
+    /// The reason why the code indicates no kind, although it has known modules.
+    pub doubt: Option<String>,
+}
+
+impl Family {
+    pub(super) fn new<'s>(sources: impl Iterator<Item = &'s Source>) -> Self {
+        let mut names = Vec::new();
+        for source in sources {
+            collect(source.tokens.clone(), &mut |name, line| names.push((name, format!("{}:{line}", source.name))));
+        }
+        let hit = |prefixes: &Words| {
+            let has_prefix = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+            names.iter().find(|(name, _)| has_prefix(name)).cloned()
+        };
+        if let Some(doubt) = BurnNames::get().mixture.iter().find_map(|mixture| doubt(mixture, hit)) {
+            return Self { kind: undescribed(), hint: None, doubt: Some(doubt) };
+        }
+        let found = BurnNames::get().kinds().find_map(|(kind, modules)| Some((kind, Some(hit(modules)?))));
+        let (kind, hint) = found.unwrap_or_else(|| (undescribed(), None));
+        Self { kind, hint, doubt: None }
+    }
+
+    /// Names of a dimension in programs, its own first.
+    pub(super) fn names_of(&self, dim: &'static str) -> Vec<&'static str> {
+        std::iter::once(dim).chain(aliases(self.kind.name, dim)).collect()
+    }
+
+    pub(super) fn is_gru(&self) -> bool {
+        self.hint.as_ref().is_some_and(|(name, _)| name.contains("Gru"))
+    }
+}
+
+fn undescribed() -> &'static ModelKind {
+    ModelKind::named("declared").expect("BUG: a kind of model")
+}
+
+/// The reason why modules of a mixture are no model of one kind, if the code has all of them.
+fn doubt(mixture: &Mixture, hit: impl Fn(&Words) -> Option<(String, String)>) -> Option<String> {
+    if hit(&mixture.unless).is_some() {
+        return None;
+    }
+    let found: Vec<_> = mixture.parts.iter().map(hit).collect::<Option<_>>()?;
+    let places: Vec<_> = found.iter().map(|(name, place)| format!("`{name}` in {place}")).collect();
+    let advice = match mixture.like.as_deref().and_then(ModelKind::description_of) {
+        Some(keyword) => format!(
+            "For {}, write `{keyword}` in place of `declared(…)`. For others, give the costs of a sample.",
+            mixture.such
+        ),
+        None => "Give the costs of a sample.".to_owned(),
+    };
+    Some(format!("{}: {}. `init` does not read such models. {advice}", places.join(" and "), mixture.model))
+}
+
+fn collect(tokens: TokenStream, found: &mut impl FnMut(String, usize)) {
+    for token in tokens {
+        match token {
+            TokenTree::Ident(ident) => found(ident.to_string(), ident.span().start().line),
+            TokenTree::Group(group) => collect(group.stream(), found),
+            _ => {}
+        }
+    }
+}
+
+/// Optimizer in the annotation.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Annotated {
+    /// None: the code has the default, or no optimizer.
+    Default,
+    /// An optimizer that differs from the default.
+    Other(Optimizer),
+    /// None: the code is ambiguous, or has an optimizer that the planner lacks. With a note.
+    Open(String),
+}
+
+/// The optimizer of the program that trains, else of any code.
+pub(super) fn optimizer_in(code: &Code, chosen: &Code) -> Annotated {
+    let in_code = |code: &Code| {
+        let mut found: Vec<(String, Option<Optimizer>)> = Vec::new();
+        for name in &code.names {
+            let optimizer = BurnNames::get().optimizer(name);
+            found.extend(
+                optimizer.filter(|_| found.iter().all(|(known, _)| known != name)).map(|it| (name.clone(), it)),
+            );
+        }
+        // Muon takes matrices only: another optimizer takes the rest.
+        found.sort_by_key(|(_, optimizer)| *optimizer == Some(Optimizer::Muon));
+        found
+    };
+    let found = Some(in_code(chosen)).filter(|found| !found.is_empty()).unwrap_or_else(|| in_code(code));
+    let assumed = format!("plans assume {} until it is measured", Optimizer::default());
+    match &found[..] {
+        [] => Annotated::Default,
+        [(_, Some(Optimizer::Sgd))] if code.has("MomentumConfig") => Annotated::Other(Optimizer::Momentum),
+        [(_, Some(optimizer))] if *optimizer == Optimizer::default() => Annotated::Default,
+        [(_, Some(optimizer))] => Annotated::Other(*optimizer),
+        [.., (_, Some(Optimizer::Muon))] => Annotated::Other(Optimizer::Muon),
+        [(config, None)] => Annotated::Open(format!("the planner has no `{config}`: {assumed}")),
+        several => {
+            let configs: Vec<_> = several.iter().map(|(config, _)| format!("`{config}`")).collect();
+            Annotated::Open(format!("add `optimizer = …` for the one of {} that trains: {assumed}", configs.join(", ")))
+        }
+    }
+}
+
+const MAX_DEPTH: usize = 3;
+
+pub(super) struct NestedDim {
+    pub dim: &'static str,
+    path: Vec<String>,
+    pub value: u64,
+}
+
+impl NestedDim {
+    /// The entry of `#[tuned(dims(…))]`.
+    pub(super) fn to_attribute(&self) -> String {
+        match &self.path[..] {
+            [field] if field == self.dim => format!("{field} = {}", self.value),
+            path => format!("{}: {} = {}", self.dim, path.join("."), self.value),
+        }
+    }
+}
+
+/// Dimensions with a known value in a config of this type, for a struct in this file. Classes alone are ignored: they have
+/// little effect on costs.
+pub(super) fn nested_dims(ty: &Type, file: &str, given: &Given<'_, '_>) -> Vec<NestedDim> {
+    let mut found = Vec::new();
+    Inside { file, given, found: &mut found, looked: BTreeMap::new() }.look(ty, &[]);
+    if found.iter().all(|held| held.dim == "classes") { Vec::new() } else { found }
+}
+
+struct Inside<'i> {
+    file: &'i str,
+    given: &'i Given<'i, 'i>,
+    found: &'i mut Vec<NestedDim>,
+    /// Depths of the shortest paths to the types that were looked at.
+    looked: BTreeMap<String, usize>,
+}
+
+impl Inside<'_> {
+    fn look(&mut self, ty: &Type, path: &[String]) {
+        let Some(name) = code::last(ty) else { return };
+        // Another path to a type gives no other dimensions, unless the path is shorter.
+        if self.looked.get(&name).is_some_and(|depth| *depth <= path.len()) {
+            return;
+        }
+        self.looked.insert(name.clone(), path.len());
+        if let Some(fields) = BurnNames::get().config(&name) {
+            for (field, dim) in fields {
+                let known = self.given.family.kind.dims.iter().find(|known| known.name == dim);
+                self.take(known.map(|known| known.name), path, (&name, field), None);
+            }
+            return;
+        }
+        let given = self.given;
+        let Some(own) = given.code.own.iter().find(|own| own.name == name).filter(|_| path.len() < MAX_DEPTH) else {
+            return;
+        };
+        // The module of the annotated struct must be able to read the field.
+        let is_near = own.file == self.file;
+        let is_seen = |field: &&Field| is_near || !matches!(field.vis, Visibility::Inherited);
+        for field in own.item.fields.iter().filter(is_seen) {
+            let Some(ident) = field.ident.as_ref().map(ToString::to_string) else { continue };
+            match dimension(&ident, &field.ty, given.family) {
+                Some(dim) => {
+                    let default =
+                        field.attrs.iter().filter_map(code::default).find_map(|value| given.code.number(&value));
+                    self.take(Some(dim), path, (&name, &ident), default);
+                }
+                None => self.look(&field.ty, &[path, &[ident]].concat()),
+            }
+        }
+    }
+
+    /// Adds a dimension whose value is in the code; the program that trains has precedence.
+    fn take(&mut self, dim: Option<&'static str>, path: &[String], (ty, field): (&str, &str), default: Option<u64>) {
+        let Given { code, chosen, .. } = self.given;
+        let values = if chosen.fields.keys().any(|(of, _)| of == ty) { chosen } else { code };
+        let value = values.fields.get(&(ty.to_owned(), field.to_owned())).copied().or(default);
+        let (Some(dim), Some(value)) = (dim, value) else { return };
+        if self.found.iter().all(|held| held.dim != dim) {
+            self.found.push(NestedDim { dim, path: [path, &[field.to_owned()]].concat(), value });
+        }
+    }
+}
+
+/// A model with the numbers of the code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModelWords {
+    /// The model: `mlp(widths = [784, 512, 10])`.
+    pub model: String,
+    /// Dimensions with an example in place of a number that the code lacks.
+    pub examples: Vec<&'static str>,
+    /// Samples of an optimizer step.
+    pub global_batch: Option<u64>,
+}
+
+/// Example of each required dimension, of any kind of model.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("activation_bytes_per_sample", "50_000_000"),
+    ("classes", "10"),
+    ("d_model", "512"),
+    ("flops_per_sample", "1e10"),
+    ("hidden", "128"),
+    ("image", "224"),
+    ("inputs", "8"),
+    ("layers", "6"),
+    ("outputs", "1"),
+    ("parameters", "25_000_000"),
+    ("seq", "256"),
+    ("stages", "[[64, 2], [128, 2]]"),
+    ("vocab", "32_000"),
+];
+
+/// Returns an example of a required dimension.
+fn example(kind: &ModelKind, dim: &str) -> &'static str {
+    match (kind.name, dim) {
+        ("unet", "widths") => "[64, 128, 256]",
+        (_, "widths") => "[784, 512, 10]",
+        _ => EXAMPLES.iter().find(|(name, _)| *name == dim).map_or("1", |(_, value)| value),
+    }
+}
+
+impl ModelWords {
+    /// Describes the model by the numbers of fields and of the code. A model of an unknown kind is a transformer of examples.
+    pub(super) fn new(
+        family: &Family,
+        (code, chosen): (&Code, &Code),
+        fields: &BTreeMap<&'static str, u64>,
+        global_batch: Option<u64>,
+    ) -> Self {
+        let is_known = family.hint.is_some();
+        let kind = if is_known { family.kind } else { ModelKind::named("transformer").unwrap_or(family.kind) };
+        let (mut dims, mut examples) = (Vec::new(), Vec::new());
+        for dim in kind.dims.iter().filter(|dim| dim.presence == Presence::Required) {
+            let field = fields.get(dim.name).map(u64::to_string);
+            let found = || value(kind.name, dim.name, code, chosen, &family.names_of(dim.name));
+            let found = field.or_else(|| is_known.then(found)?);
+            examples.extend(found.is_none().then_some(dim.name));
+            dims.push((dim.name, found.unwrap_or_else(|| example(kind, dim.name).to_owned())));
+        }
+        let is_missing = |name: &str| !dims.iter().any(|(dim, _)| *dim == name);
+        let others = fields.iter().filter(|(name, _)| is_known && is_missing(name));
+        let mut all = dims.clone();
+        all.extend(others.map(|(name, value)| (*name, value.to_string())));
+        let extras = extras(kind.name, code, chosen).into_iter();
+        all.extend(extras.filter(|(name, _)| is_known && is_missing(name) && !fields.contains_key(name)));
+        all.extend(family.is_gru().then(|| ("cell", "\"gru\"".to_owned())));
+        if let Annotated::Other(optimizer) = optimizer_in(code, chosen) {
+            all.push(("optimizer", format!("\"{optimizer}\"")));
+        }
+        let all: Vec<_> = all.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        Self { model: format!("{}({})", kind.name, all.join(", ")), examples, global_batch }
+    }
+
+    /// The command that plans the model for a GPU, or with `--here` for this machine.
+    pub fn command(&self, gpu: &str) -> String {
+        let batch = self.global_batch.map_or_else(String::new, |samples| format!(" --global-batch {samples}"));
+        format!("cargo gpu-tuned plan {gpu} --model '{}'{batch}", self.model)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct BurnNames {
+    modules: Vec<(String, Words)>,
+    unplanned: Words,
+    /// Parts of the names of losses that compare the samples of a batch.
+    pub coupling: Words,
+    pub mixture: Vec<Mixture>,
+    pub weighted: Vec<Weighted>,
+    config: Vec<Config>,
+}
+
+/// Modules that together are no model of one kind.
+#[derive(Debug, Deserialize)]
+pub(super) struct Mixture {
+    /// Prefixes of modules, of which each part has at least one.
+    pub parts: Vec<Words>,
+    /// Prefixes of modules that identify the kind all the same.
+    #[serde(default)]
+    pub unless: Words,
+    /// Description of such models.
+    pub model: String,
+    /// Name in the table of descriptions; `None` for models that no kind describes.
+    pub like: Option<String>,
+    /// Name of such models in a message.
+    #[serde(default)]
+    pub such: String,
+}
+
+/// Settings of a loss whose mean is over something else than samples.
+#[derive(Debug, Deserialize)]
+pub(super) struct Weighted {
+    /// Types with the settings.
+    pub builder: Words,
+    pub settings: Words,
+    /// Plural of what the mean is over.
+    pub over: String,
+    /// Sum of that, in the program's code.
+    pub weight: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Config {
+    words: Words,
+    fields: Vec<(String, String)>,
+}
+
+impl BurnNames {
+    pub(super) fn get() -> &'static Self {
+        static NAMES: LazyLock<BurnNames> =
+            LazyLock::new(|| toml::from_str(include_str!("burn.toml")).expect("BUG: the table of names is valid"));
+        &NAMES
+    }
+
+    /// Kinds of models with the prefixes of their modules, in the order in which programs are searched for them.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = (&'static ModelKind, &Words)> {
+        self.modules.iter().filter_map(|(kind, modules)| Some((ModelKind::named(kind)?, modules)))
+    }
+
+    /// Arguments of the constructor of a module's config, each with the dimension that it is.
+    pub(super) fn config(&self, name: &str) -> Option<&[(String, String)]> {
+        let is_meant = |config: &&Config| config.words.iter().any(|word| word == name);
+        self.config.iter().find(is_meant).map(|config| config.fields.as_slice())
+    }
+
+    /// The optimizer of a config such as `AdamWConfig`; `Some(None)` for one that the planner has no counterpart of.
+    #[expect(clippy::option_option, reason = "known to Burn and known to the planner are two questions")]
+    pub(super) fn optimizer(&self, config: &str) -> Option<Option<Optimizer>> {
+        let name = config.strip_suffix("Config")?.to_ascii_lowercase();
+        // Momentum is a field of `SgdConfig`.
+        let mut planned = Optimizer::ALL.into_iter().filter(|it| *it != Optimizer::Momentum);
+        let planned = planned.find(|optimizer| optimizer.name() == name);
+        let is_unplanned = || self.unplanned.iter().any(|word| word == config);
+        planned.map(Some).or_else(|| is_unplanned().then_some(None))
+    }
+}

@@ -1,0 +1,6 @@
+//! Tests of edits; `cargo gpu-tuned init` has those of whole programs.
+
+mod build_scripts;
+mod line_endings;
+mod releases;
+mod toml_entries;
