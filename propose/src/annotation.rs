@@ -2,40 +2,59 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::rc::Rc;
 
 use gpu_tuned_core::dims::{Dim, DimKind, Presence};
 use gpu_tuned_core::{Setting, SettingKind};
 use syn::{Attribute, Expr, ExprLit, Field, ItemStruct, Lit, Type, Visibility};
 
 use crate::candidate::{self, Candidate, OwnDefault, edit_constructor, is_batch, is_global_batch, remove_overrides};
-use crate::code::{self, Code};
+use crate::code::{self, Code, Values};
 use crate::losses::{Losses, edits_for_16_bits};
 use crate::model::{self, Annotated, Family, NestedDim, nested_dims, optimizer_in};
-use crate::sources::{Patch, Source};
+use crate::sources::{Patch, Program, Source, reached};
+use crate::training_loop::TrainingLoop;
 
 /// Placeholder for a figure that the code lacks.
 const UNKNOWN: &str = "…";
 const DECLARE: &str = "give the costs of a sample, or use another keyword";
 
-pub(super) struct Given<'a, 'g> {
+/// The program around a struct.
+pub(super) struct Given<'a> {
     pub sources: &'a [Source],
-    /// Sources that the program reaches.
-    pub reached: &'g [&'a Source],
-    pub family: &'g Family,
+    /// Burn's own loop. The batch of its config is that of an optimizer step, and stays.
+    pub training: Option<&'a TrainingLoop<'a>>,
+    pub program: Option<Program<'a>>,
+    /// Sources that the program reaches; all without a known program.
+    pub reached: Vec<&'a Source>,
+    pub family: Family,
     /// Code of the whole program, and of the binary that trains.
-    pub code: &'g Code,
-    pub chosen: &'g Code,
-    pub losses: &'g Losses,
-    /// Name of the runtime in the package.
-    pub krate: &'g str,
-    /// True if the config's batch is that of an optimizer step, as in Burn's own loop. That batch stays.
-    pub holds_step: bool,
-    /// Argument of the loop's `grads_accumulation`.
-    pub accumulation: Option<&'g Expr>,
+    pub code: Code,
+    pub chosen: Code,
+    pub losses: Losses,
+    /// Name of the runtime in code.
+    pub krate: &'a str,
+}
+
+impl<'a> Given<'a> {
+    pub(super) fn new(
+        sources: &'a [Source],
+        training: Option<&'a TrainingLoop<'a>>,
+        program: Option<Program<'a>>,
+        krate: &'a str,
+    ) -> Self {
+        let reached = reached(sources, program);
+        let all = reached.iter().copied();
+        let (family, values) = (Family::new(all.clone()), Rc::new(Values::new(all.clone())));
+        let chosen = all.clone().filter(|source| program.is_some_and(|program| program.owns(source)));
+        let (code, chosen) = (Code::new(all, &values), Code::new(chosen, &values));
+        let losses = Losses::new(&reached);
+        Self { sources, training, program, reached, family, code, chosen, losses, krate }
+    }
 }
 
 struct Annotation<'g, 'a, 'p> {
-    given: &'g Given<'a, 'g>,
+    given: &'g Given<'a>,
     source: &'a Source,
     patch: &'p mut Patch<'a>,
     help: Vec<String>,
@@ -69,7 +88,7 @@ pub(super) struct FieldNumbers {
 pub(super) fn annotate<'a>(
     source: &'a Source,
     candidate: &Candidate<'_>,
-    given: &Given<'a, '_>,
+    given: &Given<'a>,
     patch: &mut Patch<'a>,
 ) -> (Vec<String>, FieldNumbers) {
     let (settings, dims, numbers) = (Vec::new(), Vec::new(), FieldNumbers::default());
@@ -94,9 +113,9 @@ pub(super) fn annotate<'a>(
     for (field, name) in candidate.fields() {
         annotation.read_step(candidate, field, &name);
         let setting = setting(&name, &field.ty).filter(|setting| !annotation.settings.contains(setting));
-        let dim = dimension(&name, &field.ty, given.family).filter(|dim| !annotation.dims.contains(dim));
+        let dim = dimension(&name, &field.ty, &given.family).filter(|dim| !annotation.dims.contains(dim));
         match (setting, dim) {
-            (Some(_), _) if given.holds_step && is_batch(&name) => {
+            (Some(_), _) if given.training.is_some() && is_batch(&name) => {
                 annotation.step_field.get_or_insert(name);
             }
             (Some(setting), _) => annotation.setting(candidate, field, (&name, setting)),
@@ -116,7 +135,7 @@ pub(super) fn annotate<'a>(
     remove_overrides(among, candidate, &annotation.planned, annotation.patch);
     edit_constructor(among, candidate, &annotation.defaulted, annotation.patch);
     if annotation.settings.contains(&Setting::Precision) {
-        annotation.help.extend(edits_for_16_bits(given.reached));
+        annotation.help.extend(edits_for_16_bits(&given.reached));
     }
     (annotation.help, annotation.numbers)
 }
@@ -177,7 +196,7 @@ impl Annotation<'_, '_, '_> {
 
     /// The attribute above the derives.
     fn head(&mut self, candidate: &Candidate<'_>, goal: &str) {
-        let &Given { family, code, chosen, krate, .. } = self.given;
+        let Given { family, code, chosen, krate, .. } = self.given;
         let (kind, mut inside, mut is_read) = (family.kind.name, Vec::new(), false);
         let is_asked = |dim: &&Dim| dim.presence == Presence::Required || model::is_needed(kind, dim.name, code);
         for dim in family.kind.dims.iter().filter(is_asked) {
@@ -203,12 +222,9 @@ impl Annotation<'_, '_, '_> {
             Annotated::Other(optimizer) => model = format!("{model}, optimizer = \"{optimizer}\""),
             Annotated::Open(help) => self.help.push(help),
         }
-        let attribute = format!("#[{}::gpu_tuned({model}{goal})]", krate.replace('-', "_"));
-        let start = candidate.item.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
-        let start = start.map_or_else(
-            || start_of(&candidate.item.vis, candidate.item.struct_token.span),
-            |attribute| range(attribute).start,
-        );
+        let attribute = format!("#[{krate}::gpu_tuned({model}{goal})]");
+        let item = candidate.item;
+        let start = start(&item.attrs, &item.vis, item.struct_token.span);
         self.patch.note(self.source, start, "the config: the model, and the samples of a step");
         // The attribute stands above a derive.
         if !candidate.item.attrs.iter().any(|it| it.path().is_ident("derive")) {
@@ -228,9 +244,8 @@ impl Annotation<'_, '_, '_> {
     }
 
     fn above(&mut self, field: &Field, attribute: &str, what: &str) {
-        let first = field.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
         let ident = field.ident.as_ref().expect("BUG: candidates have named fields");
-        let start = first.map_or_else(|| start_of(&field.vis, ident.span()), |attribute| range(attribute).start);
+        let start = start(&field.attrs, &field.vis, ident.span());
         self.annotated.push(ident.to_string());
         self.patch.note(self.source, start, what);
         self.patch.insert(self.source, start, above(&self.source.text, start, attribute));
@@ -244,13 +259,15 @@ pub(super) fn above(text: &str, start: usize, attribute: &str) -> String {
     if indent.trim().is_empty() { format!("{attribute}\n{indent}") } else { format!("{attribute} ") }
 }
 
-pub(super) fn start_of(visibility: &Visibility, or: proc_macro2::Span) -> usize {
+/// Start of an item behind its documentation.
+pub(super) fn start(attributes: &[Attribute], visibility: &Visibility, or: proc_macro2::Span) -> usize {
+    let first = attributes.iter().find(|attribute| !attribute.path().is_ident("doc"));
     let span = match visibility {
         Visibility::Public(token) => token.span,
         Visibility::Restricted(restricted) => restricted.pub_token.span,
         Visibility::Inherited => or,
     };
-    span.byte_range().start
+    first.map_or_else(|| span.byte_range().start, |attribute| range(attribute).start)
 }
 
 pub(super) fn range(attribute: &Attribute) -> Range<usize> {
@@ -288,13 +305,14 @@ impl Annotation<'_, '_, '_> {
             Some(Setting::GradientAccumulation) => &mut self.step.accumulation,
             _ => return,
         };
-        let number = || candidate::number(candidate.item, field, name, self.given.code);
+        let number = || candidate::number(candidate.item, field, name, &self.given.code);
         part.get_or_insert_with(|| (name.to_owned(), number()));
     }
 
     /// The goal in the attribute: the samples of an optimizer step, or the field with them.
     pub(super) fn goal(&mut self, candidate: &Candidate<'_>) -> String {
-        let Given { code, accumulation, .. } = *self.given;
+        let code = &self.given.code;
+        let accumulation = self.given.training.and_then(TrainingLoop::accumulation);
         let step = std::mem::take(&mut self.step);
         let loops = accumulation.map(|value| {
             // `config.accumulation` is the field.

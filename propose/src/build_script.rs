@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use gpu_tuned_attribute::sources::parse_within_limit;
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::TokenStream;
 use syn::{AttrStyle, File, Item, ItemFn};
 
 use crate::line_endings::Text;
+use crate::sources::{all_tokens, has_ident};
 
 /// Returns the script with the call at the start of `main`; `None` if the script has a call.
 ///
@@ -18,9 +19,13 @@ pub fn with_call(name: &str, before: &str, call: &str) -> Result<Option<String>,
     let file = parsed(&text.lines)?;
     let krate = call.split("::").next().unwrap_or_default();
     let tokens: TokenStream = text.lines.parse().map_err(|error| format!("{error}"))?;
-    if mentions(tokens.clone(), krate) {
-        let has_call = mentions(tokens, "emit");
-        return if has_call { Ok(None) } else { Err(format!("it names `{krate}`, and calls no `emit`")) };
+    let tokens = all_tokens(tokens);
+    if has_ident(&tokens, krate) {
+        return if has_ident(&tokens, "emit") {
+            Ok(None)
+        } else {
+            Err(format!("it names `{krate}`, and calls no `emit`"))
+        };
     }
     let main = main(&file)?;
     let Range { end, .. } = main.block.brace_token.span.open().byte_range();
@@ -79,13 +84,4 @@ fn placed(text: &str, end: usize, call: &str) -> (usize, String) {
         return (end + rest.len(), format!("\n{deeper}{call}"));
     }
     (end, format!(" {call}"))
-}
-
-/// Returns true if a name is among the tokens.
-fn mentions(tokens: TokenStream, name: &str) -> bool {
-    tokens.into_iter().any(|token| match token {
-        TokenTree::Ident(ident) => ident == name,
-        TokenTree::Group(group) => mentions(group.stream(), name),
-        _ => false,
-    })
 }

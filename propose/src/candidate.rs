@@ -17,7 +17,7 @@ use syn::{
 
 use crate::annotation::range;
 use crate::code::{self, Code, last, path, root};
-use crate::sources::{Patch, Source};
+use crate::sources::{Patch, Source, all_items};
 
 /// Fields of training configs beside settings.
 const OTHERS: &str = "num_epochs epochs n_epochs learning_rate lr seed optimizer weight_decay warmup_steps max_steps";
@@ -95,15 +95,10 @@ pub(super) fn candidates(items: &[Item]) -> impl Iterator<Item = Candidate<'_>> 
 }
 
 pub(super) fn structs(items: &[Item]) -> Vec<&ItemStruct> {
-    items.iter().flat_map(nested).collect()
-}
-
-fn nested(item: &Item) -> Vec<&ItemStruct> {
-    match item {
-        Item::Struct(item) => vec![item],
-        Item::Mod(module) => module.content.as_ref().map(|(_, items)| structs(items)).unwrap_or_default(),
-        _ => Vec::new(),
-    }
+    all_items(items)
+        .into_iter()
+        .filter_map(|item| if let Item::Struct(item) = item { Some(item) } else { None })
+        .collect()
 }
 
 fn candidate(item: &ItemStruct) -> Option<Candidate<'_>> {
@@ -127,13 +122,10 @@ fn candidate(item: &ItemStruct) -> Option<Candidate<'_>> {
 
 /// The implementation of a trait for a struct.
 pub(super) fn implementation<'s>(of: &str, name: &str, items: &'s [Item]) -> Option<&'s ItemImpl> {
-    items.iter().find_map(|item| match item {
-        Item::Mod(module) => implementation(of, name, &module.content.as_ref()?.1),
-        Item::Impl(item) => {
-            let is_it = item.trait_.as_ref()?.0.segments.last()?.ident == of;
-            (is_it && last(&item.self_ty)? == name).then_some(item)
-        }
-        _ => None,
+    all_items(items).into_iter().find_map(|item| {
+        let Item::Impl(item) = item else { return None };
+        let is_it = item.trait_.as_ref()?.0.segments.last()?.ident == of;
+        (is_it && last(&item.self_ty)? == name).then_some(item)
     })
 }
 
@@ -409,15 +401,12 @@ fn remove_setter<'a>(
     }
 }
 
+/// Methods of a type, without those of traits.
 fn methods<'s>(items: &'s [Item], of: &str) -> Vec<&'s ImplItemFn> {
-    let in_item = |item: &'s Item| match item {
-        Item::Mod(module) => module.content.as_ref().map(|(_, items)| methods(items, of)).unwrap_or_default(),
-        Item::Impl(item) if item.trait_.is_none() && last(&item.self_ty).as_deref() == Some(of) => {
-            let function =
-                |member: &'s ImplItem| if let ImplItem::Fn(function) = member { Some(function) } else { None };
-            item.items.iter().filter_map(function).collect()
-        }
-        _ => Vec::new(),
-    };
-    items.iter().flat_map(in_item).collect()
+    let blocks = all_items(items).into_iter().filter_map(|item| match item {
+        Item::Impl(item) if item.trait_.is_none() && last(&item.self_ty).as_deref() == Some(of) => Some(item),
+        _ => None,
+    });
+    let to_function = |member: &'s ImplItem| if let ImplItem::Fn(function) = member { Some(function) } else { None };
+    blocks.flat_map(|item| item.items.iter().filter_map(to_function)).collect()
 }

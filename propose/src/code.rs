@@ -18,7 +18,7 @@ use syn::{
 
 use crate::candidate::derives;
 use crate::model::BurnNames;
-use crate::sources::Source;
+use crate::sources::{Source, all_items};
 
 /// Numbers, constants and names in code.
 #[derive(Default)]
@@ -59,7 +59,11 @@ impl Code {
             reader.visit_file(&source.file);
             code.constants(&source.file.items);
             code.structs(source);
-            code.names(source.tokens.clone());
+            code.names.extend(source.tokens.iter().filter_map(|token| match token {
+                TokenTree::Ident(ident) => Some(ident.to_string()),
+                TokenTree::Literal(literal) => Some(literal.to_string().trim_matches('"').to_owned()),
+                _ => None,
+            }));
         }
         code
     }
@@ -96,7 +100,7 @@ impl Code {
     }
 
     fn constants(&mut self, items: &[Item]) {
-        for item in items {
+        for item in all_items(items) {
             match item {
                 Item::Const(item) => {
                     self.constants
@@ -111,19 +115,7 @@ impl Code {
                         self.constants.extend(self.values.number(value).map(|value| (name, of.clone(), value)));
                     }
                 }
-                Item::Mod(item) => self.constants(item.content.as_ref().map_or(&[][..], |(_, items)| items)),
                 _ => {}
-            }
-        }
-    }
-
-    fn names(&mut self, tokens: proc_macro2::TokenStream) {
-        for token in tokens {
-            match token {
-                TokenTree::Ident(ident) => self.names.push(ident.to_string()),
-                TokenTree::Literal(literal) => self.names.push(literal.to_string().trim_matches('"').to_owned()),
-                TokenTree::Group(group) => self.names(group.stream()),
-                TokenTree::Punct(_) => {}
             }
         }
     }

@@ -19,7 +19,7 @@ use syn::{
 use crate::candidate::{derives, structs};
 use crate::code::{last, path, root};
 use crate::model::{BurnNames, Weighted};
-use crate::sources::Source;
+use crate::sources::{Source, has_ident};
 
 /// Attribute's key of losses over a whole batch.
 const KEY: &str = "whole_batch_loss = true";
@@ -47,9 +47,9 @@ impl Losses {
     }
 
     /// Edits for a program whose attribute is not proposed.
-    pub(super) fn into_notes(self) -> impl Iterator<Item = String> {
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let key = self.missing_key().map(|(_, reason)| format!("add to `#[gpu_tuned(…)]`: {reason}"));
-        self.edits.into_iter().chain(key)
+        self.edits.iter().cloned().chain(key)
     }
 
     /// Reads the losses of the package's own sources.
@@ -57,9 +57,10 @@ impl Losses {
         let own = || sources.iter().copied().filter(|source| source.is_own());
         let mut functions = Functions::default();
         own().for_each(|source| functions.visit_file(&source.file));
-        let mut losses = Self { has_key: own().any(|source| has_ident(source, "whole_batch_loss")), ..Self::default() };
+        let mut losses =
+            Self { has_key: own().any(|source| has_ident(&source.tokens, "whole_batch_loss")), ..Self::default() };
         let mut weighted = Vec::new();
-        let mut has_weight = own().any(|source| has_ident(source, "Weighted"));
+        let mut has_weight = own().any(|source| has_ident(&source.tokens, "Weighted"));
         for source in own() {
             let mut finder =
                 Finder { functions: &functions, found: Found::default(), chains: BTreeSet::new(), is_divided: false };
@@ -83,17 +84,6 @@ impl Losses {
         }
         losses
     }
-}
-
-fn has_ident(source: &Source, name: &str) -> bool {
-    fn any(tokens: proc_macro2::TokenStream, name: &str) -> bool {
-        tokens.into_iter().any(|token| match token {
-            proc_macro2::TokenTree::Ident(ident) => ident == name,
-            proc_macro2::TokenTree::Group(group) => any(group.stream(), name),
-            _ => false,
-        })
-    }
-    any(source.tokens.clone(), name)
 }
 
 /// Functions of a program by their names.

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use gpu_tuned_core::dims::Presence;
 use gpu_tuned_core::workload::{ModelKind, Optimizer};
 use gpu_tuned_optimize::{Words, aliases};
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::TokenTree;
 use serde::{Deserialize, Serialize};
 use syn::{Field, Type, Visibility};
 
@@ -145,10 +145,14 @@ pub(super) struct Family {
 
 impl Family {
     pub(super) fn new<'s>(sources: impl Iterator<Item = &'s Source>) -> Self {
-        let mut names = Vec::new();
-        for source in sources {
-            collect(source.tokens.clone(), &mut |name, line| names.push((name, format!("{}:{line}", source.name))));
-        }
+        let name = |source: &Source, token: &TokenTree| match token {
+            TokenTree::Ident(ident) => {
+                Some((ident.to_string(), format!("{}:{}", source.name, ident.span().start().line)))
+            }
+            _ => None,
+        };
+        let names = sources.flat_map(|source| source.tokens.iter().filter_map(move |token| name(source, token)));
+        let names: Vec<_> = names.collect();
         let hit = |prefixes: &Words| {
             let has_prefix = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
             names.iter().find(|(name, _)| has_prefix(name)).cloned()
@@ -190,16 +194,6 @@ fn doubt(mixture: &Mixture, hit: impl Fn(&Words) -> Option<(String, String)>) ->
         None => "Give the costs of a sample.".to_owned(),
     };
     Some(format!("{}: {}. `init` does not read such models. {advice}", places.join(" and "), mixture.model))
-}
-
-fn collect(tokens: TokenStream, found: &mut impl FnMut(String, usize)) {
-    for token in tokens {
-        match token {
-            TokenTree::Ident(ident) => found(ident.to_string(), ident.span().start().line),
-            TokenTree::Group(group) => collect(group.stream(), found),
-            _ => {}
-        }
-    }
 }
 
 /// Optimizer in the annotation.
@@ -263,7 +257,7 @@ impl NestedDim {
 
 /// Dimensions with a known value in a config of this type, for a struct in this file. Classes alone are ignored: they have
 /// little effect on costs.
-pub(super) fn nested_dims(ty: &Type, file: &str, given: &Given<'_, '_>) -> Vec<NestedDim> {
+pub(super) fn nested_dims(ty: &Type, file: &str, given: &Given<'_>) -> Vec<NestedDim> {
     let mut found = Vec::new();
     Inside { file, given, found: &mut found, looked: BTreeMap::new() }.look(ty, &[]);
     if found.iter().all(|held| held.dim == "classes") { Vec::new() } else { found }
@@ -271,7 +265,7 @@ pub(super) fn nested_dims(ty: &Type, file: &str, given: &Given<'_, '_>) -> Vec<N
 
 struct Inside<'i> {
     file: &'i str,
-    given: &'i Given<'i, 'i>,
+    given: &'i Given<'i>,
     found: &'i mut Vec<NestedDim>,
     /// Depths of the shortest paths to the types that were looked at.
     looked: BTreeMap<String, usize>,
@@ -301,7 +295,7 @@ impl Inside<'_> {
         let is_seen = |field: &&Field| is_near || !matches!(field.vis, Visibility::Inherited);
         for field in own.item.fields.iter().filter(is_seen) {
             let Some(ident) = field.ident.as_ref().map(ToString::to_string) else { continue };
-            match dimension(&ident, &field.ty, given.family) {
+            match dimension(&ident, &field.ty, &given.family) {
                 Some(dim) => {
                     let default =
                         field.attrs.iter().filter_map(code::default).find_map(|value| given.code.number(&value));

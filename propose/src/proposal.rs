@@ -1,19 +1,17 @@
 //! Proposed annotations for structs that look like training configs, and other edits of the program.
 
 use std::path::Path;
-use std::rc::Rc;
 
 use cargo_metadata::Package;
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::TokenTree;
 use serde::Serialize;
 use syn::Item;
 
 use crate::annotation::{FieldNumbers, Given, annotate, step_of_code};
 use crate::candidate::{Candidate, candidates, is_batch};
-use crate::code::{Code, Values};
 use crate::losses::Losses;
-use crate::model::{Family, ModelWords};
-use crate::sources::{self, Edit, Owner, Patch, Program, Programs, Source};
+use crate::model::ModelWords;
+use crate::sources::{self, Edit, Owner, Patch, Programs, Source, all_tokens, reached};
 use crate::training_loop::{TrainingLoop, derive_micro_batch, loop_by_hand, training_loops};
 
 /// An annotation for a struct with other edits, to be shown.
@@ -86,7 +84,7 @@ impl Reading {
 
     /// Proposes an annotation. A package with an annotated struct gets none. `krate` is the name of the runtime in the package.
     pub fn propose(&self, package: &Package, krate: &str, is_annotated: bool) -> Found {
-        let sources = &self.sources;
+        let (sources, krate) = (&self.sources, &*krate.replace('-', "_"));
         let loops = training_loops(sources);
         let mut found = Found { has_loop: !loops.is_empty(), notes: self.notes.clone(), ..Found::default() };
         let is_taken = |source: &Source, candidate: &Candidate<'_>| {
@@ -119,16 +117,15 @@ impl Reading {
                 .filter(|source| is_without_std(source))
                 .map(|source| format!("{} is `no_std`, and gpu-tuned needs std", source.name)),
         );
-        let reached = reached(sources, programs.training);
         if is_annotated {
-            found.notes.extend(Losses::new(&reached).into_notes());
+            found.notes.extend(Losses::new(&reached(sources, programs.training)).notes());
             return found;
         }
         let config =
             best.as_ref().map(|(source, it)| format!("config `{}` ({}:{})", it.item.ident, source.name, it.line()));
         found.part("a training config", config);
-        let hints = ModelHints::new(sources, training, programs.training, reached);
-        let family = &hints.family;
+        let given = Given::new(sources, training, programs.training, krate);
+        let family = &given.family;
         found.part(
             "the kind of model",
             family.hint.as_ref().map(|(name, place)| format!("{} by `{name}` ({place})", family.kind.name)),
@@ -136,7 +133,7 @@ impl Reading {
         let mut numbers = FieldNumbers::default();
         match best {
             Some((source, best)) => {
-                let (proposal, of_fields, left) = hints.proposal(source, &best, krate);
+                let (proposal, of_fields, left) = proposal(&given, source, &best);
                 numbers = of_fields;
                 let samples = numbers.global_batch;
                 found.part(
@@ -151,13 +148,14 @@ impl Reading {
             None => found.left.extend(describe_missing(sources, &elsewhere, krate)),
         }
         if found.proposal.is_none() {
-            found.notes.extend(Losses::new(&hints.reached).into_notes());
+            found.notes.extend(given.losses.notes());
         }
         let mut others: Vec<_> = others.map(also).collect();
         let more = others.split_off(others.len().min(MAX_LISTED)).len();
         found.notes.extend(others);
         found.notes.extend((more > 0).then(|| format!("{more} more structs look like a training config")));
-        found.model = Some(hints.model(&numbers));
+        let samples = numbers.global_batch.or_else(|| step_of_code(&given.code));
+        found.model = Some(ModelWords::new(family, (&given.code, &given.chosen), &numbers.dims, samples));
         found
     }
 }
@@ -216,77 +214,35 @@ fn other_loops(loops: &[TrainingLoop<'_>], taken: Option<&TrainingLoop<'_>>) -> 
         .collect()
 }
 
-/// Sources that a program reaches; all without a known program.
-fn reached<'s>(sources: &'s [Source], program: Option<Program<'_>>) -> Vec<&'s Source> {
-    sources.iter().filter(|source| program.is_none_or(|program| program.reaches(source))).collect()
-}
-
-struct ModelHints<'a> {
-    sources: &'a [Source],
-    training: Option<&'a TrainingLoop<'a>>,
-    program: Option<Program<'a>>,
-    /// Sources that the program reaches; all without a known program.
-    reached: Vec<&'a Source>,
-    family: Family,
-    /// Code of the whole program, and of the binary that trains.
-    code: Code,
-    chosen: Code,
-}
-
-impl<'a> ModelHints<'a> {
-    fn new(
-        sources: &'a [Source],
-        training: Option<&'a TrainingLoop<'a>>,
-        program: Option<Program<'a>>,
-        reached: Vec<&'a Source>,
-    ) -> Self {
-        let all = reached.iter().copied();
-        let (family, values) = (Family::new(all.clone()), Rc::new(Values::new(all.clone())));
-        let chosen = all.clone().filter(|source| program.is_some_and(|program| program.owns(source)));
-        let (code, chosen) = (Code::new(all, &values), Code::new(chosen, &values));
-        Self { sources, training, program, reached, family, code, chosen }
-    }
-
-    fn model(&self, numbers: &FieldNumbers) -> ModelWords {
-        let samples = numbers.global_batch.or_else(|| step_of_code(&self.code));
-        ModelWords::new(&self.family, (&self.code, &self.chosen), &numbers.dims, samples)
-    }
-
-    /// The proposal, the numbers of its fields, and changes without a proposed edit.
-    fn proposal(
-        &self,
-        source: &'a Source,
-        candidate: &Candidate<'_>,
-        krate: &str,
-    ) -> (Proposal, FieldNumbers, Vec<String>) {
-        let Self { sources, ref reached, ref family, ref code, ref chosen, .. } = *self;
-        let (holds_step, accumulation) = (self.training.is_some(), self.training.and_then(TrainingLoop::accumulation));
-        let losses = &Losses::new(reached);
-        let given = Given { sources, reached, family, code, chosen, losses, krate, holds_step, accumulation };
-        let mut patch = Patch::default();
-        let (help, numbers) = annotate(source, candidate, &given, &mut patch);
-        let mut left = Vec::new();
-        derive_micro_batch(reached, krate, &mut patch);
-        if let Some(training) = self.training {
-            left = training.edit(candidate, krate, &mut patch);
-            if let Some(program) = self.program.filter(|_| training.name() != "main") {
-                program.edit(sources, krate, &mut patch);
-            }
+/// The proposal, the numbers of its fields, and changes without a proposed edit.
+fn proposal<'a>(
+    given: &Given<'a>,
+    source: &'a Source,
+    candidate: &Candidate<'_>,
+) -> (Proposal, FieldNumbers, Vec<String>) {
+    let mut patch = Patch::default();
+    let (help, numbers) = annotate(source, candidate, given, &mut patch);
+    let mut left = Vec::new();
+    derive_micro_batch(&given.reached, given.krate, &mut patch);
+    if let Some(training) = given.training {
+        left = training.edit(candidate, given.krate, &mut patch);
+        if let Some(program) = given.program.filter(|_| training.name() != "main") {
+            program.edit(given.sources, given.krate, &mut patch);
         }
-        let (edits, diff, lines) = patch.finish();
-        let proposal = Proposal {
-            file: source.name.clone(),
-            line: candidate.line(),
-            name: candidate.item.ident.to_string(),
-            fields: candidate.known.clone(),
-            family: family.kind.name,
-            edits,
-            lines,
-            diff,
-            help,
-        };
-        (proposal, numbers, left)
     }
+    let (edits, diff, lines) = patch.finish();
+    let proposal = Proposal {
+        file: source.name.clone(),
+        line: candidate.line(),
+        name: candidate.item.ident.to_string(),
+        fields: candidate.known.clone(),
+        family: given.family.kind.name,
+        edits,
+        lines,
+        diff,
+        help,
+    };
+    (proposal, numbers, left)
 }
 
 /// Largest number of files or structs in a message.
@@ -303,9 +259,8 @@ fn listed(mut all: Vec<String>, separator: &str) -> String {
 /// The lines that a config needs.
 fn example(krate: &str) -> String {
     format!(
-        "write `#[{}::gpu_tuned(MODEL, global_batch = SAMPLES)]` above the struct with the batch size, and above that field \
-         `#[tuned]`, or `#[tuned(setting = batch_size)]` if its name is another",
-        krate.replace('-', "_")
+        "write `#[{krate}::gpu_tuned(MODEL, global_batch = SAMPLES)]` above the struct with the batch size, and above that field \
+         `#[tuned]`, or `#[tuned(setting = batch_size)]` if its name is another"
     )
 }
 
@@ -357,7 +312,10 @@ fn own_hints(sources: &[Source]) -> Vec<String> {
                     ));
                 }
                 Item::Macro(item) => {
-                    let line = batch_in(item.mac.tokens.clone());
+                    let line = all_tokens(item.mac.tokens.clone()).iter().find_map(|token| match token {
+                        TokenTree::Ident(ident) if is_batch(&ident.to_string()) => Some(ident.span().start().line),
+                        _ => None,
+                    });
                     let hint =
                         |line| format!("{}:{line}: a macro has a batch size, and macros are not read", source.name);
                     hints.extend(line.map(hint));
@@ -367,13 +325,4 @@ fn own_hints(sources: &[Source]) -> Vec<String> {
         }
     }
     hints
-}
-
-/// Line of the first batch size among tokens.
-fn batch_in(tokens: TokenStream) -> Option<usize> {
-    tokens.into_iter().find_map(|token| match token {
-        TokenTree::Ident(ident) if is_batch(&ident.to_string()) => Some(ident.span().start().line),
-        TokenTree::Group(group) => batch_in(group.stream()),
-        _ => None,
-    })
 }

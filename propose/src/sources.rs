@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{Package, Target, TargetKind};
 use gpu_tuned_attribute::sources::{self, SourceFile, Unread};
 use gpu_tuned_project::workspace::manifest;
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use serde::Serialize;
 use syn::visit::{self, Visit};
@@ -30,8 +30,8 @@ pub(super) struct Source {
     pub text: String,
     /// The file without items of tests.
     pub file: syn::File,
-    /// Tokens of the items that are not imports.
-    pub tokens: TokenStream,
+    /// Tokens of the items that are not imports, with those in groups.
+    pub tokens: Vec<TokenTree>,
     pub owner: Owner,
     /// True for a source of a library.
     pub in_library: bool,
@@ -57,8 +57,9 @@ impl Source {
         in_library: bool,
     ) -> Self {
         remove_tests(&mut file.items);
-        let mut tokens = TokenStream::new();
-        collect(&file.items, &mut tokens);
+        let is_import = |item: &&Item| matches!(item, Item::Use(_) | Item::ExternCrate(_));
+        let others = all_items(&file.items).into_iter().filter(|item| !is_import(item));
+        let tokens = others.flat_map(|item| all_tokens(item.to_token_stream())).collect();
         Self { name: display_name(&path, workspace), text, file, tokens, owner, in_library, path }
     }
 
@@ -227,14 +228,34 @@ fn is_test(attribute: &Attribute) -> bool {
     attribute.path().is_ident("test") || sources::needs_test(attribute)
 }
 
-fn collect(items: &[Item], tokens: &mut TokenStream) {
+/// Items, with those of inline modules.
+pub(super) fn all_items(items: &[Item]) -> Vec<&Item> {
+    let mut all = Vec::new();
     for item in items {
         match item {
-            Item::Use(_) | Item::ExternCrate(_) => {}
-            Item::Mod(module) => module.content.iter().for_each(|(_, items)| collect(items, tokens)),
-            other => other.to_tokens(tokens),
+            Item::Mod(module) => all.extend(module.content.iter().flat_map(|(_, items)| all_items(items))),
+            item => all.push(item),
         }
     }
+    all
+}
+
+/// Identifiers, literals and punctuation, with those in groups.
+pub(super) fn all_tokens(tokens: TokenStream) -> Vec<TokenTree> {
+    let (mut all, mut open) = (Vec::new(), vec![tokens.into_iter()]);
+    while let Some(tokens) = open.last_mut() {
+        match tokens.next() {
+            Some(TokenTree::Group(group)) => open.push(group.stream().into_iter()),
+            Some(token) => all.push(token),
+            None => drop(open.pop()),
+        }
+    }
+    all
+}
+
+/// Returns true if a name is among tokens.
+pub(super) fn has_ident(tokens: &[TokenTree], name: &str) -> bool {
+    tokens.iter().any(|token| matches!(token, TokenTree::Ident(ident) if ident == name))
 }
 
 /// A line to edit, and the reason.
@@ -406,8 +427,13 @@ impl Program<'_> {
             Item::Fn(function) if function.sig.ident == "main" => Some(&function.block.stmts[..]),
             _ => None,
         });
-        edit_device(source, main.unwrap_or_default(), &krate.replace('-', "_"), patch);
+        edit_device(source, main.unwrap_or_default(), krate, patch);
     }
+}
+
+/// Sources that a program reaches; all without a known program.
+pub(super) fn reached<'s>(sources: &'s [Source], program: Option<Program<'_>>) -> Vec<&'s Source> {
+    sources.iter().filter(|source| program.is_none_or(|program| program.reaches(source))).collect()
 }
 
 /// Module name of a file; `None` for the root of a crate.

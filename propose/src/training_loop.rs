@@ -10,10 +10,10 @@ use syn::{
     ItemStruct, Local, Meta, Pat, PathArguments, ReturnType, Signature, Stmt, Type, UseTree,
 };
 
-use crate::annotation::{above, range, start_of};
+use crate::annotation::{above, range, start};
 use crate::candidate::{Candidate, derives, implementation, structs};
 use crate::code::{last, path};
-use crate::sources::{Patch, Source};
+use crate::sources::{Patch, Source, all_items};
 
 /// Constructor of Burn's loop.
 const LOOP: [&str; 2] = ["SupervisedTraining", "new"];
@@ -72,7 +72,6 @@ impl<'a> TrainingLoop<'a> {
 
     /// Adds a session to the function, and its strategy to the loop; returns edits left to the user.
     pub(super) fn edit(&self, candidate: &Candidate<'_>, krate: &str, patch: &mut Patch<'a>) -> Vec<String> {
-        let krate = krate.replace('-', "_");
         let mut left = Vec::new();
         match self.config(candidate).filter(|_| candidate.is_clone()) {
             Some((name, at, indent)) => {
@@ -89,7 +88,7 @@ impl<'a> TrainingLoop<'a> {
         }
         self.add_strategy(patch);
         self.remove_accumulation(patch);
-        if !edit_device(self.source, &self.block.stmts, &krate, patch) {
+        if !edit_device(self.source, &self.block.stmts, krate, patch) {
             left.push(format!(
                 "{}:{}, in `{}`: create the model on `session.device()`, which has the planned activation checkpointing",
                 self.source.name,
@@ -331,9 +330,9 @@ const DERIVE: &str = "MicroBatch";
 /// the package. Returns the struct's name.
 pub(super) fn derive_micro_batch<'a>(sources: &[&'a Source], krate: &str, patch: &mut Patch<'a>) -> Option<String> {
     let own = || sources.iter().copied().filter(|source| source.is_own());
-    let step = own().find_map(|source| first(&source.file.items, &input_of_step));
+    let step = own().flat_map(|source| types(&source.file.items, input_of_step)).next();
     let name = step.or_else(|| {
-        let mut outputs: Vec<_> = own().flat_map(|source| all(&source.file.items, &output_of_batcher)).collect();
+        let mut outputs: Vec<_> = own().flat_map(|source| types(&source.file.items, output_of_batcher)).collect();
         outputs.dedup();
         if let [only] = &outputs[..] { Some(only.clone()) } else { None }
     })?;
@@ -344,12 +343,11 @@ pub(super) fn derive_micro_batch<'a>(sources: &[&'a Source], krate: &str, patch:
     if implements(DERIVE) {
         return None;
     }
-    let ours = format!("{}::{DERIVE}", krate.replace('-', "_"));
+    let ours = format!("{krate}::{DERIVE}");
     let what = format!("`{name}` is divided into micro-batches");
-    let list = item
-        .attrs
-        .iter()
-        .find_map(|attribute| if is_derive(attribute) { Some((attribute, list(attribute)?)) } else { None });
+    let list = item.attrs.iter().find_map(|attribute| {
+        if attribute.path().is_ident("derive") { Some((attribute, list(attribute)?)) } else { None }
+    });
     if let Some((attribute, end)) = list.filter(|_| derives(&item.attrs, "Clone")) {
         patch.note(source, range(attribute).start, what);
         let comma = if source.text[..end].trim_end().ends_with(',') { " " } else { ", " };
@@ -357,8 +355,7 @@ pub(super) fn derive_micro_batch<'a>(sources: &[&'a Source], krate: &str, patch:
         return Some(name);
     }
     let derived = if derives(&item.attrs, "Clone") || implements("Clone") { ours } else { format!("Clone, {ours}") };
-    let first = item.attrs.iter().find(|attribute| !attribute.path().is_ident("doc"));
-    let start = first.map_or_else(|| start_of(&item.vis, item.struct_token.span), |attribute| range(attribute).start);
+    let start = start(&item.attrs, &item.vis, item.struct_token.span);
     patch.note(source, start, what);
     patch.insert(source, start, above(&source.text, start, &format!("#[derive({derived})]")));
     Some(name)
@@ -370,18 +367,10 @@ fn is_divisible(item: &ItemStruct) -> bool {
     item.generics.params.is_empty() && item.fields.iter().all(|field| is_known(&field.ty))
 }
 
-fn first(items: &[Item], of: &impl Fn(&ItemImpl) -> Option<String>) -> Option<String> {
-    all(items, of).into_iter().next()
-}
-
 /// Types that implementations among items have.
-fn all(items: &[Item], of: &impl Fn(&ItemImpl) -> Option<String>) -> Vec<String> {
-    let of_item = |item: &Item| match item {
-        Item::Mod(module) => module.content.as_ref().map(|(_, items)| all(items, of)).unwrap_or_default(),
-        Item::Impl(item) => of(item).into_iter().collect(),
-        _ => Vec::new(),
-    };
-    items.iter().flat_map(of_item).collect()
+fn types(items: &[Item], of: impl Fn(&ItemImpl) -> Option<String>) -> Vec<String> {
+    let of_item = |item: &Item| if let Item::Impl(item) = item { of(item) } else { None };
+    all_items(items).into_iter().filter_map(of_item).collect()
 }
 
 fn input_of_step(item: &ItemImpl) -> Option<String> {
@@ -399,10 +388,6 @@ fn output_of_batcher(item: &ItemImpl) -> Option<String> {
         GenericArgument::Type(ty) => last(ty),
         _ => None,
     }
-}
-
-fn is_derive(attribute: &Attribute) -> bool {
-    attribute.path().is_ident("derive")
 }
 
 /// End of the text in an attribute's parentheses.

@@ -189,6 +189,6 @@ fn the_key_is_missing_until_the_attribute_has_it() {
     assert!(reason.contains("`info_nce` in src/main.rs:1"), "{reason}");
     let annotated = format!("{loss}#[gpu_tuned(mlp(widths = [1, 1]), whole_batch_loss = true)]\nstruct Config {{}}\n");
     assert_eq!(losses(&annotated).missing_key(), None);
-    assert_eq!(losses(loss).into_notes().count(), 1);
-    assert_eq!(losses(&annotated).into_notes().count(), 0);
+    assert_eq!(losses(loss).notes().count(), 1);
+    assert_eq!(losses(&annotated).notes().count(), 0);
 }

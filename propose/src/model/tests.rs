@@ -77,14 +77,14 @@ fn attributes(structs: &str) -> Vec<String> {
     let family = Family { kind: ModelKind::named("transformer").expect("a kind"), hint: None, doubt: None };
     let given = Given {
         sources: &[],
-        reached: &[],
-        family: &family,
-        code: &code,
-        chosen: &Code::default(),
-        losses: &Losses::default(),
-        krate: "gpu-tuned",
-        holds_step: false,
-        accumulation: None,
+        training: None,
+        program: None,
+        reached: Vec::new(),
+        family,
+        code,
+        chosen: Code::default(),
+        losses: Losses::default(),
+        krate: "gpu_tuned",
     };
     nested_dims(&syn::parse_str("S0").expect("a type"), "a.rs", &given).iter().map(NestedDim::to_attribute).collect()
 }
