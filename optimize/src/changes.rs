@@ -305,7 +305,6 @@ impl Editor<'_> {
         }
     }
 
-    /// Sets TF32, activation checkpointing and the batch of evaluation.
     fn set_others(&mut self) {
         let (config, settings) = (self.config, &self.plan.settings);
         let (tf32, checkpointing) = (settings.allow_tf32, settings.gradient_checkpointing);
@@ -373,7 +372,6 @@ fn precision_word(key: &MatchedKey, text: &str, wanted: Precision, has_weights: 
     }
 }
 
-/// Most keys of a note.
 const MOST_LISTED: usize = 8;
 
 /// A note on values that refer to changed keys.

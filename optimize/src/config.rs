@@ -12,10 +12,8 @@ use crate::matched::{Index, KeyOverride, MatchedKey, MatchedKeys, Meaning, other
 use crate::model::use_of_micro_batch;
 use crate::names::{Names, optimizer_in};
 
-/// Largest data set, in samples.
 const MAX_SAMPLES: u64 = 1 << 40;
-/// Largest batch, in samples.
-pub(crate) const MAX_BATCH: u64 = 1 << 30;
+const MAX_BATCH: u64 = 1 << 30;
 
 /// The training settings of a config and their keys.
 pub struct Config {
@@ -42,7 +40,7 @@ pub struct Config {
     /// The optimizer, where a key names one.
     pub optimizer: Option<Optimizer>,
     pub(crate) data_set: Option<DataSet>,
-    /// What the samples of a micro-batch change beside the rounding.
+    /// Effect of the samples of a micro-batch beside the rounding.
     pub(crate) use_of_micro_batch: Option<&'static str>,
     /// True if keys besides the batch identify a training config.
     pub is_training: bool,
@@ -63,7 +61,7 @@ impl Config {
         let batch = keys.count(Role::Batch, 1..=MAX_BATCH);
         let (ranks, open_ranks) = ranks(&mut keys);
         let is_assigned = overrides.iter().any(|it| it.role == Some(Role::Samples));
-        let config = Self {
+        let mut config = Self {
             file: file.clone(),
             dialect: keys.dialect,
             batch,
@@ -93,16 +91,14 @@ impl Config {
         let methods = keys.with_role(Role::Method).filter(unmodelled);
         mistakes.extend(methods.take(MOST_MISTAKES).map(|key| key.unknown(source)));
         keys.mistakes.extend(mistakes);
-        match keys.mistakes.is_empty() {
-            true => {
-                let config = Self { keys: keys.all, ..config };
-                let open_ranks = config.open_ranks.clone().or_else(|| config.step_of_unknown_ranks());
-                Ok(Self { open_ranks, ..config })
-            }
-            false if config.is_training && (!config.dialect.is_plain() || keys.has_step) => {
-                Err(file.mistakes(keys.mistakes))
-            }
-            false => Err(OptimizeError::NotTraining { found: String::new() }),
+        if keys.mistakes.is_empty() {
+            config.keys = keys.all;
+            config.open_ranks = config.open_ranks.take().or_else(|| config.step_of_unknown_ranks());
+            Ok(config)
+        } else if config.is_training && (!config.dialect.is_plain() || keys.has_step) {
+            Err(file.mistakes(keys.mistakes))
+        } else {
+            Err(OptimizeError::NotTraining { found: String::new() })
         }
     }
 
@@ -129,7 +125,6 @@ impl Config {
         of_keys.max().or_else(default)
     }
 
-    /// Returns true for a feature that is on.
     pub(crate) fn has_feature(&self, name: &str) -> bool {
         self.feature(name).as_deref() == Some("true")
     }
@@ -145,13 +140,11 @@ impl Config {
         self.matched(Role::Batch).is_some_and(MatchedKey::is_open) && self.accumulation.is_none()
     }
 
-    /// A mistake at the key of a role.
     pub(crate) fn mistake(&self, role: Role, message: String) -> OptimizeError {
         let place = self.matched(role).map_or(0..0, |key| key.entry.key_span.clone());
         self.file.mistakes(vec![self.file.source().error(&place, message)])
     }
 
-    /// First key of a role.
     pub(crate) fn matched(&self, role: Role) -> Option<&MatchedKey> {
         self.with_role(role).min_by_key(|key| key.row.mirror)
     }
@@ -166,14 +159,8 @@ impl Config {
         self.matched(role).map(|key| key.entry.shown.as_str())
     }
 
-    /// Returns true if the user leaves a key of a role alone.
     pub(crate) fn leaves(&self, role: Role) -> bool {
         self.with_role(role).any(|key| key.is_left)
-    }
-
-    /// Returns true if the samples of a micro-batch have to stay.
-    pub(crate) fn leaves_step(&self) -> bool {
-        self.keys.iter().any(|key| key.is_left && key.role.is_of_step())
     }
 
     /// Returns true if the file can express a setting: with a key, or one that programs of the dialect read.
@@ -447,7 +434,6 @@ impl Step {
     }
 }
 
-/// The error of a factor of the step that the config leaves to the program.
 fn left_open(config: &Config, role: Role) -> OptimizeError {
     let key = config.key(role).unwrap_or_default();
     let remedy = "give the samples of an optimizer step over all devices: --global-batch";

@@ -25,7 +25,6 @@ pub struct Dialect {
     /// Sets of paths; a file with all of a set, and none with a `!` in front, is in the dialect.
     #[serde(default)]
     pub(crate) recognised: Vec<Words>,
-    /// True if PyTorch trains.
     #[serde(default)]
     pub(crate) pytorch: bool,
     /// True if keys are added only on request, as a program may not read them.
@@ -118,7 +117,6 @@ impl Dialect {
         core::ptr::eq(self, Self::plain())
     }
 
-    /// Own keys of a role.
     pub(crate) fn rows(&self, role: Role) -> impl Iterator<Item = &Key> {
         self.keys.iter().filter(move |key| key.role == role)
     }
@@ -225,32 +223,26 @@ impl Role {
     }
 }
 
-/// Spelling of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Spelling {
     #[default]
     Count,
-    /// A count for each loader worker.
     CountPerWorker,
     /// A count that the devices share.
     CountOverRanks,
-    /// A count of each device.
     CountPerRank,
     /// Samples of a step, to which whole batches are rounded.
     Nominal,
     Flag,
-    /// A flag for one precision.
     FlagFor(Precision),
     /// A flag for mixed precision of any format, fp16 by default.
     AmpSwitch,
     /// A key that is there if a precision is on.
     Present(Precision),
-    /// A word of a vocabulary.
     Words,
     /// The index of a device, or several with commas.
     Devices,
-    /// Any value.
     Any,
 }
 
@@ -293,7 +285,7 @@ const FEATURES: [&str; 7] = [
 
 impl Key {
     /// A word or name in the table that means nothing.
-    pub(crate) fn mistake(&self) -> Option<String> {
+    fn mistake(&self) -> Option<String> {
         let expected: &[&str] = match self.role {
             role if role.is_of_precision() => &["f32", "mixed_bf16", "mixed_f16", "bf16_params"],
             Role::Tf32 | Role::Checkpointing => &["true", "false", "stays"],

@@ -96,7 +96,6 @@ pub(crate) struct Entry {
 }
 
 impl Node {
-    /// Lists paths and values of everything but tables and lists with content.
     fn collect_leaves(self, path: &str, all: &mut Vec<(String, Value)>) {
         match self.value {
             Value::Table(entries) if !entries.is_empty() => {
@@ -218,7 +217,6 @@ impl ConfigText {
         }
     }
 
-    /// Another text of the same file.
     pub(crate) fn edited(&self, text: &str) -> Self {
         Self { text: text.to_owned(), ..self.clone() }
     }
@@ -255,7 +253,6 @@ impl ConfigText {
         Source { file: &self.name, text: &self.text }
     }
 
-    /// Mistakes together with this text.
     pub(crate) fn mistakes(&self, mistakes: Vec<FileError>) -> OptimizeError {
         let text: Arc<str> = self.text.as_str().into();
         OptimizeError::Mistakes(mistakes.into_iter().map(|mistake| (mistake, Arc::clone(&text))).collect())

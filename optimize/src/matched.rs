@@ -46,7 +46,8 @@ pub(crate) enum Meaning<'w> {
 impl<'t> MatchedKeys<'t> {
     /// Finds the keys of settings. A key that the user assigns replaces all others of its setting.
     pub(crate) fn new(index: &Index<'_>, file: &'t ConfigText, overrides: &[KeyOverride]) -> Self {
-        let dialect = recognise(index, &file.dialects);
+        let mut all = file.dialects.iter().copied().chain(DIALECTS.iter());
+        let dialect = all.find(|dialect| index.has_all_of_one(&dialect.recognised)).unwrap_or_else(Dialect::plain);
         let matches = matches(dialect, index);
         let has_step = !overrides.is_empty() || matches.iter().any(|(row, _)| row.role.is_of_step());
         let mut keys = Self { source: file.source(), dialect, has_step, all: Vec::new(), mistakes: Vec::new() };
@@ -121,7 +122,7 @@ impl<'t> MatchedKeys<'t> {
     }
 
     /// The only key of a role; several are a mistake, which proposes one of a table that no other merges.
-    pub(crate) fn only(&mut self, role: Role) -> Option<MatchedKey> {
+    fn only(&mut self, role: Role) -> Option<MatchedKey> {
         let found = self.with_role(role).filter(|key| !key.row.mirror || !key.is_open());
         let mut found: Vec<MatchedKey> = found.cloned().collect();
         found.sort_by_key(|key| (key.row.mirror, key.entry.sharing));
@@ -307,7 +308,7 @@ impl MatchedKey {
 
 /// A kind of file that is no training config.
 #[derive(Deserialize)]
-pub(crate) struct OtherFile {
+struct OtherFile {
     pub name: String,
     recognised: Vec<Words>,
 }
@@ -344,12 +345,6 @@ impl<'e> Index<'e> {
     }
 }
 
-/// The dialect of a file: the first of the user's and the shipped ones.
-pub(crate) fn recognise(index: &Index<'_>, users: &[&'static Dialect]) -> &'static Dialect {
-    let mut all = users.iter().copied().chain(DIALECTS.iter());
-    all.find(|dialect| index.has_all_of_one(&dialect.recognised)).unwrap_or_else(Dialect::plain)
-}
-
 /// Keys of a dialect: its own, and those of hand-written configs for settings that it has no key for.
 fn read_by(dialect: &'static Dialect) -> impl Iterator<Item = &'static Key> {
     let is_own = |other: &Key| dialect.keys.iter().any(|key| key.role == other.role && key.dim == other.dim);
@@ -360,7 +355,7 @@ fn read_by(dialect: &'static Dialect) -> impl Iterator<Item = &'static Key> {
 }
 
 /// The entries of a file that are keys of the dialect, in their order. The name with more tables counts first.
-pub(crate) fn matches<'e>(dialect: &'static Dialect, index: &Index<'e>) -> Vec<(&'static Key, &'e ConfigEntry)> {
+fn matches<'e>(dialect: &'static Dialect, index: &Index<'e>) -> Vec<(&'static Key, &'e ConfigEntry)> {
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
     let mut names: Vec<_> = read_by(dialect).flat_map(|key| key.names.iter().map(move |names| (key, names))).collect();
     let is_own = |key: &Key| dialect.keys.iter().any(|own| core::ptr::eq(own, key));
@@ -380,7 +375,7 @@ pub(crate) fn other_file(index: &Index<'_>) -> Option<&'static str> {
 }
 
 /// The values that references can mean.
-pub(crate) struct Targets<'i, 'e> {
+struct Targets<'i, 'e> {
     index: &'i Index<'e>,
     roles: HashMap<*const ConfigEntry, Role>,
     /// Number of names in the longest path.
@@ -390,14 +385,14 @@ pub(crate) struct Targets<'i, 'e> {
 }
 
 impl<'i, 'e> Targets<'i, 'e> {
-    pub(crate) fn new(index: &'i Index<'e>, matches: &[(&Key, &'e ConfigEntry)]) -> Self {
+    fn new(index: &'i Index<'e>, matches: &[(&Key, &'e ConfigEntry)]) -> Self {
         let roles = matches.iter().map(|(key, entry)| (core::ptr::from_ref(*entry), key.role)).collect();
         let longest = index.entries.iter().map(|entry| entry.path.len()).max().unwrap_or_default();
         Self { index, roles, longest, by_names: HashMap::new() }
     }
 
     /// The first value that a reference can mean, with the role of its key.
-    pub(crate) fn find(&mut self, names: &str) -> Option<(&'e ConfigEntry, Option<Role>)> {
+    fn find(&mut self, names: &str) -> Option<(&'e ConfigEntry, Option<Role>)> {
         let is_value = |entry: &&ConfigEntry| entry.value.is_scalar() && entry.value.reference().is_none();
         let parts: Vec<String> = names.split('.').map(str::to_owned).collect();
         let entry = if parts.iter().any(String::is_empty) {
@@ -418,7 +413,7 @@ impl<'i, 'e> Targets<'i, 'e> {
 }
 
 /// A mistake at the last of two entries with one path, if a setting is the first of them or within it.
-pub(crate) fn given_twice<'e>(
+fn given_twice<'e>(
     index: &Index<'e>,
     mut settings: impl Iterator<Item = &'e ConfigEntry>,
     source: Source<'_>,

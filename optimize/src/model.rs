@@ -98,11 +98,12 @@ impl Model {
             spec.training.optimizer = optimizer;
         }
         if let Some((name, message)) = spec.mistakes().into_iter().next() {
-            let place = match dims.origin(name) {
-                Some(Origin::Key(keys)) => reader.error_at(keys.split(", ").next().unwrap_or(keys), &message),
-                _ => None,
-            };
-            return Err(place.map_or(OptimizeError::Dimension { message }, |error| file.mistakes(vec![error])));
+            let keys = if let Some(Origin::Key(keys)) = dims.origin(name) { keys.split(", ").next() } else { None };
+            let entry = entries.iter().find(|entry| keys == Some(entry.shown.as_str()));
+            return Err(match entry {
+                Some(entry) => file.mistakes(vec![file.source().error(&entry.span, message)]),
+                None => OptimizeError::Dimension { message },
+            });
         }
         let to_dimension = |(name, value, origin): (&str, DimValue, Origin)| Dimension {
             name: name.to_owned(),
@@ -195,26 +196,15 @@ fn add_cell(kind: &'static ModelKind, requested: Option<&str>, by: Option<&str>,
 
 /// Adds dimensions that cost next to nothing, or are bounded by others.
 fn add_assumptions(kind: &'static ModelKind, dims: &mut Dims) {
-    let assumed = |why: &str| Origin::Assumed(format!("no key; {why}"));
-    let small = || assumed("it costs next to nothing");
-    match kind.name {
-        "recurrent" => {
-            dims.add("outputs", DimValue::Count(1), small());
-            if let Some(hidden) = dims.get("hidden").cloned() {
-                dims.add("inputs", hidden, assumed("as wide as the layers"));
-            }
+    for (name, value, why) in Names::get().kind(kind.name).into_iter().flat_map(|names| &names.assumed) {
+        let Some(dim) = named(kind.dims, name) else { continue };
+        let other = value.as_str().and_then(|other| dims.get(other).cloned());
+        if let Some(value) = other.or_else(|| dim.kind.read(value)) {
+            dims.add(dim.name, value, Origin::Assumed(format!("no key; {why}")));
         }
-        "convnet" => {
-            dims.add("classes", DimValue::Count(1), small());
-            let block = DimValue::Choice("plain".to_owned());
-            dims.add("block", block, assumed("a convolution 3x3 with norm and activation"));
-        }
-        "unet" => dims.add("classes", DimValue::Count(1), small()),
-        _ => {}
     }
 }
 
-/// Refuses a model without its required dimensions.
 fn require_all(
     kind: &'static ModelKind,
     names: Option<&'static KindNames>,
@@ -280,7 +270,7 @@ impl Dims {
         self.0.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| value)
     }
 
-    pub(crate) fn origin(&self, name: &str) -> Option<&Origin> {
+    fn origin(&self, name: &str) -> Option<&Origin> {
         self.0.iter().find(|(known, ..)| *known == name).map(|(.., origin)| origin)
     }
 
@@ -291,13 +281,12 @@ impl Dims {
         }
     }
 
-    /// Replaces the value of a dimension.
     pub(crate) fn set(&mut self, name: &'static str, value: DimValue, origin: Origin) {
         self.remove(name);
         self.add(name, value, origin);
     }
 
-    pub(crate) fn remove(&mut self, name: &str) {
+    fn remove(&mut self, name: &str) {
         self.0.retain(|(known, ..)| *known != name);
     }
 

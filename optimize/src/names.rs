@@ -8,7 +8,6 @@ use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Names {
-    /// Names of all kinds.
     #[serde(rename = "kind")]
     pub(crate) kinds: Vec<KindNames>,
     pub(crate) keys: ModelKeys,
@@ -24,7 +23,6 @@ pub(crate) struct Names {
     /// Keys of norms, and words of those of whole micro-batches.
     pub(crate) norms: Words,
     pub(crate) of_batches: Words,
-    /// Keys of losses.
     pub(crate) losses: Words,
     /// Words of losses and models that compare the samples of a micro-batch.
     pub(crate) comparing: Words,
@@ -54,6 +52,9 @@ pub(crate) struct KindNames {
     /// Dimensions with their keys. A dimension in braces is a part of another one.
     #[serde(default)]
     pub(crate) dims: Vec<(String, Words)>,
+    /// Dimensions without a key, each with a value or another dimension, and the reason.
+    #[serde(default)]
+    pub(crate) assumed: Vec<(String, toml::Value, String)>,
 }
 
 /// Keys that name a model.
@@ -125,7 +126,6 @@ impl Names {
         words.filter(|(_, word)| contains_word(name, word)).max_by_key(|(_, word)| word.len())
     }
 
-    /// Names of a kind of model.
     pub(crate) fn kind(&self, name: &str) -> Option<&KindNames> {
         self.kinds.iter().find(|kind| kind.name == name)
     }

@@ -70,7 +70,6 @@ impl Outcome {
 }
 
 impl Task<'_> {
-    /// Plans the training on a device.
     pub(crate) fn plan(&self, facts: &DeviceFacts, goal: Goal) -> Result<Planned, OptimizeError> {
         let goal = Goal { world_size: self.step.ranks, ..goal };
         let before = self.before(facts, &goal)?;
@@ -142,7 +141,7 @@ impl Task<'_> {
         if !self.can_set_checkpointing() {
             goal.pins.gradient_checkpointing = Some(config.checkpointing.unwrap_or(false));
         }
-        if config.leaves_step() {
+        if config.keys.iter().any(|key| key.is_left && key.role.is_of_step()) {
             let steps = self.step.global / self.step.ranks / self.step.batch;
             (goal.pins.batch_size, goal.pins.gradient_accumulation) = (Some(self.step.batch), Some(steps));
         }
@@ -163,7 +162,7 @@ impl Task<'_> {
         goal
     }
 
-    /// What the samples of a micro-batch change beside the rounding.
+    /// Effect of the samples of a micro-batch beside the rounding.
     pub(crate) fn depends_on_micro_batch(&self) -> Option<&'static str> {
         let statistics = self.workload.batch_statistics.then_some("the model computes statistics over");
         statistics.or(self.config.use_of_micro_batch)
@@ -288,7 +287,6 @@ pub struct PytorchMemory {
     pub after_bytes: Option<Bytes>,
 }
 
-/// Settings of a micro-batch.
 #[derive(Clone, Copy)]
 pub(crate) struct MicroBatch {
     pub samples: u64,
@@ -332,7 +330,6 @@ impl PytorchMemory {
     }
 }
 
-/// The run of a config in PyTorch.
 fn run(config: &Config, step: Step, spec: &WorkloadSpec, part: MicroBatch) -> Run {
     let is_half = part.precision != Precision::F32;
     let optimizer = match config.matched(Role::Optimizer).map(|key| &key.entry.value) {

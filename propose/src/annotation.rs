@@ -298,7 +298,7 @@ struct Step {
 
 impl Annotation<'_, '_, '_> {
     /// Reads the number of a field with a part of an optimizer step.
-    pub(super) fn read_step(&mut self, candidate: &Candidate<'_>, field: &Field, name: &str) {
+    fn read_step(&mut self, candidate: &Candidate<'_>, field: &Field, name: &str) {
         let part = match candidate::setting(name) {
             _ if is_global_batch(name) => &mut self.step.samples,
             Some(Setting::BatchSize) => &mut self.step.batch,
@@ -310,7 +310,7 @@ impl Annotation<'_, '_, '_> {
     }
 
     /// The goal in the attribute: the samples of an optimizer step, or the field with them.
-    pub(super) fn goal(&mut self, candidate: &Candidate<'_>) -> String {
+    fn goal(&mut self, candidate: &Candidate<'_>) -> String {
         let code = &self.given.code;
         let accumulation = self.given.training.and_then(TrainingLoop::accumulation);
         let step = std::mem::take(&mut self.step);
@@ -481,7 +481,7 @@ impl Annotation<'_, '_, '_> {
     }
 
     /// A derive for a struct without one, of a trait that the program does not implement.
-    pub(super) fn new_derive(&self, candidate: &Candidate<'_>) -> String {
+    fn new_derive(&self, candidate: &Candidate<'_>) -> String {
         let name = candidate.item.ident.to_string();
         let mut beside = self.given.sources.iter().filter(|source| source.is_beside(self.source));
         let is_clone = beside.any(|source| candidate::implementation("Clone", &name, &source.file.items).is_some());

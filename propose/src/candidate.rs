@@ -57,7 +57,7 @@ impl Candidate<'_> {
     }
 
     /// Fields without Burn's default, which a Burn config's `new` takes in this order.
-    pub(super) fn without_default(&self) -> impl Iterator<Item = String> {
+    fn without_default(&self) -> impl Iterator<Item = String> {
         let has_none = |field: &&Field| !field.attrs.iter().any(|it| it.path().is_ident("config"));
         self.item.fields.iter().filter(has_none).filter_map(|field| Some(field.ident.as_ref()?.to_string()))
     }

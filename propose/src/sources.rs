@@ -70,6 +70,7 @@ impl Source {
             path: name.into(),
             text: text.to_owned(),
             syntax: sources::parse_within_limit(text).expect("Rust"),
+            is_conditional: false,
         };
         Self::new(file, name.into(), Path::new(""), Owner::Targets(BTreeSet::from([0])), false)
     }
@@ -102,7 +103,7 @@ impl Source {
 }
 
 /// Returns true for targets that may train, and for the library.
-pub(super) fn can_train(target: &Target) -> bool {
+fn can_train(target: &Target) -> bool {
     let is = |kinds: &[TargetKind]| target.kind.iter().any(|kind| kinds.contains(kind));
     !is(&[TargetKind::CustomBuild, TargetKind::Test, TargetKind::Bench, TargetKind::ProcMacro])
 }

@@ -124,7 +124,7 @@ impl<'t> Tree<'t> {
     }
 
     fn take(&mut self, event: Event<'_>, span: Range<usize>) -> Result<(), FileError> {
-        match event {
+        let node = match event {
             Event::Scalar(text, style, anchor, tag) => {
                 // The parser's range of a quoted text includes a comment behind it.
                 let quote = match style {
@@ -140,16 +140,14 @@ impl<'t> Tree<'t> {
                     None => Value::Text(text.into_owned()),
                 };
                 self.anchored.insert(anchor, (span.start, value.clone()));
-                self.put(Node { value, span });
-                Ok(())
+                Node { value, span }
             }
             Event::Alias(anchor) => {
                 let (start, value) = self.anchored.get(&anchor).cloned().unwrap_or((usize::MAX, Value::Null));
                 self.aliases.entry(start).or_default().push(span.clone());
-                self.put(Node { value, span });
-                Ok(())
+                Node { value, span }
             }
-            Event::SequenceStart(anchor, _) => self.open(span.start, anchor, Value::List(Vec::new())),
+            Event::SequenceStart(anchor, _) => return self.open(span.start, anchor, Value::List(Vec::new())),
             Event::MappingStart(anchor, tag) => {
                 let at = span.start..span.start;
                 let entry = |class| Entry {
@@ -157,17 +155,28 @@ impl<'t> Tree<'t> {
                     key_span: at.clone(),
                     node: Node { value: Value::Text(class), span: at.clone() },
                 };
-                self.open(span.start, anchor, Value::Table(class(tag.as_deref()).map(entry).into_iter().collect()))
+                let entries = class(tag.as_deref()).map(entry).into_iter().collect();
+                return self.open(span.start, anchor, Value::Table(entries));
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                self.close(span.end);
-                Ok(())
+                let Some(Open { start, value, .. }) = self.open.pop() else { return Ok(()) };
+                Node { value, span: start..span.end.max(start) }
             }
             Event::DocumentStart(_) if self.root.is_some() => {
-                Err(self.source.error(&span, "a config is one document, and here begins another"))
+                return Err(self.source.error(&span, "a config is one document, and here begins another"));
             }
-            _ => Ok(()),
+            _ => return Ok(()),
+        };
+        match self.open.last_mut() {
+            None => self.root = Some(node),
+            Some(Open { value: Value::List(nodes), .. }) => nodes.push(node),
+            Some(Open { value, key, .. }) => match (value, key.take()) {
+                (Value::Table(entries), Some((key, key_span))) => entries.push(Entry { key, key_span, node }),
+                // Tables are no keys.
+                _ => *key = Some((node.value.bare().unwrap_or_default(), node.span)),
+            },
         }
+        Ok(())
     }
 
     fn open(&mut self, start: usize, anchor: usize, value: Value) -> Result<(), FileError> {
@@ -178,25 +187,6 @@ impl<'t> Tree<'t> {
         self.open.push(Open { start, key: None, value });
         Ok(())
     }
-
-    fn close(&mut self, end: usize) {
-        let Some(Open { start, value, .. }) = self.open.pop() else { return };
-        self.put(Node { value, span: start..end.max(start) });
-    }
-
-    fn put(&mut self, node: Node) {
-        let Some(open) = self.open.last_mut() else {
-            self.root = Some(node);
-            return;
-        };
-        match (&mut open.value, open.key.take()) {
-            (Value::List(nodes), _) => nodes.push(node),
-            (Value::Table(entries), Some((key, key_span))) => entries.push(Entry { key, key_span, node }),
-            // Tables are no keys.
-            (_, None) => open.key = Some((node.value.bare().unwrap_or_default(), node.span)),
-            _ => {}
-        }
-    }
 }
 
 /// The class of a tag such as `!name:torch.optim.Adam`.
@@ -205,7 +195,7 @@ fn class(tag: Option<&Tag>) -> Option<String> {
     ["name", "new"].contains(&kind).then(|| class.to_owned())
 }
 
-/// Returns whether a scalar's type follows from its text: without a tag where it is unquoted, and with a tag such as `!!int`.
+/// Returns true if a scalar's type follows from its text: without a tag where it is unquoted, and with a tag such as `!!int`.
 fn is_resolved(style: ScalarStyle, tag: Option<&Tag>) -> bool {
     tag.map_or(style == ScalarStyle::Plain, |tag| tag.is_yaml_core_schema() && tag.suffix != "str")
 }

@@ -101,7 +101,7 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
     if is_known { Ok(()) } else { Err(OptimizeError::NotModelled { what: what(model_type) }) }
 }
 
-/// What the samples of a micro-batch change beside the rounding, by the names of norm, loss and model.
+/// Effect of the samples of a micro-batch beside the rounding, by the names of norm, loss and model.
 pub(crate) fn use_of_micro_batch(entries: &[ConfigEntry]) -> Option<&'static str> {
     let names = Names::get();
     let texts = |keys: &'static Words| {

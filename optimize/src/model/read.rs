@@ -67,6 +67,10 @@ impl<'e> Reader<'e> {
     fn find(&mut self, keys: &Words, dim: &str) -> Option<&'e ConfigEntry> {
         let (all, kind) = (self.entries, self.kind);
         let names: Vec<_> = keys.iter().map(|key| key.split('+').next().unwrap_or(key)).collect();
+        let names_of = Names::get();
+        let is_section = |table: &str| {
+            names_of.keys.sections.has(table) || names_of.kinds.iter().any(|names| names.words.has(table))
+        };
         let rank = |entry: &ConfigEntry| {
             let own = entry.name();
             // `sequence: { min: 7, max: 30 }`
@@ -106,17 +110,6 @@ impl<'e> Reader<'e> {
     fn mistake(&mut self, entry: &ConfigEntry, message: String) {
         self.mistakes.push(self.source.error(&entry.span, message));
     }
-
-    /// The message with the place of a key's value.
-    pub(super) fn error_at(&self, key: &str, message: &str) -> Option<FileError> {
-        let entry = self.entries.iter().find(|entry| entry.shown == key)?;
-        Some(self.source.error(&entry.span, message))
-    }
-}
-
-/// Returns true if a table is named after models or a kind of them.
-fn is_section(table: &str) -> bool {
-    Names::get().keys.sections.has(table) || Names::get().kinds.iter().any(|names| names.words.has(table))
 }
 
 /// Returns true if a table is named after another kind of model only.
@@ -155,7 +148,6 @@ pub(super) fn value(dim: &Dim, entry: &ConfigEntry) -> Result<Option<DimValue>, 
     read.map(Some).ok_or_else(expected)
 }
 
-/// The side of a square image.
 fn side(name: &str, sides: Option<&[u64]>) -> Result<DimValue, String> {
     match sides {
         Some([side]) => Ok(DimValue::Count(*side)),
@@ -240,12 +232,7 @@ fn keys(all: &[&str]) -> Origin {
 
 /// `[channels, blocks]` of each stage: from lists of one length, or one number for all stages of the other list.
 fn stages(widths: &[u64], blocks: &[u64]) -> Option<Vec<[u64; 2]>> {
-    match (widths, blocks) {
-        ([width], blocks) => Some(blocks.iter().map(|blocks| [*width, *blocks]).collect()),
-        (widths, [blocks]) => Some(widths.iter().map(|width| [*width, *blocks]).collect()),
-        (widths, blocks) if widths.len() == blocks.len() => {
-            Some(widths.iter().zip(blocks).map(|(width, blocks)| [*width, *blocks]).collect())
-        }
-        _ => None,
-    }
+    let count = widths.len().max(blocks.len());
+    let fits = [widths, blocks].iter().all(|list| [1, count].contains(&list.len()));
+    fits.then(|| (0..count).map(|stage| [widths[stage % widths.len()], blocks[stage % blocks.len()]]).collect())
 }

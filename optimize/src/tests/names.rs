@@ -13,6 +13,11 @@ fn every_kind_and_dimension_exists() {
         for (dim, _) in names.dims.iter().filter(|(dim, _)| !dim.starts_with('{')) {
             assert!(named(kind.dims, dim).is_some(), "{}: no dimension {dim}", names.name);
         }
+        for (dim, value, _) in &names.assumed {
+            let dim = named(kind.dims, dim).unwrap_or_else(|| panic!("{}: no dimension {dim}", names.name));
+            let is_other = value.as_str().is_some_and(|other| named(kind.dims, other).is_some());
+            assert!(is_other || dim.kind.read(value).is_some(), "{}: {} = {value}", names.name, dim.name);
+        }
     }
     for layout in &Names::get().layout {
         for (dim, value) in &layout.dims {
