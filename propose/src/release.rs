@@ -6,8 +6,8 @@ use std::path::Path;
 use cargo_metadata::semver::Version;
 use cargo_metadata::{Dependency, DependencyKind, Package, TargetKind};
 use gpu_tuned_core::regular_file;
-use gpu_tuned_project::cargo_lock::CargoLock;
 use gpu_tuned_project::workspace;
+use gpu_tuned_project::workspace::CargoLock;
 use thiserror::Error;
 
 use crate::Reading;

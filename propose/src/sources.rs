@@ -70,7 +70,6 @@ impl Source {
             path: name.into(),
             text: text.to_owned(),
             syntax: sources::parse_within_limit(text).expect("Rust"),
-            is_conditional: false,
         };
         Self::new(file, name.into(), Path::new(""), Owner::Targets(BTreeSet::from([0])), false)
     }
