@@ -328,21 +328,21 @@ impl DimKind {
 /// The value of a dimension.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DimValue {
-    /// For [`DimKind::Count`](super::DimKind::Count).
+    /// For [`DimKind::Count`].
     Count(u64),
-    /// For [`DimKind::Flag`](super::DimKind::Flag).
+    /// For [`DimKind::Flag`].
     Flag(bool),
-    /// For [`DimKind::Number`](super::DimKind::Number).
+    /// For [`DimKind::Number`].
     Number(f64),
-    /// For [`DimKind::Choice`](super::DimKind::Choice): the name in files.
+    /// For [`DimKind::Choice`]: the name in files.
     Choice(String),
-    /// For [`DimKind::ChoiceList`](super::DimKind::ChoiceList).
+    /// For [`DimKind::ChoiceList`].
     ChoiceList(Vec<String>),
-    /// For [`DimKind::Counts`](super::DimKind::Counts).
+    /// For [`DimKind::Counts`].
     Counts(Vec<u64>),
-    /// For [`DimKind::Stages`](super::DimKind::Stages).
+    /// For [`DimKind::Stages`].
     Stages(Vec<[u64; 2]>),
-    /// For [`DimKind::Product`](super::DimKind::Product): rows per sample, inner, columns.
+    /// For [`DimKind::Product`]: rows per sample, inner, columns.
     Product([u64; 3]),
 }
 
