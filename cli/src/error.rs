@@ -14,8 +14,8 @@ use gpu_tuned_project::gpu_names::UnknownGpu;
 use gpu_tuned_propose::release::Refusal;
 use thiserror::Error;
 
+use crate::files::quoted;
 use crate::output::Code;
-use crate::stdio::quoted;
 
 #[derive(Debug, Error)]
 pub(crate) enum Error {

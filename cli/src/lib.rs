@@ -24,7 +24,6 @@ mod program;
 mod project;
 mod recording;
 mod report;
-mod stdio;
 mod target;
 mod targets;
 mod trace;

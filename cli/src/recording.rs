@@ -8,7 +8,7 @@ use gpu_tuned_core::regular_file::{self, read_all};
 use gpu_tuned_observe::recording::{LARGEST, Record, parse};
 
 use crate::error::Error;
-use crate::stdio::{input_name, is_standard, quoted};
+use crate::files::{input_name, is_standard, quoted};
 
 /// Records, and remarks about damaged ones.
 #[derive(Default)]

@@ -1,22 +1,25 @@
 //! Changes that set up a package.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use cargo_metadata::TargetKind;
 use gpu_tuned_core::profile::ProfileId;
+use gpu_tuned_core::regular_file::{LARGEST, read_text};
+use gpu_tuned_nvml::UsableGpu;
 use gpu_tuned_project::gpu_names::profiles;
+use gpu_tuned_propose::build_script::with_call;
 use gpu_tuned_propose::diff::display_name;
 use gpu_tuned_propose::release::{BurnRelease, Refusal};
 use gpu_tuned_propose::{Found, Proposal, Reading};
+use serde::Serialize;
 
 use super::InitArgs;
-use super::here::{self, GpuHere};
 use super::manifest::{Manifest, Origin, Sibling, SiblingOrigin, Wanted};
-use super::script;
 use crate::error::Error;
 use crate::files::Change;
 use crate::project::{Project, RUNTIME, WorkloadArgs};
-use crate::target::Here;
+use crate::target::{Here, is_describable};
 
 const BUILD: Sibling = Sibling { krate: "gpu-tuned-build", folder: "build-support" };
 const USUAL: [&str; 2] = ["h200", "rtx4090"];
@@ -49,7 +52,7 @@ pub(super) struct Setup {
 impl Setup {
     pub(super) fn new(project: &Project, args: &InitArgs) -> Result<Self, Error> {
         let machine = Here::read(project.profiles(), project.declared());
-        let gpus = here::gpus(&machine);
+        let gpus = gpus_here(&machine);
         let targets = targets(project, args, &gpus)?;
         let sources = args.checkout.as_deref().map(origins).transpose()?.unwrap_or([Origin::Release, Origin::Release]);
         let workspace = &project.workspace;
@@ -70,7 +73,7 @@ impl Setup {
         setup.needs_release = tables.clone().any(|(table, name)| manifest.is_release(table, name, root.as_ref()));
         setup.notes.extend(setup.needs_release.then(unreleased));
         setup.notes.extend(manifest.pass_on([&names[0], &names[1]])?);
-        let script = script::of(project, &manifest, &names[1])?;
+        let script = script_change(project, &manifest, &names[1])?;
         let file = project.root.join(&project.config_file);
         setup.changes.extend(std::iter::once(manifest.change()).chain(root.map(Manifest::change)));
         match script {
@@ -103,7 +106,7 @@ impl Setup {
             setup.notes.extend((!examples.is_empty()).then(note));
         }
         setup.steps = steps(project, &target, gpus.is_empty(), &found);
-        setup.notes.extend(here::notes(&machine, &gpus));
+        setup.notes.extend(gpu_notes(&machine, &gpus));
         setup.gpus = gpus;
         let programs = setup.of_programs(project, &found);
         let Found { proposal, has_loop, left, notes, parts, missing, .. } = found;
@@ -252,3 +255,78 @@ fn start(krate: &str) -> Vec<String> {
                  samples of a step; a tuned `batch_size` is the micro-batch, and no batch for a loop by hand";
     vec![config, device, steps.to_owned()]
 }
+
+/// Change of the package's build script, if one is needed, or the edit by hand with its reason. `krate` is the crate's name in the package.
+pub(super) fn script_change(
+    project: &Project,
+    manifest: &Manifest,
+    krate: &str,
+) -> Result<Result<Option<Change>, String>, Error> {
+    if manifest.forbids_script() {
+        return Err(manifest.has_no_script());
+    }
+    let call = format!("{}::configure().emit();", krate.replace('-', "_"));
+    let Some(path) = existing(project) else {
+        let path = project.root.join("build.rs");
+        let name = display_name(&path, &project.workspace);
+        let text = format!("//! Resolves the GPU that the enabled features name.\n\nfn main() {{\n    {call}\n}}\n");
+        return Ok(Ok(Some(Change { path, name, before: None, after: manifest.style().apply(&text) })));
+    };
+    let name = display_name(&path, &project.workspace);
+    let before = read_text(&path, LARGEST).map_err(|source| Error::Read { path: path.clone(), source })?;
+    Ok(match with_call(&name, &before, &call) {
+        Ok(after) => Ok(after.map(|after| Change { path, name, before: Some(before), after })),
+        Err(why) => Err(format!("add `{call}` to `main` of {name}: {why}")),
+    })
+}
+
+fn existing(project: &Project) -> Option<PathBuf> {
+    let is_script = |target: &&cargo_metadata::Target| target.kind.contains(&TargetKind::CustomBuild);
+    project.package().targets.iter().find(is_script).map(|script| script.src_path.as_std_path().to_owned())
+}
+
+/// A GPU of this machine.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct GpuHere {
+    /// Name in the driver.
+    pub name: String,
+    /// The profile that the GPU matches exactly.
+    pub profile: Option<ProfileId>,
+    /// True if `targets --here --toml` prints a profile for it.
+    #[serde(skip)]
+    is_describable: bool,
+}
+
+/// GPUs of this machine that can train. First the one that a program takes, where GPUs with a declared profile have
+/// precedence: the next commands build for it.
+pub(super) fn gpus_here(here: &Here) -> Vec<GpuHere> {
+    let gpu = |gpu: &UsableGpu| {
+        let reading = &gpu.reading;
+        let name = reading.name.clone().unwrap_or_else(|| format!("GPU {} without a name", gpu.position));
+        let profile = gpu.found.exact_profile().map(|profile| profile.id.clone());
+        GpuHere { name, profile, is_describable: is_describable(reading) }
+    };
+    let mut gpus: Vec<GpuHere> = here.usable.iter().map(gpu).collect();
+    gpus.sort_by_key(|gpu| !gpu.profile.as_ref().is_some_and(|id| here.declared.contains(id)));
+    gpus
+}
+
+/// Notes on missing GPUs, and on GPUs without a profile.
+pub(super) fn gpu_notes(here: &Here, gpus: &[GpuHere]) -> Vec<String> {
+    let unmatched = gpus.iter().filter(|gpu| gpu.profile.is_none()).map(|GpuHere { name, is_describable, .. }| {
+        let described = if *is_describable {
+            ", and `cargo gpu-tuned targets --here --toml` prints a profile for gpu-tuned.toml"
+        } else {
+            ""
+        };
+        format!("no profile matches {name} exactly: feature `native` builds for it{described}")
+    });
+    let mut notes: Vec<String> = here.trouble().into_iter().chain(unmatched).collect();
+    notes.dedup();
+    notes.extend(gpus.is_empty().then(|| WITHOUT_GPU.to_owned()));
+    notes
+}
+
+/// A note on commands without a GPU.
+const WITHOUT_GPU: &str =
+    "this machine has no usable GPU, so that the commands train on the CPU: with a GPU, add `cuda` to their features";

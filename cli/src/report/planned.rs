@@ -6,13 +6,12 @@ use gpu_tuned_core::{Bytes, Goal, grouped, three_digits};
 use gpu_tuned_observe::plot::{Limit, Mark, MarkKind, MemorySpeedPlot, ModeLine, PlotSize, Point};
 use maud::{Markup, html};
 
-use super::page::{Section, marked_up, picture, table};
+use super::{Section, marked_up, picture, table};
 use crate::args::GoalArgs;
 use crate::error::Error;
 use crate::project::{Described, Project};
 use crate::target::Target;
-use crate::view;
-use crate::view::{ExchangeArgs, method};
+use crate::view::{self, ExchangeArgs, method};
 
 pub(super) fn section(
     project: &Project,

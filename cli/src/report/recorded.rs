@@ -11,9 +11,8 @@ use gpu_tuned_observe::plot::{TimeSeries, TimeSeriesPlot};
 use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord};
 use maud::{Markup, html};
 
-use super::date;
-use super::page::{Section, marked_up, picture, table};
-use crate::stdio::is_standard;
+use super::{Section, date, marked_up, picture, table};
+use crate::files::is_standard;
 use crate::view::{expectation, readable};
 
 const SOUND: &str = "Nothing slows training down.";

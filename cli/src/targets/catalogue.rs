@@ -11,7 +11,7 @@ use gpu_tuned_core::{Bytes, Goal, Provenance};
 use gpu_tuned_nvml::detect;
 use serde::Serialize;
 
-use super::details::CUDA;
+use super::CUDA;
 use crate::args::Common;
 use crate::error::Error;
 use crate::project::Project;

@@ -8,8 +8,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::Screen;
-use super::keys::Act;
+use super::{Act, Screen};
 
 /// This many samples of a scenario, a second apart, with a fixed host.
 fn watched(name: &str, looks: usize) -> Timeline {

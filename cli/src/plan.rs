@@ -1,0 +1,306 @@
+//! `cargo gpu-tuned plan`.
+
+use core::cmp::Ordering;
+use core::str::FromStr;
+
+use gpu_tuned_core::exchange::Exchange;
+use gpu_tuned_core::plan;
+use gpu_tuned_core::plan::{Misfit, Plan, PlanError};
+use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::{Goal, three_digits};
+use gpu_tuned_project::gpu_names::profile;
+use serde::Serialize;
+
+use crate::args::{Common, GoalArgs, TargetArgs};
+use crate::error::Error;
+use crate::output::{Answer, BAD, Code, FAINT, PLAIN, Table, add_new, or_dash, styled};
+use crate::project::{Described, ModelOrWorkloadArgs, Project};
+use crate::target::{Target, Targets};
+use crate::view;
+
+/// Plan workloads for GPUs: what fits, how it runs, and where the figures come from
+///
+/// Without a GPU, for those that the package declares as features.
+#[derive(Debug, clap::Args)]
+#[command(after_help = include_str!("plan/help.txt"))]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    targets: TargetArgs,
+    /// Plan for every shipped profile and your own
+    #[arg(long, conflicts_with_all = ["names", "target", "here", "gpu"])]
+    all: bool,
+    /// Sort the GPUs; those on which the workload does not fit come last
+    #[arg(long, value_name = "BY", value_enum, requires_if("cost", "price"))]
+    sort: Option<Sort>,
+    /// Price of a GPU per hour, such as `h200=3.5`, for the cost of samples; repeatable
+    #[arg(long, value_name = "GPU=USD")]
+    price: Vec<Price>,
+    #[command(flatten)]
+    workload: ModelOrWorkloadArgs,
+    #[command(flatten)]
+    goal: GoalArgs,
+    #[command(flatten)]
+    exchange: view::ExchangeArgs,
+}
+
+#[derive(Serialize)]
+struct Plans<'a> {
+    plans: &'a [Row],
+}
+
+#[derive(Serialize)]
+struct Row {
+    workload: String,
+    /// The annotated struct with this workload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<String>,
+    target: String,
+    /// True if figures of the GPU are estimates.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    has_estimates: bool,
+    #[serde(flatten)]
+    costs: Costs,
+    /// Exchange of gradients between several ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exchange: Option<Exchange>,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+impl Row {
+    /// GPU that the workload does not fit, and the reason.
+    const fn misfit(&self) -> Option<(&str, &Misfit)> {
+        if let Outcome::Misfit(misfit) = &self.outcome { Some((self.target.as_str(), misfit)) } else { None }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Plan(Box<Plan>),
+    Misfit(Box<Misfit>),
+    /// Reason why the target lacks a requested feature.
+    Unsupported(String),
+}
+
+/// GPUs that a workload does not fit, up to which all remedies are listed.
+const MOST_DETAILED: usize = 3;
+
+pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
+    let model = args.workload.model()?;
+    let project = if model.is_some() { Project::read_if_any(common)? } else { Project::read(common)? };
+    let workloads = match &model {
+        Some(model) => vec![project.model(model)],
+        None => project.workloads(&args.workload.of_package)?,
+    };
+    let targets = Targets::wanted(&project, &args.targets, args.all)?;
+    let mut notes = targets.notes();
+    notes.extend(args.goal.note());
+    notes.extend(project.left_out(&workloads));
+    notes.extend(view::kept_from_builds(&workloads, args.targets.here.is_given()));
+    let prices = Price::of_profiles(&args.price, &project.profiles())?;
+    let mut rows = Vec::new();
+    for described in &workloads {
+        let fit = |target: &Target| target.fit(described, &args.goal);
+        let (chosen, reasons) = targets.chosen(fit);
+        add_new(&mut notes, reasons);
+        add_new(&mut notes, chosen.iter().filter_map(|target| target.precision_note(described, &args.goal)));
+        add_new(&mut notes, view::remarks(chosen));
+        let mut found = Vec::new();
+        for target in chosen {
+            let goal = target.goal_for(described, &args.goal);
+            let mut row = row(described, target, &goal, (&prices, &args.exchange))?;
+            if let Outcome::Misfit(misfit) = &mut row.outcome {
+                targets.add_remedy(misfit, target, fit);
+            }
+            if row.costs.wh_per_1000_steps.is_some() {
+                add_new(&mut notes, Costs::note(target));
+            }
+            found.push(row);
+        }
+        if let Some(sort) = args.sort {
+            found.sort_by(|one, other| by(sort, one, other));
+        }
+        rows.extend(found);
+    }
+    let fits = rows.iter().all(|row| matches!(row.outcome, Outcome::Plan(_)));
+    let text = || workloads.iter().map(|described| table(described, args, &rows)).collect::<Vec<_>>().join("\n");
+    let code = if fits { Code::Ok } else { Code::No };
+    Ok(Answer::new(("plan", common.json), &Plans { plans: &rows }, text, notes, code))
+}
+
+/// Compares two rows; those without a plan are last.
+fn by(sort: Sort, one: &Row, other: &Row) -> Ordering {
+    match (&one.outcome, &other.outcome) {
+        (Outcome::Plan(plan), Outcome::Plan(than)) => sort.compare((plan, &one.costs), (than, &other.costs)),
+        (Outcome::Plan(_), _) => Ordering::Less,
+        (_, Outcome::Plan(_)) => Ordering::Greater,
+        _ => Ordering::Equal,
+    }
+}
+
+fn row(
+    described: &Described<'_>,
+    target: &Target,
+    goal: &Goal,
+    (prices, links): (&[Price], &view::ExchangeArgs),
+) -> Result<Row, Error> {
+    let facts = target.facts_of(goal.world_size);
+    let model = described.workload_on(&facts);
+    let outcome = match plan(&facts, &model, goal) {
+        Ok(plan) => Outcome::Plan(Box::new(plan)),
+        Err(PlanError::DoesNotFit(misfit)) => Outcome::Misfit(misfit),
+        Err(error) if error.is_of_device() => Outcome::Unsupported(error.to_string()),
+        // Other errors are mistakes in the goal.
+        Err(source) => return Err(Error::Plan { workload: described.name.to_owned(), source }),
+    };
+    let config = described.structure.map(|it| it.name.clone());
+    let (costs, exchange) = match &outcome {
+        Outcome::Plan(plan) => (Costs::new(target, plan, prices), links.predict(target, &model, plan)),
+        _ => (Costs::default(), None),
+    };
+    let (workload, name, has_estimates) = (described.name.to_owned(), target.name.clone(), !facts.estimated.is_empty());
+    Ok(Row { workload, config, target: name, has_estimates, costs, exchange, outcome })
+}
+
+fn table(described: &Described<'_>, args: &PlanArgs, rows: &[Row]) -> String {
+    let headings = view::headings("target").into_iter().chain(Costs::headings(&args.price));
+    let mut table = Table::new(2, headings);
+    for Row { target, outcome, costs, has_estimates, .. } in rows.iter().filter(|row| row.workload == described.name) {
+        match outcome {
+            Outcome::Plan(plan) => {
+                let cells = view::cells(target, plan).into_iter().chain(costs.cells(&args.price));
+                table.row(PLAIN, cells.collect::<Vec<_>>(), provenance(plan, *has_estimates));
+            }
+            Outcome::Misfit(misfit) => table.row(PLAIN, [target.clone()], styled(BAD, misfit.in_one_line())),
+            Outcome::Unsupported(why) => table.row(PLAIN, [target.clone()], styled(BAD, why)),
+        }
+    }
+    let misfits: Vec<_> = rows.iter().filter(|row| row.workload == described.name).filter_map(Row::misfit).collect();
+    let others = misfits.iter().filter(|_| misfits.len() <= MOST_DETAILED);
+    let others = others.flat_map(|(target, misfit)| {
+        misfit.remedies.iter().skip(1).map(move |remedy| view::aside(&format!("{target}, or:"), &remedy.to_string()))
+    });
+    let exchanges = rows.iter().filter(|row| row.workload == described.name);
+    let exchanges = exchanges.filter_map(|row| Some(view::exchange_aside(&row.target, row.exchange.as_ref()?)));
+    let others: String = others.chain(exchanges).collect();
+    let gap = if others.is_empty() { "" } else { "\n" };
+    format!("{}\n{}{gap}{others}", view::heading(described, &args.goal), table.print())
+}
+
+fn provenance(plan: &Plan, has_estimates: bool) -> String {
+    let (memory, speed) = (plan.memory.provenance, plan.samples_per_s_provenance);
+    let estimates = if has_estimates { ", by estimates" } else { "" };
+    let same = if memory == speed { speed.to_string() } else { format!("{memory} memory, {speed} speed") };
+    styled(FAINT, same + estimates + view::with_graphs(plan))
+}
+
+/// Price of a GPU, as `GPU=USD_PER_HOUR`.
+#[derive(Clone, Debug)]
+struct Price {
+    gpu: String,
+    usd_per_hour: f64,
+}
+
+impl Price {
+    /// Prices by the ids of profiles, of which each has one price at most.
+    fn of_profiles(prices: &[Self], table: &ProfileTable) -> Result<Vec<Self>, Error> {
+        let mut found: Vec<Self> = Vec::new();
+        for Self { gpu, usd_per_hour } in prices {
+            let gpu = profile(table, gpu)?.id.to_string();
+            if found.iter().any(|earlier| earlier.gpu == gpu) {
+                return Err(Error::TwicePriced { gpu });
+            }
+            found.push(Self { gpu, usd_per_hour: *usd_per_hour });
+        }
+        Ok(found)
+    }
+
+    fn is_of(&self, target: &Target) -> bool {
+        target.profile.as_ref().is_some_and(|profile| profile.id.as_str() == self.gpu)
+    }
+}
+
+/// Highest price of a GPU, in USD per hour.
+const HIGHEST_PRICE: f64 = 1e6;
+
+impl FromStr for Price {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('=').and_then(|(gpu, usd)| Some((gpu, usd.parse::<f64>().ok()?)));
+        match parts.filter(|(_, usd)| (0.0..=HIGHEST_PRICE).contains(usd)) {
+            Some((gpu, usd_per_hour)) => Ok(Self { gpu: gpu.to_owned(), usd_per_hour }),
+            None => Err(format!("expected GPU=USD_PER_HOUR from 0 to {HIGHEST_PRICE}, such as h200=3.5")),
+        }
+    }
+}
+
+/// Order of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Sort {
+    /// Lowest cost of a sample first; needs `--price`
+    Cost,
+    /// Fastest first
+    Time,
+    /// GPU with the least memory first
+    Memory,
+}
+
+/// Energy and cost of training by a plan, over all ranks.
+#[derive(Debug, Default, Serialize)]
+struct Costs {
+    /// Watt-hours of 1,000 optimizer steps, at the power limits of boards or parts of boards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wh_per_1000_steps: Option<f64>,
+    /// US dollars of a million samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd_per_million_samples: Option<f64>,
+}
+
+impl Costs {
+    fn new(target: &Target, plan: &Plan, prices: &[Price]) -> Self {
+        let ranks = plan.schedule.world_size as f64;
+        let hours = |samples: f64| samples / plan.samples_per_s / 3600.0;
+        let price = prices.iter().find(|price| price.is_of(target));
+        Self {
+            wh_per_1000_steps: target
+                .facts
+                .power
+                .map(|power| power.watts() * ranks * hours(1e3 * plan.schedule.global_batch as f64)),
+            usd_per_million_samples: price.map(|price| price.usd_per_hour * ranks * hours(1e6)),
+        }
+    }
+
+    /// Names the power limit of a GPU of this machine, if that of the data sheet does not apply.
+    fn note(target: &Target) -> Option<String> {
+        let power = target.facts.power?;
+        let published = target.profile.as_ref().and_then(|profile| profile.board.tdp_w);
+        let is_published = power.share >= 1.0 && published.is_some_and(|watts| (watts - power.board_w).abs() < 1.0);
+        (!is_published).then(|| format!("Wh/1k steps of {}: at a power limit of {power}", target.name))
+    }
+
+    /// Headings of [`cells`](Self::cells).
+    fn headings(prices: &[Price]) -> impl Iterator<Item = String> {
+        let cost = (!prices.is_empty()).then_some(">USD/1M");
+        [Some(">Wh/1k steps"), cost].into_iter().flatten().map(str::to_owned)
+    }
+
+    fn cells(&self, prices: &[Price]) -> impl Iterator<Item = String> {
+        let usd = |usd: f64| if usd < 0.01 { format!("{usd:.4}") } else { three_digits(usd) };
+        let cost = (!prices.is_empty()).then(|| or_dash(self.usd_per_million_samples.map(usd)));
+        [Some(or_dash(self.wh_per_1000_steps.map(three_digits))), cost].into_iter().flatten()
+    }
+}
+
+impl Sort {
+    /// Compares two plans with their costs. What has no figure is last.
+    fn compare(self, one: (&Plan, &Costs), other: (&Plan, &Costs)) -> Ordering {
+        let key = |(plan, costs): (&Plan, &Costs)| match self {
+            Self::Cost => costs.usd_per_million_samples.unwrap_or(f64::INFINITY),
+            Self::Time => -plan.samples_per_s,
+            Self::Memory => plan.memory.available.0 as f64,
+        };
+        key(one).total_cmp(&key(other))
+    }
+}

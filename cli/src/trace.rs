@@ -1,0 +1,86 @@
+//! `cargo gpu-tuned trace`: recordings as trace events.
+
+use std::path::{Path, PathBuf};
+
+use gpu_tuned_core::printable::for_json;
+use gpu_tuned_observe::recording::Record;
+use gpu_tuned_observe::trace::{Steps, from_records};
+use serde::Serialize;
+
+use crate::args::Common;
+use crate::error::Error;
+use crate::files::{alone, check_replaceable, distinct, is_standard, quoted, write};
+use crate::output::{Answer, Code, Form};
+use crate::recording::{Recorded, beside, read};
+
+/// Convert a recording to a trace for Perfetto (<https://ui.perfetto.dev>) or `chrome://tracing`
+///
+/// Every optimizer step is shown with the phases of the host. Samples of the monitor in the same recording become counters.
+#[derive(Debug, clap::Args)]
+#[command(after_help = include_str!("trace/help.txt"))]
+pub(crate) struct TraceArgs {
+    /// Recording of a program or the monitor, `-` for standard input
+    #[arg(value_name = "RECORDING")]
+    recording: PathBuf,
+    /// File to write, `-` for standard output; by default `run.trace.json` beside `run.jsonl`, and standard output for
+    /// standard input
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Steps to include, from the first to the last: `100..120`
+    #[arg(long, value_name = "FIRST..LAST")]
+    steps: Option<Steps>,
+}
+
+/// Begin of a trace.
+const BEGIN: &str = "{\"otherData\":{\"producer\":\"gpu-tuned\"}";
+
+pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
+    let Recorded { records, mut notes } = read(&args.recording)?;
+    let steps = args.steps.unwrap_or(Steps::ALL);
+    let trace = from_records(&records, steps);
+    if trace.is_empty() {
+        notes.push(nothing(&args.recording, &records));
+        return Ok(Answer { text: String::new(), form: Form::Data, notes, code: Code::No });
+    }
+    let output = args.output.clone().unwrap_or_else(|| beside(&args.recording, "trace.json"));
+    alone(&output, common.json)?;
+    if is_standard(&output) {
+        let text = serde_json::to_string(&trace).expect("BUG: a trace is always JSON");
+        return Ok(Answer { text: for_json(&text).into_owned() + "\n", form: Form::Data, notes, code: Code::Ok });
+    }
+    distinct(&args.recording, &output)?;
+    check_replaceable(&output, "a trace", BEGIN)?;
+    write(&output, |file| trace.write(file))?;
+    let written = Written { file: output.display().to_string(), steps: counted(&records, steps), events: trace.len() };
+    Ok(Answer::new(("trace", common.json), &written, || written.describe(), notes, Code::Ok))
+}
+
+fn counted(records: &[Record], steps: Steps) -> usize {
+    records.iter().filter(|record| record.step().is_some_and(|step| steps.has(step.step))).count()
+}
+
+#[derive(Serialize)]
+struct Written {
+    file: String,
+    steps: usize,
+    events: usize,
+}
+
+impl Written {
+    fn describe(&self) -> String {
+        let Self { file, steps, events } = self;
+        let steps = if *steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
+        format!("{file}: {steps}, {events} events\nOpen it at https://ui.perfetto.dev\n")
+    }
+}
+
+fn nothing(recording: &Path, records: &[Record]) -> String {
+    let steps = records.iter().filter_map(Record::step).map(|step| (step.step, step.step));
+    match steps.reduce(|span, step| (span.0.min(step.0), span.1.max(step.1))) {
+        Some((first, last)) => format!("{} has none of these steps: it has {first}..{last}", quoted(recording)),
+        None => format!(
+            "{} has no steps: a program records them with GPU_TUNED_RECORD=FILE, and a session of gpu-tuned",
+            quoted(recording)
+        ),
+    }
+}

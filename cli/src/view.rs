@@ -1,0 +1,548 @@
+//! Plans, explanations and findings as several commands print them.
+
+use core::str::FromStr;
+
+use gpu_tuned_core::device::{DeviceKind, EstimatedFigure, MemoryKind};
+use gpu_tuned_core::exchange::{Exchange, Link, Topology};
+use gpu_tuned_core::measured::{Measured, MeasurementMethod};
+use gpu_tuned_core::plan::{Explanation, Outcome, Plan, PrecisionVerdict, Verdict, with_interval};
+use gpu_tuned_core::profile::{Basis, Memory, Peak, Peaks, Profile};
+use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::{Bytes, Provenance, Setting, SettingKind, SettingValue, grouped, three_digits};
+use gpu_tuned_observe::diagnose::{Finding, Quantity};
+
+use crate::args::GoalArgs;
+use crate::output::{BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, section, styled, wrapped};
+use crate::project::{Described, Project};
+use crate::target::Target;
+
+/// Expected effect of a change, and the reason.
+pub(crate) fn expectation(finding: &Finding) -> String {
+    let Some(prediction) = &finding.prediction else {
+        return "the recording does not show how much this gains".to_owned();
+    };
+    let (now, then) = (prediction.quantity.describe(prediction.now), prediction.quantity.describe(prediction.then));
+    let what = match prediction.quantity {
+        Quantity::FailsAtStep => format!("without it, out of memory at {then}"),
+        Quantity::FailsAfterS => format!("without it, out of memory in {then}"),
+        _ if now == then => format!("{now}, as now"),
+        Quantity::SamplesPerS => format!("{then} in place of {now}, {:.2} times as fast", finding.gain()),
+        _ => format!("{then} in place of {now}"),
+    };
+    let behind = finding.behind.map_or_else(String::new, |kind| format!("; more once {kind} is fixed"));
+    format!("{what}{behind}: {}", prediction.how)
+}
+
+/// Name of a figure with its unit, and its divisor.
+pub(crate) fn readable(key: &str) -> (String, f64) {
+    const UNITS: [(&str, &str, f64); 6] = [
+        ("_bytes_per_s", "MB/s", 1e6),
+        ("_bytes", "GiB", (1_u64 << 30) as f64),
+        ("_percent", "%", 1.0),
+        ("_mhz", "MHz", 1.0),
+        ("_w", "W", 1.0),
+        ("_c", "°C", 1.0),
+    ];
+    let unit = UNITS.into_iter().find_map(|(suffix, unit, scale)| Some((key.strip_suffix(suffix)?, unit, scale)));
+    let Some((name, unit, scale)) = unit else { return (key.to_owned(), 1.0) };
+    let words = name.split('_').map(|word| match word {
+        "cpu" | "dram" | "gpu" | "sm" => word.to_uppercase(),
+        "pcie" => "PCIe".to_owned(),
+        word => word.to_owned(),
+    });
+    (format!("{}, {unit}", words.collect::<Vec<_>>().join(" ")), scale)
+}
+
+/// Headings of a plan's [`cells`]; those of numbers begin with `>`.
+pub(crate) fn headings(first: &str) -> Vec<String> {
+    let mark = |setting: Setting| if setting.kind() == SettingKind::Count { ">" } else { "" };
+    let settings = listed().map(|(setting, heading)| format!("{}{heading}", mark(setting)));
+    let others = [">needed", ">available", ">samples/s"].map(str::to_owned);
+    core::iter::once(first.to_owned()).chain(settings).chain(others).collect()
+}
+
+/// Settings that tables of plans have a column for.
+fn listed() -> impl Iterator<Item = (Setting, &'static str)> {
+    Setting::ALL.into_iter().filter_map(|setting| Some((setting, setting.row().heading?)))
+}
+
+/// The target, then the cells of a plan.
+pub(crate) fn cells(target: &str, plan: &Plan) -> Vec<String> {
+    let settings = listed().map(|(setting, _)| match plan.settings.get(setting) {
+        SettingValue::Count(count) => grouped(count),
+        SettingValue::Flag(flag) => if flag { "on" } else { "off" }.to_owned(),
+        SettingValue::Precision(precision) => precision.to_string(),
+    });
+    let memory = &plan.memory;
+    let speed = with_interval(plan.samples_per_s, plan.samples_per_s_interval);
+    let others = [memory.total().to_string(), memory.available.to_string(), speed];
+    core::iter::once(target.to_owned()).chain(settings).chain(others).collect()
+}
+
+/// End of a row for a plan with CUDA graphs, which have no column of their own.
+pub(crate) const fn with_graphs(plan: &Plan) -> &'static str {
+    if plan.settings.cuda_graphs { ", with CUDA graphs" } else { "" }
+}
+
+/// Note on workloads whose micro-batch a program keeps on any machine.
+pub(crate) fn kept_from_builds(workloads: &[Described<'_>], here: bool) -> Option<String> {
+    let with_statistics = |described: &&Described<'_>| described.workload().batch_statistics;
+    let names: Vec<_> =
+        workloads.iter().filter(with_statistics).map(|described| format!("`{}`", described.name)).collect();
+    (here && !names.is_empty()).then(|| {
+        format!(
+            "{}: a model with statistics over the micro-batch keeps the micro-batch of its build wherever that fits; this is \
+             the plan of a build for this machine",
+            names.join(", ")
+        )
+    })
+}
+
+/// Parameters, optimizer, step size and origin of the costs of a workload.
+pub(crate) fn heading(described: &Described<'_>, goal: &GoalArgs) -> String {
+    let (workload, goal) = (described.workload(), goal.over(described.goal.clone()));
+    let step = match (goal.global_batch, goal.global_tokens) {
+        (Some(samples), _) => format!("global batch {}", grouped(samples)),
+        (None, Some(tokens)) => format!("{} tokens a step", grouped(tokens)),
+        (None, None) => "no global batch".to_owned(),
+    };
+    let costs = match (workload.measured.describe(), workload.provenance) {
+        (Some(measured), _) => measured,
+        (None, Provenance::Declared) => "costs as declared".to_owned(),
+        (None, _) => "costs from its dimensions".to_owned(),
+    };
+    let parameters = grouped(workload.trained_parameters().0);
+    let name = styled(BOLD, described.name);
+    wrapped(&format!("{name}: {parameters} parameters, {}, {step}, {costs}", workload.optimizer), 2)
+}
+
+/// GPUs of usual servers.
+const RANKS_PER_HOST: u64 = 8;
+
+/// Links between the ranks.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExchangeArgs {
+    /// Links between the ranks, such as `nvlink,8x400g`: nvlink, pcie or sockets within a host (default: NVLink if the GPU
+    /// has it), sockets, 100g or 400g between hosts (default: 400g), where a number counts a host's network adapters
+    #[arg(long, value_name = "LINKS", value_delimiter = ',')]
+    link: Vec<WantedLink>,
+    /// Ranks of each host
+    #[arg(long, value_name = "RANKS", default_value_t = RANKS_PER_HOST, value_parser = clap::value_parser!(u64).range(1..))]
+    ranks_per_host: u64,
+}
+
+/// A link, and the number of adapters.
+#[derive(Clone, Copy, Debug)]
+struct WantedLink {
+    link: Link,
+    adapters: u64,
+}
+
+impl FromStr for WantedLink {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let counted = text.split_once('x').and_then(|(count, name)| Some((count.parse().ok()?, name)));
+        let (adapters, name) = counted.unwrap_or((1, text));
+        let link =
+            Link::named(name).filter(|link| (1..=64).contains(&adapters) && (adapters == 1 || link.is_network()));
+        let names = || Link::ALL.map(|link| link.name).join(", ");
+        let link = link.ok_or_else(|| format!("expected one of {}, or a number of adapters: 8x400g", names()))?;
+        Ok(Self { link, adapters })
+    }
+}
+
+impl Default for ExchangeArgs {
+    fn default() -> Self {
+        Self { link: Vec::new(), ranks_per_host: RANKS_PER_HOST }
+    }
+}
+
+impl ExchangeArgs {
+    /// Predicts the exchange of a plan for several ranks.
+    pub(crate) fn predict(&self, target: &Target, workload: &Workload, plan: &Plan) -> Option<Exchange> {
+        let ranks = plan.schedule.world_size;
+        let profile = target.profile.as_ref();
+        let wanted = |is: fn(&Link) -> bool| self.link.iter().rev().find(|wanted| is(&wanted.link));
+        let within = wanted(Link::is_local).map_or("nvlink", |wanted| wanted.link.name);
+        let within = Link::within_host(profile, within).or_else(|| Link::within_host(profile, "pcie"))?;
+        let default = WantedLink { link: Link::named("400g")?, adapters: 1 };
+        let WantedLink { link: between, adapters } = *wanted(Link::is_network).unwrap_or(&default);
+        let topology = Topology { ranks, ranks_per_host: self.ranks_per_host, within, between, adapters };
+        (ranks > 1).then(|| Exchange::new(plan, workload, topology))
+    }
+}
+
+/// Describes an exchange below a table, with the name of the GPU.
+pub(crate) fn exchange_aside(target: &str, exchange: &Exchange) -> String {
+    aside(&format!("{target}:"), &describe_exchange(exchange))
+}
+
+/// Describes an exchange in a sentence.
+pub(crate) fn describe_exchange(exchange: &Exchange) -> String {
+    let Exchange { topology, gradient_bytes, step_ms, step_share, tenth_from_batch, tenth_to_ranks } = exchange;
+    let Topology { ranks, ranks_per_host, within, between, adapters } = topology;
+    let links = if ranks <= ranks_per_host {
+        within.name.to_owned()
+    } else {
+        format!("{} and {adapters} x {}", within.name, between.name)
+    };
+    let most = tenth_to_ranks.map_or("no 2".to_owned(), |ranks| format!("up to {}", grouped(ranks)));
+    format!(
+        "exchange of {gradient_bytes} of gradients over {links}: {} ms, {:.1}% of a step; at most 10% from a global batch of \
+         {}, or with this one among {most} ranks",
+        three_digits(*step_ms),
+        step_share * 100.0,
+        grouped(*tenth_from_batch)
+    )
+}
+
+const FIGURES: [&str; 2] = ["", ">"];
+
+pub(crate) fn explanation(project: &Project, target: &Target, explanation: &Explanation) -> String {
+    let mut text = section("device", &of_device(project, target));
+    text += &section("workload", &of_workload(explanation));
+    text += &section(&memory_heading(explanation), &memory(explanation));
+    if let Outcome::Plan(plan) = &explanation.outcome {
+        text += &section(&time_heading(plan), &time(explanation, plan));
+    }
+    if explanation.precisions.len() > 1 {
+        text += &section("precisions considered", &precisions(explanation));
+    }
+    text += &section("micro-batches considered", &considered(explanation));
+    match &explanation.outcome {
+        Outcome::Plan(plan) => {
+            text += &section("settings", &settings(plan));
+            text.extend(plan.advice.iter().map(|advice| format!("\n{}", aside("note:", advice))));
+        }
+        Outcome::Misfit(misfit) => {
+            text.push('\n');
+            text.extend(misfit.remedies.iter().map(|remedy| aside("help:", &remedy.to_string())));
+        }
+    }
+    text
+}
+
+/// A line with a label.
+pub(crate) fn aside(label: &str, text: &str) -> String {
+    format!("{} {}\n", styled(MARKED, label), wrapped(text, label.len() + 1))
+}
+
+fn of_device(project: &Project, target: &Target) -> String {
+    let mut table = Table::new(2, FIGURES);
+    for (name, value, from) in device_facts(target) {
+        table.row(PLAIN, [name.to_owned(), value], styled(FAINT, from));
+    }
+    let profile = device_profile(project, target);
+    table.print() + &profile.map_or_else(String::new, |profile| format!("  {}\n", styled(FAINT, wrapped(&profile, 2))))
+}
+
+fn of_workload(explanation: &Explanation) -> String {
+    let workload = &explanation.workload;
+    let (parameters, sample) = (&workload.parameters, &workload.sample);
+    let mut table = Table::new(2, FIGURES);
+    let figures = [
+        ("frozen parameters", (parameters.frozen > 0).then(|| grouped(parameters.frozen))),
+        ("packed weights", (parameters.packed > Bytes::ZERO).then(|| parameters.packed.to_string())),
+        ("kept for each sample", Some(sample.activations.to_string())),
+        ("  with checkpointing", sample.checkpointed_activations.map(|bytes| bytes.to_string())),
+        ("input of a sample", sample.input.map(|bytes| bytes.to_string())),
+        ("operations on a sample", Some(format!("{:.3e}", sample.flops))),
+        ("kernels of a step", Some(grouped(workload.kernels))),
+    ];
+    let (trained, counted) = workload.trained_parameters();
+    table.row(PLAIN, ["trained parameters".to_owned(), grouped(trained)], styled(FAINT, counted));
+    for (name, value) in figures {
+        if let Some(value) = value {
+            table.row(PLAIN, [name.to_owned(), value], styled(FAINT, workload.provenance));
+        }
+    }
+    if let Some(ms) = sample.host_ms {
+        let is_measured = workload.measured.host_ms_per_sample == Some(ms);
+        let from = if is_measured { Provenance::Measured } else { workload.provenance };
+        table.row(PLAIN, ["preparing a sample".to_owned(), format!("{ms} ms")], styled(FAINT, from));
+    }
+    table.row(PLAIN, ["optimizer".to_owned(), workload.optimizer.to_string()], String::new());
+    table.print() + &measured(&workload.measured)
+}
+
+pub(crate) const fn method(method: MeasurementMethod) -> &'static str {
+    match method {
+        MeasurementMethod::Executed => "executed",
+        MeasurementMethod::DryRun => "dry run",
+        MeasurementMethod::Simulated => "CPU trace",
+    }
+}
+
+/// Measurements: a line for each device and mode.
+fn measured(measured: &Measured) -> String {
+    let mut table = Table::new(2, FIGURES);
+    for (name, on) in &measured.on {
+        for (mode, of_mode) in &on.mode {
+            let batches: Vec<_> = of_mode.batch.keys().map(|batch| grouped(*batch)).collect();
+            let found = format!("at batch {} ({}, Burn {})", batches.join(", "), method(of_mode.method), on.burn);
+            let which = match of_mode.method {
+                MeasurementMethod::Executed | MeasurementMethod::DryRun => format!("measured on {name}"),
+                MeasurementMethod::Simulated => format!("simulated for {}", Measured::simulated_profile(name)),
+            };
+            table.row(PLAIN, [which, mode.to_string()], styled(FAINT, found));
+        }
+    }
+    table.print()
+}
+
+fn memory_heading(explanation: &Explanation) -> String {
+    let checkpointing = match &explanation.outcome {
+        Outcome::Plan(plan) => plan.settings.gradient_checkpointing,
+        Outcome::Misfit(misfit) => misfit.checkpointing,
+    };
+    let how = if checkpointing { " with checkpointing" } else { "" };
+    format!("memory at batch {}{how}", grouped(explanation.outcome.memory().batch))
+}
+
+fn memory(explanation: &Explanation) -> String {
+    let mut table = Table::new(2, FIGURES);
+    for item in &explanation.memory {
+        table.row(PLAIN, [item.name.to_owned(), item.bytes.to_string()], made_of(&item.formula, item.provenance));
+    }
+    let memory = explanation.outcome.memory();
+    let share = memory.headroom_share() * 100.0;
+    let left = format!("= {} available - {} ({share:.0}%) memory headroom", memory.available, memory.headroom);
+    let rest = if explanation.needed <= explanation.budget {
+        format!("{} to spare", explanation.budget - explanation.needed)
+    } else {
+        format!("{} too much", explanation.needed - explanation.budget)
+    };
+    table.row(BOLD, ["needed".to_owned(), explanation.needed.to_string()], format!("= the sum; {rest}"));
+    table.row(BOLD, ["budget".to_owned(), explanation.budget.to_string()], left);
+    table.print()
+}
+
+fn made_of(formula: &str, provenance: Provenance) -> String {
+    format!("= {formula} {}", styled(FAINT, format!("({provenance})")))
+}
+
+fn time_heading(plan: &Plan) -> String {
+    let schedule = &plan.schedule;
+    let ranks =
+        if schedule.world_size > 1 { format!(" on each of {} ranks", schedule.world_size) } else { String::new() };
+    format!("time of a step of {} samples{ranks}", grouped(schedule.samples_per_rank()))
+}
+
+fn time(explanation: &Explanation, plan: &Plan) -> String {
+    let mut table = Table::new(2, FIGURES);
+    let milliseconds = |seconds: f64| format!("{:.3} ms", seconds * 1e3);
+    for term in &explanation.time {
+        table.row(PLAIN, [term.name.to_owned(), milliseconds(term.seconds)], made_of(&term.formula, term.provenance));
+    }
+    let total = explanation.time.iter().map(|term| term.seconds).sum();
+    let speed = with_interval(plan.samples_per_s, plan.samples_per_s_interval);
+    let speed = format!("{speed} samples/s, {}", provenance(plan.samples_per_s_provenance));
+    table.row(BOLD, ["step".to_owned(), milliseconds(total)], format!("= the sum; {speed}"));
+    table.print()
+}
+
+fn provenance(provenance: Provenance) -> String {
+    match provenance {
+        Provenance::Derived => "from the data sheet".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Precisions that were compared: a line each.
+fn precisions(explanation: &Explanation) -> String {
+    let mut table = Table::new(0, ["", "precision", ">batch", ">memory", ">samples/s"]);
+    for one in &explanation.precisions {
+        let is_taken = one.verdict == PrecisionVerdict::Taken;
+        let cells = [
+            if is_taken { ">" } else { "" }.to_owned(),
+            one.precision.to_string(),
+            or_dash(one.batch_size.map(grouped)),
+            or_dash(one.memory.map(|bytes| bytes.to_string())),
+            or_dash(one.samples_per_s.map(|speed| with_interval(speed, one.samples_per_s_interval))),
+        ];
+        table.row(if is_taken { GOOD } else { PLAIN }, cells, one.verdict.to_string());
+    }
+    table.print()
+}
+
+fn considered(explanation: &Explanation) -> String {
+    let columns = ["", ">batch", ">accum.", "ckpt.", ">memory", ">samples/s"];
+    let mut table = Table::new(0, columns);
+    for one in &explanation.considered {
+        let is_taken = one.verdict == Verdict::Taken;
+        let cells = [
+            if is_taken { ">" } else { "" }.to_owned(),
+            grouped(one.batch_size),
+            grouped(one.micro_steps),
+            if one.gradient_checkpointing { "on" } else { "off" }.to_owned(),
+            one.memory.to_string(),
+            or_dash(one.samples_per_s.map(|speed| with_interval(speed, one.samples_per_s_interval))),
+        ];
+        table.row(if is_taken { GOOD } else { PLAIN }, cells, one.verdict.to_string());
+    }
+    table.print()
+}
+
+fn settings(plan: &Plan) -> String {
+    let mut table = Table::new(2, FIGURES);
+    for reason in &plan.reasons {
+        let value = plan.settings.get(reason.setting).to_string();
+        let why = format!("{} {}", reason.why, styled(FAINT, format!("({})", reason.provenance)));
+        table.row(PLAIN, [Setting::name(reason.setting).to_owned(), value], why);
+    }
+    if let Some(threads) = plan.cpu_threads {
+        table.row(PLAIN, ["cpu threads".to_owned(), threads.to_string()], "CPU cores without those of the workers");
+    }
+    table.print()
+}
+
+/// A figure: name, value, and origin.
+type Fact = (&'static str, String, String);
+
+/// Origin of figures that neither the driver nor a profile reports.
+const ESTIMATE: &str = "estimate by compute capability and memory";
+
+fn device_facts(target: &Target) -> Vec<Fact> {
+    let facts = &target.facts;
+    let is_read = facts.memory_provenance == Provenance::Measured;
+    let profile = target.profile.as_ref();
+    let known = |figure: Option<f64>, unit: &str| {
+        figure.map_or_else(|| "unknown".to_owned(), |figure| format!("{figure:.1} {unit}"))
+    };
+    let memory = match (profile.filter(|_| !is_read), facts.memory_kind) {
+        (Some(profile), _) => memory_origin(&profile.memory),
+        (None, MemoryKind::Unified) => "the host's, which the GPU shares",
+        (None, MemoryKind::Dedicated) => "read from this machine",
+    };
+    let mut all = vec![("memory", facts.memory_total.to_string(), memory.to_owned())];
+    if facts.memory_available != facts.memory_total {
+        all.push(("available", facts.memory_available.to_string(), "free at this moment".to_owned()));
+    }
+    all.push(("fp32 peak", known(facts.fp32_tflops, "TFLOP/s"), peak(target)));
+    all.extend(products(target));
+    all.push(("bandwidth", known(facts.bandwidth_gb_s, "GB/s"), bandwidth(target)));
+    if facts.kind == DeviceKind::Gpu {
+        all.push(("SMs", facts.sm_count.to_string(), multiprocessors(target).to_owned()));
+        let units = match (facts.has_bf16, facts.has_f16) {
+            (true, _) => "TF32 and bf16",
+            (false, true) => "fp16",
+            (false, false) => "neither TF32 nor bf16",
+        };
+        all.push(("tensor cores for", units.to_owned(), capability(profile)));
+        if let Some(last) = profile.and_then(|profile| profile.compute_capability.last_cuda()) {
+            all.push(("last CUDA", last.to_owned(), capability(profile)));
+        }
+    }
+    all
+}
+
+/// Remarks on devices, each once, after the names of the devices.
+pub(crate) fn remarks(targets: &[Target]) -> Vec<String> {
+    let mut named: Vec<(String, Vec<&str>)> = Vec::new();
+    for target in targets {
+        for remark in target.facts.remarks() {
+            match named.iter_mut().find(|(known, _)| *known == remark) {
+                Some((_, names)) => names.push(&target.name),
+                None => named.push((remark, vec![&target.name])),
+            }
+        }
+    }
+    named.into_iter().map(|(remark, names)| format!("{}: {remark}", names.join(", "))).collect()
+}
+
+/// Profile of the figures, with its sources.
+fn device_profile(project: &Project, target: &Target) -> Option<String> {
+    let profile = target.profile.as_ref()?;
+    if project.is_own(&profile.id) {
+        return Some(format!("profile `{}` of {}", profile.id, &project.config_file));
+    }
+    let sources = if profile.sources.is_empty() { "none".to_owned() } else { profile.sources.join(", ") };
+    let id = &profile.id;
+    Some(format!("profile `{id}`; general sources: {sources} (`cargo gpu-tuned targets {id}` lists them)"))
+}
+
+/// Origin of a profile's memory.
+pub(crate) fn memory_origin(memory: &Memory) -> &'static str {
+    match (memory.cuda_total_mib.iter().min(), memory.nvml_total_mib.iter().min()) {
+        (None, None) => "as advertised",
+        (Some(cuda), Some(nvml)) if nvml < cuda => "the smallest total that NVML reported",
+        (None, Some(_)) => "the smallest total that NVML reported",
+        (Some(_), _) => "the smallest total that CUDA reported",
+    }
+}
+
+fn is_estimated(target: &Target, figure: EstimatedFigure) -> bool {
+    target.facts.estimated.contains(&figure)
+}
+
+fn multiprocessors(target: &Target) -> &'static str {
+    let of_profile = target.profile.as_ref().and_then(|profile| profile.compute.sm_count);
+    match of_profile {
+        _ if is_estimated(target, EstimatedFigure::SmCount) => ESTIMATE,
+        Some(count) if count == target.facts.sm_count => "profile",
+        _ => "read from this machine",
+    }
+}
+
+fn peak(target: &Target) -> String {
+    if is_estimated(target, EstimatedFigure::Fp32) {
+        return ESTIMATE.to_owned();
+    }
+    match target.profile.as_ref().and_then(|profile| profile.peaks.fp32.as_ref()) {
+        Some(peak) if target.facts.kind == DeviceKind::Gpu => {
+            let basis = match peak.basis {
+                Basis::Published => "published",
+                Basis::Derived => "from units and clock",
+                Basis::Borrowed => "published for the same chip",
+                Basis::Estimated => "estimated",
+            };
+            format!("{basis} ({})", peak.source)
+        }
+        _ => "from cores and clock".to_owned(),
+    }
+}
+
+/// Rates of matrix products, with the fraction of the peak.
+fn products(target: &Target) -> Vec<Fact> {
+    let facts = &target.facts;
+    let peaks = target.profile.as_ref().map(|profile| &profile.peaks);
+    let half = if facts.has_bf16 { facts.rates.bf16 } else { facts.rates.fp16 };
+    let peak_of = |peak: fn(&Peaks) -> &Option<Peak>| peaks.and_then(|peaks| peak(peaks).as_ref());
+    let half_peak = peak_of(if facts.has_bf16 { |peaks| &peaks.bf16 } else { |peaks| &peaks.fp16 });
+    let all = [
+        ("  fp32 products", facts.rates.fp32, peak_of(|peaks| &peaks.fp32)),
+        ("  TF32 products", facts.rates.tf32.filter(|_| facts.has_tf32), peak_of(|peaks| &peaks.tf32)),
+        ("  16-bit products", half.filter(|rate| Some(*rate) != facts.rates.fp32), half_peak),
+    ];
+    let fact = |(name, rate, peak): (&'static str, Option<f64>, Option<&Peak>)| {
+        let rate = rate?;
+        let source = peak.and_then(|peak| peak.reached_source.as_deref());
+        let source = source.map_or_else(|| ", from similar tests".to_owned(), |source| format!(" ({source})"));
+        let origin = match peak {
+            Some(Peak { basis: Basis::Estimated, .. }) => ESTIMATE.to_owned(),
+            Some(peak) => format!("{:.0}% of {} TFLOP/s{source}", 100.0 * rate / peak.tflops, peak.tflops),
+            None if is_estimated(target, EstimatedFigure::Fp32) => ESTIMATE.to_owned(),
+            None => "from similar tests".to_owned(),
+        };
+        Some((name, format!("{rate:.1} TFLOP/s"), origin))
+    };
+    all.into_iter().filter_map(fact).collect()
+}
+
+fn bandwidth(target: &Target) -> String {
+    match (target.facts.kind, &target.profile) {
+        _ if is_estimated(target, EstimatedFigure::Bandwidth) => ESTIMATE,
+        (DeviceKind::Cpu, _) => "assumed",
+        (DeviceKind::Gpu, Some(_)) => "profile",
+        (DeviceKind::Gpu, None) => "from bus and clock",
+    }
+    .to_owned()
+}
+
+fn capability(profile: Option<&Profile>) -> String {
+    profile.map_or_else(
+        || "by the compute capability".to_owned(),
+        |profile| format!("compute capability {}", profile.compute_capability),
+    )
+}
