@@ -17,10 +17,9 @@ use tempfile::TempDir;
 
 use crate::args::{Common, no_standard_stream, number, parse_time};
 use crate::error::Error;
-use crate::files::once;
+use crate::files::{Recorded, once, read_any_recording, read_recording};
 use crate::output::{Answer, BAD, BOLD, Code, FAINT, GOOD, MARKED, note, styled, wrapped};
 use crate::process::{self, Started, Stop, is_running, pass_on};
-use crate::recording::{Recorded, read, read_any};
 use crate::view::expectation;
 
 /// Find what slows a training run down, with the change to make and its predicted effect
@@ -164,7 +163,7 @@ impl Input {
     fn recorded(files: &[PathBuf]) -> Result<Self, Error> {
         let (mut records, mut notes) = (Vec::new(), Vec::new());
         for path in files {
-            let read = read(path)?;
+            let read = read_recording(path)?;
             notes.extend(read.notes);
             records.extend(read.records);
         }
@@ -184,7 +183,7 @@ impl Input {
         }
         monitor.stop()?;
         let Recorded { mut records, mut notes } = read_if_there(file)?;
-        match own.map_or_else(|| Ok(Recorded::default()), |own| read_any(&own)) {
+        match own.map_or_else(|| Ok(Recorded::default()), |own| read_any_recording(&own)) {
             Ok(own) => {
                 records.extend(own.records);
                 notes.extend(own.notes);
@@ -204,7 +203,7 @@ impl Input {
 
 /// The records of a program, which may have made no recording.
 fn read_if_there(file: &Path) -> Result<Recorded, Error> {
-    if is_there(file)? { read_any(file) } else { Ok(Recorded::default()) }
+    if is_there(file)? { read_any_recording(file) } else { Ok(Recorded::default()) }
 }
 
 /// Returns true for a file, and refuses what would block, such as a pipe that the program made in its place.

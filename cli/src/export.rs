@@ -10,9 +10,10 @@ use serde::Serialize;
 
 use crate::args::{Common, no_standard_stream};
 use crate::error::Error;
-use crate::files::{CSV_BEGIN, alone, check_replaceable, distinct, is_standard, quoted, write};
+use crate::files::{
+    CSV_BEGIN, Recorded, alone, check_replaceable, distinct, is_standard, quoted, read_recording, write,
+};
 use crate::output::{Answer, Code, Form};
-use crate::recording::{Recorded, read};
 
 /// Convert a recording for other programs: TensorBoard's event files, CSV, or Prometheus' text format
 #[derive(Debug, clap::Args)]
@@ -49,7 +50,7 @@ pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
     if args.tensorboard.is_none() {
         alone(args.output.as_deref().unwrap_or(Path::new("-")), common.json)?;
     }
-    let Recorded { records, mut notes } = read(&args.recording)?;
+    let Recorded { records, mut notes } = read_recording(&args.recording)?;
     let written = if let Some(directory) = &args.tensorboard {
         let file = event_file(&records, directory)?;
         Written::new("tensorboard", &file, Some(format!("tensorboard --logdir {}", directory.display())))

@@ -1,4 +1,4 @@
-//! Files that commands read and write, and paths that mean standard streams.
+//! Files that commands read and write, recordings, and paths that mean standard streams.
 
 #[cfg(test)]
 mod tests;
@@ -6,9 +6,11 @@ mod tests;
 use std::fs;
 use std::io::{self, ErrorKind, Read as _, Write};
 use std::path::{Path, PathBuf, absolute};
+use std::sync::Arc;
 
 use gpu_tuned_core::atomic_file::{self, Draft};
-use gpu_tuned_core::regular_file::{LARGEST, read_text};
+use gpu_tuned_core::regular_file::{self, LARGEST, read_all, read_text};
+use gpu_tuned_observe::recording::{self, Record};
 use gpu_tuned_propose::diff::unified;
 
 use crate::error::Error;
@@ -166,4 +168,34 @@ pub(crate) fn input_name(path: &Path) -> String {
 /// Name of an input within a sentence.
 pub(crate) fn quoted(path: &Path) -> String {
     if is_standard(path) { input_name(path) } else { format!("`{}`", path.display()) }
+}
+
+/// Records, and remarks about damaged ones.
+#[derive(Default)]
+pub(crate) struct Recorded {
+    pub records: Vec<Record>,
+    pub notes: Vec<String>,
+}
+
+/// Reads a recording with at least one record.
+pub(crate) fn read_recording(path: &Path) -> Result<Recorded, Error> {
+    let recorded = read_any_recording(path)?;
+    if recorded.records.is_empty() { Err(Error::EmptyRecording { path: path.to_owned() }) } else { Ok(recorded) }
+}
+
+/// Reads a recording that may be empty.
+pub(crate) fn read_any_recording(path: &Path) -> Result<Recorded, Error> {
+    let bytes = if is_standard(path) {
+        read_all(io::stdin(), recording::LARGEST)
+    } else {
+        regular_file::read_any(path, recording::LARGEST)
+    };
+    let bytes = bytes.map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let text = String::from_utf8_lossy(&bytes);
+    let parsed = recording::parse(&input_name(path), &text);
+    let recording = parsed.map_err(|mistake| Error::Files { mistakes: vec![(mistake, Arc::from(&*text))] })?;
+    let is_cut_off = !text.ends_with('\n');
+    let notes = recording.remarks(is_cut_off.then(|| text.lines().count()));
+    let notes = notes.into_iter().map(|note| format!("{}: {note}", quoted(path))).collect();
+    Ok(Recorded { records: recording.records, notes })
 }

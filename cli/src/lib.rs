@@ -22,7 +22,6 @@ mod plan;
 mod process;
 mod program;
 mod project;
-mod recording;
 mod report;
 mod target;
 mod targets;

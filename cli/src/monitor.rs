@@ -23,10 +23,9 @@ use serde::Serialize;
 
 use crate::args::{Common, no_standard_stream, number, parse_time};
 use crate::error::Error;
-use crate::files::{CSV_BEGIN, check_replaceable, distinct, is_standard};
+use crate::files::{CSV_BEGIN, check_replaceable, distinct, is_standard, read_recording};
 use crate::output::{Answer, BOLD, Code, Form, MARKED, PLAIN, SCHEMA_VERSION, Table, one_line, or_dash, print, styled};
 use crate::process::Stop;
-use crate::recording::read;
 use crate::view::readable;
 
 pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> {
@@ -37,7 +36,7 @@ pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> 
     let mut notes = Vec::new();
     let timeline = match &args.replay {
         Some(path) => {
-            let recorded = read(path)?;
+            let recorded = read_recording(path)?;
             notes = recorded.notes;
             replay(common, args, path, recorded.records, is_screen)?
         }
@@ -47,7 +46,8 @@ pub(crate) fn run(common: &Common, args: &MonitorArgs) -> Result<Answer, Error> 
         return Ok(Answer { text: String::new(), form: Form::Text, notes, code: Code::Ok });
     };
     let summary = timeline.summary();
-    let mut text = if common.json { summary_line(&summary) } else { summary_text(&summary, &timeline.start.trouble) };
+    let mut text =
+        if common.json { line_of(Some("summary"), &summary) } else { summary_text(&summary, &timeline.start.trouble) };
     if args.prints_csv() {
         // The table goes to standard output.
         notes.push(std::mem::take(&mut text));
@@ -86,7 +86,7 @@ const REST: Duration = Duration::from_millis(50);
 /// Prints samples until a signal, the end of the time, or the end of the program.
 fn follow(args: &MonitorArgs, source: &mut Source, output: &mut Output, stop: &Stop) -> Result<Ended, Error> {
     let begin = Instant::now();
-    let mut timeline = Timeline::since(source.begun());
+    let mut timeline = Timeline::since(source.begun);
     let mut has_ended = false;
     loop {
         let is_over = stop.is_wanted() || has_ended || args.duration.is_some_and(|time| begin.elapsed() >= time);
@@ -269,11 +269,6 @@ impl Source {
         }
     }
 
-    /// Start time, in seconds since 1970.
-    const fn begun(&self) -> f64 {
-        self.begun
-    }
-
     fn news(&mut self) -> Result<Vec<Record>, Error> {
         // A recording must not lack samples that are shown.
         self.monitor.written()?;
@@ -371,10 +366,6 @@ struct Line<'a, T> {
     kind: Option<&'a str>,
     #[serde(flatten)]
     body: &'a T,
-}
-
-fn summary_line(summary: &Summary) -> String {
-    line_of(Some("summary"), summary)
 }
 
 fn line_of(kind: Option<&str>, body: &impl Serialize) -> String {

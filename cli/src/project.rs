@@ -26,7 +26,8 @@ use gpu_tuned_project::workspace::{self, CargoLock, MANIFEST, PackageMetadata};
 use crate::args::{Common, GpuNames, ProgramArgs, pair};
 use crate::error::Error;
 use crate::output::detail;
-use structs::{Struct, Structs};
+pub(crate) use structs::build_script;
+use structs::{Struct, Structs, is_named};
 
 pub(crate) struct Project {
     /// `None` in a folder without a package.
@@ -181,8 +182,18 @@ impl Project {
     }
 
     /// Returns the package's name for the runtime, if the runtime has the feature.
+    ///
+    /// Cargo may download dependencies, which the following build needs too.
     pub(crate) fn runtime_with_feature(&self, feature: &str, args: &ProgramArgs) -> Result<Option<String>, Error> {
-        runtime_with_feature(self.package(), feature, args)
+        let is_runtime =
+            |dependency: &&Dependency| dependency.name == RUNTIME && dependency.kind == DependencyKind::Normal;
+        let package = self.package();
+        let Some(dependency) = package.dependencies.iter().find(is_runtime) else { return Ok(None) };
+        let metadata =
+            ask(MetadataCommand::new().manifest_path(&package.manifest_path).other_options(args.of_cargo()))?;
+        let has_it = |package: &Package| package.name.as_str() == RUNTIME && package.features.contains_key(feature);
+        let name = dependency.rename.as_ref().unwrap_or(&dependency.name);
+        Ok(metadata.packages.iter().any(has_it).then(|| name.clone()))
     }
 
     /// Returns the features of named GPUs.
@@ -412,18 +423,6 @@ fn ask(command: &MetadataCommand) -> Result<Metadata, Error> {
     })
 }
 
-/// Returns the package's name for the runtime, if the runtime has the feature.
-///
-/// Cargo may download dependencies, which the following build needs too.
-fn runtime_with_feature(package: &Package, feature: &str, args: &ProgramArgs) -> Result<Option<String>, Error> {
-    let is_runtime = |dependency: &&Dependency| dependency.name == RUNTIME && dependency.kind == DependencyKind::Normal;
-    let Some(dependency) = package.dependencies.iter().find(is_runtime) else { return Ok(None) };
-    let metadata = ask(MetadataCommand::new().manifest_path(&package.manifest_path).other_options(args.of_cargo()))?;
-    let has_it = |package: &Package| package.name.as_str() == RUNTIME && package.features.contains_key(feature);
-    let name = dependency.rename.as_ref().unwrap_or(&dependency.name);
-    Ok(metadata.packages.iter().any(has_it).then(|| name.clone()))
-}
-
 fn package_folder(package: &Package) -> PathBuf {
     package.manifest_path.as_std_path().parent().unwrap_or(Path::new(".")).to_owned()
 }
@@ -566,13 +565,13 @@ impl Project {
     }
 
     fn of_struct<'a>(&self, all: Vec<Described<'a>>, name: &str) -> Result<Vec<Described<'a>>, Error> {
-        let is_meant = |described: &Described<'_>| described.structure.is_some_and(|it| it.is_named(name));
+        let is_meant = |described: &Described<'_>| described.structure.is_some_and(|it| is_named(&it.path, name));
         let chosen: Vec<_> = all.into_iter().filter(is_meant).collect();
         let paths = || self.structs.read.iter().map(|it| it.path.clone());
         if chosen.len() > 1 {
             return Err(Error::SeveralStructs { names: paths().filter(|path| path.ends_with(name)).collect() });
         }
-        if let Some(broken) = self.structs.broken.iter().find(|it| chosen.is_empty() && it.is_named(name)) {
+        if let Some(broken) = self.structs.broken.iter().find(|it| chosen.is_empty() && is_named(&it.path, name)) {
             return Err(Error::Files { mistakes: broken.mistakes.clone() });
         }
         if chosen.is_empty() {

@@ -15,10 +15,9 @@ use serde::Serialize;
 
 use crate::args::{Common, GoalArgs, TargetArgs};
 use crate::error::Error;
-use crate::files::{alone, check_replaceable, distinct, is_standard, once, write};
+use crate::files::{alone, check_replaceable, distinct, is_standard, once, read_recording, write};
 use crate::output::{Answer, Code, Form, add_new};
 use crate::project::{Project, WorkloadArgs};
-use crate::recording::read;
 use crate::target::{Target, Targets};
 
 /// Write one self-contained HTML page with plans, measurements, pictures, and recorded runs
@@ -77,7 +76,7 @@ pub(crate) fn run(common: &Common, args: &ReportArgs) -> Result<Answer, Error> {
     let code = if fits { Code::Ok } else { Code::No };
     for path in &args.recordings {
         distinct(path, &args.output)?;
-        let recorded = read(path)?;
+        let recorded = read_recording(path)?;
         sections.push(recorded::section(path, &recorded.records));
         notes.extend(recorded.notes);
     }

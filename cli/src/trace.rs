@@ -9,9 +9,8 @@ use serde::Serialize;
 
 use crate::args::Common;
 use crate::error::Error;
-use crate::files::{alone, check_replaceable, distinct, is_standard, quoted, write};
+use crate::files::{Recorded, alone, check_replaceable, distinct, is_standard, quoted, read_recording, write};
 use crate::output::{Answer, Code, Form};
-use crate::recording::{Recorded, beside, read};
 
 /// Convert a recording to a trace for Perfetto (<https://ui.perfetto.dev>) or `chrome://tracing`
 ///
@@ -35,14 +34,14 @@ pub(crate) struct TraceArgs {
 const BEGIN: &str = "{\"otherData\":{\"producer\":\"gpu-tuned\"}";
 
 pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
-    let Recorded { records, mut notes } = read(&args.recording)?;
+    let Recorded { records, mut notes } = read_recording(&args.recording)?;
     let steps = args.steps.unwrap_or(Steps::ALL);
     let trace = from_records(&records, steps);
     if trace.is_empty() {
         notes.push(nothing(&args.recording, &records));
         return Ok(Answer { text: String::new(), form: Form::Data, notes, code: Code::No });
     }
-    let output = args.output.clone().unwrap_or_else(|| beside(&args.recording, "trace.json"));
+    let output = args.output.clone().unwrap_or_else(|| output_beside(&args.recording));
     alone(&output, common.json)?;
     if is_standard(&output) {
         let text = serde_json::to_string(&trace).expect("BUG: a trace is always JSON");
@@ -83,4 +82,9 @@ fn nothing(recording: &Path, records: &[Record]) -> String {
             quoted(recording)
         ),
     }
+}
+
+/// The output for a recording: `run.trace.json` for `run.jsonl`, standard output for standard input.
+fn output_beside(recording: &Path) -> PathBuf {
+    if is_standard(recording) { recording.to_owned() } else { recording.with_extension("trace.json") }
 }

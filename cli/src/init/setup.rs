@@ -1,9 +1,8 @@
 //! Changes that set up a package.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use cargo_metadata::TargetKind;
 use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::regular_file::{LARGEST, read_text};
 use gpu_tuned_nvml::UsableGpu;
@@ -18,7 +17,7 @@ use super::InitArgs;
 use super::manifest::{Manifest, Origin, Sibling, SiblingOrigin, Wanted};
 use crate::error::Error;
 use crate::files::Change;
-use crate::project::{Project, RUNTIME, WorkloadArgs};
+use crate::project::{Project, RUNTIME, WorkloadArgs, build_script};
 use crate::target::{Here, is_describable};
 
 const BUILD: Sibling = Sibling { krate: "gpu-tuned-build", folder: "build-support" };
@@ -266,7 +265,7 @@ pub(super) fn script_change(
         return Err(manifest.has_no_script());
     }
     let call = format!("{}::configure().emit();", krate.replace('-', "_"));
-    let Some(path) = existing(project) else {
+    let Some(path) = build_script(project.package()).map(Path::to_owned) else {
         let path = project.root.join("build.rs");
         let name = display_name(&path, &project.workspace);
         let text = format!("//! Resolves the GPU that the enabled features name.\n\nfn main() {{\n    {call}\n}}\n");
@@ -278,11 +277,6 @@ pub(super) fn script_change(
         Ok(after) => Ok(after.map(|after| Change { path, name, before: Some(before), after })),
         Err(why) => Err(format!("add `{call}` to `main` of {name}: {why}")),
     })
-}
-
-fn existing(project: &Project) -> Option<PathBuf> {
-    let is_script = |target: &&cargo_metadata::Target| target.kind.contains(&TargetKind::CustomBuild);
-    project.package().targets.iter().find(is_script).map(|script| script.src_path.as_std_path().to_owned())
 }
 
 /// A GPU of this machine.

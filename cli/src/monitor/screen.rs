@@ -91,7 +91,7 @@ pub(super) fn live(
 ) -> Result<Timeline, Error> {
     let mut screen = Screen::new(has_colors(common.color), None, args.interval);
     let begin = Instant::now();
-    let (mut timeline, mut is_old, mut has_ended) = (Timeline::since(source.begun()), true, false);
+    let (mut timeline, mut is_old, mut has_ended) = (Timeline::since(source.begun), true, false);
     let mut stage = Stage::open()?;
     loop {
         for record in source.news()? {

@@ -43,7 +43,7 @@ pub(crate) struct Structs {
 }
 
 /// Returns the package's build script. A package with one has a resolved table.
-pub(super) fn script(package: &Package) -> Option<&Path> {
+pub(crate) fn build_script(package: &Package) -> Option<&Path> {
     let script = package.targets.iter().find(|target| target.kind.contains(&TargetKind::CustomBuild))?;
     Some(script.src_path.as_std_path())
 }
@@ -59,7 +59,7 @@ impl Structs {
             is_test: order >= TESTS,
         });
         let Sources { structs, unread } = Sources::read(targets);
-        let has_script = script(package).is_some();
+        let has_script = build_script(package).is_some();
         let mut all = Self::default();
         for unread in unread {
             let line = unread.line.map_or_else(String::new, |line| format!(":{line}"));
@@ -119,21 +119,10 @@ impl Struct {
         let Annotated { name, path, is_test, .. } = found;
         Self { name, path, is_test, workload, spec, goal, target }
     }
-
-    /// Returns true for the struct's name, its path, or the end of its path.
-    pub(crate) fn is_named(&self, name: &str) -> bool {
-        is_named(&self.path, name)
-    }
 }
 
-impl BrokenStruct {
-    /// Returns true for the struct's name, its path, or the end of its path.
-    pub(crate) fn is_named(&self, name: &str) -> bool {
-        is_named(&self.path, name)
-    }
-}
-
-fn is_named(path: &str, name: &str) -> bool {
+/// Returns true for the struct's name, its path, or the end of its path.
+pub(super) fn is_named(path: &str, name: &str) -> bool {
     path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with("::"))
 }
 
