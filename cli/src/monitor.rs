@@ -375,8 +375,12 @@ fn line_of(kind: Option<&str>, body: &impl Serialize) -> String {
 
 fn uuid<'a>(record: &Record, timeline: &'a Timeline) -> Option<&'a str> {
     let Record::Gpu(sample) = record else { return None };
-    let is_it = |track: &&GpuTimeline| (track.gpu.gpu, track.gpu.mig_slot) == (sample.gpu, sample.mig_slot);
-    timeline.gpus.iter().find(is_it)?.gpu.uuid.as_deref()
+    track(sample, timeline)?.gpu.uuid.as_deref()
+}
+
+/// The track of the GPU that was sampled.
+fn track<'a>(sample: &GpuSample, timeline: &'a Timeline) -> Option<&'a GpuTimeline> {
+    timeline.gpus.iter().find(|track| (track.gpu.gpu, track.gpu.mig_slot) == (sample.gpu, sample.mig_slot))
 }
 
 /// Line of a record that is in `timeline`, if it has one.
@@ -400,7 +404,7 @@ fn time(seconds: f64) -> String {
 }
 
 fn gpu(sample: &GpuSample, timeline: &Timeline) -> String {
-    let track = timeline.gpus.iter().find(|track| (track.gpu.gpu, track.gpu.mig_slot) == (sample.gpu, sample.mig_slot));
+    let track = track(sample, timeline);
     let mut parts = vec![format!("{:<7}", track.map_or_else(|| format!("GPU {}", sample.gpu), GpuTimeline::number))];
     if let Some(trouble) = &sample.trouble {
         parts.push(one_line(trouble));

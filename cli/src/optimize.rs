@@ -6,11 +6,11 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use gpu_tuned_core::Goal;
 use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::regular_file::{LARGEST, read_text};
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Goal, Provenance};
 use gpu_tuned_nvml::Fit;
 use gpu_tuned_optimize::{
     Config, ConfigEntry, ConfigText, Dialect, Dimension, Format, KeyOverride, Model, ModelRequest, Step, Task, Tuned,
@@ -26,6 +26,7 @@ use crate::output::{Answer, Code, Form};
 use crate::program;
 use crate::project::{Project, WorkloadArgs};
 use crate::target::{Target, Targets};
+use crate::view::describe_costs;
 use report::{OnTarget, Report};
 
 pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error> {
@@ -272,10 +273,7 @@ fn training(
     if let Some(project) = project.filter(|_| is_of_package) {
         let described = project.workload(&WorkloadArgs { workload: asked.workload.clone(), structure: None })?;
         let workload = described.workload();
-        let costs = workload.measured.describe().unwrap_or_else(|| match workload.provenance {
-            Provenance::Declared => "costs as declared".to_owned(),
-            _ => "costs from its dimensions".to_owned(),
-        });
+        let costs = describe_costs(&workload);
         return Ok(Training {
             name: described.name.to_owned(),
             because: format!("workload `{}` of `{}`, {costs}", described.name, project.name()),

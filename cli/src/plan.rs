@@ -182,7 +182,9 @@ fn table(described: &Described<'_>, args: &PlanArgs, rows: &[Row]) -> String {
         misfit.remedies.iter().skip(1).map(move |remedy| view::aside(&format!("{target}, or:"), &remedy.to_string()))
     });
     let exchanges = rows.iter().filter(|row| row.workload == described.name);
-    let exchanges = exchanges.filter_map(|row| Some(view::exchange_aside(&row.target, row.exchange.as_ref()?)));
+    let exchanges = exchanges.filter_map(|row| {
+        Some(view::aside(&format!("{}:", row.target), &view::describe_exchange(row.exchange.as_ref()?)))
+    });
     let others: String = others.chain(exchanges).collect();
     let gap = if others.is_empty() { "" } else { "\n" };
     format!("{}\n{}{gap}{others}", view::heading(described, &args.goal), table.print())

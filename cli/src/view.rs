@@ -106,14 +106,18 @@ pub(crate) fn heading(described: &Described<'_>, goal: &GoalArgs) -> String {
         (None, Some(tokens)) => format!("{} tokens a step", grouped(tokens)),
         (None, None) => "no global batch".to_owned(),
     };
-    let costs = match (workload.measured.describe(), workload.provenance) {
-        (Some(measured), _) => measured,
-        (None, Provenance::Declared) => "costs as declared".to_owned(),
-        (None, _) => "costs from its dimensions".to_owned(),
-    };
+    let costs = describe_costs(&workload);
     let parameters = grouped(workload.trained_parameters().0);
     let name = styled(BOLD, described.name);
     wrapped(&format!("{name}: {parameters} parameters, {}, {step}, {costs}", workload.optimizer), 2)
+}
+
+/// Origin of a workload's costs.
+pub(crate) fn describe_costs(workload: &Workload) -> String {
+    workload.measured.describe().unwrap_or_else(|| match workload.provenance {
+        Provenance::Declared => "costs as declared".to_owned(),
+        _ => "costs from its dimensions".to_owned(),
+    })
 }
 
 /// GPUs of usual servers.
@@ -171,11 +175,6 @@ impl ExchangeArgs {
         let topology = Topology { ranks, ranks_per_host: self.ranks_per_host, within, between, adapters };
         (ranks > 1).then(|| Exchange::new(plan, workload, topology))
     }
-}
-
-/// Describes an exchange below a table, with the name of the GPU.
-pub(crate) fn exchange_aside(target: &str, exchange: &Exchange) -> String {
-    aside(&format!("{target}:"), &describe_exchange(exchange))
 }
 
 /// Describes an exchange in a sentence.
