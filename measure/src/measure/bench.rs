@@ -1,11 +1,21 @@
+//! Measurements of micro-batches: their limits, their results, and how a CPU takes them.
+//!
+//! On the CPU, steps run, and their parts are timed one by one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
 use burn::module::Module;
 use burn::tensor::Device;
 use gpu_tuned_core::Bytes;
-use gpu_tuned_core::measured::{MeasuredBatch, Mode};
+use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, MeasurementMethod, Mode, micro_batches};
+use serde::{Deserialize, Serialize};
 
-use super::budget::Budget;
 use super::report::Work;
-use super::{Memory, Step, Subject, Times};
+use super::timed::timed;
+use super::{MeasureError, Step, Subject, Times};
 
 /// Model, device and limits of a measurement.
 pub(super) struct Bench<'b, 'a, M, B> {
@@ -93,26 +103,158 @@ impl Tried {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use gpu_tuned_core::Bytes;
+/// Memory that optimizer steps take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Most bytes that the device's memory pools reserve after any of the steps; on a CPU, the most that was allocated.
+    pub reserved_bytes: Bytes,
+    /// Bytes in use after the forward pass of a micro-batch, with the loss alive; `None` where they cannot be counted.
+    pub in_use_bytes: Option<Bytes>,
+}
 
-    use super::{Memory, Tried};
-
-    #[test]
-    fn bytes_in_use_are_reserved() {
-        let memory = |reserved: u64, in_use: u64| Memory {
-            reserved_bytes: Bytes::from_mib(reserved),
-            in_use_bytes: Some(Bytes::from_mib(in_use)),
-        };
-        let tried = |memory, accumulating| Tried { batch: 8, memory, accumulating, ..Tried::default() };
-        let point = tried(Some(memory(100, 110)), Some(memory(90, 0))).measured();
-        assert_eq!([point.reserved_bytes, point.reserved_accumulating_bytes], [Some(Bytes::from_mib(110)); 2]);
-        let point = tried(Some(memory(100, 80)), Some(memory(90, 0))).measured();
-        let found = [point.reserved_bytes, point.reserved_accumulating_bytes, point.in_use_bytes];
-        assert_eq!(found, [100, 90, 80].map(|mib| Some(Bytes::from_mib(mib))));
-        assert_eq!(tried(None, None).measured().reserved_bytes, None);
-        let ran = Tried { ran: Some(Bytes::from_mib(95)), ..tried(Some(memory(100, 80)), Some(memory(90, 0))) };
-        assert_eq!(ran.measured().reserved_accumulating_bytes, Some(Bytes::from_mib(95)));
+/// Measures the memory of steps on the CPU; `None` without an allocator that counts.
+#[cfg_attr(not(feature = "counting-allocator"), expect(clippy::unnecessary_wraps, reason = "the other version counts"))]
+pub(super) fn counted<M: Module, B: Clone>(
+    device: &Device,
+    subject: &Subject<'_, M, B>,
+    step: Step,
+) -> Result<Option<Memory>, MeasureError> {
+    #[cfg(feature = "counting-allocator")]
+    return held(device, subject, step).map(Some);
+    #[cfg(not(feature = "counting-allocator"))]
+    {
+        let _ = (device, subject, step);
+        Ok(None)
     }
 }
+
+/// The first step allocates the optimizer's state late, the second settles, the third is as all that follow.
+#[cfg(feature = "counting-allocator")]
+pub(super) const STEPS: usize = 3;
+
+/// Runs steps on the CPU and counts what they allocate.
+///
+/// Nothing else may allocate much in the meantime: the allocator counts for the whole process.
+///
+/// # Errors
+///
+/// [`MeasureError::Step`] when the model panics.
+#[cfg(feature = "counting-allocator")]
+pub fn held<M: Module, B: Clone>(
+    device: &Device,
+    subject: &Subject<'_, M, B>,
+    step: Step,
+) -> Result<Memory, MeasureError> {
+    use gpu_tuned_train::allocation::{live_bytes, peak_bytes, restart_peak};
+
+    super::isolated(step, || {
+        let before = live_bytes();
+        let mut training = super::training::Training::new(subject, step, device);
+        for _ in 1..STEPS {
+            training.step(step.micro_batches);
+        }
+        restart_peak();
+        training.step(step.micro_batches);
+        let peak = peak_bytes();
+        let forward = training.after_forward(live_bytes);
+        let since = |bytes: usize| Bytes(bytes.saturating_sub(before) as u64);
+        Memory { reserved_bytes: since(peak), in_use_bytes: forward.map(since) }
+    })
+}
+
+/// Limit without a request on a GPU, for all modes of a precision.
+pub(super) const ON_A_GPU: Duration = Duration::from_secs(120);
+/// Limit without a request on the CPU, for a mode.
+pub(super) const MODE_ON_THE_CPU: Duration = Duration::from_secs(25);
+
+/// Time of a measurement, counted by the clock from the first try, with compilation and autotune.
+#[derive(Debug)]
+pub(super) struct Budget {
+    begin: OnceLock<Instant>,
+    pub(super) whole: Duration,
+}
+
+impl Budget {
+    /// A budget that has not begun.
+    pub(super) const fn new(whole: Duration) -> Self {
+        Self { begin: OnceLock::new(), whole }
+    }
+
+    /// Begins, unless it has begun before.
+    pub(super) fn begin(&self, now: Instant) {
+        self.begin.get_or_init(|| now);
+    }
+
+    /// Time that is left at `now`.
+    #[cfg(any(feature = "cuda", test))]
+    pub(super) fn left(&self, now: Instant) -> Duration {
+        self.whole.saturating_sub(self.spent(now))
+    }
+
+    fn spent(&self, now: Instant) -> Duration {
+        self.begin.get().map_or(Duration::ZERO, |begin| now.saturating_duration_since(*begin))
+    }
+}
+
+/// The time so far, of the whole time: `34 s of 120 s`.
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.0} s of {:.0} s", self.spent(Instant::now()).as_secs_f64(), self.whole.as_secs_f64())
+    }
+}
+
+/// Time for the repeats of one micro-batch.
+const SPEND: Duration = Duration::from_millis(700);
+/// Largest micro-batch that is measured: beyond it a CPU's throughput hardly changes.
+const LARGEST: u64 = 512;
+
+/// Measures steps with or without checkpointing, and calls `keep` after every micro-batch.
+pub(super) fn measure_on_cpu<M: Module, B: Clone>(
+    bench: &Bench<'_, '_, M, B>,
+    checkpointing: bool,
+    keep: &mut dyn FnMut(MeasuredMode) -> Result<(), MeasureError>,
+) -> Result<(), MeasureError> {
+    let begin = Instant::now();
+    bench.budget.begin(begin);
+    let modes = bench.subject.checkpointing().len() as u32;
+    let budget = bench.budget.whole / modes;
+    let mut batch = BTreeMap::new();
+    let sizes = micro_batches(bench.largest_batch.min(LARGEST), bench.global);
+    for (index, &size) in sizes.iter().enumerate() {
+        let started = Instant::now();
+        let tried = measured(bench, size, checkpointing)?;
+        bench.say(checkpointing, &tried);
+        batch.insert(size, tried.measured());
+        // A larger micro-batch takes at most as much longer as it is larger.
+        let expected = |next: &u64| begin.elapsed() + started.elapsed() * next.div_ceil(size) as u32;
+        let is_partial = sizes.get(index + 1).is_some_and(|next| expected(next) <= budget);
+        keep(MeasuredMode { method: MeasurementMethod::Executed, is_partial, batch: batch.clone() })?;
+        if !is_partial {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn measured<M: Module, B: Clone>(
+    bench: &Bench<'_, '_, M, B>,
+    batch: u64,
+    checkpointing: bool,
+) -> Result<Tried, MeasureError> {
+    let &Bench { device, subject, .. } = bench;
+    let single = Step::single(batch, checkpointing);
+    (bench.begins)(Work::Time(single));
+    // Times come first: threads keep scratch memory that they allocate once.
+    let times = timed(device, subject, single, SPEND)?;
+    (bench.begins)(Work::Memory(single));
+    Ok(Tried {
+        batch,
+        memory: counted(device, subject, single)?,
+        accumulating: counted(device, subject, Step::accumulating(batch, checkpointing))?,
+        times: Some(times),
+        ..Tried::default()
+    })
+}
+
+#[cfg(test)]
+mod tests;

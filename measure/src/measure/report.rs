@@ -12,8 +12,8 @@ use gpu_tuned_observe::progress::counts;
 use gpu_tuned_project::lock::LockedWorkload;
 
 use super::Step;
+use super::bench::Budget;
 use super::bench::Tried;
-use super::budget::Budget;
 
 pub(super) fn begin(name: &str, device: &str) {
     eprintln!("measuring {name} on {device}");

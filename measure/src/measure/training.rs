@@ -6,7 +6,7 @@ use gpu_tuned_train::train::{FixedBatchGraphs, GraphStatus, ModelWeights, accumu
 use serde::{Deserialize, Serialize};
 
 use super::Subject;
-use super::pass::{Optimizer, Pass};
+use super::subject::{Optimizer, Pass};
 
 /// Keeps the values of all models finite. Results are not used.
 const LEARNING_RATE: f64 = 1e-6;

@@ -1,19 +1,23 @@
 //! Archive as a file: a line of JSON with its fingerprint, then `CubeCL`'s export of an environment.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
+use std::{env, fmt, io};
 
-use cubecl::bundle::{BundleFormat, EmbeddedBundle, ExportOptions, export};
+use cubecl::bundle::{Bundle, BundleFormat, EmbeddedBundle, ExportOptions, export};
 use cubecl::environment;
 use cubecl_environment::bytes::Bytes;
+use cubecl_environment::persistence::{self, Insertion, Origin};
 use gpu_tuned_core::atomic_file;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::error::BundleError;
+use super::caches::{TUNED, found_no_memory};
 use super::fingerprint::Fingerprint;
-use super::owner;
+use super::{BUNDLE, BundleError, FOLDER, NOTES, SHA256, driver};
+use crate::requests::package;
 
 /// The format that is written and read.
 pub(super) const FORMAT: u32 = 1;
@@ -162,7 +166,7 @@ pub fn save(folder: &Path, fingerprint: &Fingerprint) -> Result<Saved, BundleErr
     export(&[environment::path()], &draft, &options).map_err(|error| BundleError::Export(error.to_string()))?;
     let contents = fs::read(&draft).map_err(failed)?;
     let exported = EmbeddedBundle::open(Bytes::from_bytes_vec(contents.clone()));
-    let entries = super::taken::entries(&exported.map_err(|error| BundleError::Export(error.to_string()))?);
+    let entries = count_entries(&exported.map_err(|error| BundleError::Export(error.to_string()))?);
     if entries == 0 {
         return Err(BundleError::Empty);
     }
@@ -183,7 +187,7 @@ pub fn save(folder: &Path, fingerprint: &Fingerprint) -> Result<Saved, BundleErr
         file.write_all(&line)?;
         file.write_all(&contents)
     })
-    .and_then(|()| [&path, folder].into_iter().try_for_each(owner::keep_others_out))
+    .and_then(|()| [&path, folder].into_iter().try_for_each(keep_others_out))
     .map_err(failed)?;
     Ok(Saved { path, bytes, entries, sha256: sha256([&line, &contents]) })
 }
@@ -196,87 +200,238 @@ pub(super) fn file_name(fingerprint: &Fingerprint) -> String {
 /// File extension of archives.
 pub(super) const EXTENSION: &str = "bundle";
 
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::path::Path;
+/// Result of loading an archive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "bundle", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Bundled {
+    /// Its entries are in the caches.
+    Taken {
+        /// The file.
+        #[serde(serialize_with = "super::path_as_text")]
+        path: PathBuf,
+        /// Entries that came from it now; 0 when an earlier process has taken it.
+        entries: usize,
+        /// True if the archive's kernels are of this build of the program. Kernels of another build are skipped,
+        /// because `CubeCL` never uses them. Tuning applies to every build.
+        kernels: bool,
+        /// Files of the driver's cache that came from it, where the driver had none.
+        driver_files: usize,
+    },
+    /// The archive was ignored.
+    Ignored {
+        /// The file, or the folder where one would be.
+        #[serde(serialize_with = "super::path_as_text")]
+        path: PathBuf,
+        /// Why.
+        because: String,
+    },
+}
 
-    use super::{BundleError, Found, Header};
-    use crate::warm::fingerprint::tests::h200;
+/// Search path of archives: beside `Cargo.toml`, when cargo runs the program; beside the program.
+fn folders() -> impl Iterator<Item = PathBuf> {
+    let beside = env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
+    [package(), beside].into_iter().flatten().map(|folder| folder.join(FOLDER))
+}
 
-    #[cfg(unix)]
-    #[test]
-    fn a_path_that_is_no_utf_8_is_shown_in_json() {
-        use std::os::unix::ffi::OsStrExt;
+/// The archive to take, or the reason why no archive in the folder fits; `None` without any.
+pub(super) fn find(fingerprint: &Fingerprint) -> Option<Result<PathBuf, Bundled>> {
+    let named = env::var_os(BUNDLE).filter(|path| !path.is_empty());
+    find_in(named, folders(), fingerprint)
+}
 
-        let path = std::ffi::OsStr::from_bytes(b"na\xefve").into();
-        let saved =
-            serde_json::to_value(super::Saved { path, bytes: 1, entries: 1, sha256: String::new() }).expect("JSON");
-        assert_eq!(saved["path"], "na\u{fffd}ve");
+fn find_in(
+    named: Option<OsString>,
+    folders: impl Iterator<Item = PathBuf>,
+    fingerprint: &Fingerprint,
+) -> Option<Result<PathBuf, Bundled>> {
+    let (name, is_named) = (file_name(fingerprint), named.is_some());
+    let folders: Vec<_> = match named.map(PathBuf::from) {
+        Some(file) if !file.is_dir() => return Some(Ok(file)),
+        Some(folder) => vec![folder],
+        None => folders.collect(),
+    };
+    if let Some(file) = folders.iter().map(|folder| folder.join(&name)).find(|file| file.is_file()) {
+        let foreign = if is_named { None } else { others_can_write(&file) };
+        return Some(foreign.map_or(Ok(file.clone()), |because| Err(Bundled::Ignored { path: file, because })));
     }
+    folders.iter().find_map(|folder| {
+        let others = others(folder);
+        let because = format!("none of its archives is {name}, but {}", others.join(", "));
+        (!others.is_empty()).then(|| Err(Bundled::Ignored { path: folder.clone(), because }))
+    })
+}
 
-    /// A file with this first line, before whatever follows.
-    fn file(folder: &Path, line: &str, contents: &[u8]) -> Result<(), String> {
-        let path = folder.join("one.bundle");
-        fs::write(&path, [line.as_bytes(), b"\n", contents].concat()).expect("it is written");
-        let read = |found: Found| {
-            found.header.check(&h200())?;
-            found.read(None).map(drop)
-        };
-        Found::open(&path).and_then(read).map_err(|error| error.to_string())
+/// The archives in a folder, sorted.
+fn others(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let bundles = files.filter(|path| path.extension() == Some(OsStr::new(EXTENSION)));
+    let mut names: Vec<_> = bundles.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect();
+    names.sort();
+    names
+}
+
+/// Fills the active environment with what is in the file, for the GPUs with these numbers.
+pub(super) fn take(path: PathBuf, fingerprint: &Fingerprint, gpus: &[usize]) -> Bundled {
+    let filled = filled(&path, fingerprint, gpus);
+    filled.unwrap_or_else(|error| Bundled::Ignored { path, because: error.to_string() })
+}
+
+fn filled(path: &Path, fingerprint: &Fingerprint, gpus: &[usize]) -> Result<Bundled, BundleError> {
+    let found = Found::open(path)?;
+    found.header.check(fingerprint)?;
+    let kernels = found.header.build.is_some() && found.header.build == build();
+    // A note of what was taken: it is not read again at every start.
+    let numbers = gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    let key = [found.header.key(), format!(" {kernels} {numbers}").into_bytes()].concat();
+    let notes = persistence::open(NOTES);
+    let taken = |entries, driver_files| Bundled::Taken { path: path.to_owned(), entries, kernels, driver_files };
+    let digest = env::var(SHA256).ok().filter(|digest| !digest.is_empty());
+    let is_known = notes.get(&key).is_some();
+    if digest.is_none() && is_known {
+        return Ok(taken(0, 0));
     }
-
-    fn header(contents: &[u8]) -> serde_json::Value {
-        let header = Header {
-            gpu_tuned_warm: super::FORMAT,
-            made_on: h200(),
-            build: None,
-            bytes: contents.len() as u64,
-            crc32: crc32fast::hash(contents),
-        };
-        serde_json::to_value(header).expect("JSON")
+    let bundle = found.read(digest.as_deref())?;
+    if is_known {
+        return Ok(taken(0, 0));
     }
-
-    #[test]
-    fn what_is_no_bundle_for_here_is_refused_with_the_reason() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let contents = b"what CubeCL wrote";
-        let with = |change: &dyn Fn(&mut serde_json::Value)| {
-            let mut header = header(contents);
-            change(&mut header);
-            header.to_string()
-        };
-        let other_driver = with(&|header| header["made_on"]["driver"] = "550.1".into());
-        for (line, reason) in [
-            (String::new(), "it is no kernel cache archive of gpu-tuned"),
-            ("SQLite format 3\0".to_owned(), "it is no kernel cache archive of gpu-tuned"),
-            ("{\"format\":1}".to_owned(), "it is no kernel cache archive of gpu-tuned"),
-            (with(&|header| header["gpu_tuned_warm"] = 2.into()), "it has format 2, and this release reads format 1"),
-            (with(&|header| header["made_on"] = 1.into()), "it is damaged: invalid type"),
-            (with(&|header| header["bytes"] = 99.into()), "it is damaged: 17 bytes follow its first line, not 99"),
-            (other_driver, "made with driver 550.1, here it is 580.95.05"),
-            (with(&|header| header["crc32"] = 7.into()), "it is damaged: its checksum does not match"),
-            (with(&|_| ()), "it is damaged: not a cubecl flat bundle"),
-        ] {
-            let refused = file(folder.path(), &line, contents).expect_err(reason);
-            assert!(refused.starts_with(reason), "{refused}, not {reason}");
+    let driver_files = if kernels { driver_files(&bundle) } else { 0 };
+    let mut entries = 0;
+    for namespace in bundle.namespaces().into_iter().filter(|namespace| namespace != driver::NAMESPACE) {
+        if !is_tuned(&namespace) && !kernels {
+            continue;
         }
-        assert!(matches!(Found::open(&folder.path().join("none")), Err(BundleError::Read(_))));
+        for target in for_gpus(&namespace, gpus) {
+            entries += insert(&bundle, &namespace, &target)?;
+        }
     }
-
-    #[test]
-    fn a_first_line_without_an_end_is_not_read_for_ever() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let refused = file(folder.path(), &"x".repeat(1 << 20), b"").expect_err("no header is so long");
-        assert_eq!(refused, "it is no kernel cache archive of gpu-tuned");
+    if let Insertion::Failed(message) = notes.insert(&key, Bytes::from_bytes_vec(vec![1]), Origin::Local) {
+        tracing::debug!(message, "the archive will be taken again at the next start");
     }
+    Ok(taken(entries, driver_files))
+}
 
-    #[test]
-    fn another_build_or_other_contents_are_another_bundle() {
-        let of = |contents: &[u8]| serde_json::from_value::<Header>(header(contents)).expect("a header");
-        let (a, b) = (of(b"a"), of(b"b"));
-        assert_ne!(a.key(), b.key());
-        assert_ne!(a.key(), Header { build: Some("ab".to_owned()), ..a.clone() }.key());
-        assert_eq!(a.key(), of(b"a").key());
+/// Lays the driver's cache out, where it has none. Without it, kernels are compiled by the driver, and that is all.
+fn driver_files(bundle: &dyn Bundle) -> usize {
+    let Some(folder) = driver::folder(|name| env::var_os(name)) else { return 0 };
+    driver::lay_out(bundle, &folder).unwrap_or_else(|error| {
+        tracing::warn!(%error, folder = %folder.display(), "the driver's cache could not be filled from the archive");
+        0
+    })
+}
+
+fn is_tuned(namespace: &str) -> bool {
+    namespace.split('/').next() == Some(TUNED)
+}
+
+/// Copies the entries of a namespace, but for choices made without memory, and returns how many are new.
+fn insert(bundle: &dyn Bundle, namespace: &str, target: &str) -> Result<usize, BundleError> {
+    let mut entries = Vec::new();
+    let owned = |bytes: &[u8]| Bytes::from_bytes_vec(bytes.to_vec());
+    bundle.scan(namespace, &mut |key, value| {
+        if !is_tuned(namespace) || !found_no_memory(value) {
+            entries.push((owned(key), owned(value)));
+        }
+    });
+    let summary = persistence::open(target).insert_many(&mut entries.into_iter(), Origin::Imported);
+    if summary.failed > 0 {
+        let message = format!("{} entries could not be written to the caches", summary.failed);
+        return Err(BundleError::Write { path: target.into(), cause: std::io::Error::other(message) });
+    }
+    Ok(summary.stored)
+}
+
+/// Number of entries.
+pub(super) fn count_entries(bundle: &dyn Bundle) -> usize {
+    let mut entries = 0;
+    for namespace in bundle.namespaces() {
+        bundle.scan(&namespace, &mut |_, _| entries += 1);
+    }
+    entries
+}
+
+/// The namespaces for GPUs with these numbers: tuned choices are kept for each number of CUDA's order (`device-0-NUMBER-…`),
+/// and GPUs of a kind choose the same. All others are for every GPU.
+fn for_gpus(namespace: &str, gpus: &[usize]) -> Vec<String> {
+    let renumbered = |gpu: &usize| {
+        let [tuned, version, device, rest] = namespace.splitn(4, '/').collect::<Vec<_>>().try_into().ok()?;
+        let [word, kind, _number, runtime] = device.splitn(4, '-').collect::<Vec<_>>().try_into().ok()?;
+        (tuned == TUNED && word == "device").then(|| format!("{tuned}/{version}/{word}-{kind}-{gpu}-{runtime}/{rest}"))
+    };
+    let targets: Option<Vec<_>> = gpus.iter().map(renumbered).collect();
+    targets.filter(|targets| !targets.is_empty()).unwrap_or_else(|| vec![namespace.to_owned()])
+}
+
+impl fmt::Display for Bundled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken { path, entries, kernels, driver_files } => {
+                match entries {
+                    0 => write!(f, "archive {} was taken before", path.display())?,
+                    entries => write!(f, "{entries} entries taken from {}", path.display())?,
+                }
+                if *driver_files > 0 {
+                    write!(f, "; {driver_files} files for the driver's cache")?;
+                }
+                if *kernels { Ok(()) } else { f.write_str("; its kernels are of another build, and left out") }
+            }
+            Self::Ignored { path, because } => write!(f, "{} ignored: {because}", path.display()),
+        }
     }
 }
+
+/// The reason why users other than this one and root could have written the file; `None` if they could not. An archive has
+/// code for the GPU.
+#[cfg(unix)]
+pub(super) fn others_can_write(file: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+
+    let user = rustix::process::geteuid().as_raw();
+    // Whoever can write the folder can replace the file.
+    [Some(file), file.parent()].into_iter().flatten().find_map(|path| match path.symlink_metadata() {
+        Err(error) => Some(format!("{} cannot be examined: {error}", path.display())),
+        Ok(found) if found.is_symlink() => Some(format!("{} is a symbolic link; {}", path.display(), remedy())),
+        Ok(found) if found.uid() != user && found.uid() != 0 => {
+            Some(format!("{} belongs to user id {}, not to this user; {}", path.display(), found.uid(), remedy()))
+        }
+        Ok(found) if found.mode() & OF_OTHERS != 0 => {
+            Some(format!("others can write {} (mode {:o}); {}", path.display(), found.mode() & 0o7777, remedy()))
+        }
+        Ok(_) => None,
+    })
+}
+
+/// Removes write permission of the group and of others, which some systems give by default.
+///
+/// # Errors
+///
+/// Errors of the system.
+#[cfg(unix)]
+pub(super) fn keep_others_out(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+
+    let mode = std::fs::metadata(path)?.permissions().mode();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode & !OF_OTHERS))
+}
+
+#[cfg(not(unix))]
+pub(super) fn keep_others_out(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Permission to write for the group and for all.
+#[cfg(unix)]
+const OF_OTHERS: u32 = 0o022;
+
+#[cfg(not(unix))]
+pub(super) fn others_can_write(_: &Path) -> Option<String> {
+    Some(format!("its owner is unknown on this system; {}", remedy()))
+}
+
+/// Way to use such an archive.
+fn remedy() -> String {
+    format!("name it in {BUNDLE} to use it all the same")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,19 +1,21 @@
-//! `CubeCL`'s caches, switched on for a fingerprint.
+//! `CubeCL`'s caches, switched on for a fingerprint unless the user configures them, and counts of their new entries.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::{fmt, fs};
 
 use cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
+use cubecl::environment;
 use cubecl_environment::persistence::{self, CacheConfig};
 use cubecl_environment::records::RecordLevel;
+use gpu_tuned_observe::progress::{Details, set_details};
 use serde::Serialize;
+use toml::{Table, Value};
 
-use super::configured::by_user;
-use super::event::CacheEvent;
 use super::fingerprint::Fingerprint;
-use super::prepare::{Access, Prepared, prepare};
+use super::prepare::{Access, CacheEvent, Prepared, prepare};
 
 /// The namespaces of tuned choices.
 pub(super) const TUNED: &str = "autotune";
@@ -202,29 +204,93 @@ impl fmt::Display for Caches {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
+/// The files that `CubeCL` 0.11 reads, and the section of them; in each folder in this order.
+const FILES: [(&str, Option<&str>); 4] =
+    [("cubecl.toml", None), ("CubeCL.toml", None), ("burn.toml", Some("cubecl")), ("Burn.toml", Some("cubecl"))];
 
-    use super::Caches;
+/// Keys of `CubeCL`'s files that configure caches.
+const KEYS: [&[&str]; 4] =
+    [&["compilation", "cache"], &["environment", "name"], &["environment", "path"], &["autotune", "disable_cache"]];
 
-    #[test]
-    fn what_was_tuned_with_tf32_may_be_in_caches_of_others() {
-        let path = PathBuf::from("cache.db");
-        for ours in [
-            Caches::On { path: path.clone(), kernels: true, dropped: 0 },
-            Caches::NotWritable { path: path.clone(), because: "its disk is full".to_owned(), is_read: false },
-            Caches::Throwaway { path },
-        ] {
-            assert_eq!(ours.tf32_in_them(), None);
-        }
-        let why = Caches::Configured { by: "cubecl.toml".to_owned() }.tf32_in_them().expect("a reason");
-        assert_eq!(
-            why,
-            "caches are configured by cubecl.toml, and may contain kernels tuned with TF32; remove that setting, and \
-             kernels without TF32 get their own caches"
-        );
-        let why = Caches::TooLate.tf32_in_them().expect("a reason");
-        assert!(why.ends_with("start the session before anything uses the GPU"), "{why}");
+/// Environment variables that configure caches.
+const VARIABLES: [&str; 2] = ["CUBECL_ENVIRONMENT", "CUBECL_AUTOTUNE_CACHE"];
+
+/// Source of the user's cache configuration, if any. `CubeCL` searches its files from `folder` upwards.
+pub(super) fn by_user(folder: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Option<String> {
+    if let Some(name) = VARIABLES.iter().find(|name| variable(name).is_some()) {
+        return Some((*name).to_owned());
+    }
+    // The first file that configures CubeCL is the only one.
+    let (file, table) = folder?.ancestors().find_map(|folder| FILES.iter().find_map(|file| read(folder, *file)))?;
+    let key = KEYS.iter().find(|key| has(&table, key))?;
+    Some(format!("`{}` in {file}", key.join(".")))
+}
+
+/// The configuration in a file; `None` for one that `CubeCL` passes by.
+fn read(folder: &Path, (name, section): (&str, Option<&str>)) -> Option<(String, Table)> {
+    let path = folder.join(name);
+    let mut table: Table = fs::read_to_string(&path).ok()?.parse().ok()?;
+    if let Some(section) = section {
+        let Some(Value::Table(inner)) = table.remove(section) else { return None };
+        table = inner;
+    }
+    Some((path.display().to_string(), table))
+}
+
+fn has(table: &Table, key: &[&str]) -> bool {
+    let [first, rest @ ..] = key else { return true };
+    match table.get(*first) {
+        Some(Value::Table(inner)) => has(inner, rest),
+        Some(_) => rest.is_empty(),
+        None => false,
     }
 }
+
+/// First part of the namespaces of compiled kernels, by runtime.
+const KERNELS: &str = "cuda";
+
+/// Entries of the active environment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    kernels: u64,
+    choices: u64,
+}
+
+/// Entries before the first step, and the use of new ones. `None` without caches of ours.
+static BEFORE: Mutex<Option<(Counts, String)>> = Mutex::new(None);
+
+/// Begins to count new entries, for the reports of long work.
+pub(super) fn begin_counting(caches: &Caches) {
+    let outcome = match caches {
+        Caches::On { path, .. } => Some(format!("kept in {}, so the next process is faster", path.display())),
+        Caches::NotWritable { .. } => Some("not kept for the next process".to_owned()),
+        _ => None,
+    };
+    let before = outcome.map(|outcome| (Counts::now(), outcome));
+    *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = before;
+    set_details(details);
+}
+
+fn details() -> Option<Details> {
+    let (before, outcome) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+    let now = Counts::now();
+    let kernels = now.kernels.saturating_sub(before.kernels);
+    let choices = now.choices.saturating_sub(before.choices);
+    let counts = format!("kernels compiled: {kernels}, choices tuned: {choices}");
+    (kernels + choices > 0).then_some(Details { counts, outcome })
+}
+
+impl Counts {
+    fn now() -> Self {
+        environment::namespaces().iter().fold(Self::default(), |counts, namespace| {
+            match namespace.namespace.split('/').next() {
+                Some(KERNELS) => Self { kernels: counts.kernels + namespace.entries, ..counts },
+                Some(TUNED) => Self { choices: counts.choices + namespace.entries, ..counts },
+                _ => counts,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

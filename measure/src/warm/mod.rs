@@ -16,35 +16,28 @@
 
 mod bundle;
 mod caches;
-mod configured;
-mod counts;
 mod driver;
-mod error;
-mod event;
-mod file_system;
 mod fingerprint;
-mod integrity;
-mod owner;
 mod prepare;
-mod taken;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::{fmt, io};
 
 use gpu_tuned_observe::log::warn_user;
 use gpu_tuned_observe::progress::Progress;
+use gpu_tuned_train::train::{StepError, TrainerError};
 use serde::{Serialize, Serializer};
-
-pub use bundle::{Saved, save};
-pub use caches::Caches;
-pub(crate) use driver::collect as collect_driver_cache;
-pub use error::{BundleError, WarmError};
-pub use event::CacheEvent;
-pub use fingerprint::{Fingerprint, GpuKind};
-pub use taken::Bundled;
+use thiserror::Error;
 
 use crate::requests::archive_folder;
+use bundle::{FORMAT, LARGEST};
+
+pub use bundle::{Bundled, Saved, save};
+pub use caches::Caches;
+pub(crate) use driver::collect as collect_driver_cache;
+pub use fingerprint::{Fingerprint, GpuKind};
+pub use prepare::CacheEvent;
 
 /// Folder of archives.
 pub const FOLDER: &str = "gpu-tuned.warm";
@@ -82,14 +75,14 @@ fn begin_in(throwaway: Option<&Path>, bundles: bool, fingerprint: &Fingerprint, 
     warn_of_slow_start(&caches, &events);
     let bundle = match (&caches, throwaway) {
         (_, Some(_)) => None,
-        (Caches::On { .. } | Caches::NotWritable { .. }, _) => taken::find(fingerprint)
-            .map(|found| found.map_or_else(|ignored| ignored, |path| taken::take(path, fingerprint, gpus))),
-        _ => taken::find(fingerprint).map(|found| {
+        (Caches::On { .. } | Caches::NotWritable { .. }, _) => bundle::find(fingerprint)
+            .map(|found| found.map_or_else(|ignored| ignored, |path| bundle::take(path, fingerprint, gpus))),
+        _ => bundle::find(fingerprint).map(|found| {
             let left = |path| Bundled::Ignored { path, because: "the caches are not gpu-tuned's to fill".to_owned() };
             found.map_or_else(|ignored| ignored, left)
         }),
     };
-    counts::begin(&caches);
+    caches::begin_counting(&caches);
     let warm = WarmStart { caches, events, bundle };
     tracing::info!("warm start: {warm}");
     warm
@@ -141,4 +134,103 @@ impl fmt::Display for WarmStart {
 /// Serializes a path as text, with replacements for bytes that are not UTF-8.
 fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
+}
+
+/// Reason why no kernel cache archive was made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WarmError {
+    /// There is no GPU.
+    #[error("there is no GPU, so there are no kernels to archive: run on a machine with a GPU")]
+    NoGpu,
+    /// Kernels and tuning go into caches that cannot be archived.
+    #[error("an archive needs caches of its own, and this process has others: {caches}")]
+    Caches {
+        /// Caches of the session.
+        caches: Caches,
+    },
+    /// The session has no trainer for its precision.
+    #[error(transparent)]
+    Trainer(#[from] TrainerError),
+    /// A planned step failed.
+    #[error("a step with micro-batches of {micro_batch} failed")]
+    Step {
+        /// Samples in a micro-batch.
+        micro_batch: usize,
+        /// Error of the step.
+        #[source]
+        source: Box<StepError>,
+    },
+    /// The model panicked.
+    #[error("a step with micro-batches of {micro_batch} failed: {message}")]
+    Model {
+        /// Samples in a micro-batch.
+        micro_batch: usize,
+        /// Message of the panic.
+        message: String,
+    },
+    /// Memory ran out, so that tuning may have chosen slow kernels.
+    #[error("out of memory with the planned micro-batches of {micro_batch}: is another process using the GPU?")]
+    Memory {
+        /// Samples in a micro-batch.
+        micro_batch: usize,
+    },
+    /// The archive could not be written.
+    #[error("no archive was written: {0}")]
+    Bundle(BundleError),
+}
+
+/// Error of a kernel cache archive.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BundleError {
+    /// The file cannot be read.
+    #[error("it cannot be read: {0}")]
+    Read(io::Error),
+    /// The file cannot be written.
+    #[error("`{}` cannot be written: {cause}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system.
+        cause: io::Error,
+    },
+    /// The file is no archive.
+    #[error("it is no kernel cache archive of gpu-tuned")]
+    Unknown,
+    /// The file has the format of another release.
+    #[error("it has format {found}, and this release reads format {FORMAT}")]
+    Format {
+        /// Format of the file.
+        found: u32,
+    },
+    /// The archive was made on another GPU, with another driver or with other versions.
+    #[error("{}", differences.join("; "))]
+    Elsewhere {
+        /// Differences, a sentence each.
+        differences: Vec<String>,
+    },
+    /// The file is larger than any archive.
+    #[error("it has {bytes} bytes, and an archive has {LARGEST} at most")]
+    TooLarge {
+        /// Bytes of the file.
+        bytes: u64,
+    },
+    /// The file was cut short or changed.
+    #[error("it is damaged: {0}")]
+    Damaged(String),
+    /// The file is another one than the variable pins.
+    #[error("its SHA-256 is {found}, and {SHA256} is {expected}")]
+    Digest {
+        /// Digest of the file.
+        found: String,
+        /// Digest of the variable.
+        expected: String,
+    },
+    /// The archive would be empty.
+    #[error("nothing was compiled or tuned")]
+    Empty,
+    /// `CubeCL` could not export its environment.
+    #[error("CubeCL exported no caches: {0}")]
+    Export(String),
 }

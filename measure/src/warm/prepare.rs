@@ -1,19 +1,21 @@
 //! Preparation of a kernel cache before `CubeCL` opens it.
+//!
+//! `CubeCL` reads nothing from a damaged database and fails each write, with warnings in the log alone. Every start is then
+//! slower than without a cache.
 
-use std::env;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io;
-use std::mem;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fmt, mem, thread};
 
 use cubecl::environment;
+use cubecl_environment::future::block_on;
+use gpu_tuned_train::device::catching;
+use serde::Serialize;
 use sysinfo::System;
-
-use super::event::CacheEvent;
-use super::file_system::{SPACE, is_full, network_file_system, try_writing};
-use super::integrity::{Condition, inspect};
+use turso::transaction::TransactionBehavior;
+use turso::{Builder, Connection, Error};
 
 /// Largest size of a database, in bytes. Every build of a program adds kernels, which nothing removes.
 const LARGEST: u64 = 2 << 30;
@@ -223,21 +225,215 @@ fn sibling(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{Access, prepare_on};
+/// Event in the preparation of a kernel cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CacheEvent {
+    /// The database was damaged. A new one was begun.
+    SetAside {
+        /// New path of the damaged database.
+        #[serde(serialize_with = "super::path_as_text")]
+        path: PathBuf,
+        /// Fault that was found.
+        because: String,
+    },
+    /// The database's file was empty. A new one was begun.
+    Emptied,
+    /// The database was too large, and was deleted.
+    Outgrown {
+        /// Its size.
+        bytes: u64,
+    },
+    /// The cache is on a network file system, and is used by this host alone.
+    OneHost {
+        /// Kind of file system, such as `NFS`.
+        file_system: String,
+    },
+}
 
-    #[test]
-    fn hosts_share_no_database_on_a_network_file_system() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let [mut shared, mut local] =
-            [Some("NFS"), None].map(|network| prepare_on(network, folder.path(), "gpu".to_owned(), Ok(())));
-        assert_eq!((&shared.access, &local.access), (&Access::Full, &Access::Full));
-        let host = sysinfo::System::host_name().expect("a name");
-        assert_eq!(shared.name, format!("gpu-on-{host}"));
-        assert_eq!(local.path, folder.path().join("gpu.db"));
-        let [event] = &shared.finish()[..] else { panic!("one event") };
-        assert!(!event.is_slow() && event.to_string().ends_with("is on a network file system (NFS)"), "{event}");
-        assert_eq!(local.finish(), []);
+impl CacheEvent {
+    /// Returns true if this start is slow because of the event.
+    pub(super) fn is_slow(&self) -> bool {
+        !matches!(self, Self::OneHost { .. })
     }
 }
+
+impl fmt::Display for CacheEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const ANEW: &str = "this process compiles and tunes again";
+        match self {
+            Self::SetAside { path, because } => {
+                write!(f, "the kernel cache was damaged ({because}) and is now {}; {ANEW}", path.display())
+            }
+            Self::Emptied => {
+                write!(
+                    f,
+                    "the file of the kernel cache was empty, as after an interrupted copy or on a full disk; {ANEW}"
+                )
+            }
+            Self::Outgrown { bytes } => {
+                write!(f, "the kernel cache had grown to {} MiB and was deleted; {ANEW}", bytes >> 20)
+            }
+            Self::OneHost { file_system } => {
+                write!(f, "a cache for this host alone, because the folder is on a network file system ({file_system})")
+            }
+        }
+    }
+}
+
+/// Longest wait for a write lock of another process. `CubeCL` waits 5 s in every operation.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+
+/// Condition of a database.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// There is no file.
+    Missing,
+    /// The file has no tables. `CubeCL` creates them with the file.
+    Empty,
+    /// All entries can be read.
+    Whole,
+    /// The file is larger than the limit, in bytes.
+    TooLarge(u64),
+    /// The file cannot be read completely, for this reason.
+    Damaged(String),
+    /// Another process keeps the write lock.
+    Locked,
+}
+
+/// Inspects the database in a file of at most `largest` bytes. Takes about 3 ms a MiB.
+///
+/// # Errors
+///
+/// The error of the system if the file cannot be accessed.
+pub(super) fn inspect(path: &Path, largest: u64, is_writable: bool) -> io::Result<Condition> {
+    let bytes = match fs::metadata(path) {
+        Ok(file) => file.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Condition::Missing),
+        Err(error) => return Err(error),
+    };
+    if bytes > largest {
+        return Ok(Condition::TooLarge(bytes));
+    }
+    let name = path.to_str().ok_or_else(|| io::Error::other("its path is not UTF-8"))?;
+    // Some damaged pages make the engine panic.
+    Ok(match catching(|| block_on(read_all(name, is_writable))) {
+        Ok(Ok(Content::Entries)) => Condition::Whole,
+        Ok(Ok(Content::NoTable)) => Condition::Empty,
+        Ok(Ok(Content::Faulty(fault))) => Condition::Damaged(first_line(&fault)),
+        Ok(Err(Error::Busy(_) | Error::BusySnapshot(_))) => Condition::Locked,
+        Ok(Err(error)) => Condition::Damaged(first_line(&error.to_string())),
+        Err(panic) => Condition::Damaged(first_line(&panic)),
+    })
+}
+
+/// Result of reading a database without an error.
+enum Content {
+    Entries,
+    NoTable,
+    /// Message of the integrity check.
+    Faulty(String),
+}
+
+/// Reads a database as `CubeCL` does: with its options, by its index, with all values.
+async fn read_all(path: &str, is_writable: bool) -> Result<Content, Error> {
+    let options = Builder::new_local(path);
+    let options = if is_writable { options.experimental_multiprocess_wal(true) } else { options.read_only(true) };
+    let database = options.build().await?;
+    let mut connection = database.connect()?;
+    connection.busy_timeout(LOCK_WAIT)?;
+    if let Some(fault) = integrity_fault(&connection).await? {
+        return Ok(Content::Faulty(fault));
+    }
+    if is_writable {
+        // A damaged header can make a database read-only.
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).await?.rollback().await?;
+    }
+    if connection.query("SELECT 1 FROM sqlite_schema WHERE name = 'entries'", ()).await?.next().await?.is_none() {
+        return Ok(Content::NoTable);
+    }
+    // The integrity check compares no rows with their index.
+    let entries = "SELECT namespace, key, value, origin FROM entries ORDER BY namespace, key";
+    let mut rows = connection.query(entries, ()).await?;
+    while let Some(row) = rows.next().await? {
+        let _: (String, Vec<u8>, Vec<u8>, i64) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+    }
+    Ok(Content::Entries)
+}
+
+/// First fault that the engine's integrity check finds.
+async fn integrity_fault(connection: &Connection) -> Result<Option<String>, Error> {
+    let mut rows = connection.query("PRAGMA quick_check", ()).await?;
+    let Some(row) = rows.next().await? else { return Ok(None) };
+    let message: String = row.get(0)?;
+    Ok((message != "ok").then_some(message))
+}
+
+fn first_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("***"));
+    lines.map(str::to_owned).next().unwrap_or_else(|| "no reason given".to_owned())
+}
+
+/// File systems whose locks and shared memory do not reach other hosts, by their magic numbers in Linux's `statfs`.
+#[cfg(any(target_os = "linux", test))]
+const NETWORK: [(u64, &str); 17] = [
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x6573_5546, "FUSE"),
+    (0x00c3_6400, "Ceph"),
+    (0x5346_414f, "AFS"),
+    (0x6b41_4653, "AFS"),
+    (0x7375_7245, "Coda"),
+    (0x564c, "NCP"),
+    (0x0102_1997, "9P"),
+    (0xaad7_aaea, "PanFS"),
+    (0x7461_636f, "OCFS2"),
+    (0x0116_1970, "GFS2"),
+];
+
+/// Bytes that a folder must have free: the first kernels, and the database's shared memory. Without space for that
+/// memory, the system ends the process (`SIGBUS`).
+pub(super) const SPACE: usize = 1 << 20;
+
+/// Name of the network file system that a folder is on; `None` for local folders and outside of Linux.
+pub(super) fn network_file_system(folder: &Path) -> Option<&'static str> {
+    #[cfg(target_os = "linux")]
+    {
+        // The field's type depends on the architecture.
+        #[allow(clippy::cast_lossless, clippy::unnecessary_cast)]
+        network_name(u64::from(rustix::fs::statfs(folder).ok()?.f_type as u32))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = folder;
+        None
+    }
+}
+
+#[cfg(any(target_os = "linux", test))]
+fn network_name(magic: u64) -> Option<&'static str> {
+    NETWORK.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name)
+}
+
+/// Creates a folder, and writes a temporary file of [`SPACE`] into it.
+pub(super) fn try_writing(folder: &Path, is_network: bool) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::tempfile_in(folder)?;
+    file.write_all(&vec![1; SPACE])?;
+    // Servers report a full disk late.
+    if is_network { file.sync_data() } else { Ok(()) }
+}
+
+/// Returns true for a full disk or an exhausted quota.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use gpu_tuned_core::measured::{MeasuredMode, Mode};
 use gpu_tuned_core::{Bytes, Precision};
 
 use super::{Plan, Trial, measure};
-use crate::measure::budget::Budget;
+use crate::measure::bench::Budget;
 use crate::measure::timed::Run;
 use crate::measure::{MeasureError, Memory, Step, Times};
 

@@ -15,7 +15,7 @@ use gpu_tuned_project::lock::LockFile;
 use serde::Deserialize;
 
 use super::{Plan, Trial, measure};
-use crate::measure::budget::{Budget, ON_A_GPU};
+use crate::measure::bench::{Budget, ON_A_GPU};
 use crate::measure::timed::Run;
 use crate::measure::{MeasureError, Memory, Step, Times};
 

@@ -4,10 +4,10 @@ use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, MeasurementMethod, Mode};
 use proptest::prelude::*;
 
+use super::MOST_MEMORY;
 use super::fake::{BUDGET, Fake, Found, MODES, fake};
-use super::graphs::MOST_MEMORY;
 use super::{Plan, measure};
-use crate::measure::budget::Budget;
+use crate::measure::bench::Budget;
 use crate::measure::{MeasureError, Step};
 
 const PLAIN: Mode = MODES[0];

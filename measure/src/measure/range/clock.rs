@@ -1,16 +1,19 @@
-//! Steps and their parts, timed.
+//! Steps and their parts, timed, with the batches that are prepared and the utilisation that is sampled meanwhile.
 
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::Device;
+use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_observe::bench::{Feed, Figures, Interval, Phases};
+use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 
-use super::super::timed::Clock;
-use super::super::times::median;
-use super::super::{MeasureError, Step, Subject};
-use super::feed::{Prepare, feeding};
-use super::sampler::{DeviceSampler, Utilization};
+use crate::measure::timed::{Clock, median};
+use crate::measure::{MeasureError, Step, Subject};
 
 /// Shorter windows than this are mostly waiting for the device.
 const WINDOW: f64 = 0.1;
@@ -172,6 +175,181 @@ impl<M: Module, B: Clone> Clock<'_, '_, M, B> {
     }
 }
 
+/// Prepares so many samples in the host's memory.
+pub(super) type Prepare<'p> = dyn Fn(usize) + Send + Sync + 'p;
+
+/// Queue of prepared batches.
+pub(super) struct Fed<'p> {
+    prepare: &'p Prepare<'p>,
+    samples: usize,
+    /// `None` without workers.
+    prepared: Option<Receiver<()>>,
+}
+
+impl Fed<'_> {
+    /// Waits for a prepared batch, or prepares it. Returns the time that it took.
+    ///
+    /// # Panics
+    ///
+    /// When no worker is left, as all of them have panicked.
+    pub(super) fn take(&mut self) -> Duration {
+        let begin = Instant::now();
+        match &self.prepared {
+            Some(prepared) => prepared.recv().expect("the preparation of a batch panicked"),
+            None => (self.prepare)(self.samples),
+        }
+        begin.elapsed()
+    }
+}
+
+/// Runs a function on batches of so many samples, which workers prepare meanwhile. As with the session's loader,
+/// `prefetch` batches wait, and each worker prepares one more.
+///
+/// # Panics
+///
+/// When the preparation does.
+pub(super) fn feeding<T>(
+    prepare: &Prepare<'_>,
+    samples: usize,
+    Feed { workers, prefetch }: Feed,
+    work: impl FnOnce(&mut Fed<'_>) -> T,
+) -> T {
+    if workers == 0 {
+        return work(&mut Fed { prepare, samples, prepared: None });
+    }
+    let (sender, prepared) = sync_channel(usize::try_from(prefetch).unwrap_or(usize::MAX).clamp(1, MOST_WAITING));
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            let sender = sender.clone();
+            scope.spawn(move || prepare_on(prepare, samples, &sender));
+        }
+        drop(sender);
+        // Workers end when it is dropped, also where the work panics.
+        work(&mut Fed { prepare, samples, prepared: Some(prepared) })
+    })
+}
+
+/// The channel's buffer is made at once.
+const MOST_WAITING: usize = 1 << 16;
+
+fn prepare_on(prepare: &Prepare<'_>, samples: usize, to: &SyncSender<()>) {
+    loop {
+        prepare(samples);
+        if to.send(()).is_err() {
+            return;
+        }
+    }
+}
+
+/// From one look to the next; the driver's own sample period is longer.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// GPU utilisation in percent; `None` if the driver does not report it.
+pub(super) type ReadUtilization = dyn FnMut() -> Option<u32> + Send;
+
+/// Sampler of the GPU, if there is one.
+#[derive(Clone, Default)]
+pub(super) struct DeviceSampler(Option<Arc<Mutex<ReadUtilization>>>);
+
+/// Utilisation over a period.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Utilization {
+    pub(super) gpu_percent: Option<f64>,
+    pub(super) cpu_percent: Option<f64>,
+}
+
+/// Sampling period.
+pub(super) struct Watch {
+    begin: Instant,
+    cpu_before: Option<Duration>,
+    end: Option<Sender<()>>,
+    looking: Option<JoinHandle<Vec<u32>>>,
+}
+
+impl DeviceSampler {
+    /// Looks through the driver's management library, at `library` or at one of its usual places, if it is there.
+    #[cfg(feature = "nvml")]
+    pub(super) fn on(gpu: &GpuReading, library: Option<&Path>) -> Self {
+        match gpu_tuned_nvml::Gauge::open(library, gpu) {
+            Ok(gauge) => {
+                let mut gauge = Some(gauge);
+                Self::with(move || match gauge.as_mut()?.read() {
+                    Ok(load) => load.utilisation_percent,
+                    Err(reason) => {
+                        tracing::info!("the GPU's utilisation is no longer known: {reason}");
+                        gauge = None;
+                        None
+                    }
+                })
+            }
+            Err(error) => {
+                tracing::info!("the GPU's utilisation is not known: {error}");
+                Self::default()
+            }
+        }
+    }
+
+    #[cfg(not(feature = "nvml"))]
+    pub(super) fn on(_: &GpuReading, _: Option<&Path>) -> Self {
+        Self::default()
+    }
+
+    #[cfg_attr(not(any(feature = "nvml", test)), expect(dead_code, reason = "there is nothing to look through"))]
+    fn with(look: impl FnMut() -> Option<u32> + Send + 'static) -> Self {
+        Self(Some(Arc::new(Mutex::new(look))))
+    }
+
+    pub(super) fn watch(&self) -> Watch {
+        let (end, ended) = channel();
+        let looking = self.0.clone().and_then(|look| {
+            let looked = move || {
+                let mut seen = Vec::new();
+                // The first period still has what was before.
+                while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(EVERY) {
+                    seen.extend(look.lock().unwrap_or_else(PoisonError::into_inner)());
+                }
+                seen
+            };
+            thread::Builder::new().name("watch".to_owned()).spawn(looked).ok()
+        });
+        Watch { begin: Instant::now(), cpu_before: cpu_time(), end: Some(end), looking }
+    }
+}
+
+impl Watch {
+    /// Ends the period, and returns its utilisation.
+    pub(super) fn end(mut self) -> Utilization {
+        let wall = self.begin.elapsed().as_secs_f64();
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let spent = self.cpu_before.and_then(|before| Some(cpu_time()?.saturating_sub(before).as_secs_f64()));
+        let share = spent.map(|spent| 100.0 * spent / (wall * cores as f64));
+        Utilization { gpu_percent: mean(&self.stop()), cpu_percent: share.map(|percent| percent.clamp(0.0, 100.0)) }
+    }
+
+    fn stop(&mut self) -> Vec<u32> {
+        drop(self.end.take());
+        self.looking.take().and_then(|looking| looking.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn mean(seen: &[u32]) -> Option<f64> {
+    (!seen.is_empty()).then(|| seen.iter().copied().map(f64::from).sum::<f64>() / seen.len() as f64)
+}
+
+/// CPU time of this process, on all cores.
+fn cpu_time() -> Option<Duration> {
+    let process = sysinfo::get_current_pid().ok()?;
+    let mut system = System::new();
+    let wanted = ProcessRefreshKind::nothing().with_cpu();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[process]), false, wanted);
+    Some(Duration::from_millis(system.process(process)?.accumulated_cpu_time()))
+}
+
 #[cfg(test)]
-#[path = "clock_tests.rs"]
 mod tests;

@@ -1,17 +1,18 @@
-//! Setup after setup, none that would run out of memory.
+//! Setup after setup, none that would run out of memory, with the file of results and the output.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::Mode;
-use gpu_tuned_observe::bench::{Figures, Line, Outcome, Setup};
+use gpu_tuned_core::{Bytes, three_digits};
+use gpu_tuned_observe::bench::{Begin, Figures, Header, Line, Outcome, Phases, Record, Setup};
 use gpu_tuned_train::out_of_memory::is_out_of_memory;
 
-use super::super::{MeasureError, Memory, Step};
-use super::journal::Journal;
-use super::report::{self, Progress};
-use super::runner::StepRunner;
+use super::StepRunner;
+use crate::measure::{MeasureError, Memory, Step};
 
 /// Micro-batches whose memory predicts that of larger ones, without a dry run.
 const PROBES: [u64; 2] = [1, 2];
@@ -43,12 +44,12 @@ impl Sweep<'_> {
             self.journal.add(&Line::Started(setup))?;
             let outcome = self.attempt(setup, memory.entry(setup.mode()).or_default())?;
             self.journal.add(&Line::Ended { setup, outcome: Box::new(outcome.clone()) })?;
-            report::point(&progress.after(setup, begin.elapsed()), &outcome);
+            print_outcome(&progress.after(setup, begin.elapsed()), &outcome);
             (self.after_output)();
             let is_over = matches!(outcome, Outcome::OutOfMemory { .. });
             self.known.push((setup, outcome));
             if is_over {
-                report::memory_ran_out();
+                eprintln!("  memory ran out: what is tuned in this process from now on may be slow, so that it ends");
                 return Ok(());
             }
         }
@@ -152,6 +153,132 @@ impl KnownMemory {
     }
 }
 
+/// File of results. Only one process writes it at a time.
+pub(super) struct Journal {
+    path: PathBuf,
+    file: File,
+}
+
+impl Journal {
+    pub(super) fn open(path: &Path) -> Result<Self, MeasureError> {
+        let failed = |source| MeasureError::Results { path: path.to_owned(), source };
+        let mut file = File::options().create(true).append(true).read(true).open(path).map_err(failed)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let busy = io::Error::new(ErrorKind::WouldBlock, "another process is writing it");
+                return Err(failed(busy));
+            }
+            // As with the lock of measurements: a file system without locks is no reason not to write.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        end_line(&mut file).map_err(failed)?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Results on record below the header, without those in the first `ignored_bytes`.
+    pub(super) fn known(&self, ignored_bytes: u64, header: &Header) -> Result<Vec<(Setup, Outcome)>, MeasureError> {
+        let bytes = fs::read(&self.path).map_err(|source| self.failed(source))?;
+        let from = usize::try_from(ignored_bytes).unwrap_or(usize::MAX).min(bytes.len());
+        // A line that was cut off is one that was never written.
+        let lines = bytes[from..].split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
+        let record = Record::from_lines(lines);
+        let known = record.section(header).map(|section| section.outcomes.clone());
+        Ok(known.unwrap_or_default().into_iter().collect())
+    }
+
+    /// Records the begin of a process.
+    pub(super) fn begin(&mut self, header: Header, begin: Begin) -> Result<(), MeasureError> {
+        self.add(&Line::Header(Box::new(header)))?;
+        self.add(&Line::Begin(begin))
+    }
+
+    /// Adds a line in one piece, and sees that it lasts.
+    pub(super) fn add(&mut self, line: &Line) -> Result<(), MeasureError> {
+        let mut text = serde_json::to_string(line).expect("BUG: a line is always JSON");
+        text.push('\n');
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
+        written.map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: io::Error) -> MeasureError {
+        MeasureError::Results { path: self.path.clone(), source }
+    }
+}
+
+/// Ends a line that was cut off.
+fn end_line(file: &mut File) -> io::Result<()> {
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    if text.last().is_some_and(|last| *last != b'\n') { file.write_all(b"\n") } else { Ok(()) }
+}
+
+pub(super) fn print_begin(name: &str, device: &str, setups: &[Setup], known: &[(Setup, Outcome)]) {
+    let is_known = |setup: &&Setup| known.iter().any(|(known, outcome)| known == *setup && !outcome.is_transient());
+    let on_record = setups.iter().filter(is_known).count();
+    let rest = if on_record > 0 { format!(", {on_record} of them on record") } else { String::new() };
+    let s = if setups.len() == 1 { "" } else { "s" };
+    eprintln!("benching {name} on {device}: {} setup{s}{rest}", setups.len());
+}
+
+/// A line for every setup that has ended.
+fn print_outcome(place: &str, outcome: &Outcome) {
+    eprintln!("  {}", line(place, outcome));
+}
+
+/// Progress over all configurations.
+pub(super) struct Progress<'p> {
+    setups: &'p [Setup],
+    left: usize,
+    done: u32,
+    taken: Duration,
+}
+
+impl<'p> Progress<'p> {
+    pub(super) fn new(setups: &'p [Setup], left: usize) -> Self {
+        Self { setups, left, done: 0, taken: Duration::ZERO }
+    }
+
+    /// Number of a configuration with its duration, and the estimated time of the others.
+    pub(super) fn after(&mut self, setup: Setup, took: Duration) -> String {
+        self.taken += took;
+        self.done += 1;
+        self.left = self.left.saturating_sub(1);
+        let number = self.setups.iter().position(|one| *one == setup).unwrap_or_default() + 1;
+        let left = self.taken / self.done * u32::try_from(self.left).unwrap_or(u32::MAX);
+        let left = if self.left > 0 { format!(" ({} left)", about(left)) } else { String::new() };
+        format!("{number}/{}{left} {setup}", self.setups.len())
+    }
+}
+
+fn about(left: Duration) -> String {
+    match left.as_secs() {
+        seconds @ ..100 => format!("about {} s", seconds.max(1)),
+        seconds @ ..6000 => format!("about {} min", seconds.div_ceil(60)),
+        seconds => format!("about {} h", seconds.div_ceil(3600)),
+    }
+}
+
+fn line(place: &str, outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Measured(figures) => format!("{place}: {}", describe(figures)),
+        other => format!("{place}: {other}"),
+    }
+}
+
+fn describe(figures: &Figures) -> String {
+    let speed = figures.samples_per_s;
+    let (median, least, most) = (three_digits(speed.median), three_digits(speed.least), three_digits(speed.most));
+    let mut parts = vec![format!("{median} samples/s ({least} to {most})"), format!("step {:.2} ms", figures.step_ms)];
+    parts.extend(figures.phases.map(|Phases { forward_ms, backward_ms, optimizer_ms }| {
+        format!("forward {forward_ms:.2}, backward {backward_ms:.2}, optimizer {optimizer_ms:.2} ms")
+    }));
+    parts.extend(figures.waiting_percent.map(|percent| format!("{percent:.0}% of it waiting for batches")));
+    parts.extend(figures.reserved_bytes.map(|bytes| bytes.to_string()));
+    if !figures.is_finite {
+        parts.push("the loss is no finite number".to_owned());
+    }
+    parts.join(", ")
+}
+
 #[cfg(test)]
-#[path = "sweep_tests.rs"]
-mod tests;
+pub(super) mod tests;

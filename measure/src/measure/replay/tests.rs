@@ -1,9 +1,9 @@
 use gpu_tuned_train::allocation::log::{self, Event};
 
-use super::affine::aligned;
+use super::lowering::lower_updates;
 use super::pools::{Pools, TooLarge};
 use super::program::{Allocation, Op, Phase, Program, Recorded, Size, pitch};
-use super::update;
+use super::trace::aligned;
 
 const MIB: u64 = 1 << 20;
 const PHASES: [Phase; 3] = [Phase::Forward, Phase::Backward, Phase::Update];
@@ -140,7 +140,7 @@ fn updated(parameter: Size, value_bytes: u64) -> Vec<Op> {
     ops.extend([Op::Enter(Phase::End), Op::Free(first)]);
     let sizes = vec![parameter, same, same, same, same, same];
     let program = Program { ops, sizes, made: Vec::new(), persistent: [weight].into(), batches: [2, 4] };
-    update::lower(program, value_bytes).ops
+    lower_updates(program, value_bytes).ops
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Convolutions, which CUDA runs otherwise than the CPU.
+//! Convolutions and optimizers, which CUDA runs otherwise than the CPU.
 //!
 //! Burn's CPU backend copies weight and input into rows of channels, and frees the copies: three zeroed allocations in
 //! a row, of which the output alone stays. This pattern identifies convolutions.
@@ -7,10 +7,13 @@
 //! (`dgrad_im2col` in `burn-cubecl`). The weight's gradient needs them too (`wgrad_im2col`), twice at a time, because
 //! merging padded dimensions copies. Autotune also chooses kernels without columns: for the weight's gradient where
 //! rows of columns need no padding, according to the pages of two models on an H200.
+//!
+//! Burn fuses optimizers on CUDA: all operations of a parameter become one kernel. It makes nothing that is not kept, and writes what is kept over its
+//! inputs of the same size: gradients, and the parameter itself, unless its rows are padded.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::program::{Op, Phase, Program, Recorded, Size, deaths};
+use super::program::{Op, Phase, Program, Recorded, Size, deaths, phases};
 
 /// The gradient for the input is made at most so many ops before the gradient for the weight.
 const FURTHEST: usize = 64;
@@ -60,7 +63,7 @@ impl Weight {
 }
 
 /// Rewrites the convolutions of a model with parameters of these shapes.
-pub(super) fn lower(program: Program, shapes: &[Vec<u64>], value_bytes: u64) -> Program {
+pub(super) fn lower_convolutions(program: Program, shapes: &[Vec<u64>], value_bytes: u64) -> Program {
     let weights: Vec<_> = shapes.iter().filter_map(|shape| Weight::from_shape(shape)).collect();
     if weights.is_empty() {
         return program;
@@ -204,5 +207,58 @@ impl Lowering {
             rewritten.push(Op::Free(columns));
         }
         Program { ops: rewritten, ..self.program }
+    }
+}
+
+/// Rewrites all phases in which gradients are added up or parameters change.
+pub(super) fn lower_updates(mut program: Program, value_bytes: u64) -> Program {
+    let ops = std::mem::take(&mut program.ops);
+    let mut buffers = Buffers::default();
+    for ops in phases(&ops) {
+        if ops.first() == Some(&Op::Enter(Phase::Update)) {
+            let updated = buffers.updated(ops, &program.sizes, value_bytes);
+            program.ops.extend(updated);
+        } else {
+            program.ops.extend(ops.iter().map(|op| buffers.renamed(*op)));
+        }
+    }
+    program
+}
+
+/// Allocations that took the buffer of another.
+#[derive(Default)]
+struct Buffers(HashMap<usize, usize>);
+
+impl Buffers {
+    fn updated(&mut self, ops: &[Op], sizes: &[Size], value_bytes: u64) -> Vec<Op> {
+        let made: HashSet<_> = ops.iter().filter_map(Op::allocated).collect();
+        let transient: HashSet<_> = ops.iter().filter_map(Op::freed).filter(|id| made.contains(id)).collect();
+        let lasting: Vec<_> = ops.iter().filter(|op| !op.is_of(&transient)).collect();
+        let mut freed: HashMap<[u64; 2], VecDeque<usize>> = HashMap::new();
+        for id in lasting.iter().filter_map(|op| op.freed()) {
+            if !sizes[id].is_padded(value_bytes) {
+                freed.entry(sizes[id].bytes()).or_default().push_back(id);
+            }
+        }
+        let mut taken = HashSet::new();
+        for id in lasting.iter().filter_map(|op| op.allocated()) {
+            if let Some(over) = freed.get_mut(&sizes[id].bytes()).and_then(VecDeque::pop_front) {
+                self.0.insert(id, over);
+                taken.extend([id, over]);
+            }
+        }
+        lasting.into_iter().filter(|op| !op.is_of(&taken)).map(|op| self.renamed(*op)).collect()
+    }
+
+    fn renamed(&self, op: Op) -> Op {
+        match op {
+            Op::Free(mut id) => {
+                while let Some(first) = self.0.get(&id) {
+                    id = *first;
+                }
+                Op::Free(id)
+            }
+            _ => op,
+        }
     }
 }

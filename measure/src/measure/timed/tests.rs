@@ -1,13 +1,14 @@
+use std::cell::Cell;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned_core::Bytes;
 
-use super::{ACCUMULATING, Clock, FEWEST_EQUAL, MOST_EQUAL, Repeats, Seconds, Times};
-use crate::measure::times::median;
+use super::{ACCUMULATING, Clock, FEWEST_EQUAL, MOST_EQUAL, Repeats, Seconds, Times, host_ms_per_sample, median};
 use crate::measure::{Step, Subject};
 
 fn close(found: (f64, f64), expected: (f64, f64)) {
@@ -100,4 +101,17 @@ fn pools_are_looked_at_before_steps_of_another_kind() {
     assert_eq!(passes % ACCUMULATING, 0);
     assert!((FEWEST_EQUAL..=MOST_EQUAL).contains(&(passes / ACCUMULATING)), "{passes}");
     assert!(run.times.micro_step_ms > 0.0);
+}
+
+#[test]
+fn it_is_the_time_of_one_sample() {
+    let (begin, prepared) = (Instant::now(), Cell::new(0));
+    let prepare = |samples: usize| {
+        prepared.set(prepared.get() + samples);
+        thread::sleep(Duration::from_millis(2 * samples as u64));
+    };
+    let ms = host_ms_per_sample(&prepare, 5);
+    // A median is at most twice the mean.
+    let mean = begin.elapsed().as_secs_f64() * 1e3 / prepared.get() as f64;
+    assert!(ms >= 2.0 && ms <= 2.0 * mean, "{ms}, on average {mean}");
 }

@@ -1,15 +1,16 @@
 use std::cell::RefCell;
 use std::fs;
+use std::time::Duration;
 
-use gpu_tuned_core::Bytes;
-use gpu_tuned_observe::bench::{Feed, Figures, Outcome, Setup};
+use gpu_tuned_core::device::DeviceKind;
+use gpu_tuned_core::workload::{Mlp, ModelSpec, Training, WorkloadSpec};
+use gpu_tuned_core::{Bytes, Precision};
+use gpu_tuned_observe::bench::{Begin, Feed, Figures, Header, Interval, Line, Outcome, Phases, Planned, Setup};
 use tempfile::TempDir;
 
-use super::super::super::{MeasureError, Memory, Step};
-use super::super::journal::Journal;
-use super::super::journal::tests::{figures, header, setup};
-use super::super::runner::StepRunner;
-use super::Sweep;
+use super::{Journal, Progress, Sweep, about, line};
+use crate::measure::range::StepRunner;
+use crate::measure::{MeasureError, Memory, Step};
 
 const MIB: u64 = 1 << 20;
 
@@ -86,8 +87,8 @@ struct Ran {
 fn run(fake: &Fake, known: &[(Setup, Outcome)], setups: &[Setup]) -> Ran {
     let folder = tempfile::tempdir().expect("a folder");
     let mut journal = Journal::open(&folder.path().join("results")).expect("it is opened");
-    let begin = super::super::journal::tests::begin();
-    journal.begin(header(), begin).expect("it is written");
+
+    journal.begin(header(), begin()).expect("it is written");
     let climb = Sweep {
         runner: fake,
         largest: 512,
@@ -178,4 +179,132 @@ fn what_cannot_be_asked_of_the_program_is_said_and_not_run() {
     let outcomes = run(&fake, &[], &[setup(8), fed, setup(1024)]).outcomes();
     assert!(outcomes[1].contains("host_batch"), "{outcomes:?}");
     assert_eq!(outcomes[2], "1024: not run: a step has 512 samples");
+}
+
+fn header() -> Header {
+    let model = ModelSpec::Mlp(Mlp { widths: vec![4, 2] });
+    Header {
+        format: Header::FORMAT,
+        workload: "lm".to_owned(),
+        device: "CPU (2 cores)".to_owned(),
+        kind: DeviceKind::Cpu,
+        memory_bytes: Bytes::from_mib(1024),
+        sm_count: 0,
+        cpu_threads: Some(2),
+        driver: None,
+        burn: "0.22.1".to_owned(),
+        cubecl: None,
+        parameters: 10,
+        shape: "00".to_owned(),
+        described: WorkloadSpec { model, training: Training::default() },
+        debug: true,
+        counts_memory: false,
+        full_f32: false,
+    }
+}
+
+const fn setup(batch: u64) -> Setup {
+    Setup { precision: Precision::F32, checkpointing: true, batch, feed: None }
+}
+
+fn figures(reserved: Option<Bytes>) -> Figures {
+    Figures {
+        samples_per_s: Interval { median: 815.2, least: 799.9, most: 820.3 },
+        repeats: 5,
+        step_ms: 0.1 + 0.2,
+        phases: Some(Phases { forward_ms: 6.1, backward_ms: 12.3, optimizer_ms: 1.4 }),
+        waiting_percent: None,
+        reserved_bytes: reserved,
+        in_use_bytes: None,
+        predicted_bytes: None,
+        gpu_percent: None,
+        cpu_percent: Some(97.0),
+        is_finite: false,
+    }
+}
+
+fn begin() -> Begin {
+    let (precision, checkpointing) = (Precision::F32, false);
+    let planned = Planned { precision, checkpointing, batch: 8, workers: 1, prefetch: 2, accumulation: 1 };
+    Begin { planned, setups: vec![setup(8)] }
+}
+
+#[test]
+fn what_was_written_is_known_again_and_what_was_cut_off_is_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("gpu-tuned.bench.jsonl");
+    let fed = Setup { feed: Some(Feed { workers: 2, prefetch: 4 }), ..setup(8) };
+    let phaseless = Figures { phases: None, waiting_percent: Some(12.5), ..figures(None) };
+    let measured = [(setup(8), figures(Some(Bytes(77)))), (fed, phaseless)];
+    let outcomes = measured.map(|(setup, figures)| (setup, Outcome::Measured(figures)));
+    {
+        let mut journal = Journal::open(&path).expect("it is opened");
+        journal.begin(header(), begin()).expect("it is written");
+        for (setup, outcome) in &outcomes {
+            journal.add(&Line::Started(*setup)).expect("it is written");
+            let ended = Line::Ended { setup: *setup, outcome: Box::new(outcome.clone()) };
+            journal.add(&ended).expect("it is written");
+        }
+    }
+    let whole = fs::read_to_string(&path).expect("the file");
+    fs::write(&path, format!("{whole}{{\"ended\":{{\"preci")).expect("it can be written");
+
+    let mut journal = Journal::open(&path).expect("it is opened");
+    assert_eq!(journal.known(0, &header()).expect("it is read"), outcomes);
+    for other in [Header { shape: "01".to_owned(), ..header() }, Header { full_f32: true, ..header() }] {
+        assert_eq!(journal.known(0, &other).expect("it is read"), []);
+    }
+    let ignored = fs::metadata(&path).expect("the file").len();
+    assert_eq!(journal.known(ignored, &header()).expect("it is read"), []);
+    // The next line is one of its own.
+    journal.begin(header(), begin()).expect("it is written");
+    let last = fs::read_to_string(&path).expect("the file");
+    let last = last.lines().last().expect("a line");
+    assert_eq!(serde_json::from_str::<Line>(last).expect("a line"), Line::Begin(begin()));
+}
+
+#[test]
+fn two_do_not_write_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("gpu-tuned.bench.jsonl");
+    let first = Journal::open(&path).expect("it is opened");
+    assert!(matches!(Journal::open(&path), Err(MeasureError::Results { .. })));
+    drop(first);
+    assert!(Journal::open(&path).is_ok());
+}
+
+#[test]
+fn a_setup_is_one_line_with_the_time_that_is_left() {
+    let setup = |batch| Setup { precision: Precision::F32, checkpointing: false, batch, feed: None };
+    let setups = [setup(8), setup(16), setup(32), setup(64)];
+    let mut progress = Progress::new(&setups, 3);
+    let figures = Figures {
+        samples_per_s: Interval { median: 815.2, least: 799.9, most: 820.3 },
+        repeats: 5,
+        step_ms: 19.628,
+        phases: Some(Phases { forward_ms: 6.1, backward_ms: 12.3, optimizer_ms: 1.4 }),
+        waiting_percent: None,
+        reserved_bytes: Some(Bytes::from_mib(4738)),
+        in_use_bytes: None,
+        predicted_bytes: None,
+        gpu_percent: None,
+        cpu_percent: Some(97.0),
+        is_finite: false,
+    };
+    let place = progress.after(setup(16), Duration::from_secs(30));
+    assert_eq!(
+        line(&place, &Outcome::Measured(figures)),
+        "2/4 (about 60 s left) f32, batch 16: 815 samples/s (800 to 820), step 19.63 ms, forward 6.10, backward 12.30, \
+         optimizer 1.40 ms, 4.6 GiB, the loss is no finite number"
+    );
+    progress.after(setup(32), Duration::from_secs(90));
+    let failed = Outcome::Failed { message: "no such image\nbacktrace".to_owned() };
+    let place = progress.after(setup(64), Duration::from_secs(1));
+    assert_eq!(line(&place, &failed), "4/4 f32, batch 64: failed: no such image");
+}
+
+#[test]
+fn time_is_told_in_the_unit_that_suits_it() {
+    let reported = [0, 99, 100, 5999, 6000].map(|seconds| about(Duration::from_secs(seconds)));
+    assert_eq!(reported, ["about 1 s", "about 99 s", "about 2 min", "about 100 min", "about 2 h"]);
 }
