@@ -144,7 +144,7 @@ impl WarmUp<'_> {
         let trainer = trainer.hold_twice(group_bytes(&self.plan.memory)).when_not_ready(self.not_ready);
         // Batches are made anew, so halves have other samples.
         let trainer = trainer.without_check_of_halves();
-        let trainer = if subject.accepts_half_loss() { trainer.accept_half_loss() } else { trainer };
+        let trainer = if subject.accepts_half_loss { trainer.accept_half_loss() } else { trainer };
         Ok(match Half::of(self.plan.settings.precision) {
             Some(half) => trainer.mixed(half).map_err(TrainerError::from)?,
             None => trainer,

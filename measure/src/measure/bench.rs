@@ -59,10 +59,6 @@ impl<M: Module, B: Clone> Bench<'_, '_, M, B> {
     pub(super) fn mode(&self, checkpointing: bool) -> Mode {
         Mode { checkpointing, ..self.plain }
     }
-
-    pub(super) fn say(&self, checkpointing: bool, tried: &Tried) {
-        (self.progress)(self.mode(checkpointing), tried);
-    }
 }
 
 impl Step {
@@ -223,7 +219,7 @@ pub(super) fn measure_on_cpu<M: Module, B: Clone>(
     for (index, &size) in sizes.iter().enumerate() {
         let started = Instant::now();
         let tried = measured(bench, size, checkpointing)?;
-        bench.say(checkpointing, &tried);
+        (bench.progress)(bench.mode(checkpointing), &tried);
         batch.insert(size, tried.measured());
         // A larger micro-batch takes at most as much longer as it is larger.
         let expected = |next: &u64| begin.elapsed() + started.elapsed() * next.div_ceil(size) as u32;

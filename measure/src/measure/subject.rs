@@ -36,8 +36,10 @@ use super::MeasureError;
 pub struct Subject<'a, M, B> {
     parts: Arc<Parts<'a, M, B>>,
     host_batch: Option<Prepare<'a>>,
-    half: Option<Half>,
-    accepts_half_loss: bool,
+    /// 16-bit type beside fp32 weights.
+    pub(super) half: Option<Half>,
+    /// True if the loss may be in 16 bits.
+    pub(crate) accepts_half_loss: bool,
     not_ready: NotReady,
 }
 
@@ -96,12 +98,6 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
         Self { accepts_half_loss: accepts, ..self }
     }
 
-    /// Returns true for a subject whose loss may be in 16 bits.
-    #[cfg(feature = "warm")]
-    pub(crate) fn accepts_half_loss(&self) -> bool {
-        self.accepts_half_loss
-    }
-
     /// Trains in mixed precision: fp32 weights and optimizer, and a 16-bit copy that computes, as with
     /// [`Trainer::mixed`](gpu_tuned_train::train::Trainer::mixed). The device's default float type must be the 16-bit
     /// one. A session of that precision does it by itself; a session of another precision returns an error.
@@ -141,11 +137,6 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
             Err(StepError::Mixed(error)) => self.fail_not_ready(&error),
             Err(error) => panic!("{error}"),
         }
-    }
-
-    /// 16-bit type beside fp32 weights.
-    pub(super) fn half(&self) -> Option<Half> {
-        self.half
     }
 
     /// Adds what prepares so many samples in host memory, as a loader's worker does, to be timed on one core. Without it,
@@ -228,7 +219,7 @@ pub(super) struct Whole<'a, M, B> {
 }
 
 /// Function of a model and a micro-batch.
-pub(super) type Function<'a, M, B, T> = Box<dyn Fn(&M, B) -> T + Send + Sync + 'a>;
+type Function<'a, M, B, T> = Box<dyn Fn(&M, B) -> T + Send + Sync + 'a>;
 
 impl<M: Module, B> Pass<'_, M, B> {
     /// Computes the gradients of a micro-batch, as one of so many, of a loss in fp32 times `scale`, and their factor in a sum.

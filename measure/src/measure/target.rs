@@ -98,7 +98,7 @@ impl MeasurementTarget {
     }
 
     /// Limits micro-batches to so many samples.
-    pub(super) fn with_max_samples(self, samples: usize) -> Self {
+    fn with_max_samples(self, samples: usize) -> Self {
         Self { max_samples: Some(samples), ..self }
     }
 

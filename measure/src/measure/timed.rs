@@ -280,7 +280,7 @@ pub(super) struct Seconds {
 
 impl Seconds {
     /// The parts, neither of them negative, that best explain a step and one with `many` micro-batches.
-    pub(super) fn from_steps(step: f64, longer: f64, many: usize) -> Self {
+    fn from_steps(step: f64, longer: f64, many: usize) -> Self {
         let many = many as f64;
         let micro_step = ((longer - step) / (many - 1.0)).max(0.0);
         if micro_step <= step {
@@ -292,7 +292,7 @@ impl Seconds {
 }
 
 impl Times {
-    pub(super) fn from_repeats(all: &[Seconds]) -> Self {
+    fn from_repeats(all: &[Seconds]) -> Self {
         let sorted = |of: fn(&Seconds) -> f64| {
             let mut values: Vec<f64> = all.iter().map(of).collect();
             let middle = median(&mut values);

@@ -75,13 +75,13 @@ impl<'s, 'a, M: Module, B: Clone> Training<'s, 'a, M, B> {
     pub(super) fn new(subject: &'s Subject<'a, M, B>, step: Step, device: &Device) -> Self {
         let device = step.device(device);
         let (model, optimizer) = subject.begin(&device);
-        let weights = match subject.half() {
+        let weights = match subject.half {
             None => ModelWeights::Plain(model),
             Some(half) => {
                 ModelWeights::mixed(Master::new(model, half).unwrap_or_else(|error| subject.fail_not_ready(&error)))
             }
         };
-        let scale = subject.half().map(|half| LossScale::for_half(half).with_init_scale(SCALE));
+        let scale = subject.half.map(|half| LossScale::for_half(half).with_init_scale(SCALE));
         Self {
             batch: subject.batch(step.batch, &device),
             samples: step.batch,

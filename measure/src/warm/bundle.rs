@@ -1,4 +1,6 @@
-//! Archive as a file: a line of JSON with its fingerprint, then `CubeCL`'s export of an environment.
+//! Archives: their file, the search for one, and the caches that are filled from it.
+//!
+//! The file is a line of JSON with its fingerprint, then `CubeCL`'s export of an environment.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -14,7 +16,7 @@ use gpu_tuned_core::atomic_file;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::caches::{TUNED, found_no_memory};
+use super::caches::{TUNED, found_no_memory, is_tuned};
 use super::fingerprint::Fingerprint;
 use super::{BUNDLE, BundleError, FOLDER, NOTES, SHA256, driver};
 use crate::requests::package;
@@ -198,7 +200,7 @@ pub(super) fn file_name(fingerprint: &Fingerprint) -> String {
 }
 
 /// File extension of archives.
-pub(super) const EXTENSION: &str = "bundle";
+const EXTENSION: &str = "bundle";
 
 /// Result of loading an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -320,10 +322,6 @@ fn driver_files(bundle: &dyn Bundle) -> usize {
     })
 }
 
-fn is_tuned(namespace: &str) -> bool {
-    namespace.split('/').next() == Some(TUNED)
-}
-
 /// Copies the entries of a namespace, but for choices made without memory, and returns how many are new.
 fn insert(bundle: &dyn Bundle, namespace: &str, target: &str) -> Result<usize, BundleError> {
     let mut entries = Vec::new();
@@ -342,7 +340,7 @@ fn insert(bundle: &dyn Bundle, namespace: &str, target: &str) -> Result<usize, B
 }
 
 /// Number of entries.
-pub(super) fn count_entries(bundle: &dyn Bundle) -> usize {
+fn count_entries(bundle: &dyn Bundle) -> usize {
     let mut entries = 0;
     for namespace in bundle.namespaces() {
         bundle.scan(&namespace, &mut |_, _| entries += 1);
@@ -383,7 +381,7 @@ impl fmt::Display for Bundled {
 /// The reason why users other than this one and root could have written the file; `None` if they could not. An archive has
 /// code for the GPU.
 #[cfg(unix)]
-pub(super) fn others_can_write(file: &Path) -> Option<String> {
+fn others_can_write(file: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
 
     let user = rustix::process::geteuid().as_raw();
@@ -407,7 +405,7 @@ pub(super) fn others_can_write(file: &Path) -> Option<String> {
 ///
 /// Errors of the system.
 #[cfg(unix)]
-pub(super) fn keep_others_out(path: &Path) -> io::Result<()> {
+fn keep_others_out(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
 
     let mode = std::fs::metadata(path)?.permissions().mode();
@@ -415,7 +413,7 @@ pub(super) fn keep_others_out(path: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-pub(super) fn keep_others_out(_: &Path) -> io::Result<()> {
+fn keep_others_out(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
@@ -424,7 +422,7 @@ pub(super) fn keep_others_out(_: &Path) -> io::Result<()> {
 const OF_OTHERS: u32 = 0o022;
 
 #[cfg(not(unix))]
-pub(super) fn others_can_write(_: &Path) -> Option<String> {
+fn others_can_write(_: &Path) -> Option<String> {
     Some(format!("its owner is unknown on this system; {}", remedy()))
 }
 

@@ -109,7 +109,7 @@ fn configuration(database: &Prepared, kernels: bool) -> CubeClRuntimeConfig {
     config.compilation.cache = kernels;
     config.autotune.disable_cache = false;
     config.environment.name.clone_from(&database.name);
-    config.environment.path = CacheConfig::Directory(database.root().to_owned());
+    config.environment.path = CacheConfig::Directory(database.root.clone());
     config.environment.records.level = RecordLevel::Off;
     config
 }
@@ -139,9 +139,8 @@ fn open(database: &Prepared, kernels: bool, is_throwaway: bool) -> Caches {
 ///
 /// Kept, they would slow every later process down: a kernel that found no memory counts as one that does not work.
 fn drop_choices_without_memory() -> usize {
-    let tuned = |namespace: &String| namespace.split('/').next() == Some(TUNED);
     let mut dropped = 0;
-    for namespace in persistence::namespaces().into_iter().filter(tuned) {
+    for namespace in persistence::namespaces().into_iter().filter(|namespace| is_tuned(namespace)) {
         let storage = persistence::open(&namespace);
         let mut spoilt = Vec::new();
         storage.scan(&mut |key, value| {
@@ -155,6 +154,11 @@ fn drop_choices_without_memory() -> usize {
         dropped += spoilt.len();
     }
     dropped
+}
+
+/// Returns true for the namespace of tuned choices.
+pub(super) fn is_tuned(namespace: &str) -> bool {
+    namespace.split('/').next() == Some(TUNED)
 }
 
 /// Returns true for tuning that ran out of memory.
@@ -216,7 +220,7 @@ const KEYS: [&[&str]; 4] =
 const VARIABLES: [&str; 2] = ["CUBECL_ENVIRONMENT", "CUBECL_AUTOTUNE_CACHE"];
 
 /// Source of the user's cache configuration, if any. `CubeCL` searches its files from `folder` upwards.
-pub(super) fn by_user(folder: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Option<String> {
+fn by_user(folder: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Option<String> {
     if let Some(name) = VARIABLES.iter().find(|name| variable(name).is_some()) {
         return Some((*name).to_owned());
     }

@@ -65,35 +65,25 @@ pub struct WarmStart {
 ///
 /// Call it before anything uses Burn or `CubeCL` on a GPU. `start` does.
 pub fn begin(fingerprint: &Fingerprint, gpus: &[usize]) -> WarmStart {
-    begin_in(throwaway(), archive_folder().is_some(), fingerprint, gpus)
-}
-
-/// `bundles` is true for a run that writes an archive: it has its own caches, whatever the user has configured.
-fn begin_in(throwaway: Option<&Path>, bundles: bool, fingerprint: &Fingerprint, gpus: &[usize]) -> WarmStart {
     let _progress = Progress::begin("opening the kernel cache");
-    let (caches, events) = caches::switch_on(fingerprint, throwaway, bundles);
-    warn_of_slow_start(&caches, &events);
-    let bundle = match (&caches, throwaway) {
-        (_, Some(_)) => None,
-        (Caches::On { .. } | Caches::NotWritable { .. }, _) => bundle::find(fingerprint)
-            .map(|found| found.map_or_else(|ignored| ignored, |path| bundle::take(path, fingerprint, gpus))),
-        _ => bundle::find(fingerprint).map(|found| {
-            let left = |path| Bundled::Ignored { path, because: "the caches are not gpu-tuned's to fill".to_owned() };
-            found.map_or_else(|ignored| ignored, left)
-        }),
-    };
-    caches::begin_counting(&caches);
-    let warm = WarmStart { caches, events, bundle };
-    tracing::info!("warm start: {warm}");
-    warm
-}
-
-/// Warns of caches that make this start slow. Every event is in the report, too.
-fn warn_of_slow_start(caches: &Caches, events: &[CacheEvent]) {
+    // A run that writes an archive has its own caches, whatever the user has configured.
+    let (throwaway, overrules) = (throwaway(), archive_folder().is_some());
+    let (caches, events) = caches::switch_on(fingerprint, throwaway, overrules);
+    // Every event is in the report, too.
     events.iter().filter(|event| event.is_slow()).for_each(|event| warn_user(&event.to_string()));
     if matches!(caches, Caches::NotWritable { .. }) {
         warn_user(&caches.to_string());
     }
+    let found = if throwaway.is_some() { None } else { bundle::find(fingerprint) };
+    let bundle = found.map(|found| match (found, &caches) {
+        (Err(ignored), _) => ignored,
+        (Ok(path), Caches::On { .. } | Caches::NotWritable { .. }) => bundle::take(path, fingerprint, gpus),
+        (Ok(path), _) => Bundled::Ignored { path, because: "the caches are not gpu-tuned's to fill".to_owned() },
+    });
+    caches::begin_counting(&caches);
+    let warm = WarmStart { caches, events, bundle };
+    tracing::info!("warm start: {warm}");
+    warm
 }
 
 /// Folder of this run's own caches, so that an archive has the kernels of the planned steps alone. `None` in other runs: a

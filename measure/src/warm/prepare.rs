@@ -43,8 +43,8 @@ pub(super) struct Prepared {
     pub path: PathBuf,
     pub access: Access,
     pub events: Vec<CacheEvent>,
-    /// Folder that `CubeCL` uses.
-    root: PathBuf,
+    /// Folder that `CubeCL` uses. Without a usable database, `CubeCL` caches in memory.
+    pub root: PathBuf,
     /// Keeps other processes from preparing the database until it is open.
     lock: Option<File>,
 }
@@ -80,11 +80,6 @@ impl Prepared {
     pub(super) fn new(folder: &Path, name: String) -> Self {
         let path = folder.join(environment::file_name(&name));
         Self { name, path, access: Access::Full, events: Vec::new(), root: folder.to_owned(), lock: None }
-    }
-
-    /// Folder that `CubeCL` uses. Without a usable database, `CubeCL` caches in memory.
-    pub(super) fn root(&self) -> &Path {
-        &self.root
     }
 
     /// Makes the database the active one.
@@ -287,7 +282,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 /// Condition of a database.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Condition {
+enum Condition {
     /// There is no file.
     Missing,
     /// The file has no tables. `CubeCL` creates them with the file.
@@ -307,7 +302,7 @@ pub(super) enum Condition {
 /// # Errors
 ///
 /// The error of the system if the file cannot be accessed.
-pub(super) fn inspect(path: &Path, largest: u64, is_writable: bool) -> io::Result<Condition> {
+fn inspect(path: &Path, largest: u64, is_writable: bool) -> io::Result<Condition> {
     let bytes = match fs::metadata(path) {
         Ok(file) => file.len(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Condition::Missing),
@@ -399,10 +394,10 @@ const NETWORK: [(u64, &str); 17] = [
 
 /// Bytes that a folder must have free: the first kernels, and the database's shared memory. Without space for that
 /// memory, the system ends the process (`SIGBUS`).
-pub(super) const SPACE: usize = 1 << 20;
+const SPACE: usize = 1 << 20;
 
 /// Name of the network file system that a folder is on; `None` for local folders and outside of Linux.
-pub(super) fn network_file_system(folder: &Path) -> Option<&'static str> {
+fn network_file_system(folder: &Path) -> Option<&'static str> {
     #[cfg(target_os = "linux")]
     {
         // The field's type depends on the architecture.
@@ -422,7 +417,7 @@ fn network_name(magic: u64) -> Option<&'static str> {
 }
 
 /// Creates a folder, and writes a temporary file of [`SPACE`] into it.
-pub(super) fn try_writing(folder: &Path, is_network: bool) -> io::Result<()> {
+fn try_writing(folder: &Path, is_network: bool) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let mut file = tempfile::tempfile_in(folder)?;
     file.write_all(&vec![1; SPACE])?;
@@ -431,7 +426,7 @@ pub(super) fn try_writing(folder: &Path, is_network: bool) -> io::Result<()> {
 }
 
 /// Returns true for a full disk or an exhausted quota.
-pub(super) fn is_full(error: &io::Error) -> bool {
+fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 

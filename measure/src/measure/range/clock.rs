@@ -179,7 +179,7 @@ impl<M: Module, B: Clone> Clock<'_, '_, M, B> {
 pub(super) type Prepare<'p> = dyn Fn(usize) + Send + Sync + 'p;
 
 /// Queue of prepared batches.
-pub(super) struct Fed<'p> {
+struct Fed<'p> {
     prepare: &'p Prepare<'p>,
     samples: usize,
     /// `None` without workers.
@@ -208,7 +208,7 @@ impl Fed<'_> {
 /// # Panics
 ///
 /// When the preparation does.
-pub(super) fn feeding<T>(
+fn feeding<T>(
     prepare: &Prepare<'_>,
     samples: usize,
     Feed { workers, prefetch }: Feed,
@@ -245,7 +245,7 @@ fn prepare_on(prepare: &Prepare<'_>, samples: usize, to: &SyncSender<()>) {
 const EVERY: Duration = Duration::from_millis(100);
 
 /// GPU utilisation in percent; `None` if the driver does not report it.
-pub(super) type ReadUtilization = dyn FnMut() -> Option<u32> + Send;
+type ReadUtilization = dyn FnMut() -> Option<u32> + Send;
 
 /// Sampler of the GPU, if there is one.
 #[derive(Clone, Default)]
@@ -253,13 +253,13 @@ pub(super) struct DeviceSampler(Option<Arc<Mutex<ReadUtilization>>>);
 
 /// Utilisation over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Utilization {
+struct Utilization {
     pub(super) gpu_percent: Option<f64>,
     pub(super) cpu_percent: Option<f64>,
 }
 
 /// Sampling period.
-pub(super) struct Watch {
+struct Watch {
     begin: Instant,
     cpu_before: Option<Duration>,
     end: Option<Sender<()>>,
@@ -299,7 +299,7 @@ impl DeviceSampler {
         Self(Some(Arc::new(Mutex::new(look))))
     }
 
-    pub(super) fn watch(&self) -> Watch {
+    fn watch(&self) -> Watch {
         let (end, ended) = channel();
         let looking = self.0.clone().and_then(|look| {
             let looked = move || {

@@ -44,7 +44,7 @@ impl Sweep<'_> {
             self.journal.add(&Line::Started(setup))?;
             let outcome = self.attempt(setup, memory.entry(setup.mode()).or_default())?;
             self.journal.add(&Line::Ended { setup, outcome: Box::new(outcome.clone()) })?;
-            print_outcome(&progress.after(setup, begin.elapsed()), &outcome);
+            eprintln!("  {}", line(&progress.after(setup, begin.elapsed()), &outcome));
             (self.after_output)();
             let is_over = matches!(outcome, Outcome::OutOfMemory { .. });
             self.known.push((setup, outcome));
@@ -220,11 +220,6 @@ pub(super) fn print_begin(name: &str, device: &str, setups: &[Setup], known: &[(
     eprintln!("benching {name} on {device}: {} setup{s}{rest}", setups.len());
 }
 
-/// A line for every setup that has ended.
-fn print_outcome(place: &str, outcome: &Outcome) {
-    eprintln!("  {}", line(place, outcome));
-}
-
 /// Progress over all configurations.
 pub(super) struct Progress<'p> {
     setups: &'p [Setup],
@@ -281,4 +276,4 @@ fn describe(figures: &Figures) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

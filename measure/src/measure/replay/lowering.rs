@@ -129,7 +129,7 @@ impl Lowering {
     }
 
     fn forward(&mut self, [weight, input, output]: [usize; 3]) {
-        let bytes = self.program.sizes[weight].bytes()[0];
+        let bytes = self.program.sizes[weight].bytes[0];
         let [unused, any] =
             [&self.unused, &self.weights].map(|of| of.iter().position(|weight| weight.bytes() == bytes));
         let shape = match (unused, any) {
@@ -138,15 +138,15 @@ impl Lowering {
             (None, Some(index)) => self.weights[index],
             (None, None) => return,
         };
-        let pixels = self.program.sizes[output].bytes().map(|bytes| bytes / 4 / shape.outputs);
-        self.made.push(ConvOutput { weight: shape, input: self.program.sizes[input].bytes(), pixels });
+        let pixels = self.program.sizes[output].bytes.map(|bytes| bytes / 4 / shape.outputs);
+        self.made.push(ConvOutput { weight: shape, input: self.program.sizes[input].bytes, pixels });
         self.dropped.extend([weight, input]);
         self.program.sizes[output] = Size::rows(pixels, shape.outputs);
     }
 
     // The CPU convolves the input with the output's gradient.
     fn backward(&mut self, ops: &[Op], place: usize, [output_gradient, input, gradient]: [usize; 3]) {
-        let bytes = self.program.sizes[gradient].bytes()[0];
+        let bytes = self.program.sizes[gradient].bytes[0];
         let exact = self.made.iter().rposition(|made| made.weight.bytes() == bytes);
         let found = exact.or_else(|| self.made.iter().rposition(|made| made.weight.is_overhung_by(bytes)));
         let Some(found) = found else { return };
@@ -174,7 +174,7 @@ impl Lowering {
 
     fn input_gradient(&mut self, ops: &[Op], end: usize, input: [u64; 2], weight: Weight, columns: Size) {
         let is_gradient = |place: &usize| {
-            ops[*place].allocated().is_some_and(|id| self.is_zeros(id) && self.program.sizes[id].bytes() == input)
+            ops[*place].allocated().is_some_and(|id| self.is_zeros(id) && self.program.sizes[id].bytes == input)
         };
         let Some(place) = (end.saturating_sub(FURTHEST)..end).rev().find(is_gradient) else { return };
         let between = ops[place + 1..end].iter().filter_map(Op::allocated);
@@ -237,12 +237,12 @@ impl Buffers {
         let mut freed: HashMap<[u64; 2], VecDeque<usize>> = HashMap::new();
         for id in lasting.iter().filter_map(|op| op.freed()) {
             if !sizes[id].is_padded(value_bytes) {
-                freed.entry(sizes[id].bytes()).or_default().push_back(id);
+                freed.entry(sizes[id].bytes).or_default().push_back(id);
             }
         }
         let mut taken = HashSet::new();
         for id in lasting.iter().filter_map(|op| op.allocated()) {
-            if let Some(over) = freed.get_mut(&sizes[id].bytes()).and_then(VecDeque::pop_front) {
+            if let Some(over) = freed.get_mut(&sizes[id].bytes).and_then(VecDeque::pop_front) {
                 self.0.insert(id, over);
                 taken.extend([id, over]);
             }

@@ -31,7 +31,7 @@ use super::target::BuiltFor;
 use super::{MeasureError, Memory, Step, Subject, isolated, report};
 use crate::versions;
 use lowering::{lower_convolutions, lower_updates};
-use pools::{Pools, TooLarge};
+use pools::Pools;
 use program::{Op, Phase, Program, phases};
 use trace::{aligned, parameter_size, record, shapes};
 
@@ -146,8 +146,27 @@ struct Lowered {
 impl Lowered {
     /// See [`Trace::replayed`].
     fn replayed(&self, batch: u64, gpu: Bytes) -> Option<Replayed> {
+        let Self { program, value_bytes } = self;
         // CubeCL takes at most a quarter of the memory at once.
-        deal(&self.program, Pools::new(gpu.0 / 4), batch, self.value_bytes).ok()
+        let mut pools = Pools::new(gpu.0 / 4);
+        let (mut reserved_bytes, mut in_use_bytes) = (Vec::new(), Bytes::ZERO);
+        for op in &program.ops {
+            match *op {
+                Op::Allocate(id) => {
+                    let bytes = program.bytes(id, batch, *value_bytes);
+                    if program.persistent.contains(&id) {
+                        pools.allocate_persistent(id, bytes);
+                    } else if bytes > 0 {
+                        pools.allocate(id, bytes).ok()?;
+                    }
+                }
+                Op::Free(id) => pools.free(id),
+                Op::Enter(Phase::Backward) => in_use_bytes = Bytes(pools.in_use),
+                Op::Enter(Phase::End) => reserved_bytes.push(Bytes(pools.reserved())),
+                Op::Enter(_) => {}
+            }
+        }
+        Some(Replayed { reserved_bytes, in_use_bytes })
     }
 }
 
@@ -160,32 +179,11 @@ fn lay_out_parameters(program: &mut Program, shapes: &[Vec<u64>]) {
     let made = phases(&program.ops).next().unwrap_or_default();
     let freed: HashSet<_> = made.iter().filter_map(Op::freed).collect();
     for id in made.iter().filter_map(Op::allocated).filter(|id| !freed.contains(id)) {
-        if let Some(shape) = by_bytes.get_mut(&program.sizes[id].bytes()[0]).and_then(Vec::pop) {
+        if let Some(shape) = by_bytes.get_mut(&program.sizes[id].bytes[0]).and_then(Vec::pop) {
             program.sizes[id] = parameter_size(shape);
             program.persistent.insert(id);
         }
     }
-}
-
-fn deal(program: &Program, mut pools: Pools, batch: u64, value_bytes: u64) -> Result<Replayed, TooLarge> {
-    let (mut reserved_bytes, mut in_use_bytes) = (Vec::new(), Bytes::ZERO);
-    for op in &program.ops {
-        match *op {
-            Op::Allocate(id) => {
-                let bytes = program.bytes(id, batch, value_bytes);
-                if program.persistent.contains(&id) {
-                    pools.allocate_persistent(id, bytes);
-                } else if bytes > 0 {
-                    pools.allocate(id, bytes)?;
-                }
-            }
-            Op::Free(id) => pools.free(id),
-            Op::Enter(Phase::Backward) => in_use_bytes = Bytes(pools.in_use()),
-            Op::Enter(Phase::End) => reserved_bytes.push(Bytes(pools.reserved())),
-            Op::Enter(_) => {}
-        }
-    }
-    Ok(Replayed { reserved_bytes, in_use_bytes })
 }
 
 /// Recorded steps of one micro-batch and of two that accumulate gradients, both without or both with checkpointing.

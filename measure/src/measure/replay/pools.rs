@@ -27,7 +27,8 @@ pub(super) struct Pools {
     largest_page: u64,
     next_pool: u64,
     persistent: u64,
-    in_use: u64,
+    /// Bytes of live allocations.
+    pub(super) in_use: u64,
 }
 
 /// An allocation is larger than the largest page.
@@ -121,11 +122,6 @@ impl Pools {
     pub(super) fn reserved(&self) -> u64 {
         let pools = [&self.small, &self.current].into_iter().chain(&self.outdated);
         self.persistent + pools.map(|pool| pool.page_bytes * pool.pages.len() as u64).sum::<u64>()
-    }
-
-    /// Bytes of live allocations.
-    pub(super) fn in_use(&self) -> u64 {
-        self.in_use
     }
 
     fn hold(&mut self, id: usize, slice: Slice) {

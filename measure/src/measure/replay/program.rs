@@ -52,8 +52,8 @@ pub(super) struct Recorded {
 /// The size of an allocation on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Size {
-    /// At the two micro-batches that were run, with values in four bytes.
-    bytes: [u64; 2],
+    /// At the two micro-batches that were run, with values in four bytes and without padding.
+    pub(super) bytes: [u64; 2],
     /// Values in a row, where rows are padded.
     row: Option<u64>,
     /// True if the size is the same with values of two bytes.
@@ -125,11 +125,6 @@ impl Size {
     /// Size of a part of a sum over so many terms.
     pub(super) fn in_pieces(self, terms: [u64; 2]) -> Self {
         Self { terms: Some(terms), ..self }
-    }
-
-    /// Bytes at the two micro-batches that were run, without padding.
-    pub(super) fn bytes(self) -> [u64; 2] {
-        self.bytes
     }
 
     /// Returns true if the size does not depend on the micro-batch.

@@ -56,7 +56,7 @@ fn gaps_that_touch_are_one() {
     pools.allocate(4, 3 * MIB / 2).expect("the three gaps hold it");
     assert_eq!(reserved_mib(&pools), 2);
     pools.allocate(5, MIB / 2).expect("needs a page");
-    assert_eq!((reserved_mib(&pools), pools.in_use()), (4, 5 * MIB / 2));
+    assert_eq!((reserved_mib(&pools), pools.in_use), (4, 5 * MIB / 2));
 }
 
 // As an H200 laid out rows: `tests/models/KEPT.md`.
