@@ -61,7 +61,11 @@ impl WarmUp<'_> {
         let seconds = begin.elapsed().as_secs_f64();
         let Saved { path, bytes, entries, sha256 } = &bundle;
         let (mib, path) = (bytes >> 20, path.display());
-        print(&format!("{name}: {entries} entries, {mib} MiB, in {path}, {seconds:.0} s, SHA-256 {sha256}"));
+        // A closed standard error must not end the run.
+        drop(writeln!(
+            std::io::stderr(),
+            "warm: {name}: {entries} entries, {mib} MiB, in {path}, {seconds:.0} s, SHA-256 {sha256}"
+        ));
         if is_on(JSON) {
             let report = json!({
                 "warmed": name, "bundle": bundle, "micro_batches": micro_batches, "seconds": seconds,
@@ -158,11 +162,6 @@ fn sizes(planned: usize, samples: usize) -> Vec<(usize, usize)> {
     let first = (planned, samples.min(2 * planned + samples % planned.max(1)));
     let halves = std::iter::successors(Some(planned / 2), |size| Some(size / 2)).take_while(|size| *size > 0);
     std::iter::once(first).chain(halves.map(|size| (size, samples.min(2 * size)))).collect()
-}
-
-fn print(text: &str) {
-    // A closed standard error must not end the run.
-    drop(writeln!(std::io::stderr(), "warm: {text}"));
 }
 
 #[cfg(test)]

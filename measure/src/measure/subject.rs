@@ -170,7 +170,11 @@ impl<'a, M: Module, B: Clone> Subject<'a, M, B> {
 
     /// With and without recomputing activations, as far as the model can be had so.
     pub(super) fn checkpointing(&self) -> &'static [bool] {
-        self.parts.pass.checkpointing()
+        match &self.parts.pass {
+            Pass::Loss(_) => &[false, true],
+            Pass::Whole(Whole { checkpointing: false, .. }) => &[false],
+            Pass::Whole(Whole { checkpointing: true, .. }) => &[true],
+        }
     }
 
     pub(super) fn pass(&self) -> &Pass<'a, M, B> {
@@ -251,15 +255,6 @@ impl<M: Module, B> Pass<'_, M, B> {
     #[cfg(feature = "cuda")]
     pub(super) const fn has_graphs(&self) -> bool {
         matches!(self, Self::Loss(_))
-    }
-
-    /// With and without recomputing activations, as far as the model can be had so.
-    pub(super) fn checkpointing(&self) -> &'static [bool] {
-        match self {
-            Self::Loss(_) => &[false, true],
-            Self::Whole(Whole { checkpointing: false, .. }) => &[false],
-            Self::Whole(Whole { checkpointing: true, .. }) => &[true],
-        }
     }
 
     /// Calls `observe` after a forward pass; `None` if the passes are not separate.

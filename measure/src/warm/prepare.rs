@@ -62,8 +62,10 @@ fn prepare_on(network: Option<&str>, folder: &Path, name: String, created: io::R
     let name = if network.is_some() { format!("{name}-on-{}", host()) } else { name };
     let mut database = Prepared::new(folder, name);
     database.events.extend(network.map(|kind| CacheEvent::OneHost { file_system: kind.to_owned() }));
-    let written =
-        created.and_then(|()| try_writing(folder, network.is_some())).and_then(|()| open_files(&database.path));
+    let written = created.and_then(|()| try_writing(folder, network.is_some())).and_then(|()| {
+        // The database can be written if its files can.
+        on_files(&database.path, |file| OpenOptions::new().write(true).open(file).map(drop))
+    });
     match written {
         Ok(()) => database.mend(LARGEST),
         Err(error) => database.access = without_writing(&database.path, &error),
@@ -128,15 +130,6 @@ impl Prepared {
             Err(error) => self.access = Access::Unusable(format!("it cannot be replaced: {error}")),
         }
     }
-}
-
-/// Opens the database's files for writing, where they exist.
-fn open_files(path: &Path) -> io::Result<()> {
-    let all = [path.to_owned(), sibling(path, "-wal"), sibling(path, "-tshm")];
-    all.iter().try_for_each(|file| match OpenOptions::new().write(true).open(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    })
 }
 
 /// Access to a database that cannot be written.
@@ -205,11 +198,15 @@ fn set_aside(path: &Path) -> io::Result<PathBuf> {
 ///
 /// A process that has the database open keeps its files.
 fn remove(path: &Path) -> io::Result<()> {
-    [sibling(path, "-wal"), sibling(path, "-tshm"), path.to_owned()].iter().try_for_each(|file| {
-        match fs::remove_file(file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+    on_files(path, |file| fs::remove_file(file))
+}
+
+/// Applies `action` to the files of a database that exist, to the database itself last.
+fn on_files(path: &Path, action: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+    let files = [sibling(path, "-wal"), sibling(path, "-tshm"), path.to_owned()];
+    files.iter().try_for_each(|file| match action(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     })
 }
 
@@ -314,39 +311,29 @@ fn inspect(path: &Path, largest: u64, is_writable: bool) -> io::Result<Condition
     let name = path.to_str().ok_or_else(|| io::Error::other("its path is not UTF-8"))?;
     // Some damaged pages make the engine panic.
     Ok(match catching(|| block_on(read_all(name, is_writable))) {
-        Ok(Ok(Content::Entries)) => Condition::Whole,
-        Ok(Ok(Content::NoTable)) => Condition::Empty,
-        Ok(Ok(Content::Faulty(fault))) => Condition::Damaged(first_line(&fault)),
+        Ok(Ok(condition)) => condition,
         Ok(Err(Error::Busy(_) | Error::BusySnapshot(_))) => Condition::Locked,
         Ok(Err(error)) => Condition::Damaged(first_line(&error.to_string())),
         Err(panic) => Condition::Damaged(first_line(&panic)),
     })
 }
 
-/// Result of reading a database without an error.
-enum Content {
-    Entries,
-    NoTable,
-    /// Message of the integrity check.
-    Faulty(String),
-}
-
 /// Reads a database as `CubeCL` does: with its options, by its index, with all values.
-async fn read_all(path: &str, is_writable: bool) -> Result<Content, Error> {
+async fn read_all(path: &str, is_writable: bool) -> Result<Condition, Error> {
     let options = Builder::new_local(path);
     let options = if is_writable { options.experimental_multiprocess_wal(true) } else { options.read_only(true) };
     let database = options.build().await?;
     let mut connection = database.connect()?;
     connection.busy_timeout(LOCK_WAIT)?;
     if let Some(fault) = integrity_fault(&connection).await? {
-        return Ok(Content::Faulty(fault));
+        return Ok(Condition::Damaged(first_line(&fault)));
     }
     if is_writable {
         // A damaged header can make a database read-only.
         connection.transaction_with_behavior(TransactionBehavior::Immediate).await?.rollback().await?;
     }
     if connection.query("SELECT 1 FROM sqlite_schema WHERE name = 'entries'", ()).await?.next().await?.is_none() {
-        return Ok(Content::NoTable);
+        return Ok(Condition::Empty);
     }
     // The integrity check compares no rows with their index.
     let entries = "SELECT namespace, key, value, origin FROM entries ORDER BY namespace, key";
@@ -354,7 +341,7 @@ async fn read_all(path: &str, is_writable: bool) -> Result<Content, Error> {
     while let Some(row) = rows.next().await? {
         let _: (String, Vec<u8>, Vec<u8>, i64) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
     }
-    Ok(Content::Entries)
+    Ok(Condition::Whole)
 }
 
 /// First fault that the engine's integrity check finds.

@@ -122,7 +122,10 @@ impl ModeTries {
         match (need, timed.as_slice()) {
             (Need::Plan, []) => self.begin(&candidates, limits, first).into_iter().collect(),
             (Need::Plan, timed) if first.is_some_and(|first| first.beats(timed, limits)) => Vec::new(),
-            (Need::Plan, [only]) => second(only.batch, &candidates).into_iter().collect(),
+            // The second size: a larger one, if one fits.
+            (Need::Plan, [Timed { batch, .. }]) => {
+                above(*batch, &candidates).or_else(|| below(*batch, &candidates)).into_iter().collect()
+            }
             (Need::Plan, timed) => needed(timed, &candidates, limits, first),
             (Need::Rest, timed) => rest(timed, candidates, first.is_none()),
         }
@@ -224,11 +227,6 @@ fn between(low: u64, high: u64, candidates: &[u64]) -> Option<u64> {
 /// Distance of two sizes in octaves.
 fn distance(a: f64, b: f64) -> f64 {
     (a / b).log2().abs()
-}
-
-/// The second size: a larger one, if one fits.
-fn second(batch: u64, candidates: &[u64]) -> Option<u64> {
-    above(batch, candidates).or_else(|| below(batch, candidates))
 }
 
 /// Sizes that a plan may take, given at least two that were timed.

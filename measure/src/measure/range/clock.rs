@@ -244,7 +244,7 @@ fn prepare_on(prepare: &Prepare<'_>, samples: usize, to: &SyncSender<()>) {
 /// From one look to the next; the driver's own sample period is longer.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// GPU utilisation in percent; `None` if the driver does not report it.
+/// Reads the GPU's utilisation in percent; `None` if the driver does not report it.
 type ReadUtilization = dyn FnMut() -> Option<u32> + Send;
 
 /// Sampler of the GPU, if there is one.
@@ -323,7 +323,10 @@ impl Watch {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let spent = self.cpu_before.and_then(|before| Some(cpu_time()?.saturating_sub(before).as_secs_f64()));
         let share = spent.map(|spent| 100.0 * spent / (wall * cores as f64));
-        Utilization { gpu_percent: mean(&self.stop()), cpu_percent: share.map(|percent| percent.clamp(0.0, 100.0)) }
+        let seen = self.stop();
+        let mean = || seen.iter().copied().map(f64::from).sum::<f64>() / seen.len() as f64;
+        let gpu_percent = (!seen.is_empty()).then(mean);
+        Utilization { gpu_percent, cpu_percent: share.map(|percent| percent.clamp(0.0, 100.0)) }
     }
 
     fn stop(&mut self) -> Vec<u32> {
@@ -336,10 +339,6 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-fn mean(seen: &[u32]) -> Option<f64> {
-    (!seen.is_empty()).then(|| seen.iter().copied().map(f64::from).sum::<f64>() / seen.len() as f64)
 }
 
 /// CPU time of this process, on all cores.

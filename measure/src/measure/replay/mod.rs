@@ -275,18 +275,12 @@ pub(super) fn devices<M: Module, B: Clone>(
     }
     let on = MeasuredOn {
         device: format!("{} (simulated from steps of a CPU)", profile.id),
-        kind: gpu.kind,
-        memory_bytes: gpu.memory_total,
-        sm_count: gpu.sm_count,
         // Nothing was timed that could be carried over by them.
         fp32_tflops: None,
         bandwidth_gb_s: None,
-        driver: None,
-        burn,
         cubecl: Some(versions::cubecl(package)),
-        context_bytes: None,
-        kernels_bytes: None,
         mode,
+        ..gpu.measured_on(burn)
     };
     BTreeMap::from([(Measured::simulated_name(profile.id.as_str()), on)])
 }

@@ -194,8 +194,10 @@ impl Program {
             match *op {
                 Op::Enter(_) => self.ops.push(*op),
                 Op::Allocate(id) if step.freed.contains(&id) => {
-                    renamed.insert(id, self.copied(id));
-                    self.ops.push(Op::Allocate(renamed[&id]));
+                    self.made.push(self.made[id]);
+                    let copy = self.add(self.sizes[id]);
+                    renamed.insert(id, copy);
+                    self.ops.push(Op::Allocate(copy));
                 }
                 // Skipped: without a free, its copies would accumulate.
                 Op::Allocate(_) => {}
@@ -216,12 +218,6 @@ impl Program {
             }
         }
         pairs
-    }
-
-    /// Adds an allocation like another one.
-    fn copied(&mut self, id: usize) -> usize {
-        self.made.push(self.made[id]);
-        self.add(self.sizes[id])
     }
 }
 

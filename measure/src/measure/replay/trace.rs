@@ -214,7 +214,8 @@ pub(super) fn aligned(small: &Recorded, large: &Recorded, batches: [u64; 2]) -> 
         let Op::Allocate(id) = *op else { continue };
         let made = large.allocations[id];
         // The scratch of a thread that happened to take more of the work; what a backward pass frees of a forward one is none.
-        let is_brief = |death: &usize| *death < place + BRIEF && is_in_phase(&large.ops[place..*death]);
+        let is_in_phase = |death: usize| !large.ops[place..death].iter().any(|op| matches!(op, Op::Enter(_)));
+        let is_brief = |death: &usize| *death < place + BRIEF && is_in_phase(*death);
         let is_scratch = pairs[id].is_none() && deaths.get(&id).is_some_and(is_brief);
         if is_scratch || sizes[id].is_constant() && is_no_tensor(made) {
             noise.insert(id);
@@ -227,10 +228,6 @@ pub(super) fn aligned(small: &Recorded, large: &Recorded, batches: [u64; 2]) -> 
     ops.retain(|op| !op.is_of(&noise));
     let program = Program { ops, sizes, made: large.allocations.clone(), persistent: HashSet::new(), batches };
     (unpaired <= bytes / 1000 * MOST_UNPAIRED_PER_MILLE).then_some(program)
-}
-
-fn is_in_phase(ops: &[Op]) -> bool {
-    !ops.iter().any(|op| matches!(op, Op::Enter(_)))
 }
 
 // Of what does not grow with the micro-batch.
