@@ -3,8 +3,6 @@
 //! A try of a micro-batch measures both. Tries are ordered by what plans need, for all modes together, until the time is
 //! up: see [`order`].
 
-#[cfg(test)]
-mod fake;
 mod order;
 #[cfg(test)]
 mod replayed_tests;

@@ -1,14 +1,15 @@
+mod fake;
+
 use std::time::Duration;
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, MeasurementMethod, Mode};
 use proptest::prelude::*;
 
-use super::MOST_MEMORY;
-use super::fake::{BUDGET, Fake, Found, MODES, fake};
-use super::{Plan, measure};
+use super::{MOST_MEMORY, Plan, measure};
 use crate::measure::bench::Budget;
 use crate::measure::{MeasureError, Step};
+use fake::{BUDGET, Fake, Found, MODES, fake};
 
 const PLAIN: Mode = MODES[0];
 

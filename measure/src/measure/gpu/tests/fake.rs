@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gpu_tuned_core::measured::{MeasuredMode, Mode};
 use gpu_tuned_core::{Bytes, Precision};
 
-use super::{Plan, Trial, measure};
+use super::super::{Plan, Trial, measure};
 use crate::measure::bench::Budget;
 use crate::measure::timed::Run;
 use crate::measure::{MeasureError, Memory, Step, Times};
