@@ -12,7 +12,7 @@ pub(crate) fn burn(package: Option<&Path>) -> String {
     locked(package, "burn").unwrap_or_else(|| BURN.to_owned())
 }
 
-/// Version of `CubeCL`, as for [`burn`].
+/// Version of `CubeCL`, as for [`burn()`].
 pub(crate) fn cubecl(package: Option<&Path>) -> String {
     locked(package, "cubecl").unwrap_or_else(|| CUBECL.to_owned())
 }

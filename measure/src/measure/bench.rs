@@ -171,7 +171,6 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// A budget that has not begun.
     pub(super) const fn new(whole: Duration) -> Self {
         Self { begin: OnceLock::new(), whole }
     }
@@ -181,7 +180,6 @@ impl Budget {
         self.begin.get_or_init(|| now);
     }
 
-    /// Time that is left at `now`.
     #[cfg(any(feature = "cuda", test))]
     pub(super) fn left(&self, now: Instant) -> Duration {
         self.whole.saturating_sub(self.spent(now))

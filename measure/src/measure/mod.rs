@@ -102,7 +102,7 @@ pub enum MeasureError {
          {subject} does it by itself, and ask for `precision = \"{subject}\"` if that is what you train in"
     )]
     OtherPrecision {
-        /// Precision of [`Subject::mixed`](Subject::mixed).
+        /// Precision of [`Subject::mixed`].
         subject: Precision,
         /// Precision of the session, or the one that is requested.
         session: Precision,

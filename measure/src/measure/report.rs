@@ -98,7 +98,6 @@ pub(super) fn replaying(gpu: &str) {
     eprintln!("  replaying what steps allocate as the memory pools of a GPU would: {gpu}");
 }
 
-/// A line for every mode that was replayed.
 #[cfg(feature = "counting-allocator")]
 pub(super) fn replayed(mode: Mode, found: &MeasuredMode) {
     eprintln!("  {mode}, replayed: {}", ends(found));
@@ -139,7 +138,6 @@ pub(super) fn end(name: &str, path: &Path, workload: &LockedWorkload, dropped: &
     self::dropped(dropped);
 }
 
-/// Prints the measurements that were removed.
 pub(super) fn dropped(dropped: &[String]) {
     for gone in dropped {
         eprintln!("  dropped {gone}");

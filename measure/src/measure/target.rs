@@ -97,7 +97,6 @@ impl MeasurementTarget {
         self.facts.mode_of(precision, false, !tf32_is_off())
     }
 
-    /// Limits micro-batches to so many samples.
     fn with_max_samples(self, samples: usize) -> Self {
         Self { max_samples: Some(samples), ..self }
     }
@@ -225,7 +224,6 @@ impl MeasurementTarget {
         BTreeMap::new()
     }
 
-    /// Returns true for a CPU.
     pub(super) fn is_cpu(&self) -> bool {
         self.reading.is_none()
     }

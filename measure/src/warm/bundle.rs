@@ -194,12 +194,10 @@ pub fn save(folder: &Path, fingerprint: &Fingerprint) -> Result<Saved, BundleErr
     Ok(Saved { path, bytes, entries, sha256: sha256([&line, &contents]) })
 }
 
-/// File name of an archive.
 pub(super) fn file_name(fingerprint: &Fingerprint) -> String {
     format!("{}.{EXTENSION}", fingerprint.environment())
 }
 
-/// File extension of archives.
 const EXTENSION: &str = "bundle";
 
 /// Result of loading an archive.
@@ -339,7 +337,6 @@ fn insert(bundle: &dyn Bundle, namespace: &str, target: &str) -> Result<usize, B
     Ok(summary.stored)
 }
 
-/// Number of entries.
 fn count_entries(bundle: &dyn Bundle) -> usize {
     let mut entries = 0;
     for namespace in bundle.namespaces() {

@@ -36,13 +36,10 @@ pub(super) trait Trial {
     /// Runs steps, with one micro-batch and with several.
     fn run(&self, step: Step, spend: Duration) -> Result<Run, MeasureError>;
 
-    /// Returns the free memory of the device.
     fn free(&self) -> Result<Bytes, MeasureError>;
 
-    /// Returns the bytes that the memory pools reserve.
     fn held(&self) -> Bytes;
 
-    /// Returns the current time.
     fn now(&self) -> Instant;
 }
 

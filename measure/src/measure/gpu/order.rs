@@ -30,13 +30,10 @@ pub(super) enum Need {
 /// Bounds of the sizes, equal for all modes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Largest micro-batch.
     pub(super) largest_batch: u64,
     /// Samples of a step on this rank; `None` for steps of one micro-batch.
     pub(super) global: Option<u64>,
-    /// Micro-batch that was planned before the measurement.
     pub(super) planned: u64,
-    /// Fraction of the best throughput that a plan may give up for a smaller micro-batch.
     pub(super) tolerance: f64,
     /// Bytes that executed steps may reserve.
     pub(super) most: Bytes,

@@ -80,7 +80,6 @@ impl Pools {
         }
     }
 
-    /// Allocates `bytes` for `id`.
     pub(super) fn allocate(&mut self, id: usize, bytes: u64) -> Result<(), TooLarge> {
         self.outdated.retain_mut(|pool| {
             pool.pages.retain(|page| page.live > 0);
@@ -100,7 +99,6 @@ impl Pools {
         Ok(())
     }
 
-    /// Allocates `bytes` for `id` outside the pools.
     pub(super) fn allocate_persistent(&mut self, id: usize, bytes: u64) {
         self.persistent += bytes.next_multiple_of(ALIGNMENT);
         self.hold(id, Slice { allocation: None, bytes });
