@@ -1,8 +1,5 @@
 //! The target of a build: named GPUs, or the one in the build machine.
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeSet;
 
 use gpu_tuned_core::profile::{ProfileId, ProfileNames};
@@ -208,5 +205,20 @@ pub(crate) mod native {
         gpu.memory_free = None;
         gpu.other_processes = None;
         gpu
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_gpu_name;
+
+    #[test]
+    fn only_names_of_gpus_read_like_one() {
+        for gpu in ["rtx4095", "gtx-970", "RTX_5090", "h300", "a10g", "l40s", "v100", "gb300", "a100-80gb"] {
+            assert!(is_gpu_name(gpu), "{gpu}");
+        }
+        for other in ["default", "h264", "h2", "v1", "v10", "a11y", "b64", "t5", "l2", "cuda", "std", "native"] {
+            assert!(!is_gpu_name(other), "{other}");
+        }
     }
 }

@@ -2,8 +2,6 @@
 
 mod manifest;
 mod setup;
-#[cfg(test)]
-mod tests;
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 use std::path::PathBuf;
@@ -191,4 +189,26 @@ fn describe(proposal: &Proposal) -> String {
 
 fn counted(lines: usize) -> String {
     if lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outcome, Setup, ask};
+
+    #[test]
+    fn only_yes_is_yes() {
+        for (said, outcome) in [
+            ("y\n", Outcome::Written),
+            ("Yes\r\n", Outcome::Written),
+            ("\n", Outcome::Declined),
+            ("", Outcome::Declined),
+            ("n\n", Outcome::Declined),
+            ("yesterday\n", Outcome::Declined),
+        ] {
+            let mut asked = Vec::new();
+            let answer = ask(&Setup::default(), &mut said.as_bytes(), &mut asked).expect("memory can be read");
+            assert_eq!(answer, outcome, "{said:?}");
+            assert!(asked.ends_with(b"[y/N] "));
+        }
+    }
 }

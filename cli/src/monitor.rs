@@ -1,8 +1,6 @@
 //! `cargo gpu-tuned monitor`: watches GPUs, the host and a training program.
 
 mod screen;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -511,4 +509,23 @@ fn table<'s>(heading: &str, figures: impl Iterator<Item = (&'s str, &'s Stats)>)
         is_empty = false;
     }
     if is_empty { String::new() } else { format!("\n{}\n{}", styled(BOLD, one_line(heading)), table.print()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::{interval, screen};
+
+    #[test]
+    fn a_dumb_terminal_has_no_screen() {
+        let is_dumb = |terminal: Option<&str>| screen::is_dumb(terminal.map(OsStr::new));
+        assert!(is_dumb(Some("dumb")));
+        assert!(![None, Some(""), Some("xterm-256color"), Some("linux")].into_iter().any(is_dumb));
+    }
+
+    #[test]
+    fn intervals_have_bounds() {
+        assert!(interval("50ms").is_err() && interval("2h").is_err() && interval("100ms").is_ok());
+    }
 }

@@ -1,8 +1,5 @@
 //! Metrics of samples and steps: one table each for CSV, Prometheus, TensorBoard and traces.
 
-#[cfg(test)]
-mod tests;
-
 use crate::recording::{GpuSample, HostSample, StepRecord, Throttle};
 
 /// Throttle reasons, with their keys in recordings and their names in messages.
@@ -152,4 +149,16 @@ pub(crate) fn step_figures(step: &StepRecord) -> impl Iterator<Item = StepFigure
         ("memory", "reserved_bytes", count(step.reserved_bytes)),
     ];
     figures.into_iter().chain(phases(step))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{THROTTLES, Throttle, throttle_key};
+
+    #[test]
+    fn keys_are_those_of_recordings() {
+        for reason in THROTTLES.into_iter().map(|(reason, ..)| reason).chain([Throttle::Unknown]) {
+            assert_eq!(serde_json::to_value(reason).expect("JSON"), throttle_key(reason));
+        }
+    }
 }

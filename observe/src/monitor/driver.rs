@@ -1,8 +1,5 @@
 //! GPUs that the driver samples, with the names of the processes on them.
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -121,4 +118,23 @@ impl Names {
 fn name(pid: u32) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Names;
+    use crate::recording::GpuProcess;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn processes_are_named_in_the_hosts_namespace() {
+        let mut names = Names { is_on_host: true, ..Names::default() };
+        let mut processes = [GpuProcess::new(std::process::id()), GpuProcess::new(u32::MAX)];
+        names.fill_in(processes.iter_mut());
+        assert!(processes[0].name.is_some() && processes[1].name.is_none(), "{processes:?}");
+        let mut elsewhere = Names { is_on_host: false, ..Names::default() };
+        let mut processes = [GpuProcess::new(std::process::id())];
+        elsewhere.fill_in(processes.iter_mut());
+        assert_eq!(processes[0].name, None);
+    }
 }

@@ -1,8 +1,5 @@
 //! Pictures of terminals.
 
-#[cfg(test)]
-mod tests;
-
 use std::fmt::{self, Write as _};
 
 use super::{escaped, open};
@@ -118,5 +115,24 @@ fn block(character: char) -> Option<[f64; 2]> {
         '\u{2581}'..='\u{2588}' => Some([1.0, eighths(u32::from(character) - 0x2580)]),
         '\u{2589}'..='\u{258f}' => Some([eighths(0x2590 - u32::from(character)), 1.0]),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Style, terminal};
+
+    #[test]
+    fn blocks_are_rectangles_and_words_begin_at_their_columns() {
+        let svg =
+            terminal("a & b", &[(Style::Plain, "██▌·  <1 GiB>    end".to_owned()), (Style::Added, "+".to_owned())]);
+        // Two whole cells of 7.4, then half of one.
+        assert!(svg.contains("M14.0 30.0h14.8v17.0") && svg.contains("M28.8 30.0h3.7v17.0"), "{svg}");
+        assert!(
+            svg.contains(&format!("x=\"{:.1}\" y=\"43\" textLength=\"51.8\">&lt;1 GiB&gt;<", 14.0 + 6.0 * 7.4)),
+            "{svg}"
+        );
+        assert!(svg.contains(&format!("x=\"{:.1}\" y=\"43\" textLength=\"22.2\">end<", 14.0 + 17.0 * 7.4)), "{svg}");
+        assert!(svg.contains("<title>a &amp; b</title>") && svg.contains("class=\"cell added\""), "{svg}");
     }
 }

@@ -1,8 +1,5 @@
 //! Times after which ranks are given up, and the end of a process after that of its group.
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, process, thread};
@@ -164,4 +161,22 @@ fn exit(ended: &Ended) -> ! {
         thread::sleep(DESTRUCTORS);
     }
     process::abort();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DESTRUCTORS, *};
+    use crate::group::hub::FAREWELL;
+    use crate::group::hub::members::INTERVAL;
+    use crate::group::member::LATE_ANSWER;
+
+    #[test]
+    fn a_stopped_rank_ends_all_within_30_s() {
+        let limits = Limits::default();
+        let exit = limits.grace + DESTRUCTORS;
+        // The interval is doubled on many ranks.
+        let stopped_root = 2 * limits.heartbeat + limits.silence + LATE_ANSWER + exit;
+        let stopped_member = limits.silence + INTERVAL + FAREWELL + exit;
+        assert!(stopped_root.max(stopped_member) < Duration::from_secs(30));
+    }
 }

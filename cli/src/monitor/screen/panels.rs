@@ -1,8 +1,5 @@
 //! Figures of the GPUs and the host.
 
-#[cfg(test)]
-mod tests;
-
 use gpu_tuned_observe::monitor::amounts::{gib, part_of, rate, reasons, short, size, watts};
 use gpu_tuned_observe::monitor::{GpuTimeline, Timeline};
 use gpu_tuned_observe::recording::{Gpu, GpuSample, HostSample, Run, StepRecord};
@@ -328,5 +325,20 @@ impl Bar {
             spans.push(Span::raw(format!("{:>room$}", self.figures)));
         }
         Line::from(spans)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bar;
+
+    #[test]
+    fn bars_are_as_long_as_their_share() {
+        for (share, filled) in
+            [(0.0, ""), (1.0, "████"), (0.5, "██"), (0.28, "█▏"), (0.01, ""), (7.0, "████"), (-1.0, "")]
+        {
+            let (bar, left) = bar(4, share);
+            assert_eq!((bar.as_str(), bar.chars().count() + left.chars().count()), (filled, 4), "{share}");
+        }
     }
 }
