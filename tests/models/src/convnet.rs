@@ -4,16 +4,16 @@ use burn::{
     module::Module,
     nn::{
         BatchNorm, BatchNormConfig, GroupNorm, GroupNormConfig, Linear, LinearConfig, PaddingConfig2d,
-        conv::{Conv2d, Conv2dConfig},
+        conv::Conv2d,
         pool::{AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig, MaxPool2d, MaxPool2dConfig},
     },
     tensor::{Device, Tensor, activation::relu},
 };
 
 use gpu_tuned::mixed::InF32;
-use gpu_tuned_core::workload::{self, Stage};
+use gpu_tuned_core::workload::{self, ModelSpec, Stage};
 
-use crate::cross_entropy;
+use crate::{Network, cross_entropy, same};
 
 /// The dimensions of a convolutional classifier.
 #[derive(Clone, Debug)]
@@ -70,12 +70,8 @@ pub struct NormedConv {
 impl NormedConv {
     /// A convolution of an odd kernel that keeps the side, but for the stride.
     pub fn new(channels: [usize; 2], kernel: usize, stride: usize, group_norm: bool, device: &Device) -> Self {
-        let conv = Conv2dConfig::new(channels, [kernel; 2]).with_bias(false).with_stride([stride; 2]);
-        let padding = kernel / 2;
-        Self {
-            conv: conv.with_padding(PaddingConfig2d::Explicit(padding, padding, padding, padding)).init(device),
-            norm: Norm::new(group_norm, channels[1], device),
-        }
+        let conv = same(channels, kernel, stride).with_bias(false).init(device);
+        Self { conv, norm: Norm::new(group_norm, channels[1], device) }
     }
 
     /// The normalized convolution.
@@ -138,22 +134,6 @@ pub struct Convnet {
 }
 
 impl Dimensions {
-    /// The model's spec in core.
-    pub fn spec(&self) -> workload::Convnet {
-        let stage = |&[channels, blocks]: &[usize; 2]| Stage::from([self.outputs(channels) as u64, blocks as u64]);
-        workload::Convnet {
-            image: self.image as u64,
-            classes: self.classes as u64,
-            stages: self.stages.iter().map(stage).collect(),
-            block: self.kind,
-            channels: 3,
-            stem_kernel: if self.stem { 7 } else { 0 },
-            stem_stride: if self.stem { 4 } else { 1 },
-            batch_statistics: !self.group_norm,
-            ..workload::Convnet::default()
-        }
-    }
-
     fn outputs(&self, channels: usize) -> usize {
         if self.kind == workload::Block::Bottleneck { 4 * channels } else { channels }
     }
@@ -182,11 +162,6 @@ impl Convnet {
         }
     }
 
-    /// The loss over some images.
-    pub fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
-        cross_entropy(self.logits(Tensor::zeros([samples, 3, dimensions.image, dimensions.image], device)))
-    }
-
     /// Logits for some images, `[images, classes]`.
     pub fn logits(&self, images: Tensor<4>) -> Tensor<2> {
         let mut hidden = images;
@@ -197,5 +172,37 @@ impl Convnet {
             hidden = block.forward(hidden);
         }
         self.head.forward(self.pool.forward(hidden).flatten(1, 3))
+    }
+}
+
+/// The model as core describes it.
+impl From<Dimensions> for ModelSpec {
+    fn from(dimensions: Dimensions) -> Self {
+        let stage =
+            |&[channels, blocks]: &[usize; 2]| Stage::from([dimensions.outputs(channels) as u64, blocks as u64]);
+        workload::Convnet {
+            image: dimensions.image as u64,
+            classes: dimensions.classes as u64,
+            stages: dimensions.stages.iter().map(stage).collect(),
+            block: dimensions.kind,
+            channels: 3,
+            stem_kernel: if dimensions.stem { 7 } else { 0 },
+            stem_stride: if dimensions.stem { 4 } else { 1 },
+            batch_statistics: !dimensions.group_norm,
+            ..workload::Convnet::default()
+        }
+        .into()
+    }
+}
+
+impl Network for Convnet {
+    type Dimensions = Dimensions;
+
+    fn new(dimensions: &Dimensions, device: &Device) -> Self {
+        Self::new(dimensions, device)
+    }
+
+    fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
+        cross_entropy(self.logits(Tensor::zeros([samples, 3, dimensions.image, dimensions.image], device)))
     }
 }

@@ -3,8 +3,8 @@
 use burn::{
     module::Module,
     nn::{
-        GroupNorm, GroupNormConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig, PaddingConfig2d,
-        conv::{Conv2d, Conv2dConfig},
+        GroupNorm, GroupNormConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig,
+        conv::Conv2d,
         interpolate::{Interpolate2d, Interpolate2dConfig},
         loss::{MseLoss, Reduction},
     },
@@ -13,55 +13,9 @@ use burn::{
         activation::{gelu, silu, softmax},
     },
 };
-use gpu_tuned_core::workload;
+use gpu_tuned_core::workload::Unet;
 
-/// The dimensions of a diffusion model's U-Net.
-#[derive(Clone, Debug)]
-pub struct Dimensions {
-    /// Side of the square image in pixels.
-    pub image: usize,
-    /// Channels of the image and of the predicted noise.
-    pub channels: usize,
-    /// Channels of each level.
-    pub widths: Vec<usize>,
-    /// Residual blocks of each level on the way down.
-    pub blocks: usize,
-    /// Levels with attention, from 1.
-    pub attention: Vec<usize>,
-    /// Attention heads.
-    pub heads: usize,
-    /// Width and tokens of the context.
-    pub context: Option<[usize; 2]>,
-}
-
-impl Dimensions {
-    /// The model's spec in core.
-    pub fn spec(&self) -> workload::Unet {
-        let count = |number: usize| number as u64;
-        let default = workload::Unet::default();
-        workload::Unet {
-            image: count(self.image),
-            channels: count(self.channels),
-            classes: count(self.channels),
-            widths: self.widths.iter().copied().map(count).collect(),
-            blocks: Some(count(self.blocks)),
-            attention: self.attention.iter().copied().map(count).collect(),
-            heads: count(self.heads),
-            context: self.context.map(|[width, _]| count(width)),
-            context_tokens: self.context.map_or(default.context_tokens, |[_, tokens]| count(tokens)),
-            ..default
-        }
-    }
-
-    fn time(&self) -> usize {
-        4 * self.widths[0]
-    }
-}
-
-fn conv(channels: [usize; 2], kernel: usize, stride: usize, device: &Device) -> Conv2d {
-    let padding = PaddingConfig2d::Explicit(kernel / 2, kernel / 2, kernel / 2, kernel / 2);
-    Conv2dConfig::new(channels, [kernel; 2]).with_stride([stride; 2]).with_padding(padding).init(device)
-}
+use crate::{Network, conv, sizes};
 
 fn norm(channels: usize, device: &Device) -> GroupNorm {
     GroupNormConfig::new(4, channels).init(device)
@@ -80,11 +34,11 @@ struct Residual {
 }
 
 impl Residual {
-    fn new(dimensions: &Dimensions, [inputs, outputs]: [usize; 2], device: &Device) -> Self {
+    fn new(time: usize, [inputs, outputs]: [usize; 2], device: &Device) -> Self {
         Self {
             norms: [inputs, outputs].map(|channels| norm(channels, device)),
             convs: [inputs, outputs].map(|channels| conv([channels, outputs], 3, 1, device)),
-            time: linear([dimensions.time(), outputs], true, device),
+            time: linear([time, outputs], true, device),
             shortcut: (inputs != outputs).then(|| conv([inputs, outputs], 1, 1, device)),
         }
     }
@@ -150,18 +104,18 @@ struct Attend {
 }
 
 impl Attend {
-    fn new(dimensions: &Dimensions, width: usize, device: &Device) -> Self {
-        let contextual = |[context, _]: [usize; 2]| Contextual {
+    fn new(context: Option<u64>, width: usize, device: &Device) -> Self {
+        let contextual = |context: u64| Contextual {
             projections: [(); 2].map(|()| conv([width; 2], 1, 1, device)),
             norms: [(); 3].map(|()| LayerNormConfig::new(width).init(device)),
-            cross: Attention::new([width, context], false, device),
+            cross: Attention::new([width, context as usize], false, device),
             gated: linear([width, 8 * width], true, device),
             down: linear([4 * width, width], true, device),
         };
         Self {
             norm: norm(width, device),
-            attention: Attention::new([width; 2], dimensions.context.is_none(), device),
-            contextual: dimensions.context.map(contextual),
+            attention: Attention::new([width; 2], context.is_none(), device),
+            contextual: context.map(contextual),
         }
     }
 
@@ -205,10 +159,14 @@ pub struct Diffusion {
     last: Conv2d,
 }
 
-impl Diffusion {
-    /// A model with random weights.
-    pub fn new(dimensions: &Dimensions, device: &Device) -> Self {
-        let (widths, first) = (&dimensions.widths, dimensions.widths[0]);
+impl Network for Diffusion {
+    type Dimensions = Unet;
+
+    fn new(dimensions: &Unet, device: &Device) -> Self {
+        let blocks = dimensions.blocks.expect("BUG: a diffusion model has blocks");
+        let [channels, blocks] = sizes([dimensions.channels, blocks]);
+        let widths: Vec<_> = dimensions.widths.iter().map(|width| *width as usize).collect();
+        let (first, time) = (widths[0], 4 * widths[0]);
         let (mut skips, mut width) = (vec![first], first);
         let mut level = |level: usize, outputs: usize, up: bool, skips: &mut Vec<usize>| {
             let mut block = || {
@@ -217,44 +175,44 @@ impl Diffusion {
                 if !up {
                     skips.push(outputs);
                 }
-                Residual::new(dimensions, [inputs, outputs], device)
+                Residual::new(time, [inputs, outputs], device)
             };
-            let residuals: Vec<_> = (0..dimensions.blocks + usize::from(up)).map(|_| block()).collect();
-            let attends = if dimensions.attention.contains(&(level + 1)) { residuals.len() } else { 0 };
+            let residuals: Vec<_> = (0..blocks + usize::from(up)).map(|_| block()).collect();
+            let attends = if dimensions.attention.contains(&(level as u64 + 1)) { residuals.len() } else { 0 };
             let resized = if up { level > 0 } else { level + 1 < widths.len() };
             if resized && !up {
                 skips.push(outputs);
             }
             Level {
                 residuals,
-                attends: (0..attends).map(|_| Attend::new(dimensions, outputs, device)).collect(),
+                attends: (0..attends).map(|_| Attend::new(dimensions.context, outputs, device)).collect(),
                 resize: resized.then(|| conv([outputs; 2], 3, if up { 1 } else { 2 }, device)),
             }
         };
         let down = widths.iter().enumerate().map(|(index, width)| level(index, *width, false, &mut skips)).collect();
         let up = widths.iter().enumerate().rev().map(|(index, width)| level(index, *width, true, &mut skips)).collect();
         let lowest = widths[widths.len() - 1];
-        let time = dimensions.time();
         Self {
             time: [first, time].map(|inputs| linear([inputs, time], true, device)),
-            first: conv([dimensions.channels, first], 3, 1, device),
+            first: conv([channels, first], 3, 1, device),
             down,
-            middle: [(); 2].map(|()| Residual::new(dimensions, [lowest; 2], device)),
-            attend: Attend::new(dimensions, lowest, device),
+            middle: [(); 2].map(|()| Residual::new(time, [lowest; 2], device)),
+            attend: Attend::new(dimensions.context, lowest, device),
             enlarge: Interpolate2dConfig::new().with_scale_factor(Some([2.0; 2])).init(),
             up,
             norm: norm(first, device),
-            last: conv([first, dimensions.channels], 3, 1, device),
+            last: conv([first, channels], 3, 1, device),
         }
     }
 
-    /// The loss over some images: the mean square error of the noise.
-    pub fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
-        let heads = dimensions.heads;
-        let context = dimensions.context.map(|[width, tokens]| Tensor::zeros([samples, tokens, width], device));
-        let time = Tensor::<2>::zeros([samples, dimensions.widths[0]], device);
+    /// The mean square error of the noise in some images.
+    fn loss(&self, dimensions: &Unet, samples: usize, device: &Device) -> Tensor<1> {
+        let Unet { heads, channels, image, context_tokens, .. } = *dimensions;
+        let [heads, channels, image, tokens] = sizes([heads, channels, image, context_tokens]);
+        let context = dimensions.context.map(|width| Tensor::zeros([samples, tokens, width as usize], device));
+        let time = Tensor::<2>::zeros([samples, dimensions.widths[0] as usize], device);
         let time = self.time[1].forward(silu(self.time[0].forward(time)));
-        let images = Tensor::<4>::zeros([samples, dimensions.channels, dimensions.image, dimensions.image], device);
+        let images = Tensor::<4>::zeros([samples, channels, image, image], device);
         let noise = images.zeros_like();
         let mut hidden = self.first.forward(images);
         let mut skips = vec![hidden.clone()];

@@ -5,7 +5,7 @@
 pub mod convnet;
 pub mod diffusion;
 pub mod encoder_decoder;
-pub mod experts;
+pub mod llama;
 #[cfg(feature = "count")]
 pub mod measure;
 pub mod mlp;
@@ -17,15 +17,44 @@ pub mod vgg;
 pub mod vit;
 pub mod work;
 
-use burn::{
-    nn::loss::CrossEntropyLossConfig,
-    tensor::{Int, Tensor},
-};
-use gpu_tuned_core::workload::Stage;
+use std::fmt::Debug;
 
-/// Stages of channels and blocks, as core describes them.
-fn stages(all: &[[usize; 2]]) -> Vec<Stage> {
-    all.iter().map(|stage| Stage::from(stage.map(|count| count as u64))).collect()
+use burn::{
+    module::Module,
+    nn::{
+        PaddingConfig2d,
+        conv::{Conv2d, Conv2dConfig},
+        loss::CrossEntropyLossConfig,
+    },
+    tensor::{Device, Int, Tensor},
+};
+use gpu_tuned_core::workload::ModelSpec;
+
+/// A model that is trained on zeros.
+pub trait Network: Module {
+    /// Dimensions, which core describes too.
+    type Dimensions: Clone + Debug + Into<ModelSpec>;
+
+    /// A model with random weights.
+    fn new(dimensions: &Self::Dimensions, device: &Device) -> Self;
+
+    /// The loss over some samples.
+    fn loss(&self, dimensions: &Self::Dimensions, samples: usize, device: &Device) -> Tensor<1>;
+}
+
+/// Sizes as Burn has them.
+fn sizes<const N: usize>(all: [u64; N]) -> [usize; N] {
+    all.map(|size| size as usize)
+}
+
+/// A convolution of an odd kernel that keeps the side, but for the stride.
+fn conv(channels: [usize; 2], kernel: usize, stride: usize, device: &Device) -> Conv2d {
+    same(channels, kernel, stride).init(device)
+}
+
+fn same(channels: [usize; 2], kernel: usize, stride: usize) -> Conv2dConfig {
+    let padding = PaddingConfig2d::Explicit(kernel / 2, kernel / 2, kernel / 2, kernel / 2);
+    Conv2dConfig::new(channels, [kernel; 2]).with_stride([stride; 2]).with_padding(padding)
 }
 
 /// Mean cross entropy of logits `[rows, classes]`, all of whose targets are class 0.

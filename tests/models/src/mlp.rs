@@ -5,15 +5,9 @@ use burn::{
     nn::{Linear, LinearConfig},
     tensor::{Device, Tensor, activation::relu},
 };
-
 use gpu_tuned_core::workload;
 
-use crate::cross_entropy;
-
-/// The model's spec in core.
-pub fn spec(widths: &[usize]) -> workload::Mlp {
-    workload::Mlp { widths: widths.iter().map(|&width| width as u64).collect() }
-}
+use crate::{Network, cross_entropy, sizes};
 
 /// Dense layers with activations between them.
 #[derive(Module, Debug)]
@@ -22,19 +16,33 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// A model with random weights; `widths` runs from the input's to the number of classes.
-    pub fn new(widths: &[usize], device: &Device) -> Self {
-        let layer = |pair: &[usize]| LinearConfig::new(pair[0], pair[1]).init(device);
-        Self { layers: widths.windows(2).map(layer).collect() }
+    /// Layers from the width of the input to the number of classes.
+    pub(crate) fn of_widths(widths: &[u64], device: &Device) -> Self {
+        let layer = |pair: &[u64; 2]| {
+            let [inputs, outputs] = sizes(*pair);
+            LinearConfig::new(inputs, outputs).init(device)
+        };
+        Self { layers: widths.array_windows().map(layer).collect() }
     }
 
-    /// The loss over some samples.
-    pub fn loss(&self, widths: &[usize], samples: usize, device: &Device) -> Tensor<1> {
-        let mut hidden = Tensor::<2>::zeros([samples, widths[0]], device);
+    pub(crate) fn forward(&self, input: Tensor<2>) -> Tensor<2> {
+        let mut hidden = input;
         for (index, layer) in self.layers.iter().enumerate() {
             hidden = if index == 0 { hidden } else { relu(hidden) };
             hidden = layer.forward(hidden);
         }
-        cross_entropy(hidden)
+        hidden
+    }
+}
+
+impl Network for Mlp {
+    type Dimensions = workload::Mlp;
+
+    fn new(dimensions: &workload::Mlp, device: &Device) -> Self {
+        Self::of_widths(&dimensions.widths, device)
+    }
+
+    fn loss(&self, dimensions: &workload::Mlp, samples: usize, device: &Device) -> Tensor<1> {
+        cross_entropy(self.forward(Tensor::zeros([samples, dimensions.widths[0] as usize], device)))
     }
 }

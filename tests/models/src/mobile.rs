@@ -3,7 +3,7 @@
 use burn::{
     module::Module,
     nn::{
-        BatchNorm, BatchNormConfig, Linear, LinearConfig, PaddingConfig2d,
+        BatchNorm, BatchNormConfig, Linear, LinearConfig,
         conv::{Conv2d, Conv2dConfig},
         pool::{AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig},
     },
@@ -12,57 +12,12 @@ use burn::{
         activation::{relu, sigmoid, silu},
     },
 };
-use gpu_tuned_core::workload::{self, Activation, Block};
+use gpu_tuned_core::workload::{Activation, Block, Convnet};
 
-use crate::{cross_entropy, stages};
+use crate::{Network, cross_entropy, same, sizes};
 
-/// The dimensions of a depthwise network. Stages after the first halve the image.
-#[derive(Clone, Debug)]
-pub struct Dimensions {
-    /// Side of the square image in pixels.
-    pub image: usize,
-    /// Channels of the stem, whose convolution 3x3 halves the image.
-    pub stem: usize,
-    /// Stages of channels and blocks.
-    pub stages: Vec<[usize; 2]>,
-    /// Widening within blocks of each stage; separable blocks without it.
-    pub expand: Option<Vec<usize>>,
-    /// Size of the depthwise kernels.
-    pub kernel: usize,
-    /// Input channels for each squeezed one.
-    pub squeeze: Option<usize>,
-    /// True for `SiLU`, false for `ReLU`.
-    pub silu: bool,
-    /// Channels of the last convolution.
-    pub last: usize,
-    /// Classes.
-    pub classes: usize,
-}
-
-impl Dimensions {
-    /// The model as core describes it.
-    pub fn spec(&self) -> workload::Convnet {
-        workload::Convnet {
-            image: self.image as u64,
-            classes: self.classes as u64,
-            stages: stages(&self.stages),
-            block: if self.expand.is_some() { Block::Inverted } else { Block::Separable },
-            expand: self.expand.iter().flatten().map(|expand| *expand as u64).collect(),
-            kernels: vec![self.kernel as u64],
-            squeeze: self.squeeze.map(|squeeze| squeeze as u64),
-            activation: if self.silu { Activation::Silu } else { Activation::Relu },
-            stem_kernel: 3,
-            stem_stride: 2,
-            stem_channels: Some(self.stem as u64),
-            last_channels: Some(self.last as u64),
-            batch_statistics: true,
-            ..workload::Convnet::default()
-        }
-    }
-
-    fn activate(&self, input: Tensor<4>) -> Tensor<4> {
-        if self.silu { silu(input) } else { relu(input) }
-    }
+fn activate(dimensions: &Convnet, input: Tensor<4>) -> Tensor<4> {
+    if dimensions.activation == Activation::Silu { silu(input) } else { relu(input) }
 }
 
 /// A convolution without bias, and BatchNorm.
@@ -74,10 +29,8 @@ struct Conv {
 
 impl Conv {
     fn new(channels: [usize; 2], kernel: usize, stride: usize, groups: usize, device: &Device) -> Self {
-        let padding = kernel / 2;
-        let conv = Conv2dConfig::new(channels, [kernel; 2]).with_stride([stride; 2]).with_groups(groups);
-        let conv = conv.with_padding(PaddingConfig2d::Explicit(padding, padding, padding, padding));
-        Self { conv: conv.with_bias(false).init(device), norm: BatchNormConfig::new(channels[1]).init(device) }
+        let conv = same(channels, kernel, stride).with_groups(groups).with_bias(false);
+        Self { conv: conv.init(device), norm: BatchNormConfig::new(channels[1]).init(device) }
     }
 
     fn forward(&self, input: Tensor<4>) -> Tensor<4> {
@@ -101,43 +54,39 @@ struct MobileBlock {
 }
 
 impl MobileBlock {
-    fn new(
-        dimensions: &Dimensions,
-        [inputs, outputs]: [usize; 2],
-        expand: usize,
-        stride: usize,
-        device: &Device,
-    ) -> Self {
+    fn new(dimensions: &Convnet, channels: [usize; 2], expand: usize, stride: usize, device: &Device) -> Self {
+        let [inputs, outputs] = channels;
         let wide = inputs * expand;
         let one = |channels| Conv2dConfig::new(channels, [1, 1]).init(device);
-        let squeeze = |ratio: usize| {
-            let squeezed = (inputs / ratio).max(1);
+        let squeeze = |ratio: u64| {
+            let squeezed = (inputs / ratio as usize).max(1);
             Squeeze { squeeze: one([wide, squeezed]), excite: one([squeezed, wide]) }
         };
         Self {
             widen: (expand > 1).then(|| Conv::new([inputs, wide], 1, 1, 1, device)),
-            depthwise: Conv::new([wide, wide], dimensions.kernel, stride, wide, device),
+            depthwise: Conv::new([wide, wide], dimensions.kernels[0] as usize, stride, wide, device),
             squeeze: dimensions.squeeze.map(squeeze),
             project: Conv::new([wide, outputs], 1, 1, 1, device),
         }
     }
 
-    fn forward(&self, dimensions: &Dimensions, input: Tensor<4>) -> Tensor<4> {
+    fn forward(&self, dimensions: &Convnet, input: Tensor<4>) -> Tensor<4> {
         let mut hidden = input.clone();
         if let Some(widen) = &self.widen {
-            hidden = dimensions.activate(widen.forward(hidden));
+            hidden = activate(dimensions, widen.forward(hidden));
         }
-        hidden = dimensions.activate(self.depthwise.forward(hidden));
+        hidden = activate(dimensions, self.depthwise.forward(hidden));
         if let Some(Squeeze { squeeze, excite }) = &self.squeeze {
             let means = hidden.clone().mean_dim(3).mean_dim(2);
-            let scales = sigmoid(excite.forward(dimensions.activate(squeeze.forward(means))));
+            let scales = sigmoid(excite.forward(activate(dimensions, squeeze.forward(means))));
             hidden = hidden * scales;
         }
         let hidden = self.project.forward(hidden);
-        if dimensions.expand.is_none() {
-            return dimensions.activate(hidden);
+        match dimensions.block {
+            Block::Separable => activate(dimensions, hidden),
+            _ if input.dims() == hidden.dims() => hidden + input,
+            _ => hidden,
         }
-        if input.dims() == hidden.dims() { hidden + input } else { hidden }
     }
 }
 
@@ -151,13 +100,18 @@ pub struct Mobile {
     head: Linear,
 }
 
-impl Mobile {
-    /// A model with random weights.
-    pub fn new(dimensions: &Dimensions, device: &Device) -> Self {
-        let mut inputs = dimensions.stem;
+impl Network for Mobile {
+    type Dimensions = Convnet;
+
+    fn new(dimensions: &Convnet, device: &Device) -> Self {
+        let channels =
+            [dimensions.stem_channels, dimensions.last_channels].map(|count| count.expect("BUG: it is given"));
+        let ([stem, last], classes) = (sizes(channels), dimensions.classes as usize);
+        let mut inputs = stem;
         let mut blocks = Vec::new();
-        for (index, [channels, count]) in dimensions.stages.iter().copied().enumerate() {
-            let expand = dimensions.expand.as_ref().map_or(1, |expand| expand[index]);
+        for (index, stage) in dimensions.stages.iter().enumerate() {
+            let expand = if dimensions.block == Block::Separable { 1 } else { dimensions.expand[index] };
+            let [channels, count, expand] = sizes([stage.channels, stage.blocks, expand]);
             for block in 0..count {
                 let stride = if index > 0 && block == 0 { 2 } else { 1 };
                 blocks.push(MobileBlock::new(dimensions, [inputs, channels], expand, stride, device));
@@ -165,22 +119,21 @@ impl Mobile {
             }
         }
         Self {
-            stem: Conv::new([3, dimensions.stem], 3, 2, 1, device),
+            stem: Conv::new([3, stem], 3, 2, 1, device),
             blocks,
-            last: Conv::new([inputs, dimensions.last], 1, 1, 1, device),
+            last: Conv::new([inputs, last], 1, 1, 1, device),
             pool: AdaptiveAvgPool2dConfig::new([1, 1]).init(),
-            head: LinearConfig::new(dimensions.last, dimensions.classes).init(device),
+            head: LinearConfig::new(last, classes).init(device),
         }
     }
 
-    /// The loss over some images.
-    pub fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
-        let images = Tensor::<4>::zeros([samples, 3, dimensions.image, dimensions.image], device);
-        let mut hidden = dimensions.activate(self.stem.forward(images));
+    fn loss(&self, dimensions: &Convnet, samples: usize, device: &Device) -> Tensor<1> {
+        let side = dimensions.image as usize;
+        let mut hidden = activate(dimensions, self.stem.forward(Tensor::zeros([samples, 3, side, side], device)));
         for block in &self.blocks {
             hidden = block.forward(dimensions, hidden);
         }
-        hidden = dimensions.activate(self.last.forward(hidden));
+        hidden = activate(dimensions, self.last.forward(hidden));
         cross_entropy(self.head.forward(self.pool.forward(hidden).flatten(1, 3)))
     }
 }

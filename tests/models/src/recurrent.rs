@@ -10,9 +10,9 @@ use burn::{
 };
 
 use gpu_tuned::recurrent::joint_lstm;
-use gpu_tuned_core::workload;
+use gpu_tuned_core::workload::{self, ModelSpec};
 
-use crate::cross_entropy;
+use crate::{Network, cross_entropy};
 
 /// The dimensions of a stack of recurrent layers.
 #[derive(Clone, Copy, Debug)]
@@ -38,21 +38,6 @@ pub struct Dimensions {
 }
 
 impl Dimensions {
-    /// The model's spec in core.
-    pub fn spec(&self) -> workload::Recurrent {
-        workload::Recurrent {
-            cell: if self.gru { workload::Cell::Gru } else { workload::Cell::Lstm },
-            inputs: self.input as u64,
-            hidden: self.hidden as u64,
-            layers: self.layers as u64,
-            seq: self.seq as u64,
-            outputs: self.classes as u64,
-            every_step: self.every_step,
-            bidirectional: self.bidirectional,
-            vocab: (self.vocab > 0).then_some(self.vocab as u64),
-        }
-    }
-
     /// Width of a layer's states.
     fn width(&self) -> usize {
         if self.bidirectional { 2 * self.hidden } else { self.hidden }
@@ -110,17 +95,6 @@ impl Recurrent {
         }
     }
 
-    /// The loss over some sequences.
-    pub fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
-        cross_entropy(self.logits(
-            dimensions,
-            match &self.tokens {
-                Some(tokens) => tokens.forward(Tensor::<2, Int>::zeros([samples, dimensions.seq], device)),
-                None => Tensor::<3>::zeros([samples, dimensions.seq, dimensions.input], device),
-            },
-        ))
-    }
-
     /// Logits for some sequences of numbers or of embedded tokens, a row for every step that has a class.
     pub fn logits(&self, dimensions: &Dimensions, sequences: Tensor<3>) -> Tensor<2> {
         self.logits_with(dimensions, sequences, Cell::forward)
@@ -151,5 +125,41 @@ impl Recurrent {
         let logits = self.head.forward(hidden);
         let rows = logits.dims()[0] * logits.dims()[1];
         logits.reshape([rows, dimensions.classes])
+    }
+}
+
+/// The model as core describes it.
+impl From<Dimensions> for ModelSpec {
+    fn from(dimensions: Dimensions) -> Self {
+        workload::Recurrent {
+            cell: if dimensions.gru { workload::Cell::Gru } else { workload::Cell::Lstm },
+            inputs: dimensions.input as u64,
+            hidden: dimensions.hidden as u64,
+            layers: dimensions.layers as u64,
+            seq: dimensions.seq as u64,
+            outputs: dimensions.classes as u64,
+            every_step: dimensions.every_step,
+            bidirectional: dimensions.bidirectional,
+            vocab: (dimensions.vocab > 0).then_some(dimensions.vocab as u64),
+        }
+        .into()
+    }
+}
+
+impl Network for Recurrent {
+    type Dimensions = Dimensions;
+
+    fn new(dimensions: &Dimensions, device: &Device) -> Self {
+        Self::new(dimensions, device)
+    }
+
+    fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
+        cross_entropy(self.logits(
+            dimensions,
+            match &self.tokens {
+                Some(tokens) => tokens.forward(Tensor::<2, Int>::zeros([samples, dimensions.seq], device)),
+                None => Tensor::<3>::zeros([samples, dimensions.seq, dimensions.input], device),
+            },
+        ))
     }
 }

@@ -9,9 +9,9 @@ use burn::{
     tensor::{Device, Tensor, activation::relu},
 };
 
-use gpu_tuned_core::workload;
+use gpu_tuned_core::workload::{self, ModelSpec};
 
-use crate::{convnet::NormedConv, cross_entropy};
+use crate::{Network, convnet::NormedConv, cross_entropy};
 
 /// The dimensions of a U-Net.
 #[derive(Clone, Copy, Debug)]
@@ -26,20 +26,6 @@ pub struct Dimensions {
     pub depth: usize,
     /// Classes of a pixel.
     pub classes: usize,
-}
-
-impl Dimensions {
-    /// The model's spec in core.
-    pub fn spec(&self) -> workload::Unet {
-        workload::Unet {
-            image: self.image as u64,
-            channels: self.channels as u64,
-            classes: self.classes as u64,
-            widths: (0..=self.depth).map(|level| (self.base << level) as u64).collect(),
-            batch_statistics: true,
-            ..workload::Unet::default()
-        }
-    }
 }
 
 #[derive(Module, Debug)]
@@ -93,12 +79,6 @@ impl UNet {
         }
     }
 
-    /// The loss over all pixels of some images.
-    pub fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
-        let images = Tensor::<4>::zeros([samples, dimensions.channels, dimensions.image, dimensions.image], device);
-        cross_entropy(self.logits(images))
-    }
-
     /// The class of every pixel, as `[pixels of all images, classes]`.
     pub fn logits(&self, images: Tensor<4>) -> Tensor<2> {
         let mut skipped = vec![self.down[0].forward(images)];
@@ -111,5 +91,33 @@ impl UNet {
             hidden = up.convs.forward(Tensor::cat(vec![skip, up.enlarge.forward(hidden)], 1));
         }
         self.head.forward(hidden).permute([0, 2, 3, 1]).flatten::<3>(0, 1).flatten(0, 1)
+    }
+}
+
+/// The model as core describes it.
+impl From<Dimensions> for ModelSpec {
+    fn from(dimensions: Dimensions) -> Self {
+        workload::Unet {
+            image: dimensions.image as u64,
+            channels: dimensions.channels as u64,
+            classes: dimensions.classes as u64,
+            widths: (0..=dimensions.depth).map(|level| (dimensions.base << level) as u64).collect(),
+            batch_statistics: true,
+            ..workload::Unet::default()
+        }
+        .into()
+    }
+}
+
+impl Network for UNet {
+    type Dimensions = Dimensions;
+
+    fn new(dimensions: &Dimensions, device: &Device) -> Self {
+        Self::new(dimensions, device)
+    }
+
+    fn loss(&self, dimensions: &Dimensions, samples: usize, device: &Device) -> Tensor<1> {
+        let images = Tensor::<4>::zeros([samples, dimensions.channels, dimensions.image, dimensions.image], device);
+        cross_entropy(self.logits(images))
     }
 }

@@ -5,41 +5,38 @@ use std::collections::BTreeMap;
 use burn::{
     module::{Lora, Module, ParamGroup, QLora, Quantizer},
     tensor::{
-        Device, Tensor,
+        Device,
         quantization::{Calibration, QuantScheme, QuantValue, ScaleDtype},
     },
 };
-use gpu_tuned_core::workload::{Matrix, ModelSpec, Training, WeightFormat, Workload, WorkloadSpec};
+use gpu_tuned_core::workload::{Matrix, ModelSpec, Training, Transformer, WeightFormat, Workload, WorkloadSpec};
 use models_tests::{
+    Network,
     diffusion::Diffusion,
     encoder_decoder::EncoderDecoder,
+    llama::{Llama, llama},
     measure::{self, trainable},
-    transformer::{Dimensions, Llama},
-    vit::{self, Vit},
+    vit::Vit,
 };
 
-use crate::architectures::{diffusion_dimensions, encoder_decoder_dimensions};
+use crate::costs::{self, diffusion_dimensions, encoder_decoder_dimensions, vit};
 
 const RANK: usize = 4;
 const BLOCK: u8 = 32;
-const ALL: &str = r"^layers\.\d+\.(query|key|value|output|down|swiglu\.linear_inner|swiglu\.linear_outer)\.weight$";
+const ALL: &str = r"^layers\.\d+\.(.*\.)?(query|key|value|output|down|linear_inner|linear_outer)\.weight$";
 const QUERY_AND_VALUE: &str = r"\.(query|value)\.weight$";
 const SAMPLES: usize = 2;
 
+const LAYERS: u64 = 2;
+const WIDTH: u64 = 128;
+/// Width of the keys: 2 of 8 heads.
+const KEYS: u64 = WIDTH / 8 * 2;
+const INNER: u64 = 448;
+
 /// No weight has as many bytes as anything else that is kept.
-const LLAMA: Dimensions = Dimensions {
-    layers: 2,
-    d_model: 128,
-    d_ff: 448,
-    heads: 8,
-    kv_heads: 2,
-    vocab: 1100,
-    seq: 96,
-    dropout: 0.0,
-    causal: true,
-    tied: false,
-    norm_first: true,
-};
+fn dimensions() -> Transformer {
+    llama([LAYERS, WIDTH, 1100, 96], INNER, [8, 2])
+}
 
 /// The matrices with adapters: in Burn, and in core.
 fn targets() -> [(&'static str, Vec<Matrix>); 2] {
@@ -48,7 +45,7 @@ fn targets() -> [(&'static str, Vec<Matrix>); 2] {
 }
 
 fn workload(lora_targets: &[Matrix], frozen_weights: WeightFormat) -> Workload {
-    workload_of(LLAMA.llama(), lora_targets, frozen_weights)
+    workload_of(dimensions(), lora_targets, frozen_weights)
 }
 
 fn workload_of(model: impl Into<ModelSpec>, lora_targets: &[Matrix], frozen_weights: WeightFormat) -> Workload {
@@ -72,7 +69,7 @@ fn scheme(format: WeightFormat, device: &Device) -> Option<QuantScheme> {
 
 fn adapted(pattern: &str, format: WeightFormat, device: &Device) -> Llama {
     let lora = Lora::new(RANK, 8.0).set_param_group(group(pattern));
-    let model = Llama::new(&LLAMA, device);
+    let model = Llama::new(&dimensions(), device);
     match scheme(format, device) {
         None => model.apply_lora(lora),
         Some(scheme) => {
@@ -95,8 +92,7 @@ fn core_counts_the_parameters_of_adapters() {
 
 /// Values of the matrices within the layers.
 fn hidden_values() -> u64 {
-    let [width, keys, inner] = [LLAMA.d_model, LLAMA.d_model / LLAMA.heads * LLAMA.kv_heads, LLAMA.d_ff];
-    (LLAMA.layers * width * (2 * width + 2 * keys + 3 * inner)) as u64
+    LAYERS * WIDTH * (2 * WIDTH + 2 * KEYS + 3 * INNER)
 }
 
 #[test]
@@ -115,16 +111,14 @@ fn core_packs_weights_as_the_scheme_says() {
 
 /// Bytes of kept tensors that have the size of a weight.
 fn copies(by_size: &BTreeMap<usize, i64>) -> u64 {
-    let keys = LLAMA.d_model / LLAMA.heads * LLAMA.kv_heads;
-    let sizes = [LLAMA.d_model, keys, LLAMA.d_ff].map(|width| 4 * LLAMA.d_model * width);
-    sizes.iter().map(|size| *size as u64 * by_size.get(size).copied().unwrap_or(0) as u64).sum()
+    let kept = |size: u64| size * by_size.get(&(size as usize)).copied().unwrap_or(0) as u64;
+    [WIDTH, KEYS, INNER].map(|width| kept(4 * WIDTH * width)).iter().sum()
 }
 
 #[test]
 fn core_bounds_the_dense_copies_of_weights_by_those_of_the_first_layer() {
     let _counting = measure::counting();
-    let square = (4 * LLAMA.d_model * LLAMA.d_model) as u64;
-    let keys = square / (LLAMA.heads / LLAMA.kv_heads) as u64;
+    let [square, keys] = [WIDTH, KEYS].map(|width| 4 * WIDTH * width);
     for (pattern, roles) in targets() {
         for format in [WeightFormat::Full, WeightFormat::Q8, WeightFormat::Q4] {
             let parameters = workload(&roles, format).parameters;
@@ -138,8 +132,9 @@ fn core_bounds_the_dense_copies_of_weights_by_those_of_the_first_layer() {
             {
                 let device = measure::device(is_checkpointed);
                 let model = adapted(pattern, format, &device);
-                measure::measure_step(|| model.loss(&LLAMA, SAMPLES, &device));
-                let kept = copies(&measure::measure_step(|| model.loss(&LLAMA, SAMPLES, &device)).by_size);
+                let loss = || model.loss(&dimensions(), SAMPLES, &device);
+                measure::measure_step(loss);
+                let kept = copies(&measure::measure_step(loss).by_size);
                 let name = format!("{roles:?} {format:?} checkpointed {is_checkpointed}");
                 println!("{name}: {kept} kept, {} counted", 4 * values);
                 assert_eq!(4 * values, kept + difference, "{name}");
@@ -158,101 +153,56 @@ fn core_bounds_what_adapters_keep_for_each_sample() {
             for format in [WeightFormat::Full, WeightFormat::Q8] {
                 let model = adapted(pattern, format, &device);
                 let name = format!("{roles:?} {format:?}");
-                let workload = workload(&roles, format);
-                assert_bounds(&name, &workload, is_checkpointed, most, |samples| model.loss(&LLAMA, samples, &device));
+                assert_bounds(&name, &workload(&roles, format), &model, &dimensions(), is_checkpointed, most);
             }
         }
     }
 }
 
 /// Asserts that core counts at least what a sample keeps, and less than so many times as much.
-fn assert_bounds(
+fn assert_bounds<N: Network>(
     name: &str,
     workload: &Workload,
+    model: &N,
+    dimensions: &N::Dimensions,
     is_checkpointed: bool,
     most: f64,
-    loss: impl FnMut(usize) -> Tensor<1>,
 ) {
-    let sample = &workload.sample;
-    let bytes = sample.checkpointed_activations.filter(|_| is_checkpointed).unwrap_or(sample.activations).0;
-    let measured = measure::kept_per_sample(loss);
-    let ratio = bytes as f64 / measured as f64;
+    let device = measure::device(is_checkpointed);
+    let measured = measure::kept_per_sample(|samples| model.loss(dimensions, samples, &device));
+    let ratio = costs::kept(workload, is_checkpointed) as f64 / measured as f64;
     println!("{name} checkpointed {is_checkpointed}: {measured} bytes a sample, core / measured {ratio:.4}");
     assert!((1.0..most).contains(&ratio), "{name} checkpointed {is_checkpointed}: {ratio} of {measured} bytes");
 }
 
-/// Compares parameters and kept bytes of a model whose matrices of a pattern have adapters, with and without checkpointing.
-fn check<M: Module>(
-    model: impl Into<ModelSpec>,
-    (pattern, roles): (&str, &[Matrix]),
-    most: [f64; 2],
-    new: impl Fn(&Device) -> M,
-    loss: impl Fn(&M, usize, &Device) -> Tensor<1>,
-) {
+/// Compares parameters and kept bytes of a model whose matrices of a pattern have adapters, plain and checkpointed.
+fn check<N: Network>(dimensions: &N::Dimensions, targets: &[(&str, &[Matrix])], most: [f64; 2]) {
     let _counting = measure::counting();
-    let workload = workload_of(model, roles, WeightFormat::Full);
-    for (is_checkpointed, most) in [false, true].into_iter().zip(most) {
-        let device = measure::device(is_checkpointed);
-        let adapted = new(&device).apply_lora(Lora::new(RANK, 8.0).set_param_group(group(pattern)));
-        let name = format!("{:?} {roles:?}", workload.spec.model);
-        assert_eq!(workload.parameters.trained(), trainable(&adapted) as u64, "{name}");
-        assert_bounds(&name, &workload, is_checkpointed, most, |samples| loss(&adapted, samples, &device));
+    for (pattern, roles) in targets {
+        let workload = workload_of(dimensions.clone(), roles, WeightFormat::Full);
+        for (is_checkpointed, most) in [false, true].into_iter().zip(most) {
+            let model = N::new(dimensions, &measure::device(is_checkpointed));
+            let adapted = model.apply_lora(Lora::new(RANK, 8.0).set_param_group(group(pattern)));
+            let name = format!("{dimensions:?} {roles:?}");
+            assert_eq!(workload.parameters.trained(), trainable(&adapted) as u64, "{name}");
+            assert_bounds(&name, &workload, &adapted, dimensions, is_checkpointed, most);
+        }
     }
 }
 
 #[test]
-fn core_bounds_what_adapters_keep_in_encoder_decoders() {
+fn core_bounds_what_adapters_keep_in_other_models() {
     use Matrix::{Down, Key, Output, Query, Up, Value};
-    let all = r"\.(query|key|value|output|linear_inner|linear_outer)\.weight$";
-    for d in encoder_decoder_dimensions() {
-        for targets in [(QUERY_AND_VALUE, &[Query, Value][..]), (all, &[Query, Key, Value, Output, Up, Down])] {
-            check(
-                d.spec(),
-                targets,
-                [1.2, 1.1],
-                |device| EncoderDecoder::new(&d, device),
-                |model, samples, device| model.loss(&d, samples, device),
-            );
-        }
+    let few = (QUERY_AND_VALUE, &[Query, Value][..]);
+    let all =
+        (r"\.(query|key|value|output|linear_inner|linear_outer)\.weight$", &[Query, Key, Value, Output, Up, Down][..]);
+    for dimensions in &encoder_decoder_dimensions() {
+        check::<EncoderDecoder>(dimensions, &[few, all], [1.2, 1.1]);
     }
-}
-
-// Core counts layers before the first adapter, which keep nothing.
-#[test]
-fn core_bounds_what_adapters_keep_in_diffusion_models() {
-    use Matrix::{Key, Output, Query, Value};
-    let all = r"\.(query|key|value|output)\.weight$";
-    for d in diffusion_dimensions() {
-        for targets in [(QUERY_AND_VALUE, &[Query, Value][..]), (all, &[Query, Key, Value, Output])] {
-            check(
-                d.spec(),
-                targets,
-                [1.4, 1.35],
-                |device| Diffusion::new(&d, device),
-                |model, samples, device| model.loss(&d, samples, device),
-            );
-        }
+    // Core counts layers before the first adapter, which keep nothing.
+    let all = (r"\.(query|key|value|output)\.weight$", &[Query, Key, Value, Output][..]);
+    for dimensions in &diffusion_dimensions() {
+        check::<Diffusion>(dimensions, &[few, all], [1.4, 1.35]);
     }
-}
-
-#[test]
-fn core_bounds_what_adapters_keep_in_vision_transformers() {
-    use Matrix::{Query, Value};
-    let d = vit::Dimensions {
-        image: 64,
-        patch: 8,
-        layers: 2,
-        d_model: 128,
-        heads: 4,
-        classes: 10,
-        class_token: true,
-        dropout: 0.0,
-    };
-    check(
-        d.spec(),
-        (QUERY_AND_VALUE, &[Query, Value]),
-        [1.2, 1.2],
-        |device| Vit::new(&d, device),
-        |model, samples, device| model.loss(&d, samples, device),
-    );
+    check::<Vit>(&vit(), &[few], [1.2, 1.2]);
 }

@@ -6,19 +6,19 @@ use burn::{
         AdafactorConfig, AdamConfig, AdamWConfig, GradientsParams, ModuleOptimizer, MuonConfig, SgdConfig,
         momentum::MomentumConfig,
     },
-    tensor::{Device, Tensor},
+    tensor::Tensor,
 };
 use gpu_tuned_core::{
     Bytes, Goal,
     device::DeviceFacts,
     plan,
     plan::MemoryEstimate,
-    workload::{ModelSpec, Optimizer, Training, WorkloadSpec},
+    workload::{ModelSpec, Optimizer, Training, Transformer, WorkloadSpec},
 };
 use models_tests::{
-    measure,
+    Network, measure,
     recurrent::{self, Recurrent},
-    transformer::{self, Gpt},
+    transformer::Gpt,
     unet::{self, UNet},
 };
 
@@ -38,9 +38,9 @@ fn bytes<const D: usize>(tensor: &Tensor<D>) -> u64 {
 
 /// Bytes of a module's tensors that are trained, of the others, and of gradients.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    trained: u64,
-    frozen: u64,
+pub(crate) struct Counts {
+    pub(crate) trained: u64,
+    pub(crate) frozen: u64,
     gradients: u64,
 }
 
@@ -60,7 +60,7 @@ impl ModuleVisitor for Count<'_> {
     }
 }
 
-fn counts<M: Module>(model: &M, gradients: &GradientsParams) -> Counts {
+pub(crate) fn counts<M: Module>(model: &M, gradients: &GradientsParams) -> Counts {
     let mut count = Count { counts: Counts::default(), gradients };
     model.visit(&mut count);
     count.counts
@@ -87,20 +87,15 @@ fn burn_optimizer(optimizer: Optimizer, hidden: &ParamGroup) -> ModuleOptimizer 
 }
 
 /// Takes two steps with each optimizer, and compares the bytes of Burn's tensors with the plan.
-fn check<M: Module>(
-    model: impl Into<ModelSpec>,
-    hidden: &ParamGroup,
-    new: impl Fn(&Device) -> M,
-    loss: impl Fn(&M, &Device) -> Tensor<1>,
-) {
+fn check<N: Network>(dimensions: &N::Dimensions, hidden: &ParamGroup) {
     let _counting = measure::counting();
-    let (spec, device) = (model.into(), measure::device(false));
+    let (spec, device) = (dimensions.clone().into(), measure::device(false));
     for optimizer in Optimizer::ALL {
         let memory = planned(&spec, optimizer);
-        let (mut model, mut burn) = (new(&device), burn_optimizer(optimizer, hidden));
+        let (mut model, mut burn) = (N::new(dimensions, &device), burn_optimizer(optimizer, hidden));
         for number in 1..=2 {
             let name = format!("{optimizer}, step {number}");
-            let gradients = GradientsParams::from_grads(loss(&model, &device).backward(), &model);
+            let gradients = GradientsParams::from_grads(model.loss(dimensions, 2, &device).backward(), &model);
             let held = counts(&model, &gradients);
             assert_eq!(memory.weights.0, held.trained, "{name}");
             assert_eq!(memory.frozen_weights.0, held.frozen, "{name}");
@@ -111,74 +106,42 @@ fn check<M: Module>(
     }
 }
 
-fn step<M: Module>(
-    burn: &mut ModuleOptimizer,
-    model: M,
-    device: &Device,
-    loss: impl Fn(&M, &Device) -> Tensor<1>,
-) -> M {
-    let gradients = GradientsParams::from_grads(loss(&model, device).backward(), &model);
-    burn.step(1e-3, model, gradients)
-}
-
-fn gpt() -> transformer::Dimensions {
-    transformer::Dimensions {
-        layers: 2,
-        d_model: 96,
-        d_ff: 200,
-        heads: 3,
-        kv_heads: 3,
-        vocab: 331,
-        seq: 24,
-        dropout: 0.0,
-        causal: true,
-        tied: false,
-        norm_first: true,
-    }
-}
-
-fn lstm() -> recurrent::Dimensions {
-    recurrent::Dimensions {
-        input: 60,
-        hidden: 50,
-        layers: 2,
-        seq: 4,
-        classes: 7,
-        vocab: 90,
-        every_step: true,
-        gru: false,
-        bidirectional: false,
-    }
-}
+const LSTM: recurrent::Dimensions = recurrent::Dimensions {
+    input: 60,
+    hidden: 50,
+    layers: 2,
+    seq: 4,
+    classes: 7,
+    vocab: 90,
+    every_step: true,
+    gru: false,
+    bidirectional: false,
+};
 
 #[test]
-fn a_plan_says_what_a_transformer_holds() {
+fn a_plan_has_the_bytes_that_models_hold() {
+    let group = |predicates: &[&str]| ParamGroup::from_any_predicates(predicates.to_vec());
     let matrices = ["query.weight", "key.weight", "value.weight", "output.weight", "inner.weight", "outer.weight"];
-    let hidden = ParamGroup::from_any_predicates(matrices.to_vec());
-    let d = gpt();
-    check(d.gpt(), &hidden, |device| Gpt::new(&d, device), |model, device| model.loss(&d, 2, device));
-}
-
-#[test]
-fn a_plan_says_what_a_u_net_holds() {
+    let gpt = Transformer {
+        heads: Some(3),
+        d_ff: Some(200),
+        dropout: false,
+        tied_head: false,
+        ..Transformer::new(2, 96, 331, 24)
+    };
+    check::<Gpt>(&gpt, &group(&matrices));
+    check::<Recurrent>(&LSTM, &group(&["input_transform.weight", "hidden_transform.weight"]));
     // Muon rejects kernels, which are not matrices.
-    let none = ParamGroup::from_ids(Vec::new());
-    let d = unet::Dimensions { image: 16, channels: 3, base: 8, depth: 2, classes: 3 };
-    check(d.spec(), &none, |device| UNet::new(&d, device), |model, device| model.loss(&d, 2, device));
-}
-
-#[test]
-fn a_plan_says_what_recurrent_layers_hold() {
-    let hidden = ParamGroup::from_any_predicates(vec!["input_transform.weight", "hidden_transform.weight"]);
-    let d = lstm();
-    check(d.spec(), &hidden, |device| Recurrent::new(&d, device), |model, device| model.loss(&d, 2, device));
+    let unet = unet::Dimensions { image: 16, channels: 3, base: 8, depth: 2, classes: 3 };
+    check::<UNet>(&unet, &ParamGroup::from_ids(Vec::new()));
 }
 
 #[test]
 fn amsgrad_holds_a_third_moment() {
     let _counting = measure::counting();
-    let (d, device) = (lstm(), measure::device(false));
-    let mut burn = AdamConfig::new().with_amsgrad(true).init();
-    let model = step(&mut burn, Recurrent::new(&d, &device), &device, |model, device| model.loss(&d, 2, device));
+    let device = measure::device(false);
+    let (mut burn, model) = (AdamConfig::new().with_amsgrad(true).init(), Recurrent::new(&LSTM, &device));
+    let gradients = GradientsParams::from_grads(model.loss(&LSTM, 2, &device).backward(), &model);
+    let model = burn.step(1e-3, model, gradients);
     assert_eq!(state(&burn), 3 * counts(&model, &GradientsParams::new()).trained);
 }

@@ -1,9 +1,7 @@
 //! Costs that `gpu-tuned-core` computes, compared with models in Burn.
 
 mod adapters;
-mod architectures;
-mod bytes;
+mod costs;
 mod held;
-mod parameters;
 mod replayed;
 mod teacher;
