@@ -4,7 +4,7 @@ use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Bytes, Precision};
 use gpu_tuned_observe::bench::{
-    Begin, Feed, Header, Interval, Line, Outcome, Planned, Record, Request, Setup, frontier, powers_of_two,
+    Begin, Feed, Header, Interval, Line, Outcome, Planned, Request, Sections, Setup, frontier, powers_of_two,
 };
 use proptest::prelude::{any, prop, prop_assert_eq, proptest};
 
@@ -48,7 +48,7 @@ fn begin() -> Line {
 fn newer_results_below_the_same_header_replace_older_ones() {
     let under = |device| Line::Header(Box::new(header(device)));
     let lines = [under("a"), ended(8, "1"), ended(16, "2"), under("b"), ended(8, "3"), under("a"), ended(8, "4")];
-    let record = Record::from_lines(lines);
+    let record = Sections::from_lines(lines);
     let how = |device: &str, batch| match record.section(&header(device))?.outcomes.get(&setup(batch))? {
         Outcome::Died { how } => Some(how.clone()),
         _ => None,
@@ -56,13 +56,13 @@ fn newer_results_below_the_same_header_replace_older_ones() {
     assert_eq!((how("a", 8), how("a", 16)), (Some("4".to_owned()), Some("2".to_owned())));
     assert_eq!((how("b", 8), how("b", 16)), (Some("3".to_owned()), None));
     assert_eq!(record.last().map(|section| section.header.device.as_str()), Some("a"));
-    assert_eq!(Record::from_lines([ended(8, "of nothing")]), Record::default());
+    assert_eq!(Sections::from_lines([ended(8, "of nothing")]), Sections::default());
 }
 
 #[test]
 fn a_setup_that_did_not_end_stays_open_until_another_process_starts() {
     let first = [Line::Header(Box::new(header("a"))), begin(), Line::Started(setup(8))];
-    let open = |lines: &[Line]| Record::from_lines(lines.to_vec()).last().and_then(|section| section.open);
+    let open = |lines: &[Line]| Sections::from_lines(lines.to_vec()).last().and_then(|section| section.open);
     assert_eq!(open(&first), Some(setup(8)));
     for (then, wanted) in [(begin(), None), (ended(8, "killed"), None), (Line::Started(setup(9)), Some(setup(9)))] {
         let lines: Vec<_> = first.iter().cloned().chain([then]).collect();
@@ -133,7 +133,7 @@ proptest! {
 fn results_below_the_last_thousand_headers_are_kept() {
     let name = |at: usize| format!("GPU {at}");
     let headers = (0..=1000).map(|at| Line::Header(Box::new(header(&name(at)))));
-    let record = Record::from_lines(headers);
+    let record = Sections::from_lines(headers);
     let kept = [0, 1, 1000].map(|at| record.section(&header(&name(at))).is_some());
     assert_eq!(kept, [false, true, true]);
 }

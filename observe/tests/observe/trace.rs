@@ -1,78 +1,72 @@
 //! Traces of recordings, parsed by the published format.
 
+use std::collections::BTreeMap;
+
 use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord, Value};
-use serde_json::Value as Json;
-
 use gpu_tuned_observe::trace::{Steps, Trace, from_records};
+use serde::Deserialize;
 
-/// An event of the format.
-#[derive(Debug)]
+/// The file by the trace-event format, without other keys.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct File {
+    display_time_unit: String,
+    #[serde(rename = "otherData")]
+    _other_data: BTreeMap<String, String>,
+    trace_events: Vec<Event>,
+}
+
+/// An event of the format: metadata, counters with a time in microseconds, and spans with a length, too.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Event {
     name: String,
+    #[serde(rename = "ph")]
     phase: String,
+    #[serde(rename = "pid")]
     process: u64,
+    #[serde(rename = "tid")]
     thread: u64,
-    begin: f64,
-    length: f64,
-    figures: Vec<(String, f64)>,
+    #[serde(rename = "ts")]
+    begin: Option<f64>,
+    #[serde(rename = "dur")]
+    length: Option<f64>,
+    #[serde(rename = "args", default)]
+    figures: BTreeMap<String, serde_json::Value>,
 }
 
-/// Parses a trace by the rules of the trace-event format and rejects unknown keys.
-///
-/// A trace is a JSON object with `traceEvents`. `X` has `ts` and `dur` in microseconds. `C` has `ts` and numbers in `args`.
-/// `M` has one of the known names with its argument.
+impl Event {
+    fn begin(&self) -> f64 {
+        self.begin.expect("a time")
+    }
+
+    fn length(&self) -> f64 {
+        self.length.expect("a length")
+    }
+}
+
+/// Parses a trace by the rules of the format.
 fn strictly(trace: &Trace) -> Vec<Event> {
     let text = serde_json::to_string(trace).unwrap();
-    let json: Json = serde_json::from_str(&text).unwrap();
-    let object = json.as_object().expect("an object");
-    assert!(
-        object.keys().all(|key| ["traceEvents", "displayTimeUnit", "otherData"].contains(&&**key)),
-        "{:?}",
-        object.keys()
-    );
-    assert!(["ms", "ns"].contains(&json["displayTimeUnit"].as_str().expect("a unit")));
-    let events: Vec<_> = json["traceEvents"].as_array().expect("an array").iter().map(event).collect();
-    let times: Vec<_> = events.iter().filter(|event| event.phase != "M").map(|event| event.begin).collect();
-    assert!(times.is_sorted(), "{times:?}");
+    let File { display_time_unit, trace_events: events, .. } = serde_json::from_str(&text).unwrap();
+    assert!(["ms", "ns"].contains(&&*display_time_unit), "{display_time_unit}");
+    for event in &events {
+        let times = [event.begin, event.length];
+        assert!(times.into_iter().flatten().all(|time| time.is_finite() && time >= 0.0), "{event:?}");
+        let numbers = event.figures.values().all(serde_json::Value::is_number);
+        let argument = |key| event.figures.get(key).filter(|_| event.figures.len() == 1);
+        let is_right = match (&*event.phase, &*event.name, times.map(|time| time.is_some())) {
+            ("X", _, [true, true]) => numbers,
+            ("C", _, [true, false]) => numbers && !event.figures.is_empty(),
+            ("M", "process_name" | "thread_name", [false, false]) => argument("name").is_some_and(|it| it.is_string()),
+            ("M", "thread_sort_index", [false, false]) => argument("sort_index").is_some_and(|it| it.is_i64()),
+            _ => false,
+        };
+        assert!(is_right && !event.name.is_empty(), "{event:?}");
+    }
+    assert!(events.iter().filter_map(|event| event.begin).is_sorted(), "{events:?}");
     nested(&events);
     events
-}
-
-fn event(json: &Json) -> Event {
-    let object = json.as_object().expect("an object");
-    let phase = json["ph"].as_str().expect("a phase").to_owned();
-    let keys: &[&str] = match &*phase {
-        "X" => &["name", "ph", "pid", "tid", "ts", "dur", "args"],
-        "C" => &["name", "ph", "pid", "tid", "ts", "args"],
-        "M" => &["name", "ph", "pid", "tid", "args"],
-        other => panic!("no phase of ours: {other}"),
-    };
-    assert!(object.keys().all(|key| keys.contains(&&**key)), "{json}");
-    let name = json["name"].as_str().expect("a name").to_owned();
-    assert!(!name.is_empty());
-    let time = |key: &str| {
-        let time = json[key].as_f64().unwrap_or_else(|| panic!("no {key}: {json}"));
-        assert!(time.is_finite() && time >= 0.0, "{json}");
-        time
-    };
-    let (begin, length) = match &*phase {
-        "X" => (time("ts"), time("dur")),
-        "C" => (time("ts"), 0.0),
-        _ => (0.0, 0.0),
-    };
-    let mut figures = Vec::new();
-    match (&*phase, &*name) {
-        ("M", "process_name" | "thread_name") => assert!(json["args"]["name"].is_string(), "{json}"),
-        ("M", "thread_sort_index") => assert!(json["args"]["sort_index"].is_i64(), "{json}"),
-        ("M", other) => panic!("no metadata of the format: {other}"),
-        _ => {
-            let arguments = json.get("args").and_then(Json::as_object).into_iter().flatten();
-            figures.extend(arguments.map(|(name, value)| (name.clone(), value.as_f64().expect("a number"))));
-            assert!(phase != "C" || !figures.is_empty(), "{json}");
-        }
-    }
-    let number = |key: &str| json[key].as_u64().unwrap_or_else(|| panic!("no {key}: {json}"));
-    Event { name, phase, process: number("pid"), thread: number("tid"), begin, length, figures }
 }
 
 /// Asserts that, within a row, a span that begins within another ends within it.
@@ -80,8 +74,8 @@ fn nested(events: &[Event]) {
     let complete: Vec<_> = events.iter().filter(|event| event.phase == "X").collect();
     for (index, a) in complete.iter().enumerate() {
         for b in &complete[index + 1..] {
-            if (a.process, a.thread) == (b.process, b.thread) && b.begin < a.begin + a.length - 5e-4 {
-                assert!(b.begin + b.length <= a.begin + a.length + 5e-4, "{b:?} ends after {a:?}");
+            if (a.process, a.thread) == (b.process, b.thread) && b.begin() < a.begin() + a.length() - 5e-4 {
+                assert!(b.begin() + b.length() <= a.begin() + a.length() + 5e-4, "{b:?} ends after {a:?}");
             }
         }
     }
@@ -120,15 +114,15 @@ fn every_step_is_shown_with_its_phases() {
     }
     let steps: Vec<_> = events.iter().filter(|event| event.phase == "X" && event.name.starts_with("step ")).collect();
     assert_eq!(steps.len(), 30);
-    assert!(steps.iter().all(|step| step.process == 4711 && (step.length - 5e5).abs() < 10.0), "half a second in us");
+    assert!(steps.iter().all(|step| step.process == 4711 && (step.length() - 5e5).abs() < 10.0), "half a second in us");
     let drain = events.iter().find(|event| event.name == "drain").unwrap();
-    assert!((drain.length - 125_000.0).abs() < 10.0, "{drain:?}");
+    assert!((drain.length() - 125_000.0).abs() < 10.0, "{drain:?}");
     let counters = |name: &str| events.iter().filter(|event| event.phase == "C" && event.name == name).count();
     for counter in ["GPU 0 utilisation_percent", "GPU 0 power_w", "loss", "memory pools (bytes)"] {
         assert_eq!(counters(counter), 30, "{counter}");
     }
     let power = events.iter().find(|event| event.name == "GPU 0 power_w").unwrap();
-    assert_eq!(power.figures, [("value".to_owned(), 400.0)]);
+    assert_eq!(power.figures["value"], 400.0);
     let rows: Vec<_> = events.iter().filter(|event| event.phase == "M" && event.name == "thread_name").collect();
     assert_eq!(rows.len(), 6, "a row for each kind");
 }
@@ -138,7 +132,7 @@ fn only_the_requested_steps_are_shown_with_the_figures_of_their_time() {
     let events = strictly(&from_records(&records(), Steps { first: 10, last: 12 }));
     let steps = events.iter().filter(|event| event.phase == "X" && event.name.starts_with("step "));
     assert_eq!(steps.map(|step| &*step.name).collect::<Vec<_>>(), ["step 10", "step 11", "step 12"]);
-    let begin = events.iter().filter(|event| event.phase != "M").map(|event| event.begin).fold(f64::MAX, f64::min);
+    let begin = events.iter().filter_map(|event| event.begin).fold(f64::MAX, f64::min);
     assert!(begin.abs() < 1e-6, "it begins at 0: {begin}");
     let samples = events.iter().filter(|event| event.phase == "C" && event.name.contains("utilisation")).count();
     assert_eq!(samples, 3);
@@ -159,7 +153,7 @@ fn a_trace_is_written_completely_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.json");
     from_records(&records(), Steps::ALL).save(&path).unwrap();
-    assert!(serde_json::from_slice::<Json>(&std::fs::read(&path).unwrap()).is_ok());
+    assert!(serde_json::from_slice::<File>(&std::fs::read(&path).unwrap()).is_ok());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
     assert!(Trace::default().save(&folder.path().join("none/trace.json")).is_err());
 }

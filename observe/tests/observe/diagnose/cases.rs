@@ -2,12 +2,12 @@
 
 use gpu_tuned_core::Precision;
 use gpu_tuned_observe::diagnose::Kind;
-use gpu_tuned_observe::recording::{GpuProcess, Record, SlowestRank, Throttle};
+use gpu_tuned_observe::recording::{GpuProcess, SlowestRank, Throttle};
 
 use super::recorded::{GIB, Made};
 
 /// A kind, a run in which it is found, and a run in which it is not.
-pub(super) type Case = (Kind, Vec<Record>, Vec<Record>);
+type Case = (Kind, Made, Made);
 
 /// Steps that wait `waited` seconds for the loader.
 pub(super) fn waiting(made: Made, waited: f64) -> Made {
@@ -94,6 +94,7 @@ pub(super) fn computing(made: Made, percent: f64) -> Made {
 /// Cases of the loader and the host.
 fn of_the_host() -> Vec<Case> {
     let healthy = Made::healthy;
+    let waits = |waited, percent| computing(waiting(healthy(), waited), percent);
     let turns = |waited| waiting(healthy().with_settings(|settings| settings.num_workers = 0), waited);
     let reading = |loss: f64, computes: f64, backward: f64| {
         healthy().each_step(move |step| {
@@ -107,60 +108,40 @@ fn of_the_host() -> Vec<Case> {
         })
     };
     let outside = |seconds: f64| {
-        healthy().each_step(move |step| {
-            step.seconds += seconds;
-            step.outside_s = Some(seconds);
-        })
+        healthy().each_step(move |step| (step.seconds, step.outside_s) = (step.seconds + seconds, Some(seconds)))
     };
     let uploading = |seconds: f64| {
-        healthy().each_step(move |step| {
-            step.seconds += seconds;
-            step.upload_s = Some(seconds);
-        })
+        healthy().each_step(move |step| (step.seconds, step.upload_s) = (step.seconds + seconds, Some(seconds)))
     };
+    let busy = |made: Made| made.each_sample(|sample| sample.utilisation_percent = Some(97.0));
+    let frozen = |made: Made| made.started(|run| run.partly_frozen = true);
     vec![
-        (
-            Kind::LoaderBound,
-            computing(waiting(healthy(), 0.1), 450.0).records(),
-            computing(waiting(healthy(), 0.003), 450.0).records(),
-        ),
-        (
-            Kind::SlowStorage,
-            computing(waiting(healthy(), 0.1), 60.0).records(),
-            computing(waiting(healthy(), 0.1), 450.0).records(),
-        ),
+        (Kind::LoaderBound, waits(0.1, 450.0), waits(0.003, 450.0)),
+        (Kind::SlowStorage, waits(0.1, 60.0), waits(0.1, 450.0)),
         // Workers that have too much to do, that wait, or that idle.
-        (Kind::LoaderBound, preparing(0.76, 0.7).records(), preparing(0.76, 0.1).records()),
-        (Kind::SlowStorage, preparing(0.76, 0.1).records(), preparing(0.3, 0.1).records()),
-        (Kind::LoaderBound, preparing(0.3, 0.1).records(), preparing(0.76, 0.1).records()),
-        (Kind::PrefetchMissing, turns(0.05).records(), turns(0.002).records()),
-        (Kind::PrefetchMissing, uploading(0.03).records(), uploading(0.002).records()),
+        (Kind::LoaderBound, preparing(0.76, 0.7), preparing(0.76, 0.1)),
+        (Kind::SlowStorage, preparing(0.76, 0.1), preparing(0.3, 0.1)),
+        (Kind::LoaderBound, preparing(0.3, 0.1), preparing(0.76, 0.1)),
+        (Kind::PrefetchMissing, turns(0.05), turns(0.002)),
+        (Kind::PrefetchMissing, uploading(0.03), uploading(0.002)),
         // The device has no room for a step's batch. Larger micro-batches, which gain speed anyway, make room for it, but not
         // for a loader of the program's own.
-        (Kind::PrefetchMissing, tiny(uploading(0.03)).records(), ours(tiny(uploading(0.03))).records()),
-        (Kind::HostSync, reading(0.04, 0.002, 0.002).records(), reading(0.04, 0.038, 0.045).records()),
+        (Kind::PrefetchMissing, tiny(uploading(0.03)), ours(tiny(uploading(0.03)))),
+        (Kind::HostSync, reading(0.04, 0.002, 0.002), reading(0.04, 0.038, 0.045)),
         // The thread spins: no pass launches for that long.
-        (Kind::HostSync, reading(0.04, 0.04, 0.01).records(), reading(0.01, 0.01, 0.02).records()),
+        (Kind::HostSync, reading(0.04, 0.04, 0.01), reading(0.01, 0.01, 0.02)),
         // The backward pass of a frozen model is shorter than the forward pass.
-        (
-            Kind::HostSync,
-            reading(0.04, 0.04, 0.01).records(),
-            reading(0.04, 0.04, 0.01).started(|run| run.partly_frozen = true).records(),
-        ),
-        (Kind::SlowLoop, outside(0.05).records(), outside(0.004).records()),
-        (
-            Kind::HostBound,
-            launching(healthy()).records(),
-            launching(healthy()).each_sample(|sample| sample.utilisation_percent = Some(97.0)).records(),
-        ),
+        (Kind::HostSync, reading(0.04, 0.04, 0.01), frozen(reading(0.04, 0.04, 0.01))),
+        (Kind::SlowLoop, outside(0.05), outside(0.004)),
+        (Kind::HostBound, launching(healthy()), busy(launching(healthy()))),
     ]
 }
 
 /// Steps of which these are skipped, with this loss.
 fn skipping(steps: &'static [u64], loss: f64) -> Made {
     Made::healthy().each_step(|step| {
-        (step.loss, step.applied) = (Some(1.5), !steps.contains(&step.step));
-        step.loss = if step.applied { step.loss } else { Some(loss) };
+        step.applied = !steps.contains(&step.step);
+        step.loss = Some(if step.applied { 1.5 } else { loss });
     })
 }
 
@@ -169,7 +150,8 @@ fn of_settings() -> Vec<Case> {
     let healthy = Made::healthy;
     let of_size =
         |batch: u64| healthy().each_step(move |step| (step.micro_batch, step.micro_batches) = (batch, 128 / batch));
-    let precision = |precision| healthy().with_settings(|settings| settings.precision = precision);
+    let f32_with =
+        |tf32| healthy().with_settings(|settings| (settings.precision, settings.allow_tf32) = (Precision::F32, tf32));
     let recomputing = |fits: bool| {
         let made = healthy().with_settings(|settings| settings.gradient_checkpointing = true);
         made.started(|run| {
@@ -181,50 +163,34 @@ fn of_settings() -> Vec<Case> {
             run.expected.extend(with);
         })
     };
-    let f32_with = |tf32| precision(Precision::F32).with_settings(|settings| settings.allow_tf32 = tf32);
     let without_bf16 = |made: Made| made.started(|run| run.device.has_bf16 = false);
+    let using = |percent| {
+        without_bf16(f32_with(true)).each_sample(move |sample| sample.tensor_activity_percent = Some(percent))
+    };
+    let global = |batch| healthy().started(|run| run.global_batch = Some(batch));
+    let built_for = |target: &str| healthy().started(|run| run.target = Some(target.to_owned()));
+    let empty = || healthy().each_sample(|sample| sample.sm_activity_percent = Some(15.0));
+    let without_loss = |made: Made| made.each_step(|step| step.loss = None);
+    let where_applied = |made: Made| made.each_step(|step| step.loss = step.loss.filter(|_| step.applied));
     vec![
-        (Kind::BatchTooSmall, of_size(4).records(), of_size(32).records()),
-        (
-            Kind::NotFinite,
-            skipping(&[150, 151, 152, 153], 1.5).records(),
-            skipping(&[1, 2, 3, 4, 5, 150], 1.5).records(),
-        ),
-        (Kind::NotFinite, skipping(&[150], f64::NAN).records(), skipping(&[150], 1.5).records()),
-        (
-            Kind::NotFinite,
-            skipping(&[150], 1.5).each_step(|step| step.loss = step.loss.filter(|_| step.applied)).records(),
-            skipping(&[150], 1.5).each_step(|step| step.loss = None).records(),
-        ),
-        (Kind::NoAmp, precision(Precision::F32).records(), without_bf16(precision(Precision::F32)).records()),
-        (Kind::NoTf32, without_bf16(f32_with(false)).records(), without_bf16(f32_with(true)).records()),
-        (
-            Kind::NoTf32,
-            without_bf16(f32_with(true)).each_sample(|sample| sample.tensor_activity_percent = Some(0.0)).records(),
-            without_bf16(f32_with(true)).each_sample(|sample| sample.tensor_activity_percent = Some(10.0)).records(),
-        ),
-        (
-            Kind::NoAccumulation,
-            healthy().started(|run| run.global_batch = Some(512)).records(),
-            healthy().started(|run| run.global_batch = Some(130)).records(),
-        ),
-        (Kind::NeedlessCheckpointing, recomputing(true).records(), recomputing(false).records()),
-        (
-            Kind::WrongTarget,
-            healthy().started(|run| run.target = Some("rtx4090".to_owned())).records(),
-            healthy().started(|run| run.target = Some("generic".to_owned())).records(),
-        ),
-        (
-            Kind::ModelTooSmall,
-            healthy().each_sample(|sample| sample.sm_activity_percent = Some(15.0)).records(),
-            waiting(healthy().each_sample(|sample| sample.sm_activity_percent = Some(15.0)), 0.1).records(),
-        ),
+        (Kind::BatchTooSmall, of_size(4), of_size(32)),
+        (Kind::NotFinite, skipping(&[150, 151, 152, 153], 1.5), skipping(&[1, 2, 3, 4, 5, 150], 1.5)),
+        (Kind::NotFinite, skipping(&[150], f64::NAN), skipping(&[150], 1.5)),
+        (Kind::NotFinite, where_applied(skipping(&[150], 1.5)), without_loss(skipping(&[150], 1.5))),
+        (Kind::NoAmp, f32_with(true), without_bf16(f32_with(true))),
+        (Kind::NoTf32, without_bf16(f32_with(false)), without_bf16(f32_with(true))),
+        (Kind::NoTf32, using(0.0), using(10.0)),
+        (Kind::NoAccumulation, global(512), global(130)),
+        (Kind::NeedlessCheckpointing, recomputing(true), recomputing(false)),
+        (Kind::WrongTarget, built_for("rtx4090"), built_for("generic")),
+        (Kind::ModelTooSmall, empty(), waiting(empty(), 0.1)),
     ]
 }
 
-/// Cases of memory.
+/// Cases of memory, and of ranks.
 fn of_memory() -> Vec<Case> {
     let healthy = Made::healthy;
+    let leaking = |until| growing(healthy(), 10 << 20, until);
     let fragmented = |gib: u64| healthy().each_step(move |step| step.reserved_bytes = Some(gib * GIB));
     let host_growing = |bytes: u64| {
         let mut made = healthy().each_step(|step| step.seconds = 1.0);
@@ -241,29 +207,26 @@ fn of_memory() -> Vec<Case> {
         }
         made
     };
+    let slow = |times, every| with_slow_rank(healthy(), times, every);
     vec![
-        (
-            Kind::MemoryLeak,
-            growing(healthy(), 10 << 20, u64::MAX).records(),
-            growing(healthy(), 10 << 20, 60).records(),
-        ),
-        (Kind::HostMemoryLeak, host_growing(100 << 20).records(), host_growing(1000).records()),
-        (Kind::Fragmentation, fragmented(40).records(), fragmented(25).records()),
-        (Kind::OtherProcess, neighbour(healthy(), 30 * GIB).records(), neighbour(healthy(), GIB / 2).records()),
-        (Kind::OtherProcess, before(50).records(), before(1).records()),
-        (Kind::OtherProcess, before(50).records(), with_unified_memory(before(50)).records()),
-        (Kind::SlowRank, with_slow_rank(healthy(), 1.5, 3).records(), with_slow_rank(healthy(), 1.05, 3).records()),
-        (Kind::SlowRank, with_slow_rank(healthy(), 1.5, 3).records(), with_slow_rank(healthy(), 1.5, 1).records()),
-        (Kind::SlowRank, with_slow_rank(healthy(), 1.5, 3).records(), with_jitter(healthy()).records()),
+        (Kind::MemoryLeak, leaking(u64::MAX), leaking(60)),
+        (Kind::HostMemoryLeak, host_growing(100 << 20), host_growing(1000)),
+        (Kind::Fragmentation, fragmented(40), fragmented(25)),
+        (Kind::OtherProcess, neighbour(healthy(), 30 * GIB), neighbour(healthy(), GIB / 2)),
+        (Kind::OtherProcess, before(50), before(1)),
+        (Kind::OtherProcess, before(50), with_unified_memory(before(50))),
+        (Kind::SlowRank, slow(1.5, 3), slow(1.05, 3)),
+        (Kind::SlowRank, slow(1.5, 3), slow(1.5, 1)),
+        (Kind::SlowRank, slow(1.5, 3), with_jitter(healthy())),
     ]
 }
 
 /// Cases of the machine.
 fn of_the_machine() -> Vec<Case> {
     let healthy = Made::healthy;
+    let lowered = |by, clock| throttled(healthy(), by, clock);
     let limited = |milliwatts| {
-        throttled(healthy(), Throttle::PowerCap, 1300)
-            .each_sample(move |sample| sample.power_limit_mw = Some(milliwatts))
+        lowered(Throttle::PowerCap, 1300).each_sample(move |sample| sample.power_limit_mw = Some(milliwatts))
     };
     let linked = |lanes, busy| {
         healthy().each_sample(move |sample| {
@@ -273,21 +236,13 @@ fn of_the_machine() -> Vec<Case> {
     let idle =
         |percent| healthy().each_sample(move |sample| sample.utilisation_percent = Some(percent)).without_steps();
     vec![
-        (Kind::PowerCap, limited(350_000).records(), limited(700_000).records()),
-        (
-            Kind::PowerCap,
-            throttled(healthy(), Throttle::PowerBrake, 600).records(),
-            throttled(healthy(), Throttle::SyncBoost, 600).records(),
-        ),
-        (
-            Kind::ThermalThrottle,
-            throttled(healthy(), Throttle::ThermalSoftware, 1200).records(),
-            throttled(healthy(), Throttle::PowerCap, 1200).records(),
-        ),
-        (Kind::PcieReduced, linked(4, 96.0).records(), linked(16, 96.0).records()),
+        (Kind::PowerCap, limited(350_000), limited(700_000)),
+        (Kind::PowerCap, lowered(Throttle::PowerBrake, 600), lowered(Throttle::SyncBoost, 600)),
+        (Kind::ThermalThrottle, lowered(Throttle::ThermalSoftware, 1200), lowered(Throttle::PowerCap, 1200)),
+        (Kind::PcieReduced, linked(4, 96.0), linked(16, 96.0)),
         // An idle link slows down by itself.
-        (Kind::PcieReduced, linked(4, 96.0).records(), linked(4, 10.0).records()),
-        (Kind::PcieReduced, linked(1, 96.0).records(), with_unified_memory(linked(1, 96.0)).records()),
+        (Kind::PcieReduced, linked(4, 96.0), linked(4, 10.0)),
+        (Kind::PcieReduced, linked(1, 96.0), with_unified_memory(linked(1, 96.0))),
         (Kind::GpuIdle, idle(30.0), idle(90.0)),
     ]
 }

@@ -21,16 +21,14 @@ pub(super) struct Made {
 
 impl Made {
     pub(super) fn healthy() -> Self {
-        let steps: Vec<_> = (1..=200).map(step).collect();
-        let sample = |number: u32| gpu(f64::from(number) * 0.5);
-        let host = |number: u32| host(f64::from(number) * 0.5);
+        let times = || (1..=40).map(|number| f64::from(number) * 0.5);
         Self {
             start: start(),
             run: run(),
-            steps,
+            steps: (1..=200).map(step).collect(),
             before: Vec::new(),
-            gpu: (1..=40).map(sample).collect(),
-            host: (1..=40).map(host).collect(),
+            gpu: times().map(gpu).collect(),
+            host: times().map(host).collect(),
         }
     }
 
@@ -58,10 +56,10 @@ impl Made {
         self.started(|run| change(run.settings.as_mut().unwrap()))
     }
 
-    /// Returns the records of a program that records nothing.
-    pub(super) fn without_steps(mut self) -> Vec<Record> {
+    /// The run of a program that records nothing.
+    pub(super) fn without_steps(mut self) -> Self {
         self.steps.clear();
-        self.records().into_iter().filter(|record| !matches!(record, Record::Run(_))).collect()
+        self
     }
 
     /// Moves the ends of the steps and the samples to fit the steps' lengths.
@@ -82,7 +80,7 @@ impl Made {
     pub(super) fn records(self) -> Vec<Record> {
         let mut records = vec![Record::Start(self.start)];
         records.extend(self.before.into_iter().map(Record::Gpu));
-        records.push(Record::Run(Box::new(self.run)));
+        records.extend((!self.steps.is_empty()).then(|| Record::Run(Box::new(self.run))));
         records.extend(self.steps.into_iter().map(|step| Record::Step(Box::new(step))));
         records.extend(self.gpu.into_iter().map(Record::Gpu));
         records.extend(self.host.into_iter().map(Record::Host));

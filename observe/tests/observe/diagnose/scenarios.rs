@@ -20,7 +20,7 @@ fn nothing_is_found_in_a_healthy_run() {
 fn each_kind_is_found_in_its_case_and_not_near_it() {
     let cases = cases();
     for (kind, has, has_not) in &cases {
-        let [has, has_not] = [has, has_not].map(|records| diagnose(records));
+        let [has, has_not] = [has, has_not].map(|made| diagnose(&made.clone().records()));
         assert_eq!(kinds(&has).first(), Some(kind), "{has:#?}");
         assert!(!kinds(&has_not).contains(kind), "{has_not:#?}");
     }
@@ -66,7 +66,7 @@ fn too_short_a_recording_is_not_judged() {
 #[test]
 fn without_steps_the_machine_is_judged_and_the_rest_is_listed() {
     let hot = throttled(Made::healthy(), Throttle::ThermalHardware, 900).without_steps();
-    let diagnosis = diagnose(&hot);
+    let diagnosis = diagnose(&hot.records());
     assert_eq!(kinds(&diagnosis), [Kind::ThermalThrottle]);
     assert!(diagnosis.findings[0].prediction.is_none());
     assert!(diagnosis.unjudged[0].how.contains("GPU_TUNED_RECORD=run.jsonl"), "{diagnosis:#?}");
@@ -89,7 +89,7 @@ fn a_gpu_that_never_answers_is_not_judged() {
         lost.trouble = Some("the GPU is lost".to_owned());
         *sample = lost;
     }
-    let diagnosis = diagnose(&made.without_steps());
+    let diagnosis = diagnose(&made.without_steps().records());
     assert_eq!((diagnosis.judged.gpu_samples, diagnosis.severity()), (0, None));
     let whats: Vec<_> = diagnosis.unjudged.iter().map(|it| &*it.what).collect();
     assert!(whats[1].ends_with("utilization: the GPU did not answer: the GPU is lost"), "{whats:?}");

@@ -1,11 +1,10 @@
 //! The recording of a simulated run.
 
 use gpu_tuned_core::Settings;
-use gpu_tuned_observe::recording::{
-    Gpu, GpuSample, HostSample, ProcessSample, Record, Run, Start, StepRecord, Throttle, VERSION,
-};
+use gpu_tuned_observe::recording::{GpuSample, HostSample, ProcessSample, Record, Run, Start, StepRecord, Throttle};
 
-use super::simulation::{CORES, GIB, Loop};
+use super::recorded::{GIB, Made};
+use super::simulation::{CORES, Loop};
 
 /// Samples of the GPU and the host in the time of a run.
 const SAMPLES: u64 = 40;
@@ -30,12 +29,9 @@ impl Loop {
     }
 
     fn start(&self) -> Run {
-        let mut run = Run::new(0.0, 7);
+        let mut run = Made::healthy().run;
         run.workload = "simulated".to_owned();
-        (run.device.name, run.device.is_gpu) = ("NVIDIA H200".to_owned(), true);
-        run.device.profile = Some("h200".to_owned());
-        run.target.clone_from(&run.device.profile);
-        run.device.gpu_uuids = vec!["GPU-1".to_owned()];
+        (run.device.has_bf16, run.device.has_tf32) = (false, false);
         run.global_batch = Some(self.global_batch);
         run.settings = Some(Settings {
             batch_size: self.micro_batch,
@@ -54,12 +50,9 @@ impl Loop {
     }
 
     fn machine(&self) -> Start {
-        let mut gpu = Gpu::new(0);
-        (gpu.name, gpu.uuid) = (Some("NVIDIA H200".to_owned()), Some("GPU-1".to_owned()));
-        (gpu.memory_total_bytes, gpu.max_sm_clock_mhz) = (Some(self.memory), Some(2200));
-        let mut start = Start::default();
-        (start.cores, start.memory_bytes, start.gpus) = (CORES, 512 * GIB, vec![gpu]);
-        start.version = VERSION;
+        let mut start = Made::healthy().start;
+        start.cores = CORES;
+        (start.gpus[0].memory_total_bytes, start.gpus[0].max_sm_clock_mhz) = (Some(self.memory), Some(2200));
         start
     }
 

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use gpu_tuned_core::Provenance;
 use gpu_tuned_observe::recording::{Expected, StepRecord};
 
-pub(super) const GIB: u64 = 1 << 30;
+use super::recorded::GIB;
+
 pub(super) const CORES: u64 = 32;
 
 /// A program on a machine. Times are in seconds.
