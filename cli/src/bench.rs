@@ -16,7 +16,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gpu_tuned_core::atomic_file::Draft;
 use gpu_tuned_core::{Precision, regular_file};
 use gpu_tuned_observe::bench::{
-    Begin, Comparison, Feed, Header, Line, Outcome, Planned, Record, Request, Row, Section, Setup, powers_of_two,
+    Begin, Comparison, Feed, Header, Line, Outcome, Planned, Request, Row, Section, Sections, Setup, powers_of_two,
 };
 use gpu_tuned_observe::plot::MemorySpeedPlot;
 use serde::Serialize;
@@ -353,10 +353,10 @@ impl Results {
     }
 
     /// Results from this byte on.
-    fn since(&self, byte: u64) -> Result<Record, Error> {
+    fn since(&self, byte: u64) -> Result<Sections, Error> {
         let bytes = self.bytes()?;
         let from = usize::try_from(byte).unwrap_or(usize::MAX).min(bytes.len());
-        Ok(Record::from_lines(lines(&bytes[from..])))
+        Ok(Sections::from_lines(lines(&bytes[from..])))
     }
 
     /// Appends the result of a configuration.

@@ -2,7 +2,7 @@
 //!
 //! `cargo gpu-tuned bench` runs the program with a [`Request`] in its environment. The program appends a [`Line`] of JSON to
 //! the file of results when a setup starts and when it ends. A setup that started and did not end is where the process died.
-//! Both sides read the results as a [`Record`].
+//! Both sides read the lines as [`Sections`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -142,7 +142,7 @@ const MAX_SECTIONS: usize = 1000;
 
 /// The newest results of a file, at most those of the last thousand sections.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Record {
+pub struct Sections {
     /// Sections by header, that of the last line last.
     sections: Vec<Section>,
 }
@@ -160,12 +160,12 @@ pub struct Section {
     pub open: Option<Setup>,
 }
 
-impl Record {
+impl Sections {
     /// Collects lines. Lines before the first header are ignored.
     pub fn from_lines(lines: impl IntoIterator<Item = Line>) -> Self {
-        let mut record = Self::default();
-        lines.into_iter().for_each(|line| record.add(line));
-        record
+        let mut sections = Self::default();
+        lines.into_iter().for_each(|line| sections.add(line));
+        sections
     }
 
     fn add(&mut self, line: Line) {
@@ -447,10 +447,10 @@ impl Row {
 impl Comparison {
     /// Collects the results of the configurations that were begun, each under the header of its precision. Returns `None` if
     /// a result is missing.
-    pub fn new(record: &Record, begun: &[(Header, Begin)]) -> Option<Self> {
+    pub fn new(sections: &Sections, begun: &[(Header, Begin)]) -> Option<Self> {
         let (header, Begin { planned, .. }) = begun.last()?;
         let row = |header: &Header, setup: &Setup| {
-            let outcome = record.section(header)?.outcomes.get(setup)?.clone();
+            let outcome = sections.section(header)?.outcomes.get(setup)?.clone();
             let planned = planned.matches(setup);
             Some(Row { setup: *setup, outcome, frontier: false, planned, full_f32: header.full_f32 })
         };

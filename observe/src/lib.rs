@@ -8,7 +8,7 @@
 //! | [`leak`] | memory that grows from step to step |
 //! | [`trace`] | traces of steps for Perfetto |
 //! | [`export`] | CSV, Prometheus and TensorBoard |
-//! | [`bench`](mod@bench) | records of a bench run |
+//! | [`bench`](mod@bench) | requests and results of a bench run |
 //! | [`plot`] | SVG plots |
 //! | [`progress`] | reports during long work |
 //!

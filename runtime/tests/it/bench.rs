@@ -11,7 +11,7 @@ use burn::tensor::{Device, Tensor};
 use gpu_tuned::measure::Subject;
 use gpu_tuned::mixed::in_f32;
 use gpu_tuned::{Options, Precision, Session, gpu_tuned};
-use gpu_tuned_observe::bench::{Feed, Line, Outcome, Record, Request, Section, Setup};
+use gpu_tuned_observe::bench::{Feed, Line, Outcome, Request, Section, Sections, Setup};
 use tempfile::TempDir;
 
 const WIDTH: usize = 128;
@@ -126,7 +126,7 @@ fn section(results: &Path) -> Section {
     let text = fs::read_to_string(results).expect("results");
     let lines =
         text.lines().map(|line| serde_json::from_str::<Line>(line).unwrap_or_else(|error| panic!("{error}: {line}")));
-    Record::from_lines(lines).last().expect("a header").clone()
+    Sections::from_lines(lines).last().expect("a header").clone()
 }
 
 const fn setup(batch: u64) -> Setup {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::{Bytes, three_digits};
-use gpu_tuned_observe::bench::{Begin, Figures, Header, Line, Outcome, Phases, Record, Setup};
+use gpu_tuned_observe::bench::{Begin, Figures, Header, Line, Outcome, Phases, Sections, Setup};
 use gpu_tuned_train::out_of_memory::is_out_of_memory;
 
 use super::StepRunner;
@@ -181,7 +181,7 @@ impl Journal {
         let from = usize::try_from(ignored_bytes).unwrap_or(usize::MAX).min(bytes.len());
         // A line that was cut off is one that was never written.
         let lines = bytes[from..].split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-        let record = Record::from_lines(lines);
+        let record = Sections::from_lines(lines);
         let known = record.section(header).map(|section| section.outcomes.clone());
         Ok(known.unwrap_or_default().into_iter().collect())
     }
