@@ -2,7 +2,7 @@
 
 use gpu_tuned_core::workload::{Matrix, Recurrent, WeightFormat};
 
-use super::{file, model};
+use super::{file, model, tuned};
 use crate::{Config, Format, Model, ModelRequest, OptimizeError};
 
 /// The model of a published config, with the training of another.
@@ -280,4 +280,98 @@ fn kinds_are_identified_by_evidence_or_requested() {
     );
     let odd = words("model: unet\npatch_size: 100\nfeatures: [8, 16, 32, 64]");
     assert!(odd.starts_with("config:4:11: widths: 4 levels halve the image 3 times, and 100 only 2 times"), "{odd}");
+}
+
+#[test]
+fn model_names_imply_layouts_unless_a_key_differs() {
+    let parameters = |text: &str| {
+        let file = file(Format::Yaml, &format!("batch_size: 1\n{text}"));
+        model(&file, None, None).expect("a model").spec.workload().parameters.trained()
+    };
+    // As published: Llama 3.2 1B, GPT-2.
+    let llama = "model_type: llama\nnum_hidden_layers: 16\nhidden_size: 2048\nnum_attention_heads: 32\n\
+                 num_key_value_heads: 8\nintermediate_size: 8192\nvocab_size: 128256\nmax_position_embeddings: 8192\n\
+                 tie_word_embeddings: true\n";
+    assert_eq!(parameters(llama), 1_235_814_400);
+    let gpt2 =
+        "architectures: [GPT2LMHeadModel]\nn_layer: 12\nn_embd: 768\nn_head: 12\nn_ctx: 1024\nvocab_size: 50257\n";
+    assert_eq!(parameters(gpt2), 124_439_808);
+}
+
+#[test]
+fn mixtures_of_experts_have_their_size_under_all_names() {
+    let of = |more: &str| {
+        let text = format!(
+            "model: {{num_layers: 6, hidden_size: 512, num_attention_heads: 8, seq_length: 256, vocab_size: 8192, \
+             micro_batch_size: 4, global_batch_size: 64, {more}}}\ntrainer: {{devices: auto, num_nodes: 4}}\n"
+        );
+        let file = file(Format::Yaml, &text);
+        let config = Config::read(&file.entries().expect("YAML"), &file, &[]).expect("a config");
+        assert_eq!((config.ranks, config.open_ranks()), (Some(4), Some("trainer.devices")));
+        model(&file, None, None).expect("a model").spec.workload().parameters.trained()
+    };
+    let dense = of("num_moe_experts: null, moe_router_topk: 2");
+    let sparse = of("num_experts: 8, moe_top_k: 2");
+    assert!(sparse > 4 * dense, "{sparse} {dense}");
+    assert_eq!(of("num_moe_experts: 8, moe_router_topk: 2"), sparse);
+    assert_eq!(of("experts: 8, moe_router_topk: 2"), sparse);
+}
+
+/// The model of a text, with `--model` where a kind is given.
+fn of_text(format: Format, text: &str, kind: Option<&str>) -> Result<Model, String> {
+    let file = file(format, text);
+    let entries = file.entries().expect("a valid text");
+    let config = Config::read(&entries, &file, &[]).ok();
+    let request = ModelRequest { kind, config: config.as_ref(), ..ModelRequest::default() };
+    Model::read(&entries, &file, &request).map_err(|error| error.to_string())
+}
+
+#[test]
+fn models_of_other_programs_are_read_or_refused() {
+    let nanotron = "tokens: {micro_batch_size: 3, batch_accumulation_per_replica: 2, sequence_length: 512}\n\
+                    model: {model_config: {hidden_size: 2048, intermediate_size: 8192, is_llama_config: true, \
+                    num_attention_heads: 32, num_hidden_layers: 16, num_key_value_heads: 8, vocab_size: 128256, \
+                    max_position_embeddings: 4096, rms_norm_eps: 1.0e-05, tie_word_embeddings: true}}\n";
+    let parameters = |text: &str, format| {
+        of_text(format, text, None).unwrap_or_else(|error| panic!("{text}: {error}")).spec.parameters()
+    };
+    assert_eq!(parameters(nanotron, Format::Yaml), 1_235_814_400, "as Llama 3.2 1B");
+    let mistral = "{\"dim\": 4096, \"n_layers\": 32, \"head_dim\": 128, \"hidden_dim\": 14336, \"n_heads\": 32, \"n_kv_heads\": 8, \
+                   \"norm_eps\": 1e-05, \"vocab_size\": 32000, \"seq_len\": 512}";
+    assert_eq!(parameters(mistral, Format::Json), 7_241_732_096, "as Mistral 7B");
+    let moe = mistral.replace("{\"dim", "{\"moe\": {\"num_experts\": 8, \"num_experts_per_tok\": 2}, \"dim");
+    let dims = "d_model: 64\nn_heads: 4\nn_layers: 2\nvocab_size: 256\nseq_len: 64\n";
+    for (format, text, words) in [
+        (Format::Json, moe.as_str(), "`moe.num_experts = 8` is not modelled"),
+        (Format::Yaml, &format!("pos_emb: rotary\n{dims}"), "`pos_emb = rotary` is not modelled"),
+        (Format::Yaml, &format!("attention_config: [[[gmlp], 2]]\n{dims}"), "`attention_config` is not modelled"),
+        (Format::Yaml, &format!("no_weight_tying: true\n{dims}"), "`no_weight_tying = true` is not modelled"),
+        (Format::Yaml, &format!("layer_norm_type: rms\n{dims}"), "`layer_norm_type = rms` is not modelled"),
+        (
+            Format::Yaml,
+            &format!("modality_adapter: {{config: {{{}}}}}\n", dims.trim().replace('\n', ", ")),
+            "the config does not identify",
+        ),
+    ] {
+        let found = of_text(format, text, None).err().unwrap_or_default();
+        assert!(found.starts_with(words), "{text}: {found}");
+    }
+    let other = "CNN: {num_blocks: 2}\nnhead: 4\nd_model: 64\nvocab_size: 99\nseq_len: 64\n";
+    let found = of_text(Format::Yaml, other, Some("transformer")).err().unwrap_or_default();
+    assert!(found.contains("lacks dimensions") && found.contains("layers: "), "{found}");
+    let window = format!("model: {{preprocessor: {{window: hann, window_size: 0.025}}}}\n{dims}");
+    assert_eq!(parameters(&window, Format::Yaml), parameters(dims, Format::Yaml));
+}
+
+#[test]
+fn mpt_has_no_dropout_and_flash_attention() {
+    let text = "model: {name: mpt_causal_lm, d_model: 768, n_heads: 12, n_layers: 12, vocab_size: 50368, attn_config: {attn_impl: IMPL}}\n\
+                max_seq_len: 2048\nglobal_train_batch_size: 8\ndevice_train_microbatch_size: 8\nprecision: amp_bf16\n";
+    let memory = |kernel: &str| {
+        let (tuned, _) = tuned(Format::Yaml, &text.replace("IMPL", kernel), "h200", &[]).expect("a plan");
+        tuned.pytorch.expect("an estimate").before_bytes
+    };
+    assert!(memory("flash") < memory("torch"));
+    let dims = of_text(Format::Yaml, text, None).unwrap_or_else(|error| panic!("{error}")).dims;
+    assert!(dims.iter().any(|dim| dim.name == "dropout" && dim.value == "false"), "{dims:?}");
 }
