@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord, Value};
 use gpu_tuned_observe::trace::{Steps, Trace, from_records};
 use serde::Deserialize;
+use serde_json::Value as Json;
 
 /// The file by the trace-event format, without other keys.
 #[derive(Deserialize)]
@@ -32,7 +33,7 @@ struct Event {
     #[serde(rename = "dur")]
     length: Option<f64>,
     #[serde(rename = "args", default)]
-    figures: BTreeMap<String, serde_json::Value>,
+    figures: BTreeMap<String, Json>,
 }
 
 impl Event {
@@ -53,13 +54,13 @@ fn strictly(trace: &Trace) -> Vec<Event> {
     for event in &events {
         let times = [event.begin, event.length];
         assert!(times.into_iter().flatten().all(|time| time.is_finite() && time >= 0.0), "{event:?}");
-        let numbers = event.figures.values().all(serde_json::Value::is_number);
+        let numbers = event.figures.values().all(Json::is_number);
         let argument = |key| event.figures.get(key).filter(|_| event.figures.len() == 1);
         let is_right = match (&*event.phase, &*event.name, times.map(|time| time.is_some())) {
             ("X", _, [true, true]) => numbers,
             ("C", _, [true, false]) => numbers && !event.figures.is_empty(),
-            ("M", "process_name" | "thread_name", [false, false]) => argument("name").is_some_and(|it| it.is_string()),
-            ("M", "thread_sort_index", [false, false]) => argument("sort_index").is_some_and(|it| it.is_i64()),
+            ("M", "process_name" | "thread_name", [false, false]) => argument("name").is_some_and(Json::is_string),
+            ("M", "thread_sort_index", [false, false]) => argument("sort_index").is_some_and(Json::is_i64),
             _ => false,
         };
         assert!(is_right && !event.name.is_empty(), "{event:?}");
