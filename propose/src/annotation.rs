@@ -8,7 +8,9 @@ use gpu_tuned_core::dims::{Dim, DimKind, Presence};
 use gpu_tuned_core::{Setting, SettingKind};
 use syn::{Attribute, Expr, ExprLit, Field, ItemStruct, Lit, Type, Visibility};
 
-use crate::candidate::{self, Candidate, OwnDefault, edit_constructor, is_batch, is_global_batch, remove_overrides};
+use crate::candidate::{
+    self, Candidate, OwnDefault, edit_constructor, is_batch, is_global_batch, named_fields, remove_overrides,
+};
 use crate::code::{self, Code, Values};
 use crate::losses::{Losses, edits_for_16_bits};
 use crate::model::{self, Annotated, Family, NestedDim, nested_dims, optimizer_in};
@@ -91,8 +93,6 @@ pub(super) fn annotate<'a>(
     given: &Given<'a>,
     patch: &mut Patch<'a>,
 ) -> (Vec<String>, FieldNumbers) {
-    let (settings, dims, numbers) = (Vec::new(), Vec::new(), FieldNumbers::default());
-    let (step_field, step) = (None, Step::default());
     let has_own = !candidate.is_burn() && candidate.derive_of("Default").is_none();
     let own = if has_own { OwnDefault::find(candidate, source, given.sources) } else { None };
     let mut annotation = Annotation {
@@ -100,14 +100,14 @@ pub(super) fn annotate<'a>(
         source,
         patch,
         help: Vec::new(),
-        settings,
-        dims,
+        settings: Vec::new(),
+        dims: Vec::new(),
         annotated: Vec::new(),
         planned: Vec::new(),
         defaulted: Vec::new(),
-        step_field,
-        step,
-        numbers,
+        step_field: None,
+        step: Step::default(),
+        numbers: FieldNumbers::default(),
         own,
     };
     for (field, name) in candidate.fields() {
@@ -150,9 +150,7 @@ impl Annotation<'_, '_, '_> {
         if let Some(theirs) = theirs {
             self.annotated.push(name.to_owned());
             // A planned field has no default of its own.
-            self.patch.note(self.source, range(theirs).start, format!("`{name}` is planned"));
-            self.patch.replace(self.source, range(theirs), ours);
-            return;
+            return self.patch.edit(self.source, range(theirs), ours, format!("`{name}` is planned"));
         }
         self.above(field, &ours, &format!("`{name}` is planned"));
         if candidate.is_burn() {
@@ -227,10 +225,10 @@ impl Annotation<'_, '_, '_> {
         let start = start(&item.attrs, &item.vis, item.struct_token.span);
         self.patch.note(self.source, start, "the config: the model, and the samples of a step");
         // The attribute stands above a derive.
-        if !candidate.item.attrs.iter().any(|it| it.path().is_ident("derive")) {
-            self.patch.insert(self.source, start, above(&self.source.text, start, &self.new_derive(candidate)));
+        if !item.attrs.iter().any(|it| it.path().is_ident("derive")) {
+            self.patch.above(self.source, start, &self.new_derive(candidate));
         }
-        self.patch.insert(self.source, start, above(&self.source.text, start, &attribute));
+        self.patch.above(self.source, start, &attribute);
         if is_read {
             self.help.push(
                 "numbers come from the code, and are used until `cargo gpu-tuned measure` has measured".to_owned(),
@@ -248,15 +246,8 @@ impl Annotation<'_, '_, '_> {
         let start = start(&field.attrs, &field.vis, ident.span());
         self.annotated.push(ident.to_string());
         self.patch.note(self.source, start, what);
-        self.patch.insert(self.source, start, above(&self.source.text, start, attribute));
+        self.patch.above(self.source, start, attribute);
     }
-}
-
-/// An attribute, on a line of its own where its item begins a line.
-pub(super) fn above(text: &str, start: usize, attribute: &str) -> String {
-    let line = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
-    let indent = &text[line..start];
-    if indent.trim().is_empty() { format!("{attribute}\n{indent}") } else { format!("{attribute} ") }
 }
 
 /// Start of an item behind its documentation.
@@ -366,10 +357,7 @@ impl Annotation<'_, '_, '_> {
             if is_burn { format!("#[config(default = {samples})]") } else { format!("#[tuned(default = {samples})]") };
         match field.attrs.iter().find(|attribute| code::default(attribute).is_some()) {
             Some(theirs) if default_is(theirs, &samples) => {}
-            Some(theirs) => {
-                self.patch.note(self.source, range(theirs).start, what);
-                self.patch.replace(self.source, range(theirs), ours);
-            }
+            Some(theirs) => self.patch.edit(self.source, range(theirs), ours, what),
             None => {
                 // Two defaults are refused.
                 self.remove_defaults(candidate, field, name);
@@ -400,11 +388,8 @@ pub(super) fn step_of_code(code: &Code) -> Option<u64> {
 
 fn step_of_struct(item: &ItemStruct, code: &Code) -> Option<u64> {
     let number = |is_meant: &dyn Fn(&str) -> bool| {
-        let fields = item.fields.iter().filter_map(|field| Some((field, field.ident.as_ref()?.to_string())));
-        fields
-            .filter(|(_, name)| is_meant(name))
-            .map(|(field, name)| candidate::number(item, field, &name, code))
-            .next()
+        let (field, name) = named_fields(item).find(|(_, name)| is_meant(name))?;
+        Some(candidate::number(item, field, &name, code))
     };
     let accumulation = number(&is_accumulation).or_else(|| Some(accumulation_constant(code)?.1));
     number(&is_global_batch).unwrap_or_else(|| number(&is_batch)??.checked_mul(accumulation.unwrap_or(Some(1))?))
@@ -441,7 +426,6 @@ impl Annotation<'_, '_, '_> {
         if let Some(derive) = candidate.derive_of("Default") {
             let kept: Vec<_> =
                 candidate::derived(derive).into_iter().filter(|path| !path.ends_with("Default")).collect();
-            self.patch.note(self.source, range(derive).start, "the annotation implements `Default`");
             let is_other = |it: &&Attribute| it.path().is_ident("derive") && range(it) != range(derive);
             let (range, ours) = match &kept[..] {
                 [] if candidate.item.attrs.iter().any(|it| is_other(&it)) => {
@@ -450,7 +434,7 @@ impl Annotation<'_, '_, '_> {
                 [] => (range(derive), self.new_derive(candidate)),
                 kept => (range(derive), format!("#[derive({})]", kept.join(", "))),
             };
-            return self.patch.replace(self.source, range, ours);
+            return self.patch.edit(self.source, range, ours, "the annotation implements `Default`");
         }
         let Some(own) = self.own.take() else { return };
         let is_open = |name: &String| !self.annotated.contains(name) && Setting::named(name).is_some();

@@ -7,7 +7,7 @@ use proc_macro2::TokenStream;
 use syn::{AttrStyle, File, Item, ItemFn};
 
 use crate::line_endings::Text;
-use crate::sources::{all_tokens, has_ident};
+use crate::sources::{all_tokens, has_ident, indent as indent_of, line_start};
 
 /// Returns the script with the call at the start of `main`; `None` if the script has a call.
 ///
@@ -69,8 +69,7 @@ fn is_lint(attribute: &syn::Attribute) -> bool {
 
 /// Offset and text of the call behind the brace that ends at `end`.
 fn placed(text: &str, end: usize, call: &str) -> (usize, String) {
-    let line_start = text[..end].rfind('\n').map_or(0, |newline| newline + 1);
-    let indent: String = text[line_start..end].chars().take_while(|c| c.is_whitespace()).collect();
+    let indent = indent_of(&text[line_start(text, end)..end]);
     let rest = text[end..].lines().next().unwrap_or_default();
     let said = rest.trim_start();
     if said.starts_with('}') {
@@ -79,8 +78,8 @@ fn placed(text: &str, end: usize, call: &str) -> (usize, String) {
     }
     if said.is_empty() || said.starts_with("//") {
         let next = text[end + rest.len()..].lines().nth(1).unwrap_or_default();
-        let deeper: String = next.chars().take_while(|c| c.is_whitespace()).collect();
-        let deeper = if deeper.len() > indent.len() { deeper } else { format!("{indent}    ") };
+        let deeper = indent_of(next);
+        let deeper = if deeper.len() > indent.len() { deeper.to_owned() } else { format!("{indent}    ") };
         return (end + rest.len(), format!("\n{deeper}{call}"));
     }
     (end, format!(" {call}"))

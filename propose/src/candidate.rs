@@ -11,13 +11,13 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{
-    Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, ExprStruct, Field, Fields, ImplItem, ImplItemFn, Item,
-    ItemImpl, ItemStruct, Lit, Member, Meta, Stmt, Token,
+    Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, ExprStruct, Field, ImplItem, ImplItemFn, Item, ItemImpl,
+    ItemStruct, Lit, Member, Meta, Stmt, Token,
 };
 
 use crate::annotation::range;
 use crate::code::{self, Code, last, path, root};
-use crate::sources::{Patch, Source, all_items};
+use crate::sources::{Calls, Patch, Source, all_items, inside, line_start};
 
 /// Fields of training configs beside settings.
 const OTHERS: &str = "num_epochs epochs n_epochs learning_rate lr seed optimizer weight_decay warmup_steps max_steps";
@@ -56,15 +56,20 @@ impl Candidate<'_> {
         self.item.attrs.iter().find(|attribute| derives(std::slice::from_ref(*attribute), name))
     }
 
-    /// Fields without Burn's default, which a Burn config's `new` takes in this order.
-    fn without_default(&self) -> impl Iterator<Item = String> {
-        let has_none = |field: &&Field| !field.attrs.iter().any(|it| it.path().is_ident("config"));
-        self.item.fields.iter().filter(has_none).filter_map(|field| Some(field.ident.as_ref()?.to_string()))
-    }
-
     pub(super) fn fields(&self) -> impl Iterator<Item = (&Field, String)> {
-        self.item.fields.iter().filter_map(|field| Some((field, field.ident.as_ref()?.to_string())))
+        named_fields(self.item)
     }
+}
+
+/// Fields of a struct with their names.
+pub(super) fn named_fields(item: &ItemStruct) -> impl Iterator<Item = (&Field, String)> {
+    item.fields.iter().filter_map(|field| Some((field, field.ident.as_ref()?.to_string())))
+}
+
+/// Names of the fields without Burn's default, which a Burn config's `new` takes in this order.
+pub(super) fn without_default(item: &ItemStruct) -> impl Iterator<Item = String> {
+    let has_none = |field: &Field| !field.attrs.iter().any(|it| it.path().is_ident("config"));
+    named_fields(item).filter(move |(field, _)| has_none(field)).map(|(_, name)| name)
 }
 
 /// Returns true for names of the samples of a batch. Short names such as `bs` are left out.
@@ -102,9 +107,8 @@ pub(super) fn structs(items: &[Item]) -> Vec<&ItemStruct> {
 }
 
 fn candidate(item: &ItemStruct) -> Option<Candidate<'_>> {
-    let Fields::Named(fields) = &item.fields else { return None };
-    let names = fields.named.iter().filter_map(|field| Some(field.ident.as_ref()?.to_string()));
-    let known: Vec<String> = names
+    let known: Vec<String> = named_fields(item)
+        .map(|(_, name)| name)
         .filter(|name| setting(name).is_some() || is_global_batch(name) || OTHERS.split(' ').any(|other| other == name))
         .collect();
     // A struct without a planned field needs no annotation.
@@ -192,11 +196,10 @@ pub(super) fn remove_defaults<'a>(source: &'a Source, field: &Field, patch: &mut
         }
         is_needed_in_files |= attribute.path().is_ident("serde");
         let Meta::List(list) = &attribute.meta else { continue };
-        let inside = list.delimiter.span().open().byte_range().end..list.delimiter.span().close().byte_range().start;
         if kept.is_empty() {
             patch.replace(source, with_space(&source.text, range(attribute)), "");
         } else {
-            patch.replace(source, inside, kept.join(", "));
+            patch.replace(source, inside(list.delimiter.span()), kept.join(", "));
         }
     }
     is_needed_in_files
@@ -248,8 +251,7 @@ impl<'s> OwnDefault<'s> {
         's: 'a,
     {
         let range = lines(&self.source.text, self.item.span().byte_range());
-        patch.note(self.source, range.start, "the annotation implements `Default`");
-        patch.replace(self.source, range, "");
+        patch.edit(self.source, range, "", "the annotation implements `Default`");
     }
 }
 
@@ -263,7 +265,7 @@ fn literal(item: &ItemImpl) -> Option<&ExprStruct> {
 
 /// The whole lines of a range, with an empty line before.
 pub(super) fn lines(text: &str, Range { start, end }: Range<usize>) -> Range<usize> {
-    let begin = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+    let begin = line_start(text, start);
     let begin = if text[begin..start].trim().is_empty() { begin } else { start };
     let end = match text[end..].find('\n') {
         Some(newline) if text[end..end + newline].trim().is_empty() => end + newline + 1,
@@ -281,10 +283,11 @@ pub(super) fn remove_overrides<'a>(
     patch: &mut Patch<'a>,
 ) {
     for source in users(of, sources, candidate) {
-        let setters = fields.iter().map(|field| format!("with_{field}")).collect();
-        let mut overrides = Overrides { of: candidate.item.ident.to_string(), setters, found: Vec::new() };
-        overrides.visit_file(&source.file);
-        for call in overrides.found {
+        let is_setter = |call: &&ExprMethodCall| {
+            fields.iter().any(|field| call.method == format!("with_{field}"))
+                && root(&call.receiver).is_some_and(|[of, _]| candidate.item.ident == of)
+        };
+        for call in Calls::of_file(&source.file).methods.into_iter().filter(is_setter) {
             let (start, end) = (end(&call.receiver), call.paren_token.span.close().byte_range().end);
             patch.note(
                 source,
@@ -310,22 +313,6 @@ fn users<'a>(of: &Source, sources: &'a [Source], candidate: &Candidate<'_>) -> i
     sources.iter().filter(move |source| source.can_mean(&name, of, sources))
 }
 
-struct Overrides<'a> {
-    of: String,
-    setters: Vec<String>,
-    found: Vec<&'a ExprMethodCall>,
-}
-
-impl<'a> Visit<'a> for Overrides<'a> {
-    fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
-        let is_setter = self.setters.iter().any(|setter| call.method == setter);
-        if is_setter && root(&call.receiver).is_some_and(|[of, _]| of == self.of) {
-            self.found.push(call);
-        }
-        visit::visit_expr_method_call(self, call);
-    }
-}
-
 /// Removes the arguments of fields that get a default, and methods of the program that Burn then generates.
 pub(super) fn edit_constructor<'a>(
     (of, sources): (&Source, &'a [Source]),
@@ -336,18 +323,16 @@ pub(super) fn edit_constructor<'a>(
     if fields.is_empty() {
         return;
     }
-    let arguments: Vec<String> = candidate.without_default().collect();
+    let arguments: Vec<String> = without_default(candidate.item).collect();
     for source in users(of, sources, candidate) {
         let of = candidate.item.ident.to_string();
-        let mut calls = Calls { of, implements: None, arguments: arguments.len(), found: Vec::new() };
+        let mut calls = Constructors { of, implements: None, arguments: arguments.len(), found: Vec::new() };
         calls.visit_file(&source.file);
         for call in calls.found {
             let kept = call.args.iter().zip(&arguments).filter(|(_, field)| !fields.contains(field));
             let kept: Vec<_> = kept.map(|(argument, _)| &source.text[argument.span().byte_range()]).collect();
-            let inside =
-                call.paren_token.span.open().byte_range().end..call.paren_token.span.close().byte_range().start;
-            patch.note(source, inside.start, format!("`new` no longer takes {}", listed(fields)));
-            patch.replace(source, inside, kept.join(", "));
+            let reason = format!("`new` no longer takes {}", listed(fields));
+            patch.edit(source, inside(&call.paren_token.span), kept.join(", "), reason);
         }
     }
     for field in fields {
@@ -360,14 +345,14 @@ fn listed(fields: &[String]) -> String {
 }
 
 /// Calls of the constructor with all arguments.
-struct Calls<'a> {
+struct Constructors<'a> {
     of: String,
     implements: Option<String>,
     arguments: usize,
     found: Vec<&'a ExprCall>,
 }
 
-impl<'a> Visit<'a> for Calls<'a> {
+impl<'a> Visit<'a> for Constructors<'a> {
     fn visit_item_impl(&mut self, item: &'a ItemImpl) {
         let outer = std::mem::replace(&mut self.implements, last(&item.self_ty));
         visit::visit_item_impl(self, item);
@@ -395,8 +380,7 @@ fn remove_setter<'a>(
     for source in sources.iter().filter(|source| source.is_beside(of)) {
         for function in methods(&source.file.items, &name).into_iter().filter(|function| function.sig.ident == setter) {
             let range = lines(&source.text, function.span().byte_range());
-            patch.note(source, range.start, format!("`Config` generates `{setter}` for a field with a default"));
-            patch.replace(source, range, "");
+            patch.edit(source, range, "", format!("`Config` generates `{setter}` for a field with a default"));
         }
     }
 }

@@ -16,7 +16,7 @@ use syn::{
     ItemStruct, Lit, Member, Stmt, Type,
 };
 
-use crate::candidate::derives;
+use crate::candidate::{derives, without_default};
 use crate::model::BurnNames;
 use crate::sources::{Source, all_items};
 
@@ -226,12 +226,8 @@ impl Reader<'_> {
 fn configs(items: &[Item]) -> Vec<(String, Vec<String>)> {
     let config = |item: &Item| {
         let Item::Struct(item) = item else { return None };
-        let Fields::Named(fields) = &item.fields else { return None };
-        if !derives(&item.attrs, "Config") {
-            return None;
-        }
-        let taken = fields.named.iter().filter(|field| !field.attrs.iter().any(|it| it.path().is_ident("config")));
-        Some((item.ident.to_string(), taken.filter_map(|field| Some(field.ident.as_ref()?.to_string())).collect()))
+        let is_config = matches!(item.fields, Fields::Named(_)) && derives(&item.attrs, "Config");
+        is_config.then(|| (item.ident.to_string(), without_default(item).collect()))
     };
     items.iter().filter_map(config).collect()
 }

@@ -19,7 +19,7 @@ use syn::{
 use crate::candidate::{derives, structs};
 use crate::code::{last, path, root};
 use crate::model::{BurnNames, Weighted};
-use crate::sources::{Source, has_ident};
+use crate::sources::{Calls, Source, has_ident};
 
 /// Attribute's key of losses over a whole batch.
 const KEY: &str = "whole_batch_loss = true";
@@ -524,28 +524,20 @@ fn has_statistics(field: &Field) -> bool {
 
 /// The first loss of a file that converts nothing to f32.
 fn loss(source: &Source) -> Option<String> {
-    struct Search(Option<(usize, String)>);
-    impl<'ast> Visit<'ast> for Search {
-        fn visit_expr_call(&mut self, call: &'ast ExprCall) {
-            if let Some([of, function]) = path(&call.func)
-                && function == "new"
-                && (of.ends_with("Loss") || of.ends_with("LossConfig"))
-            {
-                let line = call.span().start().line;
-                self.0.get_or_insert((line, of.trim_end_matches("Config").to_owned()));
-            }
-            visit::visit_expr_call(self, call);
-        }
-    }
     if source.text.contains("in_f32") {
         return None;
     }
-    let mut search = Search(None);
-    search.visit_file(&source.file);
-    let (line, loss) = search.0?;
+    let calls = Calls::of_file(&source.file).functions;
+    let (call, of) = calls.into_iter().find_map(|call| {
+        let [of, function] = path(&call.func)?;
+        let is_loss = of.ends_with("Loss") || of.ends_with("LossConfig");
+        (function == "new" && is_loss).then_some((call, of))
+    })?;
     Some(format!(
-        "{}:{line}: pass the model's output, and real-valued targets, through `in_f32` before `{loss}`: losses mix \
-         float types in 16 bits",
-        source.name
+        "{}:{}: pass the model's output, and real-valued targets, through `in_f32` before `{}`: losses mix float types in \
+         16 bits",
+        source.name,
+        line(call.span()),
+        of.trim_end_matches("Config")
     ))
 }

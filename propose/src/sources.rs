@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{Package, Target, TargetKind};
 use gpu_tuned_attribute::sources::{self, SourceFile, Unread};
 use gpu_tuned_project::workspace::manifest;
+use proc_macro2::extra::DelimSpan;
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use serde::Serialize;
 use syn::visit::{self, Visit};
-use syn::{Attribute, ExprPath, Item};
+use syn::{Attribute, Block, ExprCall, ExprMethodCall, ExprPath, Item};
 
 use crate::candidate;
 use crate::diff::{added_lines, display_name, unified};
@@ -253,6 +254,21 @@ pub(super) fn all_tokens(tokens: TokenStream) -> Vec<TokenTree> {
     all
 }
 
+/// Start of the line with a byte.
+pub(super) fn line_start(text: &str, at: usize) -> usize {
+    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
+}
+
+/// White space at the start of a text.
+pub(super) fn indent(text: &str) -> &str {
+    &text[..text.len() - text.trim_start().len()]
+}
+
+/// The range within parentheses.
+pub(super) fn inside(parentheses: &DelimSpan) -> Range<usize> {
+    parentheses.open().byte_range().end..parentheses.close().byte_range().start
+}
+
 /// Returns true if a name is among tokens.
 pub(super) fn has_ident(tokens: &[TokenTree], name: &str) -> bool {
     tokens.iter().any(|token| matches!(token, TokenTree::Ident(ident) if ident == name))
@@ -284,12 +300,30 @@ impl<'a> Patch<'a> {
         self.edits.push(Edit { file: source.name.clone(), line, what: what.into() });
     }
 
+    /// Replaces a range, without a reason of its own.
     pub(super) fn replace(&mut self, source: &'a Source, range: Range<usize>, new: impl Into<String>) {
         self.files.entry(&source.name).or_insert_with(|| (source, Vec::new())).1.push((range, new.into()));
     }
 
-    pub(super) fn insert(&mut self, source: &'a Source, at: usize, new: impl Into<String>) {
-        self.replace(source, at..at, new);
+    /// Replaces a range, and adds the reason.
+    pub(super) fn edit(
+        &mut self,
+        source: &'a Source,
+        range: Range<usize>,
+        new: impl Into<String>,
+        what: impl Into<String>,
+    ) {
+        self.note(source, range.start, what);
+        self.replace(source, range, new);
+    }
+
+    /// Inserts an attribute, on a line of its own where its item begins a line.
+    pub(super) fn above(&mut self, source: &'a Source, start: usize, attribute: &str) {
+        let line = line_start(&source.text, start);
+        let indent = &source.text[line..start];
+        let attribute =
+            if indent.trim().is_empty() { format!("{attribute}\n{indent}") } else { format!("{attribute} ") };
+        self.replace(source, start..start, attribute);
     }
 
     /// The edits, the diff of all files, and the number of new lines.
@@ -404,9 +438,14 @@ impl Program<'_> {
 
     /// Returns true if the program calls the loop's function, by its name or through its module.
     fn calls(&self, sources: &[Source], training: &TrainingLoop<'_>) -> bool {
-        let mut calls = Calls { function: training.name(), module: module(&training.source.name), found: false };
-        sources.iter().filter(|source| self.owns(source)).for_each(|source| calls.visit_file(&source.file));
-        calls.found
+        let (function, module) = (training.name(), module(&training.source.name));
+        let is_it = |path: &&ExprPath| {
+            let mut names = path.path.segments.iter().rev().map(|segment| &segment.ident);
+            let is_called = names.next().is_some_and(|name| *name == function);
+            is_called && names.next().is_none_or(|of| module.is_none_or(|module| of == module))
+        };
+        let mut own = sources.iter().filter(|source| self.owns(source));
+        own.any(|source| Calls::of_file(&source.file).paths.iter().any(is_it))
     }
 
     /// Feature with Burn's CPU backend that the program checks for, and that is off by default: `flex = ["burn/flex"]`.
@@ -436,6 +475,45 @@ pub(super) fn reached<'s>(sources: &'s [Source], program: Option<Program<'_>>) -
     sources.iter().filter(|source| program.is_none_or(|program| program.reaches(source))).collect()
 }
 
+/// Calls in code, the outer ones first.
+#[derive(Default)]
+pub(super) struct Calls<'a> {
+    pub functions: Vec<&'a ExprCall>,
+    pub methods: Vec<&'a ExprMethodCall>,
+    paths: Vec<&'a ExprPath>,
+}
+
+impl<'a> Calls<'a> {
+    pub(super) fn of_file(file: &'a syn::File) -> Self {
+        let mut calls = Self::default();
+        calls.visit_file(file);
+        calls
+    }
+
+    pub(super) fn of_block(block: &'a Block) -> Self {
+        let mut calls = Self::default();
+        calls.visit_block(block);
+        calls
+    }
+}
+
+impl<'a> Visit<'a> for Calls<'a> {
+    fn visit_expr_call(&mut self, call: &'a ExprCall) {
+        self.functions.push(call);
+        visit::visit_expr_call(self, call);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
+        self.methods.push(call);
+        visit::visit_expr_method_call(self, call);
+    }
+
+    fn visit_expr_path(&mut self, path: &'a ExprPath) {
+        self.paths.push(path);
+        visit::visit_expr_path(self, path);
+    }
+}
+
 /// Module name of a file; `None` for the root of a crate.
 fn module(file: &str) -> Option<&str> {
     let mut parts = file.trim_end_matches(".rs").rsplit('/');
@@ -443,20 +521,5 @@ fn module(file: &str) -> Option<&str> {
         "lib" | "main" => None,
         "mod" => parts.next(),
         name => Some(name),
-    }
-}
-
-struct Calls<'m> {
-    function: String,
-    module: Option<&'m str>,
-    found: bool,
-}
-
-impl<'ast> Visit<'ast> for Calls<'_> {
-    fn visit_expr_path(&mut self, path: &'ast ExprPath) {
-        let mut names = path.path.segments.iter().rev().map(|segment| &segment.ident);
-        let is_called = names.next().is_some_and(|name| *name == self.function);
-        self.found |= is_called && names.next().is_none_or(|of| self.module.is_none_or(|module| of == module));
-        visit::visit_expr_path(self, path);
     }
 }

@@ -1,16 +1,16 @@
 //! Burn's own training loop in a program: its edits, its device, and the type of its batches.
 
 use syn::spanned::Spanned;
-use syn::visit::{self, Visit};
+use syn::visit::Visit;
 use syn::{
     Attribute, Block, Expr, ExprCall, ExprMethodCall, File, FnArg, GenericArgument, ImplItem, Item, ItemImpl,
     ItemStruct, Local, Meta, Pat, PathArguments, ReturnType, Signature, Stmt, Type, UseTree,
 };
 
-use crate::annotation::{above, range, start};
+use crate::annotation::{range, start};
 use crate::candidate::{Candidate, derives, implementation, structs};
 use crate::code::{last, path};
-use crate::sources::{Patch, Source, all_items};
+use crate::sources::{Calls, Patch, Source, all_items, indent, inside, line_start};
 
 /// Constructor of Burn's loop.
 const LOOP: [&str; 2] = ["SupervisedTraining", "new"];
@@ -62,9 +62,7 @@ impl<'a> TrainingLoop<'a> {
     }
 
     fn method(&self, name: &'static str) -> Option<&'a ExprMethodCall> {
-        let mut search = Method { name, found: None };
-        search.visit_block(self.block);
-        search.found
+        Calls::of_block(self.block).methods.into_iter().find(|call| call.method == name)
     }
 
     /// Adds a session to the function, and its strategy to the loop; returns edits left to the user.
@@ -73,8 +71,8 @@ impl<'a> TrainingLoop<'a> {
         match self.config(candidate).filter(|_| candidate.is_clone()) {
             Some((name, at, indent)) => {
                 let call = format!("let session = {krate}::start({name}.clone()){};", self.or());
-                patch.note(self.source, at, "the session, before anything is created on the device");
-                patch.insert(self.source, at, format!("\n{indent}{call}"));
+                let reason = "the session, before anything is created on the device";
+                patch.edit(self.source, at..at, format!("\n{indent}{call}"), reason);
             }
             None => left.push(format!(
                 "{}:{}, in `{}`, before anything is created on the device: `let session = {krate}::start(…);` with the config",
@@ -107,18 +105,17 @@ impl<'a> TrainingLoop<'a> {
     fn add_strategy(&self, patch: &mut Patch<'a>) {
         let ours = format!("session.strategy(){}", self.or());
         if let Some(call) = self.method(STRATEGY) {
-            let range = call.paren_token.span.open().byte_range().end..call.paren_token.span.close().byte_range().start;
+            let range = inside(&call.paren_token.span);
             let old = self.source.text[range.clone()].split_whitespace().collect::<Vec<_>>().join(" ");
-            patch.note(self.source, range.start, format!("the loop uses the session's steps in place of `{old}`"));
-            return patch.replace(self.source, range, ours);
+            let reason = format!("the loop uses the session's steps in place of `{old}`");
+            return patch.edit(self.source, range, ours, reason);
         }
         let end = self.call.paren_token.span.close().byte_range().end;
         let rest = &self.source.text[end..];
-        let space: String = rest.chars().take_while(|c| c.is_whitespace()).collect();
         // In the style of the calls that follow.
-        let space = if rest[space.len()..].starts_with('.') { space } else { String::new() };
-        patch.note(self.source, end, "the loop uses the session's steps");
-        patch.insert(self.source, end, format!("{space}.{STRATEGY}({ours})"));
+        let space = Some(indent(rest)).filter(|space| rest[space.len()..].starts_with('.')).unwrap_or_default();
+        let added = format!("{space}.{STRATEGY}({ours})");
+        patch.edit(self.source, end..end, added, "the loop uses the session's steps");
     }
 
     /// Error handling: return, or a panic with the message.
@@ -129,10 +126,8 @@ impl<'a> TrainingLoop<'a> {
     /// Variable of the config, the offset behind its definition, and the indentation there.
     fn config(&self, candidate: &Candidate<'_>) -> Option<(String, usize, String)> {
         let of = candidate.item.ident.to_string();
-        let indent = |at: usize| {
-            let line = self.source.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
-            self.source.text[line..at].chars().take_while(|c| c.is_whitespace()).collect::<String>()
-        };
+        let text = &self.source.text;
+        let indent = |at: usize| indent(&text[line_start(text, at)..at]).to_owned();
         for input in &self.signature.inputs {
             if let FnArg::Typed(input) = input
                 && let Pat::Ident(name) = &*input.pat
@@ -174,11 +169,11 @@ struct Functions<'a> {
 }
 
 impl<'a> Functions<'a> {
+    /// Adds the first call that creates a loop.
     fn look(&mut self, signature: &'a Signature, block: &'a Block) {
-        let mut calls = Calls(None);
-        calls.visit_block(block);
-        let source = self.source;
-        self.found.extend(calls.0.map(|call| TrainingLoop { source, signature, block, call }));
+        let is_loop = |call: &&ExprCall| path(&call.func).is_some_and(|names| names == LOOP);
+        let call = Calls::of_block(block).functions.into_iter().find(is_loop);
+        self.found.extend(call.map(|call| TrainingLoop { source: self.source, signature, block, call }));
     }
 }
 
@@ -192,33 +187,6 @@ impl<'a> Visit<'a> for Functions<'a> {
     }
 }
 
-/// First call that creates a loop.
-struct Calls<'a>(Option<&'a ExprCall>);
-
-impl<'a> Visit<'a> for Calls<'a> {
-    fn visit_expr_call(&mut self, call: &'a ExprCall) {
-        if self.0.is_none() && path(&call.func).is_some_and(|names| names == LOOP) {
-            self.0 = Some(call);
-        }
-        visit::visit_expr_call(self, call);
-    }
-}
-
-/// First call of a method.
-struct Method<'a> {
-    name: &'static str,
-    found: Option<&'a ExprMethodCall>,
-}
-
-impl<'a> Visit<'a> for Method<'a> {
-    fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
-        if self.found.is_none() && call.method == self.name {
-            self.found = Some(call);
-        }
-        visit::visit_expr_method_call(self, call);
-    }
-}
-
 /// Replaces the first device in a function by the session's; returns false without one. The type stays, so that its import
 /// is used.
 pub(super) fn edit_device<'a>(source: &'a Source, block: &'a [Stmt], krate: &str, patch: &mut Patch<'a>) -> bool {
@@ -229,8 +197,7 @@ pub(super) fn edit_device<'a>(source: &'a Source, block: &'a [Stmt], krate: &str
         Pat::Ident(name) => (name.span().byte_range().end, format!(": {ty} = {ours}")),
         _ => (value.span().byte_range().start, ours),
     };
-    patch.note(source, start, "the session's device: a GPU where there is one, else the CPU");
-    patch.replace(source, start..end, ours);
+    patch.edit(source, start..end, ours, "the session's device: a GPU where there is one, else the CPU");
     true
 }
 
@@ -348,13 +315,13 @@ pub(super) fn derive_micro_batch<'a>(sources: &[&'a Source], krate: &str, patch:
     if let Some((attribute, end)) = list.filter(|_| derives(&item.attrs, "Clone")) {
         patch.note(source, range(attribute).start, what);
         let comma = if source.text[..end].trim_end().ends_with(',') { " " } else { ", " };
-        patch.insert(source, end, format!("{comma}{ours}"));
+        patch.replace(source, end..end, format!("{comma}{ours}"));
         return Some(name);
     }
     let derived = if derives(&item.attrs, "Clone") || implements("Clone") { ours } else { format!("Clone, {ours}") };
     let start = start(&item.attrs, &item.vis, item.struct_token.span);
     patch.note(source, start, what);
-    patch.insert(source, start, above(&source.text, start, &format!("#[derive({derived})]")));
+    patch.above(source, start, &format!("#[derive({derived})]"));
     Some(name)
 }
 
