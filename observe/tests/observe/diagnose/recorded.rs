@@ -1,8 +1,8 @@
 //! A made-up recording of a healthy run, to be changed.
 
-use gpu_tuned_core::{Precision, Provenance, Settings};
+use gpu_tuned_core::{Provenance, Settings};
 use gpu_tuned_observe::recording::{
-    Expected, Gpu, GpuProcess, GpuSample, HostSample, ProcessSample, Record, Run, Start, StepRecord, VERSION,
+    Expected, GpuSample, HostSample, ProcessSample, Record, Run, Start, StepRecord, parse,
 };
 
 pub(super) const GIB: u64 = 1 << 30;
@@ -20,16 +20,17 @@ pub(super) struct Made {
 }
 
 impl Made {
+    /// Repeats the step and the samples of a recording.
     pub(super) fn healthy() -> Self {
-        let times = || (1..=40).map(|number| f64::from(number) * 0.5);
-        Self {
-            start: start(),
-            run: run(),
-            steps: (1..=200).map(step).collect(),
-            before: Vec::new(),
-            gpu: times().map(gpu).collect(),
-            host: times().map(host).collect(),
-        }
+        let recording = parse("healthy.jsonl", include_str!("healthy.jsonl")).expect("a recording");
+        let Ok([Record::Start(start), Record::Run(run), Record::Step(step), Record::Gpu(gpu), Record::Host(host)]) =
+            <[Record; 5]>::try_from(recording.records)
+        else {
+            panic!("other records");
+        };
+        let mut steps = vec![*step; 200];
+        (1..).zip(&mut steps).for_each(|(number, step)| step.step = number);
+        Self { start, run: *run, steps, before: Vec::new(), gpu: vec![gpu; 40], host: vec![host; 40] }.timed()
     }
 
     pub(super) fn each_step(mut self, change: impl Fn(&mut StepRecord)) -> Self {
@@ -86,77 +87,6 @@ impl Made {
         records.extend(self.host.into_iter().map(Record::Host));
         records
     }
-}
-
-fn step(number: u64) -> StepRecord {
-    let mut step = StepRecord::new(number as f64 * 0.1, number);
-    (step.seconds, step.samples, step.micro_batches, step.micro_batch) = (0.1, 128, 2, 64);
-    (step.waited_s, step.queued, step.upload_s, step.outside_s) = (Some(0.0), Some(2), Some(0.0), Some(0.0));
-    (step.loss_s, step.loss_cpu_s, step.backward_s, step.update_s) =
-        (Some(0.002), Some(0.002), Some(0.002), Some(0.001));
-    step.drain_s = Some(0.095);
-    (step.in_use_bytes, step.reserved_bytes) = (Some(2 * GIB), Some(20 * GIB));
-    step
-}
-
-fn gpu(at: f64) -> GpuSample {
-    let mut gpu = GpuSample::new(at, 0);
-    (gpu.utilisation_percent, gpu.sm_activity_percent, gpu.tensor_activity_percent) =
-        (Some(96.0), Some(80.0), Some(30.0));
-    gpu.memory_used_bytes = Some(21 * GIB);
-    (gpu.power_mw, gpu.power_limit_mw) = (Some(500_000), Some(700_000));
-    (gpu.sm_clock_mhz, gpu.temperature_c) = (Some(1900), Some(60));
-    (gpu.pcie_generation, gpu.pcie_lanes, gpu.pcie_to_gpu_bytes_per_s) = (Some(5), Some(16), Some(1_000_000_000));
-    let mut own = GpuProcess::new(7);
-    own.memory_bytes = Some(20 * GIB + GIB / 2);
-    gpu.processes = Some(vec![own]);
-    gpu
-}
-
-fn host(at: f64) -> HostSample {
-    let mut host = HostSample::new(at);
-    host.memory_used_bytes = Some(40 * GIB);
-    let mut process = ProcessSample::new(7);
-    (process.cpu_percent, process.memory_bytes) = (Some(220.0), Some(4 * GIB));
-    process.busiest_thread_percent = Some(40.0);
-    host.process = Some(process);
-    host
-}
-
-fn start() -> Start {
-    let mut gpu = Gpu::new(0);
-    (gpu.name, gpu.uuid) = (Some("NVIDIA H200".to_owned()), Some("GPU-1".to_owned()));
-    (gpu.memory_total_bytes, gpu.default_power_limit_mw) = (Some(140 * GIB), Some(700_000));
-    (gpu.max_sm_clock_mhz, gpu.max_pcie_generation, gpu.max_pcie_lanes) = (Some(1980), Some(5), Some(16));
-    let mut start = Start::default();
-    (start.version, start.cores, start.memory_bytes, start.gpus) = (VERSION, 16, 512 * GIB, vec![gpu]);
-    start
-}
-
-fn run() -> Run {
-    let mut run = Run::new(0.0, 7);
-    run.workload = "lm".to_owned();
-    run.target = Some("h200".to_owned());
-    (run.device.name, run.device.is_gpu, run.device.profile) =
-        ("NVIDIA H200".to_owned(), true, Some("h200".to_owned()));
-    run.device.gpu_uuids = vec!["GPU-1".to_owned()];
-    (run.device.has_bf16, run.device.has_tf32) = (true, true);
-    run.settings = Some(Settings {
-        batch_size: 64,
-        gradient_accumulation: 2,
-        precision: Precision::MixedBf16,
-        allow_tf32: true,
-        prefetch_depth: 2,
-        num_workers: 4,
-        eval_batch_size: 64,
-        ..Settings::DEFAULT
-    });
-    run.global_batch = Some(128);
-    (run.memory_budget_bytes, run.memory_planned_bytes) = (Some(120 * GIB), Some(19 * GIB));
-    for (batch, samples_per_s, gib) in [(4, 400.0, 2), (16, 900.0, 6), (64, 1280.0, 20), (128, 1300.0, 38)] {
-        run.expected.push(expected(batch, samples_per_s, gib));
-    }
-    run
 }
 
 pub(super) fn expected(batch: u64, samples_per_s: f64, gib: u64) -> Expected {
