@@ -34,7 +34,8 @@ mod timeline;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,9 @@ pub use timeline::{GpuTimeline, Timeline};
 /// Samples the machine at intervals, in a thread of its own, until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Monitor {
-    shared: Arc<Shared>,
+    state: Arc<Mutex<State>>,
+    /// Ends the thread when dropped.
+    sampling: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -73,14 +76,6 @@ pub enum MonitorError {
     Thread { cause: io::Error },
 }
 
-/// Shared by the monitor and its thread.
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    stopping: Mutex<bool>,
-    stopped: Condvar,
-}
-
 impl Monitor {
     /// Starts a monitor, and its recording at once.
     ///
@@ -94,50 +89,50 @@ impl Monitor {
         state.observe(vec![Record::Start(sampler.start())]);
         state.flush();
         state.written()?;
-        let shared =
-            Arc::new(Shared { state: Mutex::new(state), stopping: Mutex::new(false), stopped: Condvar::new() });
-        let (sampling, interval) = (Arc::clone(&shared), options.interval);
+        let state = Arc::new(Mutex::new(state));
+        let (sampling, stopped) = channel();
+        let (sampled, interval) = (Arc::clone(&state), options.interval);
         let thread = thread::Builder::new().name("gpu-tuned-monitor".to_owned());
-        let thread = thread.spawn(move || sampling.keep_sampling(sampler, interval));
+        let thread = thread.spawn(move || keep_sampling(&sampled, sampler, interval, &stopped));
         let thread = Some(thread.map_err(|cause| MonitorError::Thread { cause })?);
-        Ok(Self { shared, thread })
+        Ok(Self { state, sampling: Some(sampling), thread })
     }
 
     /// Records a value of the program, such as `valid/loss`, as of now.
     pub fn value(&self, name: impl Into<String>, value: f64) {
-        self.shared.state().observe(vec![Record::Value(Value::new(now(), name, value))]);
+        locked(&self.state).observe(vec![Record::Value(Value::new(now(), name, value))]);
     }
 
     /// Records a value of an optimizer step.
     pub fn value_at_step(&self, name: impl Into<String>, value: f64, step: u64) {
         let mut record = Value::new(now(), name, value);
         record.step = Some(step);
-        self.shared.state().observe(vec![Record::Value(record)]);
+        locked(&self.state).observe(vec![Record::Value(record)]);
     }
 
     /// Returns the last record of each device and value.
     pub fn latest(&self) -> Latest {
-        self.shared.state().latest.clone()
+        locked(&self.state).latest.clone()
     }
 
     /// Returns the summary so far.
     pub fn summary(&self) -> Summary {
-        self.shared.state().gathering.summary()
+        locked(&self.state).gathering.summary()
     }
 
     /// Returns the kept records, the oldest first.
     pub fn history(&self) -> Vec<Record> {
-        self.shared.state().history.iter().cloned().collect()
+        locked(&self.state).history.iter().cloned().collect()
     }
 
     /// Returns the kept records from number `from` on, and the number to continue with. The first record has number 0.
     pub fn since(&self, from: u64) -> (u64, Vec<Record>) {
-        self.shared.state().since(from)
+        locked(&self.state).since(from)
     }
 
     /// Formats the kept samples as CSV with a header.
     pub fn to_csv(&self) -> String {
-        let state = self.shared.state();
+        let state = locked(&self.state);
         let uuid = |record: &Record| match record {
             Record::Gpu(sample) => state.latest.start.gpu(sample.gpu, sample.mig_slot)?.uuid.as_deref(),
             _ => None,
@@ -148,7 +143,7 @@ impl Monitor {
 
     /// Formats the last samples for Prometheus: see [`to_prometheus`].
     pub fn to_prometheus(&self) -> String {
-        let state = self.shared.state();
+        let state = locked(&self.state);
         to_prometheus(&state.latest, &state.gathering.summary())
     }
 
@@ -159,7 +154,7 @@ impl Monitor {
     /// [`MonitorError::Record`] if the recording could not be written.
     pub fn stop(mut self) -> Result<Summary, MonitorError> {
         self.end();
-        let mut state = self.shared.state();
+        let mut state = locked(&self.state);
         state.written()?;
         Ok(state.gathering.summary())
     }
@@ -171,14 +166,13 @@ impl Monitor {
     ///
     /// [`MonitorError::Record`] if the recording could not be written.
     pub fn written(&self) -> Result<(), MonitorError> {
-        let mut state = self.shared.state();
+        let mut state = locked(&self.state);
         state.flush();
         state.written()
     }
 
     fn end(&mut self) {
-        *self.shared.stopping.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.shared.stopped.notify_all();
+        self.sampling = None;
         if let Some(thread) = self.thread.take() {
             // A panic of the thread must not reach the program.
             let _ = thread.join();
@@ -201,43 +195,32 @@ impl Drop for Monitor {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-    /// Takes samples until the monitor stops, and a last one then, unless the interval would be too short.
-    fn keep_sampling(&self, mut sampler: Sampler, interval: Duration) {
-        let mut next = Instant::now();
-        loop {
-            self.sample(&mut sampler);
-            let now = Instant::now();
-            // Missed samples are not made up for.
-            while next <= now {
-                next += interval;
-            }
-            if self.rest_until(next) {
-                if now.elapsed() >= LEAST_INTERVAL {
-                    self.sample(&mut sampler);
-                }
-                break;
-            }
-        }
-    }
-
-    fn sample(&self, sampler: &mut Sampler) {
+/// Takes samples until the monitor stops, and a last one then, unless the interval would be too short.
+fn keep_sampling(state: &Mutex<State>, mut sampler: Sampler, interval: Duration, stopped: &Receiver<()>) {
+    let mut sample = || {
         let records = sampler.sample();
-        let mut state = self.state();
+        let mut state = locked(state);
         state.observe(records);
         state.flush();
-    }
-
-    /// Waits, and returns whether the monitor stops.
-    fn rest_until(&self, until: Instant) -> bool {
-        let stopping = self.stopping.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = until.saturating_duration_since(Instant::now());
-        let rested = self.stopped.wait_timeout_while(stopping, left, |stopping| !*stopping);
-        *rested.unwrap_or_else(PoisonError::into_inner).0
+    };
+    let mut next = Instant::now();
+    loop {
+        sample();
+        let now = Instant::now();
+        // Missed samples are not made up for.
+        while next <= now {
+            next += interval;
+        }
+        if stopped.recv_timeout(next - now) != Err(RecvTimeoutError::Timeout) {
+            if now.elapsed() >= LEAST_INTERVAL {
+                sample();
+            }
+            return;
+        }
     }
 }
 

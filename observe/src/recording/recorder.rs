@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io, process, thread};
 
@@ -36,14 +37,16 @@ const MAX_BUFFERED: usize = 4096;
 pub struct Recorder(Arc<Owner>);
 
 /// Shared by all clones of a recorder. Writes the rest when the last clone is dropped.
-struct Owner(Arc<Shared>);
+struct Owner {
+    shared: Arc<Shared>,
+    /// Ends the writing thread when dropped.
+    _writing: Sender<()>,
+}
 
 /// Shared with the writing thread. Training threads only fill the buffer.
 struct Shared {
     buffer: Mutex<Vec<Record>>,
     sinks: Mutex<Sinks>,
-    is_over: Mutex<bool>,
-    over: Condvar,
 }
 
 /// The file and the observers.
@@ -82,11 +85,17 @@ impl Recorder {
     }
 
     fn start(sinks: Sinks) -> io::Result<Self> {
-        let (buffer, is_over, over) = (Mutex::default(), Mutex::new(false), Condvar::new());
-        let shared = Arc::new(Shared { buffer, sinks: Mutex::new(sinks), is_over, over });
-        let writing = Arc::clone(&shared);
-        thread::Builder::new().name("gpu-tuned-record".to_owned()).spawn(move || writing.keep_writing())?;
-        Ok(Self(Arc::new(Owner(shared))))
+        let shared = Arc::new(Shared { buffer: Mutex::default(), sinks: Mutex::new(sinks) });
+        let (writing, over) = channel();
+        let written = Arc::clone(&shared);
+        // Once a second, until the last recorder is dropped.
+        let write = move || {
+            while over.recv_timeout(WRITE_EVERY) == Err(RecvTimeoutError::Timeout) {
+                written.write();
+            }
+        };
+        thread::Builder::new().name("gpu-tuned-record".to_owned()).spawn(write)?;
+        Ok(Self(Arc::new(Owner { shared, _writing: writing })))
     }
 
     /// Adds a record. A step without a process ID gets that of this process.
@@ -94,7 +103,7 @@ impl Recorder {
         if let Record::Step(step) = &mut record {
             step.pid.get_or_insert_with(process::id);
         }
-        let mut buffer = locked(&self.0.0.buffer);
+        let mut buffer = locked(&self.0.shared.buffer);
         buffer.push(record);
         let is_full = buffer.len() >= MAX_BUFFERED;
         drop(buffer);
@@ -110,7 +119,7 @@ impl Recorder {
 
     /// Writes the buffer, and calls the observers.
     pub fn flush(&self) {
-        self.0.0.write();
+        self.0.shared.write();
     }
 }
 
@@ -119,20 +128,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Writes the buffer once a second until the last recorder is dropped.
-    fn keep_writing(&self) {
-        let mut is_over = locked(&self.is_over);
-        while !*is_over {
-            let waited = self.over.wait_timeout(is_over, WRITE_EVERY).unwrap_or_else(PoisonError::into_inner);
-            if *waited.0 {
-                return;
-            }
-            drop(waited);
-            self.write();
-            is_over = locked(&self.is_over);
-        }
-    }
-
     fn write(&self) {
         // An observer that records or flushes is on this thread: it must not wait for itself.
         let Some(_writing) = Writing::begin() else { return };
@@ -174,9 +169,7 @@ impl Drop for Writing {
 impl Drop for Owner {
     fn drop(&mut self) {
         // Written here: the program may end before the other thread writes.
-        self.0.write();
-        *locked(&self.0.is_over) = true;
-        self.0.over.notify_all();
+        self.shared.write();
     }
 }
 
@@ -193,7 +186,7 @@ impl Sinks {
 impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The caller may be an observer, which is called while the sinks are locked.
-        let Ok(sinks) = self.0.0.sinks.try_lock() else { return f.write_str("Recorder { .. }") };
+        let Ok(sinks) = self.0.shared.sinks.try_lock() else { return f.write_str("Recorder { .. }") };
         let file = sinks.file.as_ref().map(|(path, _)| path);
         f.debug_struct("Recorder").field("file", &file).field("observers", &sinks.observers).finish()
     }
@@ -250,7 +243,7 @@ mod tests {
         let path = folder.path().join("run.jsonl");
         let recorder = Recorder::append(&path).unwrap();
         (0..2 * MAX_BUFFERED + 10).for_each(|_| recorder.value("one", 1.0));
-        assert!(locked(&recorder.0.0.buffer).len() < MAX_BUFFERED);
+        assert!(locked(&recorder.0.shared.buffer).len() < MAX_BUFFERED);
         drop(recorder);
         assert_eq!(read(&path).unwrap().records.len(), 2 * MAX_BUFFERED + 10);
     }
@@ -262,6 +255,6 @@ mod tests {
         recorder.value("one", 1.0);
         recorder.flush();
         recorder.value("two", 2.0);
-        assert!(locked(&recorder.0.0.sinks).file.is_none());
+        assert!(locked(&recorder.0.shared.sinks).file.is_none());
     }
 }
