@@ -15,6 +15,7 @@ use gpu_tuned_core::{Bytes, Precision, grouped, three_digits};
 use serde::{Deserialize, Serialize};
 
 use crate::plot::{Limit, Mark, MarkKind, MemorySpeedPlot, ModeLine, Point};
+use crate::stats::median;
 
 /// A request to a program, for one precision: a process selects the precision of a device once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -357,10 +358,8 @@ pub enum Outcome {
 impl Interval {
     /// Computes median and range; `None` without figures.
     pub fn from_figures(figures: &[f64]) -> Option<Self> {
-        let mut sorted = figures.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
-        Some(Self { median: low.midpoint(*high), least: *sorted.first()?, most: *sorted.last()? })
+        let all = || figures.iter().copied();
+        Some(Self { median: median(all())?, least: all().reduce(f64::min)?, most: all().reduce(f64::max)? })
     }
 }
 
