@@ -1,7 +1,5 @@
 //! Records of bench runs.
 
-use gpu_tuned_core::device::DeviceKind;
-use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Bytes, Precision};
 use gpu_tuned_observe::bench::{
     Begin, Feed, Header, Interval, Line, Outcome, Planned, Request, Sections, Setup, frontier, powers_of_two,
@@ -9,25 +7,10 @@ use gpu_tuned_observe::bench::{
 use proptest::prelude::{any, prop, prop_assert_eq, proptest};
 
 fn header(device: &str) -> Header {
-    let described: WorkloadSpec = toml::from_str("[model.mlp]\nwidths = [4, 2]\n").expect("a workload");
-    Header {
-        format: Header::FORMAT,
-        workload: "lm".to_owned(),
-        device: device.to_owned(),
-        kind: DeviceKind::Cpu,
-        memory_bytes: Bytes::from_mib(1024),
-        sm_count: 0,
-        cpu_threads: Some(2),
-        driver: None,
-        burn: "0.22.1".to_owned(),
-        cubecl: None,
-        parameters: 10,
-        shape: "00".to_owned(),
-        described,
-        debug: false,
-        counts_memory: true,
-        full_f32: false,
-    }
+    let header = r#"{"format": 1, "workload": "lm", "device": "a CPU", "kind": "cpu", "memory_bytes": 1073741824, "sm_count": 0,
+        "cpu_threads": 2, "burn": "0.22.1", "parameters": 10, "shape": "00", "described": {"model": {"mlp": {"widths": [4, 2]}}},
+        "debug": false, "counts_memory": true}"#;
+    Header { device: device.to_owned(), ..serde_json::from_str(header).expect("a header") }
 }
 
 const fn setup(batch: u64) -> Setup {

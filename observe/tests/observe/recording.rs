@@ -18,33 +18,25 @@ fn file() -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn kinds_and_figures_of_newer_versions_are_ignored() {
-    let text = "{\"kind\":\"gpu\",\"at\":1.5,\"gpu\":0,\"smell\":3}\n{\"kind\":\"weather\",\"at\":2.0}\n";
-    let recording = parse("run.jsonl", text).unwrap();
-    assert_eq!(recording.records, [Record::Gpu(GpuSample::new(1.5, 0)), Record::Unknown]);
-}
-
-#[test]
-fn an_unfinished_last_line_is_left_out() {
-    let text = "{\"kind\":\"gpu\",\"at\":1.5,\"gpu\":0}\n{\"kind\":\"gpu\",\"at\":1.";
-    let recording = parse("run.jsonl", text).unwrap();
-    assert_eq!((recording.records.len(), recording.torn), (1, vec![2]));
-}
-
-#[test]
-fn a_record_behind_an_unfinished_one_is_read() {
+fn unfinished_records_are_left_out_and_those_behind_them_read() {
     let gpu = |at| Record::Gpu(GpuSample::new(at, 0));
-    let [first, second] = [1.5, 2.5].map(|at| format!("{{\"kind\":\"gpu\",\"at\":{at},\"gpu\":0}}"));
-    for torn in ["{", "{\"ki", "{\"kind\":\"step\",\"at\":1000.5,\"st", "{\"kind\":\"st{\"kind\":\"value\",\"at\":1."] {
-        let recording = parse("run.jsonl", &format!("{first}\n{torn}{second}\n{first}\n")).expect(torn);
-        assert_eq!(recording.records, [gpu(1.5), gpu(2.5), gpu(1.5)], "{torn}");
-        assert_eq!(recording.torn, [2], "{torn}");
+    let (first, second) = (r#"{"kind":"gpu","at":1.5,"gpu":0}"#, r#"{"kind":"gpu","at":2.5,"gpu":0}"#);
+    let (one, two) = (vec![gpu(1.5)], vec![gpu(1.5), gpu(2.5)]);
+    for (text, records, torn) in [
+        // Kinds and figures of newer versions.
+        (r#"{"kind":"gpu","at":1.5,"gpu":0,"smell":3}"#.to_owned(), &one, &[][..]),
+        (format!("{first}\n{{\"kind\":\"weather\",\"at\":2.0}}\n"), &vec![gpu(1.5), Record::Unknown], &[]),
+        (format!("{first}\n{{\"kind\":\"gpu\",\"at\":1."), &one, &[2]),
+        (format!("{first}\n{{{second}\n"), &two, &[2]),
+        (format!("{first}\n{{\"ki{second}\n"), &two, &[2]),
+        (format!("{first}\n{{\"kind\":\"step\",\"at\":1000.5,\"st{second}\n"), &two, &[2]),
+        (format!("{first}\n{{\"kind\":\"st{{\"kind\":\"value\",\"at\":1.{second}\n"), &two, &[2]),
+        (format!("{first}{second}\n"), &two, &[]),
+        (format!("{first}\n{{\"kind\":\"gp{{\"kind\":\"gpu\",\"at\":1."), &one, &[2]),
+    ] {
+        let recording = parse("run.jsonl", &text).expect(&text);
+        assert_eq!((&recording.records, &*recording.torn), (records, torn), "{text}");
     }
-    let without_newline = parse("run.jsonl", &format!("{first}{second}\n")).expect("two records");
-    assert_eq!((without_newline.records, without_newline.torn), (vec![gpu(1.5), gpu(2.5)], Vec::new()));
-    let text = format!("{first}\n{{\"kind\":\"gp{{\"kind\":\"gpu\",\"at\":1.");
-    let both = parse("run.jsonl", &text).expect("an unfinished line");
-    assert_eq!((both.records.len(), both.torn), (1, vec![2]));
 }
 
 #[test]

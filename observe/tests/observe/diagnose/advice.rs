@@ -3,23 +3,30 @@
 use super::cases::{computing, neighbour, ours, tiny, waiting};
 use super::recorded::{GIB, Made, expected};
 use super::scenarios::kinds;
-use gpu_tuned_observe::diagnose::{Kind, Outcome, Severity, compare, diagnose};
+use gpu_tuned_observe::diagnose::{Diagnosis, Finding, Kind, Outcome, Severity, compare, diagnose};
+
+/// Outcomes of the predictions in a later run.
+fn outcomes(before: &Diagnosis, after: Made) -> Vec<Outcome> {
+    compare(before, &after.records()).iter().map(|tested| tested.outcome).collect()
+}
+
+/// The first finding in a run.
+fn first(made: Made) -> Finding {
+    diagnose(&made.records()).findings.remove(0)
+}
 
 #[test]
 fn among_findings_that_are_gone_together_the_first_is_tested() {
     let before = diagnose(&computing(waiting(tiny(Made::healthy()), 0.2), 450.0).records());
     assert_eq!(kinds(&before), [Kind::LoaderBound, Kind::BatchTooSmall]);
-    let outcomes =
-        |after: Made| -> Vec<_> { compare(&before, &after.records()).iter().map(|tested| tested.outcome).collect() };
-    assert_eq!(outcomes(Made::healthy()), [Outcome::Hit, Outcome::WithAnother]);
-    assert_eq!(outcomes(tiny(Made::healthy())), [Outcome::Hit, Outcome::StillThere]);
+    assert_eq!(outcomes(&before, Made::healthy()), [Outcome::Hit, Outcome::WithAnother]);
+    assert_eq!(outcomes(&before, tiny(Made::healthy())), [Outcome::Hit, Outcome::StillThere]);
 }
 
 #[test]
 fn a_number_of_workers_that_is_not_recorded_is_not_invented() {
     let made = Made::healthy().started(|run| run.settings = None);
-    let diagnosis = diagnose(&computing(waiting(made, 0.1), 450.0).records());
-    let finding = &diagnosis.findings[0];
+    let finding = first(computing(waiting(made, 0.1), 450.0));
     assert_eq!(finding.kind, Kind::LoaderBound);
     assert!(finding.change.what.starts_with("num_workers = ") && !finding.change.what.contains("was"), "{finding:#?}");
 }
@@ -27,10 +34,8 @@ fn a_number_of_workers_that_is_not_recorded_is_not_invented() {
 #[test]
 fn losses_that_are_not_recorded_are_not_judged() {
     let skipping = |recorded: bool| {
-        let made = Made::healthy().each_step(move |step| {
-            (step.loss, step.applied) = (recorded.then_some(1.5), step.step < 100);
-        });
-        diagnose(&made.records()).findings.remove(0)
+        let loss = recorded.then_some(1.5);
+        first(Made::healthy().each_step(move |step| (step.loss, step.applied) = (loss, step.step < 100)))
     };
     let [recorded, unrecorded] = [true, false].map(skipping);
     assert_eq!([recorded.kind, unrecorded.kind], [Kind::NotFinite; 2]);
@@ -41,8 +46,7 @@ fn losses_that_are_not_recorded_are_not_judged() {
 #[test]
 fn a_lone_larger_batch_beyond_the_step_is_another_run() {
     let made = Made::healthy().each_step(|step| (step.samples, step.micro_batch, step.micro_batches) = (4, 4, 1));
-    let diagnosis = diagnose(&made.started(|run| run.global_batch = Some(4)).records());
-    let finding = &diagnosis.findings[0];
+    let finding = first(made.started(|run| run.global_batch = Some(4)));
     assert_eq!((finding.kind, finding.severity), (Kind::BatchTooSmall, Severity::Warning));
     assert_eq!(finding.change.pins(), None);
     assert!(finding.change.what.starts_with("global_batch = 64 (was 4): another training run"), "{finding:#?}");
@@ -52,7 +56,7 @@ fn a_lone_larger_batch_beyond_the_step_is_another_run() {
 fn a_larger_micro_batch_of_the_same_step_is_another_run_where_statistics_change_with_it() {
     let made = tiny(Made::healthy()).started(|run| run.batch_statistics = true);
     let made = made.with_settings(|settings| (settings.batch_size, settings.gradient_accumulation) = (8, 16));
-    let finding = diagnose(&made.records()).findings.remove(0);
+    let finding = first(made);
     assert_eq!((finding.kind, finding.severity), (Kind::BatchTooSmall, Severity::Warning));
     assert_eq!(finding.change.pins().as_deref(), Some("batch_size=64"));
     assert!(
@@ -75,10 +79,8 @@ fn a_finding_without_a_prediction_that_is_gone_is_another_change_as_well() {
     let uploading = Made::healthy().each_step(|step| (step.seconds, step.upload_s) = (0.107, Some(0.007)));
     let before = diagnose(&elsewhere(uploading).records());
     assert_eq!(kinds(&before), [Kind::WrongTarget, Kind::PrefetchMissing]);
-    let outcomes =
-        |after: Made| -> Vec<_> { compare(&before, &after.records()).iter().map(|tested| tested.outcome).collect() };
-    assert_eq!(outcomes(Made::healthy()), [Outcome::WithAnother]);
-    assert_eq!(outcomes(elsewhere(Made::healthy())), [Outcome::Hit]);
+    assert_eq!(outcomes(&before, Made::healthy()), [Outcome::WithAnother]);
+    assert_eq!(outcomes(&before, elsewhere(Made::healthy())), [Outcome::Hit]);
 }
 
 #[test]
@@ -89,8 +91,7 @@ fn memory_of_a_neighbour_would_fit_larger_batches() {
         run.expected = vec![expected(4, 400.0, 2), expected(16, 900.0, 6), expected(64, 1280.0, 20)];
         run.expected[2].fits = false;
     });
-    let diagnosis = diagnose(&neighbour(small, 110 * GIB).records());
-    let finding = &diagnosis.findings[0];
+    let finding = first(neighbour(small, 110 * GIB));
     assert_eq!(finding.kind, Kind::OtherProcess);
     assert!((finding.gain() - 1280.0 / 900.0).abs() < 1e-6, "{finding:#?}");
     assert_eq!(finding.change.command.as_deref(), Some("ps -o pid,user,etime,args -p 99"));

@@ -11,7 +11,7 @@ use super::scenarios::kinds;
 use gpu_tuned_observe::diagnose::{Kind, diagnose};
 
 /// The run, `seconds` later, of a process that records its ID.
-fn later(mut made: Made, seconds: f64, pid: u32) -> Made {
+pub(super) fn later(mut made: Made, seconds: f64, pid: u32) -> Made {
     (made.start.at, made.run.at, made.run.pid) = (seconds, made.run.at + seconds, pid);
     for step in &mut made.steps {
         (step.at, step.pid) = (step.at + seconds, Some(pid));

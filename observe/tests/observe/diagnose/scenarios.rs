@@ -1,10 +1,11 @@
 //! Each kind has a run in which it is found, and a run near it in which it is not.
 
-use gpu_tuned_observe::diagnose::{Diagnosis, Kind, diagnose};
+use gpu_tuned_observe::diagnose::{Diagnosis, Kind, Unjudged, diagnose};
 use gpu_tuned_observe::recording::{GpuSample, Throttle};
 
 use super::cases::{cases, computing, throttled, tiny, waiting};
 use super::recorded::Made;
+use super::runs::later;
 
 pub(super) fn kinds(diagnosis: &Diagnosis) -> Vec<Kind> {
     diagnosis.findings.iter().map(|finding| finding.kind).collect()
@@ -54,61 +55,62 @@ fn workers_may_have_all_processors_while_the_trainer_waits_for_them() {
 }
 
 #[test]
-fn too_short_a_recording_is_not_judged() {
-    let mut made = Made::healthy();
-    made.steps.truncate(15);
-    let diagnosis = diagnose(&made.records());
-    assert_eq!(kinds(&diagnosis), []);
-    let what = &diagnosis.unjudged[0].what;
-    assert_eq!(what, "steps: the recording is too short, with 13 after those that compile and autotune; 20 are needed");
-}
-
-#[test]
-fn without_steps_the_machine_is_judged_and_the_rest_is_listed() {
-    let hot = throttled(Made::healthy(), Throttle::ThermalHardware, 900).without_steps();
-    let diagnosis = diagnose(&hot.records());
-    assert_eq!(kinds(&diagnosis), [Kind::ThermalThrottle]);
-    assert!(diagnosis.findings[0].prediction.is_none());
-    assert!(diagnosis.unjudged[0].how.contains("GPU_TUNED_RECORD=run.jsonl"), "{diagnosis:#?}");
-}
-
-#[test]
-fn without_a_monitor_steps_are_judged_and_the_rest_is_listed() {
-    let mut made = waiting(Made::healthy(), 0.1);
-    (made.gpu, made.host) = (Vec::new(), Vec::new());
-    let diagnosis = diagnose(&made.records());
-    assert_eq!(kinds(&diagnosis), [Kind::LoaderBound]);
-    assert!(diagnosis.unjudged[0].what.starts_with("power, temperature, the PCIe link"), "{diagnosis:#?}");
-}
-
-#[test]
-fn a_gpu_that_never_answers_is_not_judged() {
-    let mut made = Made::healthy();
-    for sample in &mut made.gpu {
-        let mut lost = GpuSample::new(sample.at, sample.gpu);
-        lost.trouble = Some("the GPU is lost".to_owned());
-        *sample = lost;
+fn what_is_not_recorded_is_listed() {
+    let short = || {
+        let mut made = Made::healthy();
+        made.steps.truncate(15);
+        made
+    };
+    let without_monitor = || {
+        let mut made = waiting(Made::healthy(), 0.1);
+        (made.gpu, made.host) = (Vec::new(), Vec::new());
+        made
+    };
+    let lost = || {
+        Made::healthy().each_sample(|sample| {
+            *sample = GpuSample::new(sample.at, sample.gpu);
+            sample.trouble = Some("the GPU is lost".to_owned());
+        })
+    };
+    let hot = || throttled(Made::healthy(), Throttle::ThermalHardware, 900).without_steps();
+    for (name, records, found, at, words) in [
+        (
+            "short",
+            short().records(),
+            &[][..],
+            0,
+            "steps: the recording is too short, with 13 after those that compile and autotune; 20 are needed",
+        ),
+        ("without steps", hot().records(), &[Kind::ThermalThrottle], 0, "GPU_TUNED_RECORD=run.jsonl"),
+        (
+            "without a monitor",
+            without_monitor().records(),
+            &[Kind::LoaderBound],
+            0,
+            "power, temperature, the PCIe link",
+        ),
+        (
+            "a lost GPU",
+            lost().without_steps().records(),
+            &[],
+            1,
+            "utilization: the GPU did not answer: the GPU is lost",
+        ),
+        ("empty", Vec::new(), &[], 1, "there are fewer than 5 samples during these steps"),
+    ] {
+        let diagnosis = diagnose(&records);
+        assert_eq!(kinds(&diagnosis), found, "{name}");
+        assert!(diagnosis.findings.iter().all(|finding| name == "without a monitor" || finding.prediction.is_none()));
+        let Unjudged { what, how, .. } = &diagnosis.unjudged[at];
+        assert!(format!("{what}; {how}").contains(words), "{name}: {diagnosis:#?}");
+        assert!(name != "a lost GPU" || diagnosis.judged.gpu_samples == 0, "{diagnosis:#?}");
     }
-    let diagnosis = diagnose(&made.without_steps().records());
-    assert_eq!((diagnosis.judged.gpu_samples, diagnosis.severity()), (0, None));
-    let whats: Vec<_> = diagnosis.unjudged.iter().map(|it| &*it.what).collect();
-    assert!(whats[1].ends_with("utilization: the GPU did not answer: the GPU is lost"), "{whats:?}");
-}
-
-#[test]
-fn an_empty_recording_has_no_findings() {
-    let diagnosis = diagnose(&[]);
-    assert_eq!((diagnosis.findings.len(), diagnosis.severity()), (0, None));
-    assert_eq!(diagnosis.unjudged.len(), 2);
+    assert_eq!((diagnose(&[]).severity(), diagnose(&[]).unjudged.len()), (None, 2));
 }
 
 #[test]
 fn the_last_run_of_a_file_is_judged() {
-    let mut records = waiting(Made::healthy(), 0.1).records();
-    let mut second = Made::healthy();
-    second.run.at = 100.0;
-    second.steps.iter_mut().for_each(|step| step.at += 100.0);
-    second.gpu.iter_mut().for_each(|sample| sample.at += 100.0);
-    records.extend(second.records());
+    let second = later(Made::healthy(), 100.0, 7);
+    let records = [waiting(Made::healthy(), 0.1).records(), second.records()].concat();
     assert_eq!(kinds(&diagnose(&records)), []);
 }
