@@ -1,8 +1,15 @@
-//! Texts of configs, tuned. The snapshots have of each the step, the warnings and the edited text, or the error.
+//! Short texts of configs, tuned. A snapshot repeats the texts of a file, each with its outcome: the step, warnings and the
+//! edited text, or the error.
 //!
-//! In the files, `=== NAME` begins the texts of one behaviour, and `--- WORDS` a text. Words are the format (YAML by default,
-//! behind the dimensions of a model unless the text is `whole`), the GPU (an H200 by default), the samples of a step that
-//! the ecosystem documents, and options of [`tuned`]. `DIMS` stands for the entries of a small transformer.
+//! `=== NAME` begins the texts of one behaviour, `--- WORDS` a text. `DIMS` stands for the entries of a small transformer.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `json`, `toml` | format; YAML by default |
+//! | `whole` | YAML without the dimensions of a model in front |
+//! | `gtx1080` | GPU; an H200 by default |
+//! | `samples=64` | samples of a step by the documentation of the ecosystem |
+//! | `--add` | options of [`tuned`] |
 
 use gpu_tuned_core::profile::ProfileTable;
 
