@@ -8,9 +8,8 @@ use core::fmt::Write;
 use gpu_tuned_attribute::{Checked, DerivePresence, Derives, Field as Known, Model, Role, bare, peer_default};
 use gpu_tuned_core::plan::{Misfit, Remedy};
 use gpu_tuned_core::{Setting, Settings};
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::spanned::Spanned as _;
 use syn::{Data, DeriveInput, Field, Type, parse_quote};
 
 pub(crate) use literal::settings;
@@ -130,9 +129,7 @@ fn implement_default(model: &Model, checked: &Checked) -> TokenStream {
     let mut values = Vec::new();
     for (field, role) in model.fields.iter().zip(&checked.input.roles) {
         let (ident, cfgs, ty) = (&field.ident, &field.cfgs, bare(&field.ty));
-        // The compiler points at the field whose type has no default.
-        let place = Span::call_site().located_at(ty.span());
-        let of_type = quote_spanned!(place=> <#ty as #root::__private::FieldDefault>::field_default());
+        let of_type = quote_spanned!(literal::place(ty)=> <#ty as #root::__private::FieldDefault>::field_default());
         let value = match role {
             Role::Tuned(setting) => Some(literal::held(root, field, checked.compiled.plan.settings.get(*setting))),
             Role::Dimension { default, .. } => Some(default.clone()),

@@ -3,7 +3,7 @@
 use gpu_tuned_attribute::{Field, Holder};
 use gpu_tuned_core::dims::{Choices, Dim, DimKind, DimValue, PRODUCT_KEYS, Presence, Schema};
 use gpu_tuned_core::{Goal, Precision, SettingKind, SettingValue, Settings};
-use proc_macro2::{Literal, TokenStream, TokenTree};
+use proc_macro2::{Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Path, Type};
@@ -88,7 +88,7 @@ pub(super) fn held(root: &Path, field: &Field, value: SettingValue) -> TokenStre
         Some(Holder::Plain | Holder::Enum) | None => {
             let (ty, variant) = (&field.ty, format_ident!("{precision:?}"));
             let root = locate(root, ty);
-            quote_spanned!(ty.span()=> #root::__precision_variant!(#ty, #variant))
+            quote_spanned!(place(ty)=> #root::__precision_variant!(#ty, #variant))
         }
     }
 }
@@ -100,6 +100,12 @@ pub(super) fn locate(root: &Path, ty: &Type) -> TokenStream {
         token
     };
     root.to_token_stream().into_iter().map(with_place).collect()
+}
+
+/// Returns the span of generated code about a type: the compiler points at the type, which `macro_rules!` may have got from
+/// elsewhere than the struct.
+pub(super) fn place(ty: &Type) -> Span {
+    Span::call_site().located_at(ty.span())
 }
 
 pub(super) fn setting(root: &Path, value: SettingValue) -> TokenStream {

@@ -152,7 +152,7 @@ fn precision(root: &Path, field: &Field) -> TokenStream {
         }
         Some(Holder::Plain | Holder::Enum) | None => {
             let root = literal::locate(root, ty);
-            quote_spanned!(ty.span()=> #root::__precision_of!(#ty, self.#ident))
+            quote_spanned!(literal::place(ty)=> #root::__precision_of!(#ty, self.#ident))
         }
     }
 }
@@ -168,7 +168,7 @@ fn write_precision(root: &Path, field: &Field) -> TokenStream {
         Some(Holder::Switch) => return quote!(self.#ident = settings.precision.is_mixed();),
         Some(Holder::Plain | Holder::Enum) | None => {
             let root = literal::locate(root, ty);
-            quote_spanned! {ty.span()=>
+            quote_spanned! {literal::place(ty)=>
                 #root::__require_precisions!(#ty);
                 #root::__set_precision!(#ty, self.#ident, settings.precision);
             }
