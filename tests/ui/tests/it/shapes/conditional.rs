@@ -17,136 +17,93 @@ struct ConditionalAttribute {
     num_workers: usize,
 }
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct Nested {
-    #[cfg_attr(all(), cfg_attr(not(any()), tuned(setting = batch_size)))]
-    on: usize,
-    #[cfg_attr(all(), cfg_attr(any(), tuned(setting = num_workers)))]
-    off: usize,
+shapes! { conditions_of_attributes_hold_for_the_expansion:
+    Nested => {
+        struct Nested {
+            #[cfg_attr(all(), cfg_attr(not(any()), tuned(setting = batch_size)))] on: usize,
+            #[cfg_attr(all(), cfg_attr(any(), tuned(setting = num_workers)))] off: usize,
+        }
+    }
+    BesideOthers => {
+        struct BesideOthers {
+            #[cfg_attr(all(), allow(dead_code, reason = "beside"), tuned, doc = "The batch.")] batch_size: usize,
+            #[cfg_attr(true, tuned)] num_workers: usize,
+            #[cfg_attr(all(), tuned(default = 3))] three: u8,
+            #[cfg_attr(any(), tuned(default = 3))] zero: u8,
+        }
+    }
+    ConditionalCfg => {
+        struct ConditionalCfg {
+            #[cfg_attr(all(), cfg(any()))] #[tuned] batch_size: usize,
+            #[cfg_attr(any(), cfg(any()))] #[tuned] num_workers: usize,
+        }
+    }
+    ConditionalClap => {
+        #[cfg_attr(all(), derive(Parser))]
+        struct ConditionalClap {
+            #[cfg_attr(all(), arg(long))] #[tuned] batch_size: usize,
+            #[cfg_attr(all(), arg(long), tuned)] allow_tf32: bool,
+            #[cfg_attr(all(), arg(long, default_value_t = 4))] epochs: u32,
+        }
+    }
+    WithoutClap => {
+        #[cfg_attr(any(), derive(Parser))]
+        struct WithoutClap { #[cfg_attr(any(), arg(long))] #[tuned] batch_size: usize }
+    }
+    WithoutBurn => {
+        #[cfg_attr(any(), derive(Config))]
+        struct WithoutBurn {
+            #[tuned] batch_size: usize,
+            #[cfg_attr(any(), config(default = 3))] #[tuned(default = 3)] epochs: usize,
+        }
+    }
+    ConditionalSerde => {
+        #[cfg_attr(all(), derive(serde::Deserialize), serde(default, rename_all = "kebab-case"))]
+        struct ConditionalSerde {
+            #[tuned] batch_size: usize,
+            #[cfg_attr(all(), serde(rename = "threads"))] #[tuned] num_workers: usize,
+        }
+    }
 }
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct BesideOthers {
-    #[cfg_attr(all(), allow(dead_code, reason = "beside"), tuned, doc = "The batch.")]
-    batch_size: usize,
-    #[cfg_attr(true, tuned)]
-    num_workers: usize,
-    #[cfg_attr(all(), tuned(default = 3))]
-    three: u8,
-    #[cfg_attr(any(), tuned(default = 3))]
-    zero: u8,
+shapes! { a_dimension_that_is_left_out_has_the_planned_value (
+    transformer(vocab = 100, seq = 16), global_batch = 64, target = "h200"
+):
+    ConditionalDims => {
+        struct ConditionalDims {
+            #[cfg_attr(all(), tuned(dim = layers, default = 2))] layers: usize,
+            #[cfg_attr(any(), tuned(dim = d_model, default = 32))] width: usize,
+            #[cfg_attr(any(), tuned(dims(heads: 0 = 4)))] heads: (u8,),
+            #[tuned] batch_size: usize,
+        }
+    }
 }
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct ConditionalCfg {
-    #[cfg_attr(all(), cfg(any()))]
-    #[tuned]
-    batch_size: usize,
-    #[cfg_attr(any(), cfg(any()))]
-    #[tuned]
-    num_workers: usize,
-}
-
-#[gpu_tuned(transformer(vocab = 100, seq = 16), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct ConditionalDims {
-    #[cfg_attr(all(), tuned(dim = layers, default = 2))]
-    layers: usize,
-    #[cfg_attr(any(), tuned(dim = d_model, default = 32))]
-    width: usize,
-    #[cfg_attr(any(), tuned(dims(heads: 0 = 4)))]
-    heads: (u8,),
-    #[tuned]
-    batch_size: usize,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[cfg_attr(all(), derive(Debug, Parser))]
-struct ConditionalClap {
-    #[cfg_attr(all(), arg(long))]
-    #[tuned]
-    batch_size: usize,
-    #[cfg_attr(all(), arg(long), tuned)]
-    allow_tf32: bool,
-    #[cfg_attr(all(), arg(long, default_value_t = 4))]
-    epochs: u32,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[cfg_attr(any(), derive(Parser))]
-#[derive(Debug)]
-struct WithoutClap {
-    #[cfg_attr(any(), arg(long))]
-    #[tuned]
-    batch_size: usize,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[cfg_attr(any(), derive(Config))]
-#[derive(Debug)]
-struct WithoutBurn {
-    #[tuned]
-    batch_size: usize,
-    #[cfg_attr(any(), config(default = 3))]
-    #[tuned(default = 3)]
-    epochs: usize,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-#[cfg_attr(all(), derive(serde::Deserialize), serde(default, rename_all = "kebab-case"))]
-struct ConditionalSerde {
-    #[tuned]
-    batch_size: usize,
-    #[cfg_attr(all(), serde(rename = "threads"))]
-    #[tuned]
-    num_workers: usize,
-}
-
-#[gpu_tuned(transformer(vocab = 100, seq = 16, layers = 2), global_batch = 64, target = "h200")]
-#[derive(Debug, Builder)]
-struct PeersWithoutTuned<T> {
-    #[tuned]
-    batch_size: usize,
-    #[builder(default = 48)]
-    #[cfg_attr(any(), tuned(dim = d_ff))]
-    width: usize,
-    #[cfg_attr(all(), tuned(dim = d_model, default = 32))]
-    on: usize,
-    #[cfg_attr(any(), tuned(default = None.expect("left out")))]
-    value: T,
+shapes! { without_tuned_a_field_may_be_a_dimension_no_more (
+    transformer(vocab = 100, seq = 16, layers = 2), global_batch = 64, target = "h200"
+):
+    PeersWithoutTuned<u8> => {
+        #[derive(Builder)]
+        struct PeersWithoutTuned<T> {
+            #[tuned] batch_size: usize,
+            #[builder(default = 48)] #[cfg_attr(any(), tuned(dim = d_ff))] width: usize,
+            #[cfg_attr(all(), tuned(dim = d_model, default = 32))] on: usize,
+            #[cfg_attr(any(), tuned(default = None.expect("left out")))] value: T,
+        }
+    }
 }
 
 #[test]
-fn without_tuned_a_field_has_the_default_of_another_derive() {
-    check::<PeersWithoutTuned<u8>>();
-    let config = PeersWithoutTuned::<String>::default();
-    assert_eq!((config.width, config.on, config.value.as_str()), (48, 32, ""));
-}
-
-#[test]
-fn conditions_of_attributes_hold_for_the_expansion() {
+fn defaults_are_those_of_the_attributes_that_are_there() {
     check::<ConditionalAttribute>();
-    check::<Nested>();
-    check::<BesideOthers>();
-    check::<ConditionalCfg>();
-    check::<ConditionalDims>();
-    check::<ConditionalClap>();
-    check::<WithoutClap>();
-    check::<WithoutBurn>();
-    check::<ConditionalSerde>();
     let (on, off) = (ConditionalAttribute::default().tuned(), ConditionalAttribute::BUILT.settings);
     assert_eq!((on.batch_size, on.num_workers), (Some(off.batch_size), None));
     assert_eq!((ConditionalAttribute::BUILT.global_batch, ConditionalAttribute::default().num_workers), (64, 0));
     assert_eq!((BesideOthers::default().three, BesideOthers::default().zero), (3, 0));
     assert_eq!(WithoutBurn::default().epochs, 3);
-}
-
-#[test]
-fn a_dimension_that_is_left_out_keeps_the_planned_value() {
+    // Without `#[tuned]` a field has the default of another derive.
+    let config = PeersWithoutTuned::<String>::default();
+    assert_eq!((config.width, config.on, config.value.as_str()), (48, 32, ""));
     let config = ConditionalDims { layers: 7, width: 1, heads: (9,), batch_size: 1 };
     let ModelSpec::Transformer(model) = config.workload().model else { panic!("a transformer") };
     assert_eq!(model, Transformer { heads: Some(4), ..Transformer::new(7, 32, 100, 16) });

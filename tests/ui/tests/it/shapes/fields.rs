@@ -6,84 +6,6 @@ use std::time::Duration;
 
 use gpu_tuned::{Tuned, gpu_tuned};
 
-use super::{check, check_from};
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct Usize {
-    #[tuned]
-    batch_size: usize,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct EachInteger {
-    #[tuned]
-    batch_size: u32,
-    #[tuned]
-    gradient_accumulation: u64,
-    #[tuned]
-    prefetch_depth: i32,
-    #[tuned]
-    num_workers: i64,
-    #[tuned]
-    eval_batch_size: usize,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct EachFlag {
-    #[tuned]
-    allow_tf32: bool,
-    #[tuned]
-    gradient_checkpointing: bool,
-    #[tuned]
-    cuda_graphs: bool,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct PathsOfTypes {
-    #[tuned]
-    batch_size: std::primitive::usize,
-    #[tuned]
-    precision: gpu_tuned::Precision,
-    #[tuned]
-    allow_tf32: core::primitive::bool,
-    #[tuned]
-    num_workers: ::core::primitive::u32,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-#[rustfmt::skip]
-#[allow(unused_parens, reason = "the shape under test")]
-struct Parenthesized {
-    #[tuned]
-    batch_size: (usize),
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct TextPrecision {
-    #[tuned]
-    precision: String,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct StrPrecision {
-    #[tuned]
-    precision: &'static str,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct SwitchedPrecision {
-    #[tuned(setting = precision)]
-    amp: bool,
-}
-
 /// An enum that is named as ours.
 mod own {
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,86 +16,82 @@ mod own {
     }
 }
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct OwnPrecision {
-    #[tuned]
-    precision: own::Precision,
+shapes! { fields_of_each_type_have_the_planned_values:
+    EachInteger => {
+        struct EachInteger {
+            #[tuned] batch_size: u32,
+            #[tuned] gradient_accumulation: u64,
+            #[tuned] prefetch_depth: i32,
+            #[tuned] num_workers: i64,
+            #[tuned] eval_batch_size: usize,
+        }
+    }
+    EachFlag => {
+        struct EachFlag { #[tuned] allow_tf32: bool, #[tuned] gradient_checkpointing: bool, #[tuned] cuda_graphs: bool }
+    }
+    PathsOfTypes => {
+        struct PathsOfTypes {
+            #[tuned] batch_size: std::primitive::usize,
+            #[tuned] precision: gpu_tuned::Precision,
+            #[tuned] allow_tf32: core::primitive::bool,
+            #[tuned] num_workers: ::core::primitive::u32,
+        }
+    }
+    Parenthesized => {
+        #[allow(unused_parens, reason = "the shape under test")]
+        struct Parenthesized { #[tuned] batch_size: (usize) }
+    }
+    TextPrecision => { struct TextPrecision { #[tuned] precision: String } }
+    StrPrecision => { struct StrPrecision { #[tuned] precision: &'static str } }
+    SwitchedPrecision => { struct SwitchedPrecision { #[tuned(setting = precision)] amp: bool } }
+    OwnPrecision => { struct OwnPrecision { #[tuned] precision: own::Precision } }
+    RenamedSettings => {
+        struct RenamedSettings {
+            #[tuned(setting = batch_size)] micro: usize,
+            #[tuned(setting = gradient_accumulation)] steps: usize,
+            #[tuned(setting = num_workers)] threads: usize,
+        }
+    }
+    OwnDefaults => {
+        struct OwnDefaults {
+            #[tuned] batch_size: usize,
+            #[tuned(default = 3e-4)] rate: f64,
+            #[tuned(default = -1)] offset: i8,
+            #[tuned(default = "out".into())] folder: PathBuf,
+            #[tuned(default = vec![(1, "a"), (2, "b")])] pairs: Vec<(u8, &'static str)>,
+            #[tuned(default = Some(Duration::from_secs(3)))] limit: Option<Duration>,
+            #[tuned(default = BTreeMap::<u8, [u8; 2]>::from([(1, [2, 3])]))] map: BTreeMap<u8, [u8; 2]>,
+            #[tuned(default = if cfg!(windows) { '\\' } else { '/' })] separator: char,
+            #[tuned(default = { let half = 4; half * 2 })] block: u16,
+            #[tuned(default = |value| value + 1)] next: fn(u8) -> u8,
+            #[tuned(default = (1, 2.5))] pair: (u8, f32),
+            #[tuned(default = &[1, 2])] slice: &'static [u8],
+            #[tuned(default = "as \"quoted\" \u{1f600} text, with = and ,")] text: &'static str,
+            #[tuned(default = matches!(Some(1), Some(0..=3)))] flag: bool,
+            #[tuned(default = 1 < 2)] compared: bool,
+        }
+    }
+    TypeDefaults => {
+        struct TypeDefaults {
+            #[tuned] batch_size: usize,
+            unit: (),
+            tuple: (u8, String),
+            array: [u8; 3],
+            nested: Option<Box<Self>>,
+            text: Box<str>,
+            pointer: Option<fn(&str) -> &str>,
+        }
+    }
 }
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct RenamedSettings {
-    #[tuned(setting = batch_size)]
-    micro: usize,
-    #[tuned(setting = gradient_accumulation)]
-    steps: usize,
-    #[tuned(setting = num_workers)]
-    threads: usize,
+shapes! { a_global_batch_is_read_from_its_field (mlp(widths = [8, 8]), global_batch = size, target = "h200"):
+    GlobalBatchInField => { struct GlobalBatchInField { #[tuned(default = 48)] size: u32 } }
 }
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct OwnDefaults {
-    #[tuned]
-    batch_size: usize,
-    #[tuned(default = 3e-4)]
-    rate: f64,
-    #[tuned(default = -1)]
-    offset: i8,
-    #[tuned(default = "out".into())]
-    folder: PathBuf,
-    #[tuned(default = vec![(1, "a"), (2, "b")])]
-    pairs: Vec<(u8, &'static str)>,
-    #[tuned(default = Some(Duration::from_secs(3)))]
-    limit: Option<Duration>,
-    #[tuned(default = BTreeMap::<u8, [u8; 2]>::from([(1, [2, 3])]))]
-    map: BTreeMap<u8, [u8; 2]>,
-    #[tuned(default = if cfg!(windows) { '\\' } else { '/' })]
-    separator: char,
-    #[tuned(default = { let half = 4; half * 2 })]
-    block: u16,
-    #[tuned(default = |value| value + 1)]
-    next: fn(u8) -> u8,
-    #[tuned(default = (1, 2.5))]
-    pair: (u8, f32),
-    #[tuned(default = &[1, 2])]
-    slice: &'static [u8],
-    #[tuned(default = "as \"quoted\" \u{1f600} text, with = and ,")]
-    text: &'static str,
-    #[tuned(default = matches!(Some(1), Some(0..=3)))]
-    flag: bool,
-    #[tuned(default = 1 < 2)]
-    compared: bool,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct TypeDefaults {
-    #[tuned]
-    batch_size: usize,
-    unit: (),
-    tuple: (u8, String),
-    array: [u8; 3],
-    nested: Option<Box<Self>>,
-    text: Box<str>,
-    pointer: Option<fn(&str) -> &str>,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = size, target = "h200")]
-#[derive(Debug)]
-struct GlobalBatchInField {
-    #[tuned(default = 48)]
-    size: u32,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = batch_size, target = "h200")]
-#[derive(Debug)]
-struct GlobalBatchNamedAsSetting {
-    #[tuned(default = 48)]
-    batch_size: i64,
-    #[tuned]
-    num_workers: usize,
+shapes! { a_field_named_as_a_setting_has_the_global_batch (
+    mlp(widths = [8, 8]), global_batch = batch_size, target = "h200"
+):
+    NamedAsSetting => { struct NamedAsSetting { #[tuned(default = 48)] batch_size: i64, #[tuned] num_workers: usize } }
 }
 
 #[derive(Debug)]
@@ -194,52 +112,26 @@ impl Default for Model {
     }
 }
 
-#[gpu_tuned(transformer(vocab = 100, seq = 16), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct NestedDims {
-    #[tuned(dims(layers: depth = 2, d_model: width.0 = 64, heads: width.1.heads = 4, causal: width.1.r#type = true))]
-    model: Model,
-    #[tuned]
-    batch_size: usize,
-}
-
-#[gpu_tuned(transformer(vocab = 100, seq = 16), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct DimsOfEachType {
-    #[tuned(dim = layers, default = 2)]
-    a: i32,
-    #[tuned(dim = d_model, default = 64)]
-    b: i64,
-    #[tuned(dim = heads, default = 4)]
-    c: u32,
-    #[tuned(dim = causal, default = false)]
-    d: bool,
-    #[tuned(default = 2, dim = kv_heads)]
-    e: u64,
-    #[tuned]
-    batch_size: usize,
-}
-
-#[test]
-fn fields_of_each_type_have_the_planned_values() {
-    check::<Usize>();
-    check::<EachInteger>();
-    check::<EachFlag>();
-    check::<PathsOfTypes>();
-    check::<Parenthesized>();
-    check::<TextPrecision>();
-    check::<StrPrecision>();
-    check::<SwitchedPrecision>();
-    check::<OwnPrecision>();
-    check::<RenamedSettings>();
-    check::<TypeDefaults>();
-    check::<GlobalBatchInField>();
-    check::<GlobalBatchNamedAsSetting>();
-    check::<NestedDims>();
-    check::<DimsOfEachType>();
-    check_from(OwnDefaults::default());
-    assert_eq!(GlobalBatchInField::default().asked().global_batch, Some(48));
-    assert_eq!(GlobalBatchInField { size: 12 }.asked().global_batch, Some(12));
+shapes! { dimensions_are_fields_of_each_type (
+    transformer(vocab = 100, seq = 16), global_batch = 64, target = "h200"
+):
+    NestedDims => {
+        struct NestedDims {
+            #[tuned(dims(layers: depth = 2, d_model: width.0 = 64, heads: width.1.heads = 4, causal: width.1.r#type = true))]
+            model: Model,
+            #[tuned] batch_size: usize,
+        }
+    }
+    DimsOfEachType => {
+        struct DimsOfEachType {
+            #[tuned(dim = layers, default = 2)] a: i32,
+            #[tuned(dim = d_model, default = 64)] b: i64,
+            #[tuned(dim = heads, default = 4)] c: u32,
+            #[tuned(dim = causal, default = false)] d: bool,
+            #[tuned(default = 2, dim = kv_heads)] e: u64,
+            #[tuned] batch_size: usize,
+        }
+    }
 }
 
 #[test]
@@ -248,11 +140,11 @@ fn own_defaults_are_the_written_expressions() {
     assert_eq!((config.rate.to_bits(), config.offset, config.block), (3e-4_f64.to_bits(), -1, 8));
     assert_eq!((config.next)(3), 4);
     assert_eq!((config.map[&1], config.pairs[1], config.slice), ([2, 3], (2, "b"), &[1, 2][..]));
-    assert_eq!(
-        (config.limit, config.pair.0, config.flag, config.compared),
-        (Some(Duration::from_secs(3)), 1, true, true)
-    );
+    assert_eq!((config.limit, config.pair.0), (Some(Duration::from_secs(3)), 1));
+    assert!(config.flag && config.compared);
     assert_eq!(config.text, "as \"quoted\" \u{1f600} text, with = and ,");
+    assert_eq!(GlobalBatchInField::default().asked().global_batch, Some(48));
+    assert_eq!(GlobalBatchInField { size: 12 }.asked().global_batch, Some(12));
 }
 
 #[test]
@@ -264,6 +156,6 @@ fn negative_counts_are_named() {
     let mut config = NestedDims::default();
     config.model.width.0 = -64;
     assert_eq!(config.negative(), Some(("model.width.0", -64)));
-    let config = GlobalBatchNamedAsSetting { batch_size: i64::MIN, ..GlobalBatchNamedAsSetting::default() };
+    let config = NamedAsSetting { batch_size: i64::MIN, ..NamedAsSetting::default() };
     assert_eq!(config.negative(), Some(("batch_size", i64::MIN)));
 }

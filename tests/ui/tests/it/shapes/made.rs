@@ -1,21 +1,8 @@
-//! Structs that `macro_rules!` makes.
+//! Structs that `macro_rules!` makes, of fragments of every kind; whole structs are those of `shapes!`.
 
 use gpu_tuned::{Tuned, gpu_tuned};
 
 use super::check;
-
-macro_rules! whole {
-    ($name:ident) => {
-        #[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-        #[derive(Debug)]
-        struct $name {
-            #[tuned]
-            batch_size: usize,
-        }
-    };
-}
-
-whole!(Whole);
 
 macro_rules! typed {
     ($name:ident, $ty:ty, $batch:literal, $target:literal) => {
@@ -143,7 +130,6 @@ recursive!(Recursive; batch_size num_workers eval_batch_size;);
 
 #[test]
 fn made_structs_have_the_planned_values() {
-    check::<Whole>();
     check::<WithFields>();
     check::<Generic<'static, 'static, u8, u8>>();
     check::<Batch>();

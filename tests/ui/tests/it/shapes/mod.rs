@@ -1,6 +1,30 @@
 //! Shapes of structs, modelled on the kinds in the test suites of serde, clap, bon, `derive_builder` and typed-builder. Each is
 //! compiled, and its fields are compared with the constants of the build.
 
+use core::any::type_name;
+
+use gpu_tuned::{Precision, Settings, Tuned};
+
+/// A test of a list of configs: each row has the type to check and the struct, which gets the attribute and `Debug`. Arguments
+/// of the attribute are for an H200 unless the list begins with others.
+macro_rules! shapes {
+    ($test:ident: $($rows:tt)*) => {
+        shapes! { $test (mlp(widths = [8, 8]), global_batch = 64, target = "h200"): $($rows)* }
+    };
+    ($test:ident $arguments:tt: $($checked:ty => { $($shape:tt)* })*) => {
+        $(
+            #[gpu_tuned $arguments]
+            #[derive(Debug)]
+            $($shape)*
+        )*
+
+        #[test]
+        fn $test() {
+            $( $crate::shapes::check::<$checked>(); )*
+        }
+    };
+}
+
 mod attributes;
 mod compared;
 mod conditional;
@@ -11,10 +35,6 @@ mod made;
 mod micro_batches;
 mod names;
 mod peers;
-
-use core::any::type_name;
-
-use gpu_tuned::{Precision, Settings, Tuned};
 
 /// Checks a config: its default has the planned values, and applied values are read back.
 fn check<C: Tuned + Default>() {

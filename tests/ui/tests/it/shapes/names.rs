@@ -4,71 +4,43 @@ use gpu_tuned::{Tuned, gpu_tuned};
 
 use super::check;
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct r#Struct {
-    #[tuned(setting = batch_size)]
-    r#type: usize,
-    #[tuned(setting = num_workers)]
-    r#async: u32,
-    r#match: u8,
-    r#fn: Option<u8>,
+shapes! { names_are_kept:
+    r#Struct => {
+        struct r#Struct {
+            #[tuned(setting = batch_size)] r#type: usize,
+            #[tuned(setting = num_workers)] r#async: u32,
+            r#match: u8,
+            r#fn: Option<u8>,
+        }
+    }
+    RawSetting => { struct RawSetting { #[tuned] r#batch_size: usize } }
+    lower_case => {
+        #[allow(non_camel_case_types, reason = "the shape under test")]
+        struct lower_case { #[tuned] batch_size: usize }
+    }
+    UpperFields => {
+        #[allow(non_snake_case, reason = "the shape under test")]
+        struct UpperFields { #[tuned(setting = batch_size)] Batch: usize, LR: f32 }
+    }
+    NamesOfGeneratedCode => {
+        struct NamesOfGeneratedCode {
+            #[tuned(setting = batch_size)] settings: usize,
+            #[tuned(setting = num_workers)] pins: usize,
+            #[tuned(setting = precision)] held: gpu_tuned::Precision,
+            goal: u8,
+            value: u8,
+            variant: u8,
+            is: u8,
+        }
+    }
+    Überprüfung => { struct Überprüfung { #[tuned(setting = batch_size)] größe: usize } }
 }
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct RawSetting {
-    #[tuned]
-    r#batch_size: usize,
+shapes! { keys_may_be_raw (r#mlp(r#widths = [8, 8]), r#global_batch = 64, r#target = "h200"):
+    RawKeys => { struct RawKeys { #[tuned(r#setting = r#batch_size)] micro: usize } }
 }
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-#[allow(non_camel_case_types, reason = "the shape under test")]
-struct lower_case {
-    #[tuned]
-    batch_size: usize,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-#[allow(non_snake_case, reason = "the shape under test")]
-struct UpperFields {
-    #[tuned(setting = batch_size)]
-    Batch: usize,
-    LR: f32,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct NamesOfGeneratedCode {
-    #[tuned(setting = batch_size)]
-    settings: usize,
-    #[tuned(setting = num_workers)]
-    pins: usize,
-    #[tuned(setting = precision)]
-    held: gpu_tuned::Precision,
-    goal: u8,
-    value: u8,
-    variant: u8,
-    is: u8,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct Überprüfung {
-    #[tuned(setting = batch_size)]
-    größe: usize,
-}
-
-#[gpu_tuned(r#mlp(r#widths = [8, 8]), r#global_batch = 64, r#target = "h200")]
-#[derive(Debug)]
-struct RawKeys {
-    #[tuned(r#setting = r#batch_size)]
-    micro: usize,
-}
-
-#[gpu_tuned(
+shapes! { literals_have_many_forms (
     mlp(
         widths = [
             784,
@@ -79,20 +51,28 @@ struct RawKeys {
     memory_headroom = 1e-1,
     optimizer = r"sgd",
     target = r#"h200"#,
-)]
-#[derive(Debug)]
-struct FormsOfLiterals {
-    #[tuned()]
-    batch_size: usize,
-    #[tuned(setting = num_workers,)]
-    workers: usize,
+):
+    FormsOfLiterals => {
+        struct FormsOfLiterals { #[tuned()] batch_size: usize, #[tuned(setting = num_workers,)] workers: usize }
+    }
 }
 
-#[gpu_tuned(mlp(widths = [7_84, 1_0u64]), global_batch = 6_4_u32, target = "h200")]
-#[derive(Debug)]
-struct UnderscoresAndSuffixes {
-    #[tuned]
-    batch_size: usize,
+shapes! { numbers_have_underscores_and_suffixes (
+    mlp(widths = [7_84, 1_0u64]), global_batch = 6_4_u32, target = "h200"
+):
+    UnderscoresAndSuffixes => { struct UnderscoresAndSuffixes { #[tuned] batch_size: usize } }
+}
+
+shapes! { the_crate_is_named_in_quotes (
+    crate = "facade::ml::tuning", mlp(widths = [8, 8]), global_batch = 64, target = "h200"
+):
+    ByPathInQuotes => { struct ByPathInQuotes { #[tuned] batch_size: usize } }
+}
+
+shapes! { the_crate_is_named_from_the_root (
+    crate = ::gpu_tuned, mlp(widths = [8, 8]), global_batch = 64, target = "h200"
+):
+    ByGlobalPath => { struct ByGlobalPath { #[tuned] batch_size: usize } }
 }
 
 #[gpu_tuned::gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
@@ -171,20 +151,6 @@ mod by_facade {
     }
 }
 
-#[gpu_tuned(crate = "facade::ml::tuning", mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct ByPathInQuotes {
-    #[tuned]
-    batch_size: usize,
-}
-
-#[gpu_tuned(crate = ::gpu_tuned, mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug)]
-struct ByGlobalPath {
-    #[tuned]
-    batch_size: usize,
-}
-
 /// A module whose names hide those of the standard library and of the crate.
 #[allow(dead_code, unused_macros, reason = "the shape under test")]
 mod hiding {
@@ -215,23 +181,12 @@ mod hiding {
 }
 
 #[test]
-fn names_and_paths_are_kept() {
-    check::<r#Struct>();
-    check::<RawSetting>();
-    check::<lower_case>();
-    check::<UpperFields>();
-    check::<NamesOfGeneratedCode>();
-    check::<Überprüfung>();
-    check::<RawKeys>();
-    check::<FormsOfLiterals>();
-    check::<UnderscoresAndSuffixes>();
+fn paths_are_kept() {
     check::<FullPath>();
     check::<GlobalPath>();
     check::<renamed::Renamed>();
     check::<outer::inner::Deep>();
     check::<by_facade::ByFacade>();
-    check::<ByPathInQuotes>();
-    check::<ByGlobalPath>();
     check::<hiding::Hiding>();
     assert_eq!(r#Struct::BUILT.config, "Struct");
     assert_eq!(outer::inner::Deep::default().start, 3);

@@ -5,30 +5,87 @@ use gpu_tuned::{Tuned, gpu_tuned};
 use serde::{Deserialize, Serialize};
 use ui_derives::{Builder, Config};
 
-use super::{check, check_from};
+use super::check_from;
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug, Parser)]
-#[command(name = "train", version = "1", about = "Trains")]
-struct Command {
-    /// Samples in a micro-batch.
-    #[arg(short, long, value_name = "N")]
-    #[tuned]
-    batch_size: usize,
-    #[arg(long, action = clap::ArgAction::Set)]
-    #[tuned]
-    allow_tf32: bool,
-    #[arg(long, num_args = 1)]
-    #[tuned]
-    cuda_graphs: bool,
-    #[arg(long, default_value_t = 3)]
-    epochs: u32,
-    #[arg(long, default_value = "adam")]
-    optimizer: String,
-    #[arg(long, default_values_t = [1, 2])]
-    sizes: Vec<u8>,
-    #[clap(skip)]
-    skipped: Option<u8>,
+shapes! { defaults_of_other_derives_are_those_of_the_struct:
+    Command => {
+        #[derive(Parser)]
+        #[command(name = "train", version = "1", about = "Trains")]
+        struct Command {
+            /// Samples in a micro-batch.
+            #[arg(short, long, value_name = "N")] #[tuned] batch_size: usize,
+            #[arg(long, action = clap::ArgAction::Set)] #[tuned] allow_tf32: bool,
+            #[arg(long, num_args = 1)] #[tuned] cuda_graphs: bool,
+            #[arg(long, default_value_t = 3)] epochs: u32,
+            #[arg(long, default_value = "adam")] optimizer: String,
+            #[arg(long, default_values_t = [1, 2])] sizes: Vec<u8>,
+            #[clap(skip)] skipped: Option<u8>,
+        }
+    }
+    Part => { #[derive(Args)] struct Part { #[arg(long)] #[tuned] batch_size: u32 } }
+    Other => {
+        #[derive(clap::Args)]
+        struct Other { #[arg(long = "workers")] #[tuned(setting = num_workers)] threads: usize }
+    }
+    Dimensions => {
+        #[derive(Parser)]
+        struct Dimensions {
+            #[arg(long)] #[tuned] batch_size: usize,
+            #[arg(long, default_value = "5")] #[tuned(dim = frozen_parameters)] frozen: u64,
+            #[arg(long)] #[tuned(dim = layer_scratch_bytes, default = 6)] scratch: u64,
+        }
+    }
+    Document => {
+        #[derive(PartialEq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+        struct Document {
+            #[tuned] batch_size: usize,
+            #[serde(rename = "threads", alias = "workers")] #[tuned] num_workers: usize,
+            #[serde(skip)] #[tuned] allow_tf32: bool,
+            #[serde(with = "as_text")] #[tuned] prefetch_depth: i64,
+            #[serde(default = "rate")] rate: f32,
+            #[serde(default = "<f32 as Rates>::decay")] decay: f32,
+            #[serde(default, skip_serializing_if = "Option::is_none")] note: Option<String>,
+        }
+    }
+    GenericDocument<u8> => {
+        #[derive(Serialize, Deserialize)]
+        #[serde(bound = "T: serde::de::DeserializeOwned + Default + Serialize", default)]
+        struct GenericDocument<T> { #[tuned] batch_size: usize, value: T }
+    }
+    Required => {
+        #[derive(Serialize, Deserialize)]
+        struct Required {
+            #[tuned] batch_size: usize,
+            #[serde(default = "zero")] #[tuned(dim = frozen_parameters, default = 8)] rank: usize,
+        }
+    }
+    Built => {
+        #[derive(Builder)]
+        struct Built {
+            #[builder(setter(into))] #[tuned] batch_size: usize,
+            #[builder(default = 5)] epochs: u32,
+            #[builder(default = 0.5)] rate: f64,
+            #[builder(default = true)] is_verbose: bool,
+            #[builder(default = 5)] #[builder(setter(into))] boxed: Boxed,
+            #[builder(default = "7")] quoted: String,
+            #[builder(default)] empty: Option<u8>,
+        }
+    }
+}
+
+shapes! { dimensions_of_builders_are_those_of_the_struct (
+    transformer(vocab = 100, seq = 16), global_batch = size, target = "h200"
+):
+    BuiltDims => {
+        #[derive(Builder)]
+        struct BuiltDims {
+            #[builder(default = 2)] #[tuned(dim = layers)] layers: usize,
+            #[builder(default = "32")] #[tuned(dim = d_model)] width: usize,
+            #[builder(default_code = "48")] size: u32,
+            #[tuned] batch_size: usize,
+        }
+    }
 }
 
 #[derive(Debug, Parser)]
@@ -39,62 +96,9 @@ struct Flattened {
     command: Option<Verb>,
 }
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug, Args)]
-struct Part {
-    #[arg(long)]
-    #[tuned]
-    batch_size: u32,
-}
-
 #[derive(Debug, Subcommand)]
 enum Verb {
     Train(Other),
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug, clap::Args)]
-struct Other {
-    #[arg(long = "workers")]
-    #[tuned(setting = num_workers)]
-    threads: usize,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug, Parser)]
-struct Dimensions {
-    #[arg(long)]
-    #[tuned]
-    batch_size: usize,
-    #[arg(long, default_value = "5")]
-    #[tuned(dim = frozen_parameters)]
-    frozen: u64,
-    #[arg(long)]
-    #[tuned(dim = layer_scratch_bytes, default = 6)]
-    scratch: u64,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-struct Document {
-    #[tuned]
-    batch_size: usize,
-    #[serde(rename = "threads", alias = "workers")]
-    #[tuned]
-    num_workers: usize,
-    #[serde(skip)]
-    #[tuned]
-    allow_tf32: bool,
-    #[serde(with = "as_text")]
-    #[tuned]
-    prefetch_depth: i64,
-    #[serde(default = "rate")]
-    rate: f32,
-    #[serde(default = "<f32 as Rates>::decay")]
-    decay: f32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    note: Option<String>,
 }
 
 trait Rates {
@@ -124,67 +128,12 @@ mod as_text {
     }
 }
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(bound = "T: serde::de::DeserializeOwned + Default + Serialize", default)]
-struct GenericDocument<T> {
-    #[tuned]
-    batch_size: usize,
-    value: T,
-}
-
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug, Serialize, Deserialize)]
-struct Required {
-    #[tuned]
-    batch_size: usize,
-    #[serde(default = "zero")]
-    #[tuned(dim = frozen_parameters, default = 8)]
-    rank: usize,
-}
-
 fn zero() -> usize {
     0
 }
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
-#[derive(Debug, Builder)]
-struct Built {
-    #[builder(setter(into))]
-    #[tuned]
-    batch_size: usize,
-    #[builder(default = 5)]
-    epochs: u32,
-    #[builder(default = 0.5)]
-    rate: f64,
-    #[builder(default = true)]
-    is_verbose: bool,
-    #[builder(default = 5)]
-    #[builder(setter(into))]
-    boxed: Boxed,
-    #[builder(default = "7")]
-    quoted: String,
-    #[builder(default)]
-    empty: Option<u8>,
-}
-
 #[derive(Debug, Default)]
 struct Boxed(u8);
-
-#[gpu_tuned(transformer(vocab = 100, seq = 16), global_batch = size, target = "h200")]
-#[derive(Debug, Builder)]
-struct BuiltDims {
-    #[builder(default = 2)]
-    #[tuned(dim = layers)]
-    layers: usize,
-    #[builder(default = "32")]
-    #[tuned(dim = d_model)]
-    width: usize,
-    #[builder(default_code = "48")]
-    size: u32,
-    #[tuned]
-    batch_size: usize,
-}
 
 // The stand-in implements nothing, as Burn's derive has no `Default`.
 #[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
@@ -201,16 +150,7 @@ struct Burn {
 }
 
 #[test]
-fn defaults_of_other_derives_are_those_of_the_struct() {
-    check::<Command>();
-    check::<Part>();
-    check::<Other>();
-    check::<Dimensions>();
-    check::<Document>();
-    check::<GenericDocument<u8>>();
-    check::<Required>();
-    check::<Built>();
-    check::<BuiltDims>();
+fn fields_have_the_defaults_of_burn_and_builders() {
     let batch_size = usize::try_from(Burn::BUILT.settings.batch_size).expect("small");
     let burn = Burn { batch_size, rate: 0.0, rank: 6, name: None };
     assert_eq!(burn.workload().training.frozen_parameters, 6);
