@@ -71,6 +71,18 @@ method = "dry-run"
 256 = { micro_step_ms = 270.0, reserved_bytes = 33_400_000_000 }
 "#;
 
+/// A config with a field for the micro-batch, and others.
+fn config(fields: &TokenStream) -> TokenStream {
+    quote! {
+        #[derive(Debug)]
+        struct Config {
+            #[tuned]
+            batch_size: usize,
+            #fields
+        }
+    }
+}
+
 fn formatted(expansion: TokenStream) -> String {
     prettyplease::unparse(&syn::parse2(expansion).expect("the expansion is Rust"))
 }
@@ -137,23 +149,10 @@ fn adapters_over_packed_weights_are_part_of_the_workload() {
 }
 
 #[test]
-fn plain_struct_for_gtx1080() {
-    insta::assert_snapshot!(language_model(&["gtx1080"]));
-}
-
-#[test]
-fn plain_struct_for_rtx4090() {
-    insta::assert_snapshot!(language_model(&["rtx4090"]));
-}
-
-#[test]
-fn plain_struct_for_h200() {
-    insta::assert_snapshot!(language_model(&["h200"]));
-}
-
-#[test]
-fn plain_struct_for_h200_and_rtx4090() {
-    insta::assert_snapshot!(language_model(&["h200", "rtx4090"]));
+fn a_plain_struct_has_the_constants_of_its_targets() {
+    for targets in [&["gtx1080"][..], &["rtx4090"], &["h200"], &["h200", "rtx4090"]] {
+        insta::assert_snapshot!(format!("plain_struct_for_{}", targets.join("_and_")), language_model(targets));
+    }
 }
 
 #[test]
@@ -282,13 +281,7 @@ fn every_setting_is_generated_for_a_field() {
         for ty in setting.kind().field_types() {
             let field = format_ident!("{}", setting.name());
             let ty: syn::Type = syn::parse_str(ty).expect("a type of Rust");
-            let item = quote! {
-                #[derive(Debug)]
-                struct Config {
-                    #[tuned]
-                    #field: #ty,
-                }
-            };
+            let item = quote!(#[derive(Debug)] struct Config { #[tuned] #field: #ty });
             let expanded = run(quote!(workload = "digits"), &item, table(&["h200"])).to_string();
             let (read, written) = (quote!(pins.#field =), quote!(settings.#field));
             for code in [read, written, quote!(#field:)] {

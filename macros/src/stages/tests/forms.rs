@@ -4,19 +4,11 @@ use gpu_tuned_attribute::Table;
 use proc_macro2::{Delimiter, Group, TokenStream};
 use quote::{ToTokens, quote};
 
-use super::{formatted, run, table};
+use super::{config, formatted, run, table};
 
 #[test]
 fn a_global_batch_takes_the_place_of_tokens_in_the_file() {
-    let item = quote! {
-        #[derive(Debug)]
-        struct Config {
-            #[tuned(default = 512)]
-            samples: usize,
-            #[tuned]
-            batch_size: usize,
-        }
-    };
+    let item = config(&quote!(#[tuned(default = 512)] samples: usize));
     let model = quote!(transformer(seq = 256, vocab = 8192, layers = 6, d_model = 512));
     let expanded = |goal: TokenStream| {
         let Table::Resolved(mut resolved) = table(&["h200"]) else { unreachable!() };
@@ -37,13 +29,7 @@ fn a_global_batch_takes_the_place_of_tokens_in_the_file() {
 
 #[test]
 fn a_table_that_cannot_be_read_is_reported_and_nothing_else() {
-    let item = quote!(
-        #[derive(Debug)]
-        struct Config {
-            #[tuned]
-            batch_size: usize,
-        }
-    );
+    let item = config(&quote!());
     let expansion = run(quote!(workload = "digits"), &item, Table::Broken("the table".to_owned())).to_string();
     assert_eq!(expansion.matches("compile_error").count(), 1, "{expansion}");
     assert!(expansion.contains("cannot read the table"), "{expansion}");
@@ -51,15 +37,7 @@ fn a_table_that_cannot_be_read_is_reported_and_nothing_else() {
 
 #[test]
 fn a_default_that_is_no_expression_does_not_take_the_item_along() {
-    let item = quote!(
-        #[derive(Debug)]
-        struct Config {
-            #[tuned]
-            batch_size: usize,
-            #[tuned(default = 3e-4 lr)]
-            learning_rate: f64,
-        }
-    );
+    let item = config(&quote!(#[tuned(default = 3e-4 lr)] learning_rate: f64));
     let expansion = formatted(run(quote!(workload = "digits"), &item, table(&["h200"])));
     assert!(expansion.contains("`default` takes an expression"), "{expansion}");
     assert!(expansion.contains("struct Config"), "{expansion}");
@@ -67,16 +45,9 @@ fn a_default_that_is_no_expression_does_not_take_the_item_along() {
 
 #[test]
 fn raw_keys_mean_what_bare_ones_do() {
-    let item = quote!(
-        #[derive(Debug)]
-        struct Config {
-            #[tuned]
-            batch_size: usize,
-        }
-    );
     let [raw, bare] =
         [quote!(r#workload = "digits", r#optimizer = "sgd"), quote!(workload = "digits", optimizer = "sgd")]
-            .map(|attribute| run(attribute, &item, table(&["h200"])).to_string());
+            .map(|attribute| run(attribute, &config(&quote!()), table(&["h200"])).to_string());
     assert_eq!(raw, bare);
 }
 
@@ -114,14 +85,7 @@ fn types_from_macro_rules_and_in_parentheses_are_those_within() {
 fn code_that_would_overflow_the_stack_of_the_compiler_is_refused() {
     for (deep, is_refused) in [(20, false), (100_000, true)] {
         let default: TokenStream = format!("{}1", "-".repeat(deep)).parse().expect("tokens");
-        let item = quote!(
-            struct Config {
-                #[tuned]
-                batch_size: usize,
-                #[tuned(default = #default)]
-                x: i32,
-            }
-        );
+        let item = config(&quote!(#[tuned(default = #default)] x: i32));
         let attribute = quote!(transformer(layers = 6, seq = 256, vocab = 8192, d_model = 512), global_batch = 512);
         let text = run(attribute, &item, table(&["h200"])).to_string();
         assert_eq!(text.contains("nested or chained too deeply"), is_refused);

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{LOCK, formatted, measured, run};
+use super::{LOCK, config, formatted, measured, run};
 
 #[test]
 fn a_field_lets_the_planner_use_cuda_graphs_that_were_measured_to_gain() {
@@ -14,15 +14,7 @@ fn a_field_lets_the_planner_use_cuda_graphs_that_were_measured_to_gain() {
     let lock = format!("{LOCK}{graphs}");
     let attribute = quote!(transformer(seq = 256, vocab = 8192, layers = 6, d_model = 512), global_batch = 512);
     let with = |goal: TokenStream, field: TokenStream| {
-        let item = quote! {
-            #[derive(Clone, Debug)]
-            pub struct LmConfig {
-                #[tuned]
-                pub batch_size: usize,
-                #field
-            }
-        };
-        formatted(run(quote!(#attribute #goal), &item, measured(&lock, 6)))
+        formatted(run(quote!(#attribute #goal), &config(&field), measured(&lock, 6)))
     };
     assert!(with(quote!(), quote!()).contains("cuda_graphs: false,"));
     let field = quote!(#[tuned] pub cuda_graphs: bool);

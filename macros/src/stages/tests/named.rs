@@ -7,7 +7,7 @@ use gpu_tuned_project::lock::Lock;
 use gpu_tuned_project::resolved::{Resolved, Selected};
 use quote::quote;
 
-use super::{LOCK, formatted, run};
+use super::{LOCK, config, formatted, run};
 use gpu_tuned_attribute::Table;
 
 /// The table of a package that has the workload of `LOCK` under two names, and measured it twice: under one of them as faster
@@ -29,16 +29,9 @@ fn renamed() -> Table {
 
 #[test]
 fn a_named_workload_is_planned_by_what_was_measured_under_its_name() {
-    let item = quote!(
-        #[derive(Debug)]
-        struct Config {
-            #[tuned]
-            batch_size: usize,
-        }
-    );
     for (name, batch_size) in [("lm", 32), ("newer", 256)] {
         let attribute = quote!(workload = #name, global_batch = 512);
-        let expansion = formatted(run(attribute, &item, renamed()));
+        let expansion = formatted(run(attribute, &config(&quote!()), renamed()));
         assert!(expansion.contains(&format!("batch_size: {batch_size},")), "{name}: {expansion}");
         assert!(expansion.contains(&format!("workload: ::core::option::Option::Some(\"{name}\")")), "{expansion}");
     }

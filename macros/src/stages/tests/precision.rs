@@ -26,23 +26,11 @@ fn of_the_goal(field: &TokenStream, selected: &[&str]) -> String {
 }
 
 #[test]
-fn one_struct_for_rtx4090() {
-    insta::assert_snapshot!(of_the_goal(&quote!(Precision), &["rtx4090"]));
-}
-
-#[test]
-fn one_struct_for_t4() {
-    insta::assert_snapshot!(of_the_goal(&quote!(Precision), &["t4"]));
-}
-
-#[test]
-fn one_struct_for_v100_sxm2_16gb() {
-    insta::assert_snapshot!(of_the_goal(&quote!(Precision), &["v100-sxm2-16gb"]));
-}
-
-#[test]
-fn one_struct_for_gtx1080() {
-    insta::assert_snapshot!(of_the_goal(&quote!(Precision), &["gtx1080"]));
+fn one_struct_has_the_precision_of_its_target() {
+    for target in ["rtx4090", "t4", "v100-sxm2-16gb", "gtx1080"] {
+        let name = format!("one_struct_for_{}", target.replace('-', "_"));
+        insta::assert_snapshot!(name, of_the_goal(&quote!(Precision), &[target]));
+    }
 }
 
 #[test]
@@ -81,13 +69,13 @@ fn an_enum_gets_the_variant_with_a_usual_name() {
 
 #[test]
 fn a_precision_in_the_goal_is_that_of_the_field() {
-    let item = quote! {
-        #[derive(Clone, Debug)]
-        pub struct LmConfig {
+    let item = quote!(
+        #[derive(Debug)]
+        struct LmConfig {
             #[tuned(setting = precision)]
-            pub amp: bool,
+            amp: bool,
         }
-    };
+    );
     let attribute = attribute();
     let fixed = |name: &str| formatted(run(quote!(#attribute, precision = #name), &item, table(&["rtx4090"])));
     assert!(fixed("f32").contains("amp: false"), "{}", fixed("f32"));
@@ -98,16 +86,16 @@ fn a_precision_in_the_goal_is_that_of_the_field() {
 /// Burn parses a default in quotes as an expression, and clap takes an expression.
 #[test]
 fn derives_get_the_default_as_an_expression() {
-    let item = |derive: &TokenStream| {
-        quote! {
+    let expanded = |derive: TokenStream| {
+        let item = quote!(
             #[derive(#derive)]
-            pub struct LmConfig {
+            struct LmConfig {
                 #[tuned]
                 precision: String,
             }
-        }
+        );
+        formatted(run(attribute(), &item, table(&["rtx4090"])))
     };
-    let expanded = |derive: TokenStream| formatted(run(attribute(), &item(&derive), table(&["rtx4090"])));
     let burn = r#"#[config(default = "::std::borrow::ToOwned::to_owned(\"mixed_bf16\")")]"#;
     assert!(expanded(quote!(Config)).contains(burn), "{}", expanded(quote!(Config)));
     let clap = r#"#[arg(default_value_t = ::std::borrow::ToOwned::to_owned("mixed_bf16"))]"#;

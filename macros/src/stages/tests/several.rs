@@ -5,18 +5,11 @@ use gpu_tuned_project::lock::Lock;
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{formatted, run, table};
+use super::{config, formatted, run, table};
 use gpu_tuned_attribute::Table;
 
 fn expanded(attribute: TokenStream, table: Table) -> String {
-    let item = quote!(
-        #[derive(Debug)]
-        struct Config {
-            #[tuned]
-            batch_size: usize,
-        }
-    );
-    formatted(run(attribute, &item, table))
+    formatted(run(attribute, &config(&quote!()), table))
 }
 
 #[test]

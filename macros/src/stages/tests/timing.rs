@@ -7,7 +7,7 @@ use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::resolved::{Resolved, Selected};
 use quote::quote;
 
-use super::run;
+use super::{config, run};
 use gpu_tuned_attribute::Table;
 
 fn every_gpu() -> Vec<&'static str> {
@@ -28,18 +28,11 @@ fn read(text: &str) -> Table {
 #[test]
 fn declared_targets_are_counted_and_neither_read_nor_planned() {
     let attribute = quote!(mlp(widths = [4, 4]), global_batch = 64);
-    let item = quote!(
-        #[derive(Debug)]
-        struct Config {
-            #[tuned]
-            batch_size: usize,
-        }
-    );
     for (declared, expected) in [(&["t4", "h200"][..], "2 declared targets"), (&every_gpu(), "171 declared targets")] {
         let text = table(declared);
         let profiles = Resolved::from_toml(&text).expect("a table").profile;
         assert_eq!(profiles.iter().map(|profile| profile.id.as_str()).collect::<Vec<_>>(), ["generic", "h200"]);
-        let expansion = run(attribute.clone(), &item, read(&text)).to_string();
+        let expansion = run(attribute.clone(), &config(&quote!()), read(&text)).to_string();
         assert!(expansion.contains(expected), "{expansion}");
     }
 }
@@ -47,16 +40,10 @@ fn declared_targets_are_counted_and_neither_read_nor_planned() {
 /// Both times are of one run, so that the load of the machine matters little.
 #[test]
 fn a_package_that_declares_every_gpu_expands_as_fast_as_with_one() {
-    let item = quote!(
-        #[derive(Debug)]
-        struct Config {
-            #[tuned]
-            batch_size: usize,
-        }
-    );
     let expand = |text: &str| {
         let start = Instant::now();
-        let expansion = run(quote!(mlp(widths = [4, 4]), global_batch = 64), &item, read(text)).to_string();
+        let expansion =
+            run(quote!(mlp(widths = [4, 4]), global_batch = 64), &config(&quote!()), read(text)).to_string();
         assert!(expansion.contains("batch_size"), "{expansion}");
         start.elapsed()
     };
@@ -80,18 +67,11 @@ fn time_of_one_expansion() {
         let text = table(declared);
         for global_batch in [quote!(), quote!(, global_batch = 512)] {
             let attribute = quote!(transformer(seq = 256, vocab = 8192, layers = 6, d_model = 512) #global_batch);
-            let item = quote!(
-                #[derive(Debug)]
-                struct Config {
-                    #[tuned]
-                    batch_size: usize,
-                }
-            );
             let times = (0..20).map(|_| {
                 let start = Instant::now();
                 let table = read(&text);
                 let reading = start.elapsed();
-                let expansion = run(attribute.clone(), &item, table);
+                let expansion = run(attribute.clone(), &config(&quote!()), table);
                 (start.elapsed(), reading, expansion.to_string().len())
             });
             let times: Vec<_> = times.collect();

@@ -8,66 +8,14 @@ use proptest::option::weighted;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-const LITERALS: [&str; 32] = [
-    "0",
-    "1",
-    "64",
-    "6",
-    "-1",
-    "007",
-    "1_000",
-    "0xff",
-    "0b1",
-    "64usize",
-    "1e3",
-    "1e400",
-    "3e-4",
-    "0.5f32",
-    "1.",
-    "340282366920938463463374607431768211456",
-    "18446744073709551616",
-    "18446744073709551615",
-    "9223372036854775808",
-    "true",
-    "false",
-    "\"f32\"",
-    "\"\"",
-    "\"\\u{1F600}\"",
-    "r#\"raw \" text\"#",
-    "b\"bytes\"",
-    "c\"c\"",
-    "'c'",
-    "b'c'",
-    "'static",
-    "\"64\"",
-    "\"bf16_params\"",
-];
-const PUNCTUATION: [&str; 24] = [
-    "=", "==", "=>", "->", "<", ">", "::", ":", ";", ".", "..", "..=", "!", "?", "#", "#!", "$", "&", "&&", "|", "-",
-    "+", "@", ",",
-];
-const WORDS: [&str; 20] = [
-    "batch_size",
-    "layers",
-    "default",
-    "setting",
-    "dim",
-    "tuned",
-    "config",
-    "r#type",
-    "r#layers",
-    "r#workload",
-    "self",
-    "Self",
-    "crate",
-    "_",
-    "fn",
-    "unsafe",
-    "größe",
-    "transformer",
-    "lr",
-    "optimizer",
-];
+const LITERALS: &str = r##"
+    0 1 64 6 -1 007 1_000 0xff 0b1 64usize 1e3 1e400 3e-4 0.5f32 1. 340282366920938463463374607431768211456
+    18446744073709551616 18446744073709551615 9223372036854775808 true false "f32" "" "\u{1F600}" b"bytes" c"c"
+    'c' b'c' 'static "64" "bf16_params" r#"raw"text"#
+"##;
+const PUNCTUATION: &str = "= == => -> < > :: : ; . .. ..= ! ? # #! $ & && | - + @ ,";
+const WORDS: &str = "batch_size layers default setting dim tuned config r#type r#layers r#workload self Self crate _ fn unsafe \
+    größe transformer lr optimizer";
 const TYPES: [&str; 28] = [
     "usize",
     "u32",
@@ -128,12 +76,17 @@ fn one_of(texts: &'static [&'static str]) -> impl Strategy<Value = String> {
     select(texts).prop_map(str::to_owned)
 }
 
+/// One of some tokens between spaces.
+fn token_of(tokens: &'static str) -> impl Strategy<Value = String> {
+    select(tokens.split_whitespace().collect::<Vec<_>>()).prop_map(str::to_owned)
+}
+
 /// Any tokens.
 fn garbage() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
-        3 => one_of(&LITERALS),
-        3 => one_of(&PUNCTUATION),
-        3 => one_of(&WORDS),
+        3 => token_of(LITERALS),
+        3 => token_of(PUNCTUATION),
+        3 => token_of(WORDS),
         1 => one_of(&TYPES),
         1 => "[a-z_]{1,6}",
         1 => (0u8..=255, 0u32..40).prop_map(|(digit, power)| format!("{digit}{}", "0".repeat(power as usize))),
@@ -190,8 +143,8 @@ pub(super) fn attributes() -> impl Strategy<Value = String> {
         4 => of_dims(Goal::DIMS),
         4 => of_dims(Training::DIMS),
         2 => targets,
-        1 => (one_of(&WORDS), garbage()).prop_map(|(key, value)| format!("{key} = {value}")),
-        1 => (one_of(&WORDS), garbage()).prop_map(|(key, value)| format!("{key}({value})")),
+        1 => (token_of(WORDS), garbage()).prop_map(|(key, value)| format!("{key} = {value}")),
+        1 => (token_of(WORDS), garbage()).prop_map(|(key, value)| format!("{key}({value})")),
         1 => garbage(),
     ];
     let model = weighted(0.95, prop_oneof![3 => one_of(&MODELS), 2 => families()]);
