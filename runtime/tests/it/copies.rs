@@ -3,7 +3,7 @@
 use std::env;
 use std::process::Command;
 
-use gpu_tuned::{Options, StartError, gpu_tuned};
+use gpu_tuned::{Options, StartError};
 
 /// Environment variable with the options of the program.
 const OPTIONS: &str = "PROGRAM_OPTIONS";
@@ -14,12 +14,7 @@ type Variables<'v> = &'v [(&'v str, &'v str)];
 const RANK_OF_TORCHRUN: Variables =
     &[("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500")];
 
-#[gpu_tuned(mlp(widths = [3, 2]), global_batch = 24, target = "generic")]
-#[derive(Clone, Debug)]
-struct Config {
-    #[tuned]
-    batch_size: usize,
-}
+config! { Config, mlp(widths = [3, 2]), global_batch = 24, target = "generic" }
 
 /// A program that prints the result of its start.
 #[test]

@@ -1,7 +1,7 @@
 //! Decisions on machines of every kind, simulated by a fake management library.
 
 use fake_nvml::{Expectation, Scenario, play_file};
-use gpu_tuned::{Decision, Fallback, Machine, Options, StartError, Tuned, detect_through, gpu_tuned};
+use gpu_tuned::{Decision, Fallback, Machine, Options, StartError, Tuned, detect_through};
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::matching::identify;
 use gpu_tuned_core::profile::ProfileTable;
@@ -9,39 +9,26 @@ use serde_json::{Value, json};
 
 use crate::played::{machine, on};
 
-/// Built for one GPU.
-#[gpu_tuned(transformer(d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
-#[derive(Clone, Debug)]
-struct ForRtx4090 {
-    #[tuned]
-    batch_size: usize,
-    #[tuned]
-    gradient_accumulation: usize,
-    #[tuned]
-    gradient_checkpointing: bool,
-    #[tuned(dim = layers, default = 6)]
-    layers: usize,
+// Built for one GPU.
+config! {
+    ForRtx4090 {
+        #[tuned] batch_size: usize,
+        #[tuned] gradient_accumulation: usize,
+        #[tuned] gradient_checkpointing: bool,
+        #[tuned(dim = layers, default = 6)] layers: usize,
+    },
+    transformer(d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090"
 }
 
-/// Built for no GPU in particular.
-#[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "generic")]
-#[derive(Clone, Debug)]
-struct ForAnyGpu {
-    #[tuned]
-    batch_size: usize,
+// Built for no GPU in particular.
+config! {
+    ForAnyGpu, transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "generic"
 }
 
-/// Asks for a precision that old GPUs and CPUs do not have.
-#[gpu_tuned(
-    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
-    global_batch = 512,
-    precision = "bf16_params",
-    target = "rtx4090"
-)]
-#[derive(Clone, Debug)]
-pub(crate) struct InBf16 {
-    #[tuned]
-    batch_size: usize,
+// Asks for a precision that old GPUs and CPUs do not have.
+config! {
+    pub(crate) InBf16, transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
+    global_batch = 512, precision = "bf16_params", target = "rtx4090"
 }
 
 fn decide<C: Tuned>(config: &C, scenario: &str) -> Result<Decision, StartError> {

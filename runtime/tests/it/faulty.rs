@@ -1,7 +1,7 @@
 //! 600 machines with a GPU of the profile table, whose drivers leave figures out or report wrong ones.
 
 use fake_nvml::{Scenario, Unit};
-use gpu_tuned::{Bytes, DeviceFacts, Fallback, GpuReading, Options, StartError, gpu_tuned};
+use gpu_tuned::{Bytes, DeviceFacts, Fallback, GpuReading, Options, StartError};
 use gpu_tuned_core::profile::{Profile, ProfileTable};
 use gpu_tuned_core::workload::Transformer;
 use gpu_tuned_core::{Goal, plan};
@@ -15,11 +15,8 @@ const ABSURD_MIB: u64 = u64::MAX >> 21;
 /// farthest off.
 const LARGEST_RATIO: u64 = 8;
 
-#[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "generic")]
-#[derive(Clone, Debug)]
-struct ForAnyGpu {
-    #[tuned]
-    batch_size: usize,
+config! {
+    ForAnyGpu, transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "generic"
 }
 
 /// Numbers that look random and are the same in each run (splitmix64).

@@ -7,25 +7,14 @@ use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Int, Tensor};
 use gpu_tuned::load::evaluate;
 use gpu_tuned::train::UnequalParts;
-use gpu_tuned::{MicroBatch, Options, Session, gpu_tuned};
+use gpu_tuned::{MicroBatch, Options, Session};
 
-#[gpu_tuned(mlp(widths = [4, 4]), global_batch = 7, target = "generic")]
-#[derive(Clone, Debug)]
-struct Config {
-    #[tuned]
-    batch_size: usize,
-    #[tuned]
-    eval_batch_size: usize,
-    #[tuned]
-    num_workers: usize,
+config! {
+    Config { #[tuned] batch_size: usize, #[tuned] eval_batch_size: usize, #[tuned] num_workers: usize },
+    mlp(widths = [4, 4]), global_batch = 7, target = "generic"
 }
 
-#[gpu_tuned(mlp(widths = [4, 4]), global_batch = 7, drop_last = true, target = "generic")]
-#[derive(Clone, Debug)]
-struct WholeSteps {
-    #[tuned]
-    batch_size: usize,
-}
+config! { WholeSteps, mlp(widths = [4, 4]), global_batch = 7, drop_last = true, target = "generic" }
 
 fn start(change: impl FnOnce(&mut Config)) -> Session<Config> {
     let mut config = Config::default();
@@ -34,20 +23,17 @@ fn start(change: impl FnOnce(&mut Config)) -> Session<Config> {
 }
 
 #[derive(Clone, Debug, MicroBatch)]
-struct Samples<const D: usize, L> {
-    images: Tensor<D>,
+struct Samples {
+    images: Tensor<1>,
     #[micro_batch(shared)]
     mask: Tensor<1>,
-    labels: L,
+    labels: Vec<String>,
 }
-
-#[derive(Clone, MicroBatch)]
-struct Pair<A, B>(A, B);
 
 struct Numbers;
 
-impl Batcher<f32, Samples<1, Vec<String>>> for Numbers {
-    fn batch(&self, items: Vec<f32>, device: &Device) -> Samples<1, Vec<String>> {
+impl Batcher<f32, Samples> for Numbers {
+    fn batch(&self, items: Vec<f32>, device: &Device) -> Samples {
         Samples {
             images: Tensor::from_floats(&items[..], device),
             mask: Tensor::zeros([3], device),
@@ -71,19 +57,6 @@ fn a_derived_batch_is_cut_as_its_fields_are() {
 
     let moved = batch.on_device(&device.autodiff());
     assert!(moved.images.device().is_autodiff() && !moved.mask.device().is_autodiff());
-}
-
-#[test]
-fn a_tuple_struct_is_cut_too() {
-    let device = Device::flex();
-    let labels = Tensor::<1, Int>::from_ints([5, 6, 7], &device);
-    let pair = Pair(
-        Samples { images: Tensor::<2>::ones([3, 2], &device), mask: Tensor::ones([1], &device), labels },
-        vec!['a'; 3],
-    );
-    let Pair(samples, letters) = pair.narrow(2..3);
-    assert_eq!(samples.labels.into_data().iter::<i64>().collect::<Vec<_>>(), [7]);
-    assert_eq!((samples.images.dims(), letters), ([1, 2], vec!['a']));
 }
 
 /// Boxes in images, as many as each image has.

@@ -1,7 +1,46 @@
 //! Integration tests of the whole crate in one program, so that Burn is linked once.
 
-#[cfg(feature = "burn")]
-mod bench;
+/// A config with a field for the micro-batch, or with these fields; the rest are arguments of the attribute.
+macro_rules! config {
+    ($visibility:vis $name:ident, $($arguments:tt)*) => {
+        config! { $visibility $name { #[tuned] batch_size: usize }, $($arguments)* }
+    };
+    ($visibility:vis $name:ident { $($fields:tt)* }, $($arguments:tt)*) => {
+        #[gpu_tuned::gpu_tuned($($arguments)*)]
+        #[derive(Clone, Debug)]
+        $visibility struct $name { $($fields)* }
+    };
+}
+
+/// A config around another one, in a build with other constants.
+#[cfg(feature = "nvml")]
+macro_rules! rebuilt {
+    ($name:ident $(<const $flag:ident: bool>)?, $inner:ty, $built:expr) => {
+        #[derive(Clone, Debug, Default)]
+        struct $name $(<const $flag: bool>)? ($inner);
+
+        impl $(<const $flag: bool>)? gpu_tuned::Tuned for $name $(<$flag>)? {
+            const BUILT: gpu_tuned::Built = $built;
+
+            fn goal() -> gpu_tuned::Goal {
+                <$inner as gpu_tuned::Tuned>::goal()
+            }
+
+            fn workload(&self) -> gpu_tuned::WorkloadSpec {
+                self.0.workload()
+            }
+
+            fn tuned(&self) -> gpu_tuned::Pins {
+                self.0.tuned()
+            }
+
+            fn apply(&mut self, settings: &gpu_tuned::Settings) {
+                self.0.apply(settings);
+            }
+        }
+    };
+}
+
 mod copies;
 #[cfg(feature = "counting-allocator")]
 mod counting;
@@ -28,8 +67,6 @@ mod lock;
 mod measure;
 #[cfg(feature = "nvml")]
 mod measured;
-#[cfg(feature = "burn")]
-mod measured_mixed;
 #[cfg(feature = "train")]
 mod metrics;
 #[cfg(feature = "burn")]

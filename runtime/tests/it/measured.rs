@@ -1,72 +1,28 @@
 //! Plans by what was measured, on machines that a fake management library plays.
 
-use gpu_tuned::{Built, Decision, Goal, Pins, Provenance, SavedRun, Setting, Settings, Tuned, WorkloadSpec, gpu_tuned};
+use gpu_tuned::{Built, Decision, Provenance, SavedRun, Setting};
 use tempfile::tempdir;
 
 use crate::played::{decide, on};
 
-#[gpu_tuned(transformer(d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "generic")]
-#[derive(Clone, Debug)]
-struct Lm {
-    #[tuned]
-    batch_size: usize,
-    #[tuned]
-    gradient_accumulation: usize,
-    #[tuned(dim = layers, default = 6)]
-    layers: usize,
+config! {
+    Lm {
+        #[tuned] batch_size: usize,
+        #[tuned] gradient_accumulation: usize,
+        #[tuned(dim = layers, default = 6)] layers: usize,
+    },
+    transformer(d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "generic"
 }
 
-/// The same in a package whose build script read a `gpu-tuned.lock`.
-#[derive(Clone, Debug, Default)]
-struct Measured(Lm);
+// The same in a package whose build script read a `gpu-tuned.lock`.
+rebuilt!(Measured, Lm, Built { table: Some(include_str!("measured.toml")), ..Lm::BUILT });
 
-impl Tuned for Measured {
-    const BUILT: Built = Built { table: Some(include_str!("measured.toml")), ..Lm::BUILT };
-
-    fn goal() -> Goal {
-        Lm::goal()
-    }
-
-    fn workload(&self) -> WorkloadSpec {
-        self.0.workload()
-    }
-
-    fn tuned(&self) -> Pins {
-        self.0.tuned()
-    }
-
-    fn apply(&mut self, settings: &Settings) {
-        self.0.apply(settings);
-    }
-}
-
-/// The same in a package whose `gpu-tuned.lock` has it under two names, one of which the attribute may name.
-#[derive(Clone, Debug, Default)]
-struct Renamed<const NAMED: bool>(Lm);
-
-impl<const NAMED: bool> Tuned for Renamed<NAMED> {
-    const BUILT: Built = Built {
-        workload: if NAMED { Some("a-old") } else { None },
-        table: Some(include_str!("renamed.toml")),
-        ..Lm::BUILT
-    };
-
-    fn goal() -> Goal {
-        Lm::goal()
-    }
-
-    fn workload(&self) -> WorkloadSpec {
-        self.0.workload()
-    }
-
-    fn tuned(&self) -> Pins {
-        self.0.tuned()
-    }
-
-    fn apply(&mut self, settings: &Settings) {
-        self.0.apply(settings);
-    }
-}
+// The same in a package whose `gpu-tuned.lock` has it under two names, one of which the attribute may name.
+rebuilt! { Renamed<const NAMED: bool>, Lm, Built {
+    workload: if NAMED { Some("a-old") } else { None },
+    table: Some(include_str!("renamed.toml")),
+    ..Lm::BUILT
+} }
 
 fn stands_behind(decision: &Decision, setting: Setting) -> Provenance {
     decision.plan.reasons.iter().find(|reason| reason.setting == setting).expect("each has a reason").provenance

@@ -16,7 +16,7 @@ use burn::train::renderer::{
 };
 use burn::train::{Learner, SupervisedTraining};
 use gpu_tuned::train::{GradientHealth, gradient_health};
-use gpu_tuned::{Options, Session, gpu_tuned};
+use gpu_tuned::{Options, Session};
 use networks::{Regression, Rows};
 
 const FEATURES: usize = 3;
@@ -25,13 +25,8 @@ const EPOCHS: usize = 2;
 const STEPS: usize = 3;
 const RATE: f64 = 0.05;
 
-/// Optimizer steps of 32 samples, in micro-batches of 8.
-#[gpu_tuned(mlp(widths = [3, 1]), global_batch = 32, target = "generic")]
-#[derive(Clone, Debug)]
-struct Config {
-    #[tuned]
-    batch_size: usize,
-}
+// Optimizer steps of 32 samples, in micro-batches of 8.
+config! { Config, mlp(widths = [3, 1]), global_batch = 32, target = "generic" }
 
 fn session() -> Session<Config> {
     Options::default().cpu().start(Config { batch_size: 8 }).expect("it fits")

@@ -1,24 +1,20 @@
 //! Choice of one GPU among those that a process gets, and GPUs that it should get and does not.
 
-use gpu_tuned::{Bytes, Decision, Fallback, Machine, Options, Precision, SavedRun, gpu_tuned};
+use gpu_tuned::{Bytes, Decision, Fallback, Machine, Options, Precision, SavedRun};
 use tempfile::tempdir;
 
 use crate::played::{exact_profile, machine, on};
 
-/// Does not fit 900 MiB.
-#[gpu_tuned(transformer(layers = 12, d_model = 768, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
-#[derive(Clone, Debug)]
-pub(crate) struct ForRtx4090 {
-    #[tuned]
-    batch_size: usize,
+// Does not fit 900 MiB.
+config! {
+    pub(crate) ForRtx4090, transformer(layers = 12, d_model = 768, vocab = 8192, seq = 256),
+    global_batch = 512, target = "rtx4090"
 }
 
-/// Built for no GPU in particular.
-#[gpu_tuned(transformer(layers = 12, d_model = 768, vocab = 8192, seq = 256), global_batch = 512, target = "generic")]
-#[derive(Clone, Debug)]
-pub(crate) struct ForAnyGpu {
-    #[tuned]
-    batch_size: usize,
+// Built for no GPU in particular.
+config! {
+    pub(crate) ForAnyGpu, transformer(layers = 12, d_model = 768, vocab = 8192, seq = 256),
+    global_batch = 512, target = "generic"
 }
 
 fn on_machine(machine: Machine) -> Decision {
@@ -134,17 +130,10 @@ fn a_gpu_without_the_precision_does_not_hide_the_next_one() {
     }
 }
 
-/// Asks for bf16 without a pin, so that a GPU without it trains in fp32.
-#[gpu_tuned(
-    transformer(layers = 12, d_model = 768, vocab = 8192, seq = 256),
-    global_batch = 512,
-    precision = "mixed_bf16",
-    target = "rtx4090"
-)]
-#[derive(Clone, Debug)]
-struct InBf16 {
-    #[tuned]
-    batch_size: usize,
+// Asks for bf16 without a pin, so that a GPU without it trains in fp32.
+config! {
+    InBf16, transformer(layers = 12, d_model = 768, vocab = 8192, seq = 256),
+    global_batch = 512, precision = "mixed_bf16", target = "rtx4090"
 }
 
 #[test]

@@ -10,7 +10,7 @@ use burn::nn::{Initializer, Linear, LinearConfig};
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::{Device, Tensor, TensorData};
 use gpu_tuned::ranks::EXIT_CODE;
-use gpu_tuned::{MicroBatch, Options, gpu_tuned};
+use gpu_tuned::{MicroBatch, Options};
 use networks::{furthest, values};
 
 const RATE: f64 = 0.1;
@@ -21,12 +21,7 @@ const KILLED: usize = 4;
 /// Longest time from a fault to the end of all ranks.
 const LONGEST: Duration = Duration::from_secs(30);
 
-#[gpu_tuned(mlp(widths = [3, 2]), global_batch = 24, target = "generic")]
-#[derive(Clone, Debug)]
-struct Config {
-    #[tuned]
-    batch_size: usize,
-}
+config! { Config, mlp(widths = [3, 2]), global_batch = 24, target = "generic" }
 
 fn model(device: &Device) -> Linear {
     LinearConfig::new(3, 2).with_initializer(Initializer::Constant { value: 0.3 }).init(device)

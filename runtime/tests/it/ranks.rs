@@ -18,19 +18,9 @@ const SEED: u64 = 42;
 const SAMPLES: usize = 43;
 const EPOCHS: usize = 4;
 
-#[gpu_tuned(mlp(widths = [3, 1]), global_batch = 8, target = "generic")]
-#[derive(Clone, Debug)]
-struct Alone {
-    #[tuned]
-    batch_size: usize,
-}
+config! { Alone, mlp(widths = [3, 1]), global_batch = 8, target = "generic" }
 
-#[gpu_tuned(mlp(widths = [3, 1]), global_batch = 8, world_size = 2, target = "generic")]
-#[derive(Clone, Debug)]
-struct Together {
-    #[tuned]
-    batch_size: usize,
-}
+config! { Together, mlp(widths = [3, 1]), global_batch = 8, world_size = 2, target = "generic" }
 
 fn dataset() -> InMemDataset<[f32; 4]> {
     let value = |index: usize| ((index * 37) % 19) as f32 / 19.0 - 0.5;
@@ -88,14 +78,6 @@ fn a_session_knows_its_rank() {
     assert_eq!(ranks, [(0, 2, true, 0..3), (1, 2, false, 3..7)]);
     let alone = alone(Alone { batch_size: 4 });
     assert_eq!((alone.rank(), alone.world_size(), alone.is_first_rank(), alone.part(7)), (0, 1, true, 0..7));
-}
-
-#[test]
-fn a_process_that_is_no_rank_does_not_train_on_a_part() {
-    let session = alone(Together { batch_size: 4 });
-    let error = session.trainer(model(&session.device()), SgdConfig::new().init()).map(drop).expect_err("two ranks");
-    assert!(matches!(error, TrainerError::Ranks { world_size: 2 }), "{error}");
-    assert!(error.to_string().contains("cargo gpu-tuned launch --ranks 2"), "{error}");
 }
 
 #[test]

@@ -11,18 +11,14 @@ use burn::optim::SgdConfig;
 use gpu_tuned::recording::{Observer, Record, Run, StepRecord, read};
 use gpu_tuned::trace::Steps;
 use gpu_tuned::train::Step;
-use gpu_tuned::{Options, Session, gpu_tuned};
+use gpu_tuned::{Options, Session};
 use networks::Rows;
 use serde_json::Value;
 
-/// Optimizer steps of 32 samples, in micro-batches of 8.
-#[gpu_tuned(mlp(widths = [4, 4]), global_batch = 32, target = "generic")]
-#[derive(Clone, Debug)]
-struct Config {
-    #[tuned]
-    batch_size: usize,
-    #[tuned]
-    num_workers: usize,
+// Optimizer steps of 32 samples, in micro-batches of 8.
+config! {
+    Config { #[tuned] batch_size: usize, #[tuned] num_workers: usize },
+    mlp(widths = [4, 4]), global_batch = 32, target = "generic"
 }
 
 fn dataset(steps: usize) -> InMemDataset<[f32; 4]> {

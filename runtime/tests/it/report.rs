@@ -1,19 +1,17 @@
 //! The report of a session, as a program prints it.
 
-use gpu_tuned::{Options, gpu_tuned};
+use gpu_tuned::Options;
 
 use crate::played::machine_in_fixed_host;
 
-/// The config of the README.
-#[gpu_tuned(transformer(d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
-#[derive(Clone, Debug)]
-struct LmConfig {
-    #[tuned(dim = layers, default = 6)]
-    n_layers: usize,
-    #[tuned]
-    batch_size: usize,
-    #[tuned]
-    gradient_accumulation: usize,
+// The config of the README.
+config! {
+    LmConfig {
+        #[tuned(dim = layers, default = 6)] n_layers: usize,
+        #[tuned] batch_size: usize,
+        #[tuned] gradient_accumulation: usize,
+    },
+    transformer(d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090"
 }
 
 #[test]

@@ -1,33 +1,20 @@
 //! Settings that are fixed for one start, by the program or the environment.
 
-use gpu_tuned::{Decision, Options, Pins, StartError, gpu_tuned};
+use gpu_tuned::{Decision, Options, Pins, StartError};
 
-/// Optimizer steps of 48 samples.
-#[gpu_tuned(mlp(widths = [64, 32]), global_batch = 48, target = "generic")]
-#[derive(Clone, Debug)]
-struct Config {
-    #[tuned]
-    batch_size: usize,
-    #[tuned]
-    gradient_accumulation: usize,
-    #[tuned]
-    num_workers: usize,
+// Optimizer steps of 48 samples.
+config! {
+    Config { #[tuned] batch_size: usize, #[tuned] gradient_accumulation: usize, #[tuned] num_workers: usize },
+    mlp(widths = [64, 32]), global_batch = 48, target = "generic"
 }
 
-/// Steps of whatever its own fields say.
-#[gpu_tuned(mlp(widths = [64, 32]), target = "generic")]
-#[derive(Clone, Debug)]
-struct Free {
-    #[tuned]
-    batch_size: usize,
-}
+// Steps of whatever its own fields say.
+config! { Free, mlp(widths = [64, 32]), target = "generic" }
 
-/// The same with a number of micro-batches.
-#[gpu_tuned(transformer(layers = 2, d_model = 256, vocab = 4096, seq = 128), target = "generic")]
-#[derive(Clone, Debug)]
-struct Accumulating {
-    #[tuned]
-    gradient_accumulation: usize,
+// The same with a number of micro-batches.
+config! {
+    Accumulating { #[tuned] gradient_accumulation: usize },
+    transformer(layers = 2, d_model = 256, vocab = 4096, seq = 128), target = "generic"
 }
 
 fn pins(text: &str) -> Pins {

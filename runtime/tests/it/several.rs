@@ -1,43 +1,27 @@
 //! Decisions of processes that train together.
 
 use gpu_tuned::ranks::{Launch, Launcher, RanksError};
-use gpu_tuned::{Decision, Fallback, Machine, Options, PlanError, Setting, Shortfall, StartError, Tuned, gpu_tuned};
+use gpu_tuned::{Decision, Fallback, Machine, Options, PlanError, Setting, Shortfall, StartError, Tuned};
 
 use crate::launched::launched;
 use crate::played::{exact_profile, machine_in_fixed_host as machine};
 
-/// Says nothing of ranks.
-#[gpu_tuned(
-    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
-    global_batch = 512,
-    target = "h100-sxm5-80gb"
-)]
-#[derive(Clone, Debug)]
-struct ForH100 {
-    #[tuned]
-    batch_size: usize,
+// Says nothing of ranks.
+config! {
+    ForH100, transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
+    global_batch = 512, target = "h100-sxm5-80gb"
 }
 
-/// 500 samples: 8 ranks cannot share them.
-#[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 500, target = "rtx4090")]
-#[derive(Clone, Debug)]
-struct Of500 {
-    #[tuned]
-    batch_size: usize,
-    #[tuned]
-    num_workers: usize,
+// 500 samples: 8 ranks cannot share them.
+config! {
+    Of500 { #[tuned] batch_size: usize, #[tuned] num_workers: usize },
+    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 500, target = "rtx4090"
 }
 
-/// A network whose micro-batch is part of what it computes.
-#[gpu_tuned(
-    convnet(image = 32, classes = 10, stages = [[64, 2], [128, 2]], batch_statistics = true),
-    global_batch = 64,
-    target = "h100-sxm5-80gb"
-)]
-#[derive(Clone, Debug)]
-struct WithStatistics {
-    #[tuned]
-    batch_size: usize,
+// A network whose micro-batch is part of what it computes.
+config! {
+    WithStatistics, convnet(image = 32, classes = 10, stages = [[64, 2], [128, 2]], batch_statistics = true),
+    global_batch = 64, target = "h100-sxm5-80gb"
 }
 
 /// Decisions of ranks on one machine, rank by rank.
@@ -224,17 +208,10 @@ fn where_results_hang_on_the_micro_batch_it_is_that_of_the_build_and_says_so() {
     }
 }
 
-/// States its steps in tokens, of which a sample holds 180 on average.
-#[gpu_tuned(
-    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
-    global_tokens = 131_040,
-    mean_tokens = 180.0,
-    target = "h100-sxm5-80gb"
-)]
-#[derive(Clone, Debug)]
-struct InTokens {
-    #[tuned]
-    batch_size: usize,
+// States its steps in tokens, of which a sample holds 180 on average.
+config! {
+    InTokens, transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
+    global_tokens = 131_040, mean_tokens = 180.0, target = "h100-sxm5-80gb"
 }
 
 #[test]
@@ -246,17 +223,10 @@ fn a_step_in_tokens_is_the_same_step_on_however_many_gpus() {
     }
 }
 
-/// Shares by speed.
-#[gpu_tuned(
-    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
-    global_batch = 500,
-    unequal = true,
-    target = "rtx4090"
-)]
-#[derive(Clone, Debug)]
-struct BySpeed {
-    #[tuned]
-    batch_size: usize,
+// Shares by speed.
+config! {
+    BySpeed, transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
+    global_batch = 500, unequal = true, target = "rtx4090"
 }
 
 #[test]

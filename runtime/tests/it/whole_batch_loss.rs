@@ -1,35 +1,21 @@
 //! Decisions for a loss over the whole batch: the step of the build, or an error.
 
-use gpu_tuned::{Decision, Options, PlanError, StartError, Tuned, gpu_tuned};
+use gpu_tuned::{Decision, Options, PlanError, StartError, Tuned};
 
 use crate::launched::launched;
 use crate::played::{machine, on};
 
-/// A contrastive loss over 256 samples.
-#[gpu_tuned(
+// A contrastive loss over 256 samples.
+config! {
+    Contrastive { #[tuned] batch_size: usize, #[tuned] gradient_accumulation: usize },
     transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
-    global_batch = 256,
-    whole_batch_loss = true,
-    target = "h100-sxm5-80gb"
-)]
-#[derive(Clone, Debug)]
-struct Contrastive {
-    #[tuned]
-    batch_size: usize,
-    #[tuned]
-    gradient_accumulation: usize,
+    global_batch = 256, whole_batch_loss = true, target = "h100-sxm5-80gb"
 }
 
-/// The build's micro-batch is the step.
-#[gpu_tuned(
-    transformer(layers = 12, d_model = 768, vocab = 50257, seq = 1024),
-    whole_batch_loss = true,
-    target = "h100-sxm5-80gb"
-)]
-#[derive(Clone, Debug)]
-struct Unstated {
-    #[tuned]
-    batch_size: usize,
+// The build's micro-batch is the step.
+config! {
+    Unstated, transformer(layers = 12, d_model = 768, vocab = 50257, seq = 1024),
+    whole_batch_loss = true, target = "h100-sxm5-80gb"
 }
 
 fn refused(decided: Result<Decision, StartError>) -> PlanError {

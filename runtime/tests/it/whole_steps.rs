@@ -8,25 +8,16 @@ use burn::data::dataset::{DatasetError, InMemDataset};
 use burn::optim::SgdConfig;
 use burn::tensor::{Device, Tensor};
 use burn::train::{Learner, SupervisedTraining};
-use gpu_tuned::{Options, Session, Tuned, gpu_tuned};
+use gpu_tuned::{Options, Session, Tuned};
 use networks::{Regression, Rows};
 
-/// Optimizer steps of 32 samples.
-#[gpu_tuned(mlp(widths = [1, 1]), global_batch = 32, target = "generic")]
-#[derive(Clone, Debug)]
-struct Stated {
-    #[tuned]
-    batch_size: usize,
-}
+// Optimizer steps of 32 samples.
+config! { Stated, mlp(widths = [1, 1]), global_batch = 32, target = "generic" }
 
-/// Steps of as many samples as the build says, or as these make together.
-#[gpu_tuned(mlp(widths = [1, 1]), target = "generic")]
-#[derive(Clone, Debug)]
-struct Free {
-    #[tuned]
-    batch_size: usize,
-    #[tuned]
-    gradient_accumulation: usize,
+// Steps of as many samples as the build says, or as these make together.
+config! {
+    Free { #[tuned] batch_size: usize, #[tuned] gradient_accumulation: usize },
+    mlp(widths = [1, 1]), target = "generic"
 }
 
 fn stated() -> Session<Stated> {

@@ -3,17 +3,12 @@
 use std::path::Path;
 
 use fake_nvml::{Hex, PciPlace, Scenario, Unit, Virtualization, play_file};
-use gpu_tuned::{Machine, Options, Selection, StartError, detect_through, gpu_tuned};
+use gpu_tuned::{Machine, Options, Selection, StartError, detect_through};
 use gpu_tuned_core::profile::{Profile, ProfileTable};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-#[gpu_tuned(transformer(layers = 2, d_model = 128, vocab = 512, seq = 64), global_batch = 96, target = "rtx4090")]
-#[derive(Clone, Debug)]
-struct Small {
-    #[tuned]
-    batch_size: usize,
-}
+config! { Small, transformer(layers = 2, d_model = 128, vocab = 512, seq = 64), global_batch = 96, target = "rtx4090" }
 
 /// Decision for the machine; `test` names the scenario file of the library.
 pub(crate) fn look(scenario: &Scenario, test: &str) -> Machine {

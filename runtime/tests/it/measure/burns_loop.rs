@@ -6,13 +6,13 @@ use burn::optim::AdamWConfig;
 use burn::tensor::Device;
 use burn::train::{Learner, SupervisedTraining};
 
-use gpu_tuned::lock::LockFile;
 use gpu_tuned::{Options, Precision};
 use gpu_tuned_core::measured::MeasuredMode;
 use gpu_tuned_observe::bench::Request;
 use networks::{Regression, Rows};
 
-use super::{WIDTH, measured_by, run_program, session};
+use super::bench::request;
+use super::{Ended, Folder, MEASURE, WIDTH, measured_by, session};
 
 #[test]
 #[ignore = "a program for the tests below"]
@@ -36,17 +36,14 @@ fn program() {
 
 #[test]
 fn burns_loop_is_measured_in_place_of_its_first_step() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let lock = folder.path().join("gpu-tuned.lock");
-    let trains = run_program(program, &lock, &[]);
-    assert!(String::from_utf8_lossy(&trains.stdout).contains("went on"), "{trains:?}");
-    assert!(!lock.exists());
+    let folder = Folder::new();
+    let trains = folder.run(program, &[]);
+    assert!(trains.went_on() && !folder.lock().exists(), "{}", trains.stderr);
 
-    let measures = run_program(program, &lock, &[("GPU_TUNED_MEASURE", "1")]);
-    let (stdout, stderr) = (String::from_utf8_lossy(&measures.stdout), String::from_utf8_lossy(&measures.stderr));
-    assert!(measures.status.success() && !stdout.contains("went on"), "{stdout}{stderr}");
-    let found = LockFile::new(&lock).read().expect("a lock").expect("it was written").workload;
-    let (_, found) = found.first_key_value().expect("a workload");
+    let measures = folder.run(program, &[MEASURE]);
+    let Ended { stdout, stderr, .. } = &measures;
+    assert!(measures.is_ok && !measures.went_on(), "{stdout}{stderr}");
+    let (_, found) = folder.measured().expect("it was written");
     let (reported, _) = measured_by(super::program);
     let (found, reported) = (&found.measured, &reported.measured);
     assert_eq!(found.parameters, reported.parameters);
@@ -71,31 +68,22 @@ fn burns_loop_is_measured_in_place_of_its_first_step() {
 
 #[test]
 fn burns_loop_is_measured_in_bf16_and_refused_in_f16() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (lock, results) = (folder.path().join("gpu-tuned.lock"), folder.path().join("gpu-tuned.bench.jsonl"));
+    let folder = Folder::new();
+    let results = folder.0.path().join("gpu-tuned.bench.jsonl");
     let bench = |precision| {
-        let bench = Request {
-            results: results.clone(),
-            precision: Some(precision),
-            batches: vec![1],
-            checkpointing: vec![false],
-            feeds: Vec::new(),
-            seconds: 0.05,
-            ignored_bytes: 0,
-        };
-        serde_json::to_string(&bench).expect("JSON")
+        let request = Request { precision: Some(precision), ..request(results.clone(), &[1]) };
+        serde_json::to_string(&request).expect("JSON")
     };
     let run = |asked: &[(&str, &str)]| {
-        let ended = run_program(program, &lock, asked);
-        let (stdout, stderr) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
-        assert!(!stdout.contains("went on"), "{stdout}{stderr}");
-        (ended.status.success(), stderr.into_owned())
+        let ended = folder.run(program, asked);
+        assert!(!ended.went_on(), "{}{}", ended.stdout, ended.stderr);
+        (ended.is_ok, ended.stderr)
     };
-    let measure = |precision| [("GPU_TUNED_MEASURE", "1"), (Options::SET_VARIABLE, precision)];
-    for asked in [&measure("precision=mixed_f16")[..], &[(Request::VARIABLE, &bench(Precision::MixedF16))]] {
+    let measure = [MEASURE, (Options::SET_VARIABLE, "precision=mixed_f16")];
+    for asked in [&measure[..], &[(Request::VARIABLE, &bench(Precision::MixedF16))]] {
         let (succeeded, stderr) = run(asked);
         assert!(!succeeded && stderr.contains("mixed_f16 needs a scaled loss"), "{stderr}");
-        assert!(!lock.exists() && !results.exists());
+        assert!(!folder.lock().exists() && !results.exists());
     }
     let (succeeded, stderr) = run(&[(Request::VARIABLE, &bench(Precision::MixedBf16))]);
     assert!(succeeded && results.exists(), "{stderr}");

@@ -1,40 +1,46 @@
-//! A program that measures itself, on the CPU.
+//! Programs that measure themselves, on the CPU.
 
+mod bench;
 #[cfg(feature = "train")]
 mod burns_loop;
 mod kept;
+mod mixed;
 #[cfg(feature = "counting-allocator")]
 mod replay;
 
 use std::fs;
-use std::path::Path;
-use std::process::Output;
+use std::path::PathBuf;
 
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor};
 use gpu_tuned::lock::{LockFile, LockedWorkload};
 use gpu_tuned::measure::{MeasureError, Step, Subject, timed};
-use gpu_tuned::{Options, Session, gpu_tuned};
-use gpu_tuned_core::measured::{Measured, Mode};
+use gpu_tuned::{Options, Session};
+use gpu_tuned_core::measured::{Measured, MeasuredOn, Mode};
+use tempfile::TempDir;
 
 const WIDTH: usize = 512;
+const MEASURE: (&str, &str) = ("GPU_TUNED_MEASURE", "1");
 
-#[gpu_tuned(mlp(widths = [512, 512]), global_batch = 7, target = "generic")]
-#[derive(Clone, Debug)]
-struct Config {
-    #[tuned]
-    batch_size: usize,
+config! { Config, mlp(widths = [512, 512]), global_batch = 7, target = "generic" }
+
+/// One layer over samples of ones.
+fn one_layer<'s>(
+    width: usize,
+    loss: impl Fn(&Linear, Tensor<2>) -> Tensor<1> + Send + Sync + 's,
+) -> Subject<'s, Linear, Tensor<2>> {
+    Subject::new(
+        move |device| LinearConfig::new(width, width).init(device),
+        || AdamWConfig::new().init(),
+        move |samples, device| Tensor::ones([samples, width], device),
+        loss,
+    )
+    .host_batch(move |samples| vec![1.0_f32; samples * width])
 }
 
-fn subject() -> Subject<'static, Linear, Tensor<2>> {
-    Subject::new(
-        |device| LinearConfig::new(WIDTH, WIDTH).init(device),
-        || AdamWConfig::new().init(),
-        |samples, device| Tensor::ones([samples, WIDTH], device),
-        |model: &Linear, batch| model.forward(batch).mean(),
-    )
-    .host_batch(|samples| vec![1.0_f32; samples * WIDTH])
+fn mean(model: &Linear, batch: Tensor<2>) -> Tensor<1> {
+    model.forward(batch).mean()
 }
 
 fn session() -> Session<Config> {
@@ -45,7 +51,7 @@ fn session() -> Session<Config> {
 #[test]
 #[ignore = "a program for the tests below"]
 fn program() {
-    match session().measure_if_asked("one-layer", &subject()) {
+    match session().measure_if_asked("one-layer", &one_layer(WIDTH, mean)) {
         Ok(()) => println!("went on"),
         Err(error) => panic!("{error}"),
     }
@@ -55,16 +61,11 @@ fn program() {
 #[test]
 #[ignore = "a program for the tests below"]
 fn program_that_cannot_be_replayed() {
-    let subject = Subject::new(
-        |device: &Device| LinearConfig::new(WIDTH, WIDTH).init(device),
-        || AdamWConfig::new().init(),
-        |samples, device| Tensor::<2>::ones([samples, WIDTH], device),
-        |model: &Linear, batch| {
-            let samples = batch.dims()[0];
-            let product = (0..samples).fold(model.weight.val(), |product, _| product.matmul(model.weight.val()));
-            product.mean() + model.forward(batch).mean()
-        },
-    );
+    let subject = one_layer(WIDTH, |model, batch| {
+        let samples = batch.dims()[0];
+        let product = (0..samples).fold(model.weight.val(), |product, _| product.matmul(model.weight.val()));
+        product.mean() + model.forward(batch).mean()
+    });
     session().measure_if_asked("one-layer", &subject).expect("it is measured");
 }
 
@@ -75,46 +76,80 @@ fn program_that_only_trains() {
     let session = session();
     let model = LinearConfig::new(WIDTH, WIDTH).init(&session.device());
     let mut trainer = session.trainer(model, AdamWConfig::new().init()).expect("a trainer");
-    let batch = Tensor::<2>::ones([7, WIDTH], &Device::flex());
-    let step = trainer.step(1e-3, batch, |model: &Linear, batch| model.forward(batch).mean()).expect("a step");
+    let step = trainer.step(1e-3, Tensor::<2>::ones([7, WIDTH], &Device::flex()), mean).expect("a step");
     println!("went on, {} samples", step.samples);
 }
 
-fn run(lock: &Path, variables: &[(&str, &str)]) -> Output {
-    run_program(program, lock, variables)
+/// A folder for what programs write.
+struct Folder(TempDir);
+
+/// End of a program.
+struct Ended {
+    is_ok: bool,
+    stdout: String,
+    stderr: String,
 }
 
-fn run_program(program: impl Fn(), lock: &Path, variables: &[(&str, &str)]) -> Output {
-    let mut command = own_process::command(program);
-    command.env("GPU_TUNED_LOCK", lock).envs(variables.iter().copied()).output().expect("it runs")
+impl Ended {
+    /// Returns true if the program trained.
+    fn went_on(&self) -> bool {
+        self.stdout.contains("went on")
+    }
+}
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn lock(&self) -> PathBuf {
+        self.0.path().join("gpu-tuned.lock")
+    }
+
+    fn run(&self, program: impl Fn(), variables: &[(&str, &str)]) -> Ended {
+        let mut command = own_process::command(program);
+        let output = command.env("GPU_TUNED_LOCK", self.lock()).envs(variables.iter().copied()).output();
+        let output = output.expect("it runs");
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        Ended { is_ok: output.status.success(), stdout, stderr }
+    }
+
+    /// The first workload in the lock, with its name.
+    fn measured(&self) -> Option<(String, LockedWorkload)> {
+        LockFile::new(self.lock()).read().expect("a lock")?.workload.into_iter().next()
+    }
+
+    /// What was measured on the CPU.
+    fn on_cpu(&self) -> MeasuredOn {
+        on_cpu(&self.measured().expect("it was written").1.measured).clone()
+    }
+}
+
+fn on_cpu(measured: &Measured) -> &MeasuredOn {
+    measured.on.values().find(|on| on.device.starts_with("CPU")).expect("the CPU")
 }
 
 /// The workload that a program measured, and the program's standard error.
 fn measured_by(program: impl Fn()) -> (LockedWorkload, String) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let lock = folder.path().join("gpu-tuned.lock");
-    let output = run_program(program, &lock, &[("GPU_TUNED_MEASURE", "1")]);
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    let mut read = LockFile::new(&lock).read().expect("a lock").unwrap_or_else(|| panic!("nothing written: {stderr}"));
-    (read.workload.remove("one-layer").expect("the workload"), stderr)
+    let folder = Folder::new();
+    let Ended { stderr, .. } = folder.run(program, &[MEASURE]);
+    let (_, measured) = folder.measured().unwrap_or_else(|| panic!("nothing written: {stderr}"));
+    (measured, stderr)
 }
 
 #[test]
 fn a_program_that_is_asked_measures_itself_and_ends() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let lock = folder.path().join("gpu-tuned.lock");
-    let output = run(&lock, &[("GPU_TUNED_MEASURE", "1"), ("GPU_TUNED_MEASURE_JSON", "1")]);
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && !stdout.contains("went on"), "{stdout}{stderr}");
+    let folder = Folder::new();
+    let ended = folder.run(program, &[MEASURE, ("GPU_TUNED_MEASURE_JSON", "1")]);
+    let Ended { stdout, stderr, .. } = &ended;
+    assert!(ended.is_ok && !ended.went_on(), "{stdout}{stderr}");
 
-    let read = LockFile::new(&lock).read().expect("a lock").expect("it was written");
-    let measured = &read.workload["one-layer"].measured;
-    assert_eq!(measured.parameters, (WIDTH * WIDTH + WIDTH) as u64);
+    let (name, LockedWorkload { measured, .. }) = folder.measured().expect("it was written");
+    assert_eq!((name.as_str(), measured.parameters), ("one-layer", (WIDTH * WIDTH + WIDTH) as u64));
     assert!(measured.host_ms_per_sample.is_some_and(|ms| ms > 0.0));
-    let on = measured.on.values().find(|on| on.device.starts_with("CPU")).expect("the CPU");
     let mut tries = 0;
     for mode in ["f32", "f32-checkpointed"] {
-        let batches = &on.mode[&mode.parse().expect("a mode")].batch;
+        let batches = &on_cpu(&measured).mode[&mode.parse().expect("a mode")].batch;
         // Up to the global batch of 7; a busy machine has no time for the larger ones.
         let sizes: Vec<_> = batches.keys().copied().collect();
         assert!(!sizes.is_empty() && [1, 2, 4, 7].starts_with(&sizes), "{sizes:?}");
@@ -134,23 +169,18 @@ fn a_program_that_is_asked_measures_itself_and_ends() {
 
 #[test]
 fn a_program_that_only_trains_is_measured_in_place_of_its_first_step() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let lock = folder.path().join("gpu-tuned.lock");
-    let trains = run_program(program_that_only_trains, &lock, &[]);
-    assert!(String::from_utf8_lossy(&trains.stdout).contains("went on, 7 samples"), "{trains:?}");
-    assert!(!lock.exists());
+    let folder = Folder::new();
+    let trains = folder.run(program_that_only_trains, &[]);
+    assert!(trains.stdout.contains("went on, 7 samples") && !folder.lock().exists(), "{}", trains.stderr);
 
-    let bundle = folder.path().join("bundle");
-    let warms = run_program(program_that_only_trains, &lock, &[("GPU_TUNED_WARM", &bundle.to_string_lossy())]);
-    let (stdout, stderr) = (String::from_utf8_lossy(&warms.stdout), String::from_utf8_lossy(&warms.stderr));
-    assert!(!warms.status.success() && !stdout.contains("went on"), "{stdout}{stderr}");
-    assert!(format!("{stdout}{stderr}").contains("Undescribed"), "{stdout}{stderr}");
+    let bundle = folder.0.path().join("bundle");
+    let warms = folder.run(program_that_only_trains, &[("GPU_TUNED_WARM", &bundle.to_string_lossy())]);
+    let text = format!("{}{}", warms.stdout, warms.stderr);
+    assert!(!warms.is_ok && !warms.went_on() && text.contains("Undescribed"), "{text}");
 
-    let measures = run_program(program_that_only_trains, &lock, &[("GPU_TUNED_MEASURE", "1")]);
-    let (stdout, stderr) = (String::from_utf8_lossy(&measures.stdout), String::from_utf8_lossy(&measures.stderr));
-    assert!(measures.status.success() && !stdout.contains("went on"), "{stdout}{stderr}");
-    let found = LockFile::new(&lock).read().expect("a lock").expect("it was written").workload;
-    let (name, found) = found.first_key_value().expect("a workload");
+    let measures = folder.run(program_that_only_trains, &[MEASURE]);
+    assert!(measures.is_ok && !measures.went_on(), "{}{}", measures.stdout, measures.stderr);
+    let (name, found) = folder.measured().expect("it was written");
     // Test programs have a hash behind their name.
     assert!(name.starts_with("it-"), "{name}");
     let (stated, _) = measured_by(program);
@@ -158,10 +188,15 @@ fn a_program_that_only_trains_is_measured_in_place_of_its_first_step() {
     let (found, stated) = (&found.measured, &stated.measured);
     assert_eq!((found.parameters, &found.shape), (stated.parameters, &stated.shape));
     let modes = |measured: &Measured| -> Vec<(Mode, Vec<u64>)> {
-        let on = measured.on.values().find(|on| on.device.starts_with("CPU")).expect("the CPU");
-        on.mode.iter().map(|(mode, found)| (*mode, found.batch.keys().copied().collect())).collect()
+        on_cpu(measured).mode.iter().map(|(mode, found)| (*mode, found.batch.keys().copied().collect())).collect()
     };
-    assert_eq!(modes(found), modes(stated));
+    let (found, stated) = (modes(found), modes(stated));
+    assert_eq!(found.len(), stated.len(), "{found:?}, {stated:?}");
+    for ((mode, sizes), (expected, others)) in found.iter().zip(&stated) {
+        // A busy machine has no time for the larger ones.
+        let is_alike = sizes.starts_with(others) || others.starts_with(sizes);
+        assert!(mode == expected && is_alike, "{mode}: {sizes:?}, {others:?}");
+    }
 }
 
 #[cfg(not(feature = "counting-allocator"))]
@@ -175,50 +210,36 @@ fn without_the_allocator_that_counts_it_is_said_once_how_to_get_it() {
 
 #[test]
 fn a_program_that_is_not_asked_goes_on() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let lock = folder.path().join("gpu-tuned.lock");
-    let output = run(&lock, &[("GPU_TUNED_MEASURE", "0")]);
-    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("went on"));
-    assert!(!lock.exists());
+    let folder = Folder::new();
+    let ended = folder.run(program, &[("GPU_TUNED_MEASURE", "0")]);
+    assert!(ended.is_ok && ended.went_on() && !folder.lock().exists());
 }
 
 #[test]
 fn the_time_of_a_measurement_is_requested_in_seconds() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let lock = folder.path().join("gpu-tuned.lock");
-    let measure = |budget| {
-        let output = run(&lock, &[("GPU_TUNED_MEASURE", "1"), ("GPU_TUNED_MEASURE_BUDGET", budget)]);
-        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
-    };
+    let folder = Folder::new();
+    let measure = |budget| folder.run(program, &[MEASURE, ("GPU_TUNED_MEASURE_BUDGET", budget)]);
     for refused in ["0", "2 min"] {
-        let (is_measured, stderr) = measure(refused);
+        let Ended { is_ok, stderr, .. } = measure(refused);
         let message = format!("`GPU_TUNED_MEASURE_BUDGET` is `{refused}`, expected whole seconds from 1 on");
-        assert!(!is_measured && stderr.contains(&message) && !lock.exists(), "{stderr}");
+        assert!(!is_ok && stderr.contains(&message) && !folder.lock().exists(), "{stderr}");
     }
-    let (is_measured, stderr) = measure("10");
-    assert!(is_measured && stderr.contains(" s of 10 s; f32, batch 1: "), "{stderr}");
+    let Ended { is_ok, stderr, .. } = measure("10");
+    assert!(is_ok && stderr.contains(" s of 10 s; f32, batch 1: "), "{stderr}");
 }
 
 #[test]
 fn a_damaged_lock_is_reported_before_anything_is_measured() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let lock = folder.path().join("gpu-tuned.lock");
-    fs::write(&lock, "format = 2\n[workload.one-layer\n").expect("a file");
-    let output = run(&lock, &[("GPU_TUNED_MEASURE", "1")]);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && stderr.contains("gpu-tuned.lock:2:"), "{stderr}");
-    assert!(!stderr.contains("micro-step"), "{stderr}");
-    assert_eq!(fs::read_to_string(&lock).expect("the file"), "format = 2\n[workload.one-layer\n");
+    let (folder, damaged) = (Folder::new(), "format = 2\n[workload.one-layer\n");
+    fs::write(folder.lock(), damaged).expect("a file");
+    let Ended { is_ok, stderr, .. } = folder.run(program, &[MEASURE]);
+    assert!(!is_ok && stderr.contains("gpu-tuned.lock:2:") && !stderr.contains("micro-step"), "{stderr}");
+    assert_eq!(fs::read_to_string(folder.lock()).expect("the file"), damaged);
 }
 
 #[test]
 fn a_panic_of_the_model_is_an_error_that_names_the_step() {
-    let broken = Subject::new(
-        |device: &Device| LinearConfig::new(WIDTH, WIDTH).init(device),
-        || AdamWConfig::new().init(),
-        |samples, device| Tensor::<2>::ones([samples, WIDTH + 1], device),
-        |model: &Linear, batch| model.forward(batch).mean(),
-    );
+    let broken = one_layer(WIDTH, |model, batch| model.forward(batch.narrow(1, 0, 1)).mean());
     let step = Step { batch: 3, micro_batches: 1, checkpointing: true, cuda_graphs: false };
     let error = timed(&Device::flex(), &broken, step, std::time::Duration::ZERO).expect_err("shapes that do not match");
     assert!(matches!(&error, MeasureError::Step { step: named, .. } if *named == step), "{error}");

@@ -16,141 +16,63 @@ use super::process;
 
 type Loss = fn(Tensor<2>, &Device) -> Tensor<1>;
 
-/// Names as in the table of `gpu_tuned::mixed`, losses of logits `[4, 3]`, and whether they work.
-const LOSSES: [(&str, Loss, bool); 22] = [
-    (
-        "CrossEntropy",
-        |logits, device| CrossEntropyLossConfig::new().init(device).forward(logits, classes(device)),
-        true,
-    ),
-    (
-        "CrossEntropy, padding",
-        |logits, device| {
-            let loss = CrossEntropyLossConfig::new().with_pad_tokens(Some(vec![2]));
-            loss.init(device).forward(logits, classes(device))
-        },
-        true,
-    ),
-    (
-        "CrossEntropy, weights",
-        |logits, device| {
-            let loss = CrossEntropyLossConfig::new().with_weights(Some(vec![0.3, 1.1, 0.7]));
-            loss.init(device).forward(logits, classes(device))
-        },
-        false,
-    ),
-    (
-        "CrossEntropy, smoothing",
-        |logits, device| {
-            let loss = CrossEntropyLossConfig::new().with_smoothing(Some(0.1));
-            loss.init(device).forward(logits, classes(device))
-        },
-        false,
-    ),
-    (
-        "BinaryCrossEntropy",
-        |logits, device| {
-            let loss = BinaryCrossEntropyLossConfig::new().with_logits(true).init(device);
-            loss.forward(logits, one_hot(device))
-        },
-        false,
-    ),
-    (
-        "CTC",
-        |logits, device| {
-            let log_probs = log_softmax(logits, 1).reshape([4, 1, 3]);
-            CTCLossConfig::new().init().forward(log_probs, labels(device), int([4], device), int([2], device)).mean()
-        },
-        true,
-    ),
-    (
-        "CTC, mean",
-        |logits, device| {
-            let log_probs = log_softmax(logits, 1).reshape([4, 1, 3]);
-            let (times, lengths) = (int([4], device), int([2], device));
-            let loss = CTCLossConfig::new().init();
-            loss.forward_with_reduction(log_probs, labels(device), times, lengths, Reduction::Mean)
-        },
-        false,
-    ),
-    (
-        "RNNT",
-        |logits, device| {
-            let logits = logits.reshape([1, 2, 2, 3]);
-            let labels = Tensor::from_ints([[1]], device);
-            RNNTLossConfig::new().init().forward(logits, labels, int([2], device), int([1], device)).mean()
-        },
-        false,
-    ),
-    ("Mse", |logits, device| MseLoss::new().forward(logits, target(device), Reduction::Mean), true),
-    ("Lp", |logits, device| LpLossConfig::new(3.0).init().forward(logits, target(device), Reduction::Mean), true),
-    ("Huber", |logits, device| HuberLossConfig::new(0.5).init().forward(logits, target(device), Reduction::Mean), true),
-    ("SmoothL1", |logits, device| SmoothL1LossConfig::new().init().forward(logits, target(device)).mean(), true),
-    (
-        "PoissonNll",
-        |logits, device| PoissonNllLossConfig::new().init().forward(logits, positive(device), Reduction::Mean),
-        true,
-    ),
-    (
-        "PoissonNll, full",
-        |logits, device| {
-            let loss = PoissonNllLossConfig::new().with_full(true).init();
-            loss.forward(logits, positive(device), Reduction::Mean)
-        },
-        true,
-    ),
-    (
-        "GaussianNLL",
-        |logits, device| {
-            let loss = GaussianNLLLossConfig::new().init();
-            loss.forward(logits, target(device), positive(device), Reduction::Mean)
-        },
-        true,
-    ),
-    (
-        "KLDiv",
-        |logits, device| {
-            let loss = KLDivLossConfig::new().init();
-            loss.forward(log_softmax(logits, 1), positive(device), Reduction::BatchMean)
-        },
-        true,
-    ),
-    (
-        "CosineEmbedding",
-        |logits, device| {
-            let signs = Tensor::from_ints([1, -1, 1, -1], device);
-            CosineEmbeddingLossConfig::new().init().forward(logits, target(device), signs)
-        },
-        true,
-    ),
-    (
-        "HingeEmbedding",
-        |logits, device| HingeEmbeddingLossConfig::new().init().forward(logits, signs(device), Reduction::Mean),
-        true,
-    ),
-    (
-        "MarginRanking",
-        |logits, device| {
-            let loss = MarginRankingLossConfig::new().init();
-            loss.forward(logits, target(device), signs(device), Reduction::Mean)
-        },
-        true,
-    ),
-    (
-        "MultiMargin",
-        |logits, device| MultiMarginLossConfig::new().init().forward(logits, classes(device), Reduction::Mean),
-        true,
-    ),
-    ("SoftMargin", |logits, device| SoftMarginLoss::new().forward(logits, signs(device), Reduction::Mean), true),
-    (
-        "TripletMargin",
-        |logits, device| {
-            let loss = TripletMarginLossConfig::new().init();
-            loss.forward(logits, target(device), positive(device), Reduction::Mean)
-        },
-        true,
-    ),
-];
+/// Losses of logits `[4, 3]` by their names in the table of `gpu_tuned::mixed`, and whether they work.
+macro_rules! losses {
+    ($logits:ident, $device:ident: $($name:literal $works:literal => $loss:expr;)+) => {
+        const LOSSES: &[(&str, Loss, bool)] = &[$(($name, |$logits, $device| $loss, $works)),+];
+    };
+}
+
+losses! { logits, device:
+    "CrossEntropy" true => CrossEntropyLossConfig::new().init(device).forward(logits, classes(device));
+    "CrossEntropy, padding" true =>
+        CrossEntropyLossConfig::new().with_pad_tokens(Some(vec![2])).init(device).forward(logits, classes(device));
+    "CrossEntropy, weights" false => {
+        let weights = Some(vec![0.3, 1.1, 0.7]);
+        CrossEntropyLossConfig::new().with_weights(weights).init(device).forward(logits, classes(device))
+    };
+    "CrossEntropy, smoothing" false =>
+        CrossEntropyLossConfig::new().with_smoothing(Some(0.1)).init(device).forward(logits, classes(device));
+    "BinaryCrossEntropy" false =>
+        BinaryCrossEntropyLossConfig::new().with_logits(true).init(device).forward(logits, one_hot(device));
+    "CTC" true => {
+        let log_probs = log_softmax(logits, 1).reshape([4, 1, 3]);
+        CTCLossConfig::new().init().forward(log_probs, labels(device), int([4], device), int([2], device)).mean()
+    };
+    "CTC, mean" false => {
+        let log_probs = log_softmax(logits, 1).reshape([4, 1, 3]);
+        let (times, lengths, loss) = (int([4], device), int([2], device), CTCLossConfig::new().init());
+        loss.forward_with_reduction(log_probs, labels(device), times, lengths, Reduction::Mean)
+    };
+    "RNNT" false => {
+        let (logits, labels) = (logits.reshape([1, 2, 2, 3]), Tensor::from_ints([[1]], device));
+        RNNTLossConfig::new().init().forward(logits, labels, int([2], device), int([1], device)).mean()
+    };
+    "Mse" true => MseLoss::new().forward(logits, target(device), Reduction::Mean);
+    "Lp" true => LpLossConfig::new(3.0).init().forward(logits, target(device), Reduction::Mean);
+    "Huber" true => HuberLossConfig::new(0.5).init().forward(logits, target(device), Reduction::Mean);
+    "SmoothL1" true => SmoothL1LossConfig::new().init().forward(logits, target(device)).mean();
+    "PoissonNll" true => PoissonNllLossConfig::new().init().forward(logits, positive(device), Reduction::Mean);
+    "PoissonNll, full" true =>
+        PoissonNllLossConfig::new().with_full(true).init().forward(logits, positive(device), Reduction::Mean);
+    "GaussianNLL" true =>
+        GaussianNLLLossConfig::new().init().forward(logits, target(device), positive(device), Reduction::Mean);
+    "KLDiv" true =>
+        KLDivLossConfig::new().init().forward(log_softmax(logits, 1), positive(device), Reduction::BatchMean);
+    "CosineEmbedding" true => {
+        let signs = Tensor::from_ints([1, -1, 1, -1], device);
+        CosineEmbeddingLossConfig::new().init().forward(logits, target(device), signs)
+    };
+    "HingeEmbedding" true =>
+        HingeEmbeddingLossConfig::new().init().forward(logits, signs(device), Reduction::Mean);
+    "MarginRanking" true =>
+        MarginRankingLossConfig::new().init().forward(logits, target(device), signs(device), Reduction::Mean);
+    "MultiMargin" true =>
+        MultiMarginLossConfig::new().init().forward(logits, classes(device), Reduction::Mean);
+    "SoftMargin" true => SoftMarginLoss::new().forward(logits, signs(device), Reduction::Mean);
+    "TripletMargin" true =>
+        TripletMarginLossConfig::new().init().forward(logits, target(device), positive(device), Reduction::Mean);
+}
 
 fn real(seed: u64, device: &Device) -> Tensor<2> {
     let mut numbers = Numbers::new(seed);
@@ -189,7 +111,7 @@ fn int(values: [i64; 1], device: &Device) -> Tensor<1, Int> {
 /// The bits of each loss and of the sum of its gradient, or what went wrong.
 pub(crate) fn task() -> String {
     let device = Device::flex().autodiff();
-    let outcomes = LOSSES.map(|(_, loss, _)| {
+    let outcomes = LOSSES.iter().map(|(_, loss, _)| {
         let computed = catch_unwind(AssertUnwindSafe(|| {
             let logits = real(1, &device).require_grad();
             let loss = loss(logits.clone(), &device);
@@ -204,7 +126,7 @@ pub(crate) fn task() -> String {
             Err(_) => "mixes".to_owned(),
         }
     });
-    outcomes.join(",")
+    outcomes.collect::<Vec<_>>().join(",")
 }
 
 #[test]
@@ -212,8 +134,8 @@ fn those_that_the_table_lists_give_in_f32_what_they_give_in_a_program_of_f32() {
     let right = process::run("f32", "losses");
     for float in ["bf16", "f16"] {
         let found = process::run(float, "losses");
-        for (((name, _, works), found), right) in LOSSES.into_iter().zip(found.split(',')).zip(right.split(',')) {
-            assert_eq!(found == right, works, "{float}: {name} gave {found}, and in f32 {right}");
+        for (((name, _, works), found), right) in LOSSES.iter().zip(found.split(',')).zip(right.split(',')) {
+            assert_eq!(found == right, *works, "{float}: {name} gave {found}, and in f32 {right}");
         }
     }
 }

@@ -8,13 +8,13 @@ use burn::optim::{ModuleOptimizer, SgdConfig};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gpu_tuned::mixed::{Half, in_f32};
 use gpu_tuned::train::{Step, Trainer};
-use gpu_tuned::{MicroBatch, Options, Pins, Precision, gpu_tuned};
+use gpu_tuned::{MicroBatch, Options, Pins, Precision};
 
 use crate::launched::launched;
 
 use super::models::Numbers;
 use super::process;
-use super::steps::{bits, device};
+use super::steps::{bits, device, half};
 
 const RATE: f64 = 0.2;
 /// Samples of the steps; of one the second rank has none.
@@ -22,12 +22,7 @@ const SIZES: [usize; 8] = [16, 16, 7, 16, 1, 16, 16, 16];
 /// The step that overflows on one rank.
 const OVERFLOWS: usize = 5;
 
-#[gpu_tuned(mlp(widths = [6, 24, 3]), global_batch = 16, target = "generic")]
-#[derive(Clone, Debug)]
-struct Together {
-    #[tuned]
-    batch_size: usize,
-}
+config! { Together, mlp(widths = [6, 24, 3]), global_batch = 16, target = "generic" }
 
 #[derive(Module, Debug)]
 struct Network {
@@ -118,7 +113,7 @@ fn furthest(one: &[u32], other: &[u32]) -> f32 {
 
 /// Steps of ranks in this process's default float type; the loss of one rank is multiplied by `factor` once.
 pub(crate) fn task(factor: &str) -> String {
-    let half = if device().settings().float_dtype == Half::F16.float() { Half::F16 } else { Half::Bf16 };
+    let half = half();
     let factor = factor.parse().expect("a number");
     device().seed(1);
     let first = Network::init(&device());

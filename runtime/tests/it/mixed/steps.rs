@@ -15,21 +15,24 @@ use super::models::{Learner, Transformer};
 use super::process;
 
 /// A run in mixed precision, by hand.
-pub(crate) struct Training {
-    master: Master<Transformer>,
+pub(crate) struct Training<L: Learner = Transformer> {
+    master: Master<L>,
     optimizer: ModuleOptimizer,
+    rate: f64,
     scale: LossScale,
 }
 
 impl Training {
     pub(crate) fn new(half: Half, optimizer: ModuleOptimizer) -> Self {
-        let device = device();
-        device.seed(1);
-        Self {
-            master: Master::new(Transformer::init(&device), half).unwrap(),
-            optimizer,
-            scale: LossScale::for_half(half),
-        }
+        device().seed(1);
+        Self::of(Transformer::init(&device()), half, optimizer, 3e-3)
+    }
+}
+
+impl<L: Learner> Training<L> {
+    pub(crate) fn of(model: L, half: Half, optimizer: ModuleOptimizer, rate: f64) -> Self {
+        let master = Master::new(model, half).unwrap();
+        Self { master, optimizer, rate, scale: LossScale::for_half(half) }
     }
 
     /// One step whose loss is multiplied by `factor`; its loss without it, and what became of it.
@@ -43,8 +46,8 @@ impl Training {
         drop(model);
         let step = self.scale.update(norm.is_finite());
         if step == StepOutcome::Applied {
-            let optimizer = &mut self.optimizer;
-            self.master = self.master.update(|model| optimizer.step(3e-3, model, gradients));
+            let (optimizer, rate) = (&mut self.optimizer, self.rate);
+            self.master = self.master.update(|model| optimizer.step(rate, model, gradients));
         }
         (self, value, step)
     }
@@ -61,6 +64,11 @@ pub(crate) fn bits<M: Module>(model: &M) -> Vec<u32> {
 
 pub(crate) fn device() -> Device {
     Device::flex().autodiff()
+}
+
+/// The default float type of this process.
+pub(crate) fn half() -> Half {
+    if device().settings().float_dtype == Half::F16.float() { Half::F16 } else { Half::Bf16 }
 }
 
 /// Losses around an overflow at step 30 of 60.
@@ -94,22 +102,18 @@ const STEPS: u64 = 8;
 
 /// Compares a run that is saved and loaded in the middle with an uninterrupted one.
 pub(crate) fn resume() -> String {
-    let half = if device().settings().float_dtype == Half::F16.float() { Half::F16 } else { Half::Bf16 };
     // Without a state: what the optimizer keeps is loaded exactly where some device has f32 as its default only.
     let optimizer = || SgdConfig::new().init();
     let run = |training, steps: Range<u64>| steps.fold(training, |training: Training, seed| training.step(seed, 1.0).0);
-    let training = run(Training::new(half, optimizer()), 0..STEPS);
+    let training = run(Training::new(half(), optimizer()), 0..STEPS);
     let model = training.master.model().valid().into_record().into_bytes().unwrap();
     let scale = serde_json::to_string(&training.scale).unwrap();
     let right = run(training, STEPS..2 * STEPS);
 
     let record = ModuleRecord::from_bytes(model).unwrap();
     let loaded = Transformer::init(&device()).load_record(record);
-    let resumed = Training {
-        master: Master::new(loaded, half).unwrap(),
-        optimizer: optimizer(),
-        scale: serde_json::from_str(&scale).unwrap(),
-    };
+    let scale = serde_json::from_str(&scale).unwrap();
+    let resumed = Training { scale, ..Training::of(loaded, half(), optimizer(), 3e-3) };
     let resumed = run(resumed, STEPS..2 * STEPS);
     format!("{}, {}", resumed.bits() == right.bits(), resumed.scale == right.scale)
 }

@@ -9,7 +9,7 @@ use gpu_tuned::train::Trainer;
 
 use super::models::{Learner, Transformer};
 use super::process;
-use super::steps::{Training, bits, device};
+use super::steps::{Training, bits, device, half};
 
 const RATE: f64 = 3e-3;
 
@@ -27,7 +27,7 @@ fn trainer(half: Half, micro_batch: usize) -> Trainer<Transformer> {
 
 /// Results of the trainer in this process's default float type.
 pub(crate) fn task() -> String {
-    let half = if device().settings().float_dtype == Half::F16.float() { Half::F16 } else { Half::Bf16 };
+    let half = half();
     let by_hand = (0..6).fold(Training::new(half, AdamWConfig::new().init()), |run, seed| run.step(seed, 1.0).0);
     let mut run = trainer(half, 4);
     for seed in 0..6 {

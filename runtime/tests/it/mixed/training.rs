@@ -4,10 +4,11 @@ use std::thread;
 
 use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::Device;
-use gpu_tuned::mixed::{Half, LossScale, Master, StepOutcome, global_norm};
+use gpu_tuned::mixed::Half;
 
 use super::models::{Convnet, Learner, Recurrent, Transformer};
 use super::process;
+use super::steps::Training;
 
 const SEEDS: [u64; 3] = [1, 2, 3];
 /// Steps at the end whose losses are averaged.
@@ -45,8 +46,8 @@ impl Run {
         device.seed(self.seed);
         let model = L::init(&device);
         match self.precision.as_str() {
-            "mixed_bf16" => self.mixed(model, Half::Bf16, &device),
-            "mixed_f16" => self.mixed(model, Half::F16, &device),
+            "mixed_bf16" => self.mixed(model, Half::Bf16),
+            "mixed_f16" => self.mixed(model, Half::F16),
             _ => self.plain(model, &device),
         }
     }
@@ -67,23 +68,14 @@ impl Run {
         (0..self.steps).map(step).collect()
     }
 
-    fn mixed<L: Learner>(&self, model: L, half: Half, device: &Device) -> Vec<f64> {
-        let mut optimizer = AdamWConfig::new().init();
-        let mut master = Master::new(model, half).unwrap();
-        let mut scale = LossScale::for_half(half);
-        let mut losses = Vec::new();
-        for step in 0..self.steps {
-            let model = master.compute_copy();
-            let loss = model.loss(self.batch(step), device);
-            losses.push(loss.clone().into_scalar::<f64>());
-            let gradients = GradientsParams::from_grads(scale.scale(loss).backward(), &model);
-            let gradients = scale.widen(gradients, &model).unwrap();
-            let norm = global_norm(&gradients, &model).unwrap().into_scalar::<f32>();
-            if scale.update(norm.is_finite()) == StepOutcome::Applied {
-                master = master.update(|model| optimizer.step(self.lr, model, gradients));
-            }
-        }
-        losses
+    fn mixed<L: Learner>(&self, model: L, half: Half) -> Vec<f64> {
+        let begun = (Training::of(model, half, AdamWConfig::new().init(), self.lr), Vec::new());
+        let step = |(training, mut losses): (Training<L>, Vec<f64>), step| {
+            let (training, loss, _) = training.step(self.batch(step), 1.0);
+            losses.push(loss);
+            (training, losses)
+        };
+        (0..self.steps).fold(begun, step).1
     }
 }
 

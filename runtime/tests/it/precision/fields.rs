@@ -1,28 +1,22 @@
 //! Fields that have the precision as a switch, a text or a user's enum.
 
-use gpu_tuned::{Precision, Tuned, gpu_tuned};
+use gpu_tuned::{Precision, Tuned};
 
 use super::{decide, on, saved};
 
-#[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
-#[derive(Clone, Debug)]
-struct Switched {
-    #[tuned(setting = precision)]
-    amp: bool,
+config! {
+    Switched { #[tuned(setting = precision)] amp: bool },
+    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090"
 }
 
-#[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "gtx1080")]
-#[derive(Clone, Debug)]
-struct SwitchedOff {
-    #[tuned(setting = precision)]
-    amp: bool,
+config! {
+    SwitchedOff { #[tuned(setting = precision)] amp: bool },
+    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "gtx1080"
 }
 
-#[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
-#[derive(Clone, Debug)]
-struct Named {
-    #[tuned]
-    precision: String,
+config! {
+    Named { #[tuned] precision: String },
+    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090"
 }
 
 /// Formats of numbers, not all of which are trained in.
@@ -34,11 +28,9 @@ enum Numbers {
     Float16,
 }
 
-#[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
-#[derive(Clone, Debug)]
-struct WithEnum {
-    #[tuned(setting = precision)]
-    numbers: Numbers,
+config! {
+    WithEnum { #[tuned(setting = precision)] numbers: Numbers },
+    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090"
 }
 
 /// The config after a start on the scenario.

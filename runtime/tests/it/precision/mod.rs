@@ -7,70 +7,41 @@ mod fields;
 mod not_ready;
 
 use gpu_tuned::{
-    Built, Decision, Fallback, Goal, Options, Pins, PlanError, Precision, ResumeError, SavedRun, Setting, Settings,
-    StartError, Tuned, WorkloadSpec, gpu_tuned,
+    Built, Decision, Fallback, Options, Pins, PlanError, Precision, ResumeError, SavedRun, Setting, Settings,
+    StartError, Tuned,
 };
 use tempfile::{TempDir, tempdir};
 
 use crate::played::{decide, machine, on};
 
-#[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090")]
-#[derive(Clone, Debug)]
-struct ForRtx4090 {
-    #[tuned]
-    batch_size: usize,
-    #[tuned]
-    precision: Precision,
+config! {
+    ForRtx4090 { #[tuned] batch_size: usize, #[tuned] precision: Precision },
+    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "rtx4090"
 }
 
-/// The policy without a field.
-#[gpu_tuned(
-    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
-    global_batch = 512,
-    precision = "auto",
-    target = "gtx1080"
-)]
-#[derive(Clone, Debug)]
-struct ForGtx1080 {
-    #[tuned]
-    batch_size: usize,
+// The policy without a field.
+config! {
+    ForGtx1080, transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
+    global_batch = 512, precision = "auto", target = "gtx1080"
 }
 
-#[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "generic")]
-#[derive(Clone, Debug)]
-struct ForAnyGpu {
-    #[tuned]
-    precision: Precision,
+config! {
+    ForAnyGpu { #[tuned] precision: Precision },
+    transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), global_batch = 512, target = "generic"
 }
 
-/// A build for an RTX 4090 and a T4, which both can train in fp16.
-#[derive(Clone, Debug, Default)]
-struct ForTwo(ForAnyGpu);
-
-impl Tuned for ForTwo {
-    const BUILT: Built = Built {
-        target: "rtx4090 + t4",
-        targets: &["rtx4090", "t4"],
-        settings: Settings { precision: Precision::MixedF16, ..ForAnyGpu::BUILT.settings },
-        ..ForAnyGpu::BUILT
-    };
-
-    fn goal() -> Goal {
-        ForAnyGpu::goal()
-    }
-
-    fn workload(&self) -> WorkloadSpec {
-        self.0.workload()
-    }
-
-    fn tuned(&self) -> Pins {
-        Pins::default()
-    }
-
-    fn apply(&mut self, settings: &Settings) {
-        self.0.apply(settings);
-    }
+config! {
+    PlannedAnywhere, transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256),
+    global_batch = 512, precision = "auto", target = "generic"
 }
+
+// A build for an RTX 4090 and a T4, which both can train in fp16.
+rebuilt! { ForTwo, PlannedAnywhere, Built {
+    target: "rtx4090 + t4",
+    targets: &["rtx4090", "t4"],
+    settings: Settings { precision: Precision::MixedF16, ..PlannedAnywhere::BUILT.settings },
+    ..PlannedAnywhere::BUILT
+} }
 
 fn why(decision: &Decision) -> &str {
     let reason = decision.plan.reasons.iter().find(|reason| reason.setting == Setting::Precision);

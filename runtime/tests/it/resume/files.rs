@@ -7,7 +7,7 @@ use gpu_tuned::{LoadError, Options, ResumeError, SaveError, SavedRun, StartError
 use serde_json::json;
 use tempfile::tempdir;
 
-use super::{Lm, begin, edit, file, machine, refused, resume, saved};
+use super::{Lm, begin, edit, file, machine, refused, resume, saved_there};
 
 #[test]
 fn what_is_read_is_what_was_written() {
@@ -21,8 +21,7 @@ fn what_is_read_is_what_was_written() {
 
 #[test]
 fn a_damaged_file_is_named_with_the_place_and_the_remedy() {
-    let config = Lm::default();
-    let directory = saved(&config, &begin(&config, "rtx4090"));
+    let (config, _, directory) = saved_there::<Lm>();
     let text = fs::read_to_string(file(&directory)).expect("it was saved");
     for (damaged, place) in [
         (String::new(), ":1:0: "),
@@ -42,8 +41,7 @@ fn a_damaged_file_is_named_with_the_place_and_the_remedy() {
 
 #[test]
 fn a_file_cut_anywhere_is_damaged_and_never_a_panic() {
-    let config = Lm::default();
-    let directory = saved(&config, &begin(&config, "rtx4090"));
+    let (_, _, directory) = saved_there::<Lm>();
     let text = fs::read(file(&directory)).expect("it was saved");
     // The last byte is a newline.
     for length in 0..text.len() - 1 {
@@ -55,9 +53,7 @@ fn a_file_cut_anywhere_is_damaged_and_never_a_panic() {
 
 #[test]
 fn fields_of_a_newer_release_are_passed_over_and_a_newer_format_is_refused() {
-    let config = Lm::default();
-    let first = begin(&config, "rtx4090");
-    let directory = saved(&config, &first);
+    let (config, first, directory) = saved_there::<Lm>();
     edit(&directory, |run| {
         run["gpu_tuned"] = "0.9.0".into();
         for part in ["goal", "schedule", "settings"] {
@@ -92,9 +88,7 @@ fn nothing_saved_is_told_apart_from_something_unreadable() {
 
 #[test]
 fn a_save_that_was_killed_leaves_the_run_as_it_was() {
-    let config = Lm::default();
-    let first = begin(&config, "rtx4090");
-    let directory = saved(&config, &first);
+    let (config, first, directory) = saved_there::<Lm>();
     let draft = directory.path().join(format!(".{}.1-0.tmp", SavedRun::FILE_NAME));
     fs::write(&draft, "{\"format\": 1, \"gpu_tu").expect("it can be written");
     let again = resume(&config, "rtx4090", &directory).expect("the file itself is whole");
@@ -121,9 +115,7 @@ fn a_directory_that_takes_no_file_is_an_error_that_names_it() {
 #[test]
 fn a_read_only_directory_keeps_the_run_that_is_in_it() {
     use std::os::unix::fs::PermissionsExt;
-    let config = Lm::default();
-    let first = begin(&config, "rtx4090");
-    let directory = saved(&config, &first);
+    let (config, first, directory) = saved_there::<Lm>();
     let permit = |mode| fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).expect("it is ours");
     permit(0o555);
     // To root nothing is read-only.

@@ -8,55 +8,34 @@ mod steps;
 use std::fs;
 use std::path::PathBuf;
 
-use gpu_tuned::{Decision, Fallback, Options, Precision, ResumeError, SavedRun, Setting, StartError, Tuned, gpu_tuned};
+use gpu_tuned::{Decision, Fallback, Options, Precision, ResumeError, SavedRun, Setting, StartError, Tuned};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 use crate::decisions::InBf16;
 use crate::played::machine_in_fixed_host as machine;
 
-/// Built for one GPU.
-#[gpu_tuned(
-    transformer(d_model = 512, vocab = 8192, seq = 256),
-    global_batch = 512,
-    precision = "f32",
-    target = "rtx4090"
-)]
-#[derive(Clone, Debug)]
-struct Lm {
-    #[tuned]
-    batch_size: usize,
-    #[tuned]
-    gradient_accumulation: usize,
-    #[tuned]
-    gradient_checkpointing: bool,
-    #[tuned]
-    precision: Precision,
-    #[tuned]
-    num_workers: usize,
-    #[tuned(dim = layers, default = 6)]
-    layers: usize,
+// Built for one GPU.
+config! {
+    Lm {
+        #[tuned] batch_size: usize,
+        #[tuned] gradient_accumulation: usize,
+        #[tuned] gradient_checkpointing: bool,
+        #[tuned] precision: Precision,
+        #[tuned] num_workers: usize,
+        #[tuned(dim = layers, default = 6)] layers: usize,
+    },
+    transformer(d_model = 512, vocab = 8192, seq = 256), global_batch = 512, precision = "f32", target = "rtx4090"
 }
 
-/// Requests no global batch, so the saved run's is used.
-#[gpu_tuned(transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), target = "rtx4090")]
-#[derive(Clone, Debug)]
-struct Free {
-    #[tuned]
-    batch_size: usize,
-}
+// Requests no global batch, so the saved run's is used.
+config! { Free, transformer(layers = 6, d_model = 512, vocab = 8192, seq = 256), target = "rtx4090" }
 
-/// A network whose micro-batch is part of what it computes.
+// A network whose micro-batch is part of what it computes.
 #[cfg(feature = "distributed")]
-#[gpu_tuned(
-    convnet(image = 224, classes = 1000, stages = [[256, 4], [512, 4]], batch_statistics = true),
-    global_batch = 256,
-    target = "h200"
-)]
-#[derive(Clone, Debug)]
-struct WithStatistics {
-    #[tuned]
-    batch_size: usize,
+config! {
+    WithStatistics, convnet(image = 224, classes = 1000, stages = [[256, 4], [512, 4]], batch_statistics = true),
+    global_batch = 256, target = "h200"
 }
 
 fn begin<C: Tuned>(config: &C, scenario: &str) -> Decision {
@@ -68,6 +47,14 @@ fn saved<C: Tuned>(config: &C, decision: &Decision) -> TempDir {
     let directory = tempdir().expect("a directory");
     SavedRun::new(config, decision).save(directory.path()).expect("it can be written");
     directory
+}
+
+/// A config, its decision for an RTX 4090, and a directory with that run.
+fn saved_there<C: Tuned + Default>() -> (C, Decision, TempDir) {
+    let config = C::default();
+    let first = begin(&config, "rtx4090");
+    let directory = saved(&config, &first);
+    (config, first, directory)
 }
 
 fn resume<C: Tuned>(config: &C, scenario: &str, directory: &TempDir) -> Result<Decision, StartError> {
@@ -140,9 +127,8 @@ fn every_machine_goes_on_with_what_it_began() {
 
 #[test]
 fn another_gpu_keeps_the_micro_batch_when_it_fits() {
-    let config = Lm::default();
-    let first = begin(&config, "rtx4090");
-    let again = resume(&config, "h200", &saved(&config, &first)).expect("there is more memory");
+    let (config, first, directory) = saved_there::<Lm>();
+    let again = resume(&config, "h200", &directory).expect("there is more memory");
     assert_eq!(again.plan.schedule, first.plan.schedule);
     assert!(matches!(again.selection.fallbacks[..], [Fallback::OtherGpu { .. }]), "{}", again.selection);
     assert_ne!(begin(&config, "h200").plan.schedule, first.plan.schedule, "the plan of a run that begins there");
@@ -174,9 +160,8 @@ fn a_smaller_machine_keeps_the_global_batch_and_says_so() {
 
 #[test]
 fn the_cpu_goes_on_with_the_global_batch() {
-    let config = Lm::default();
-    let first = begin(&config, "rtx4090");
-    let again = resume(&config, "no-gpu", &saved(&config, &first)).expect("the CPU will do");
+    let (config, _, directory) = saved_there::<Lm>();
+    let again = resume(&config, "no-gpu", &directory).expect("the CPU will do");
     assert_eq!(micro_batches(&again).iter().sum::<u64>(), 512);
     assert!(matches!(again.selection.fallbacks[0], Fallback::NoGpu { .. }), "{}", again.selection);
     // TF32 belongs to the device, and that it is gone is not passed over.
@@ -186,7 +171,7 @@ fn the_cpu_goes_on_with_the_global_batch() {
 
 #[test]
 fn another_model_is_refused_with_the_figures_that_differ() {
-    let directory = saved(&Lm::default(), &begin(&Lm::default(), "rtx4090"));
+    let (_, _, directory) = saved_there::<Lm>();
     let deeper = Lm { layers: 8, ..Lm::default() };
     let message = refused(&deeper, "rtx4090", &directory).to_string();
     // 12 d^2 + 13 d parameters a layer, d = 512.
@@ -198,8 +183,7 @@ fn another_model_is_refused_with_the_figures_that_differ() {
 
 #[test]
 fn what_would_make_it_another_run_is_refused() {
-    let config = Lm::default();
-    let directory = saved(&config, &begin(&config, "rtx4090"));
+    let (config, _, directory) = saved_there::<Lm>();
     let error = refused(&Free::default(), "rtx4090", &directory);
     assert!(matches!(&error, ResumeError::Config { then, now } if then == "Lm" && now == "Free"), "{error}");
     let error = refused(&Lm { precision: Precision::Bf16Params, ..config.clone() }, "rtx4090", &directory);
@@ -216,8 +200,7 @@ fn what_would_make_it_another_run_is_refused() {
 
 #[test]
 fn a_field_that_contradicts_the_saved_schedule_is_refused() {
-    let config = Lm::default();
-    let directory = saved(&config, &begin(&config, "rtx4090"));
+    let (config, _, directory) = saved_there::<Lm>();
     for (config, setting) in [
         (Lm { batch_size: config.batch_size + 1, ..config.clone() }, Setting::BatchSize),
         (Lm { gradient_accumulation: 512, ..config.clone() }, Setting::GradientAccumulation),
@@ -232,8 +215,7 @@ fn a_field_that_contradicts_the_saved_schedule_is_refused() {
 
 #[test]
 fn a_precision_that_the_device_lacks_is_refused_and_one_that_was_given_up_is_kept() {
-    let config = InBf16::default();
-    let in_bf16 = saved(&config, &begin(&config, "rtx4090"));
+    let (config, _, in_bf16) = saved_there::<InBf16>();
     let error = refused(&config, "no-gpu", &in_bf16);
     assert!(matches!(error, ResumeError::PrecisionUnsupported { .. }), "{error}");
     let in_f32 = saved(&config, &begin(&config, "no-gpu"));

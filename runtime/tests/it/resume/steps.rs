@@ -5,10 +5,11 @@ use std::path::Path;
 use gpu_tuned::{Decision, Fallback, Options, ResumeError, StartError, Tuned};
 use proptest::prelude::*;
 use serde_json::json;
+use tempfile::TempDir;
 
 use crate::launched::launched;
 
-use super::{Free, Lm, WithStatistics, begin, edit, machine, micro_batches, refused, resume, saved};
+use super::{Free, Lm, WithStatistics, begin, edit, machine, micro_batches, refused, resume, saved, saved_there};
 
 /// Decision of the first rank that resumes a run with others, or the error of the rank that fails first.
 fn on<C: Tuned + Sync>(ranks: usize, config: &C, directory: &Path) -> Result<Decision, StartError> {
@@ -19,10 +20,20 @@ fn on<C: Tuned + Sync>(ranks: usize, config: &C, directory: &Path) -> Result<Dec
     decided.into_iter().find(is_own).expect("an error is of a rank")
 }
 
+/// A run on one rank with such steps.
+fn saved_steps(global_batch: u64, micro_batch: u64) -> (Free, TempDir) {
+    let (config, _, directory) = saved_there::<Free>();
+    edit(&directory, |run| {
+        run["schedule"] = json!({ "global_batch": global_batch, "world_size": 1, "micro_batch": micro_batch });
+        run["settings"]["batch_size"] = micro_batch.into();
+        run["settings"]["gradient_accumulation"] = global_batch.div_ceil(micro_batch).into();
+    });
+    (config, directory)
+}
+
 #[test]
 fn another_number_of_ranks_may_go_on_when_it_divides_the_global_batch() {
-    let config = Lm::default();
-    let directory = saved(&config, &begin(&config, "rtx4090"));
+    let (config, _, directory) = saved_there::<Lm>();
     for ranks in [1, 2, 4, 8] {
         let again = on(ranks, &config, directory.path()).unwrap_or_else(|error| panic!("{ranks}: {error}"));
         assert_eq!(again.plan.schedule.world_size, ranks as u64);
@@ -35,13 +46,7 @@ fn another_number_of_ranks_may_go_on_when_it_divides_the_global_batch() {
 
 #[test]
 fn a_rank_with_fewer_samples_than_the_saved_micro_batch_says_so() {
-    let config = Free::default();
-    let directory = saved(&config, &begin(&config, "rtx4090"));
-    edit(&directory, |run| {
-        run["schedule"] = json!({ "global_batch": 64, "world_size": 1, "micro_batch": 64 });
-        run["settings"]["batch_size"] = 64.into();
-        run["settings"]["gradient_accumulation"] = 1.into();
-    });
+    let (config, directory) = saved_steps(64, 64);
     let again = on(8, &config, directory.path()).expect("8 samples each");
     assert_eq!(micro_batches(&again).iter().sum::<u64>(), 64);
     let reported = |fallback: &Fallback| matches!(fallback, Fallback::SavedShare { saved: 64, share: 8, .. });
@@ -73,13 +78,7 @@ proptest! {
     #[test]
     fn a_resumed_step_is_made_of_the_same_samples(global_batch in 1u64..4096, micro_batch in 1u64..4096) {
         let micro_batch = micro_batch.min(global_batch);
-        let config = Free::default();
-        let directory = saved(&config, &begin(&config, "rtx4090"));
-        edit(&directory, |run| {
-            run["schedule"] = json!({ "global_batch": global_batch, "world_size": 1, "micro_batch": micro_batch });
-            run["settings"]["batch_size"] = micro_batch.into();
-            run["settings"]["gradient_accumulation"] = global_batch.div_ceil(micro_batch).into();
-        });
+        let (config, directory) = saved_steps(global_batch, micro_batch);
         let again = resume(&config, "rtx4090", &directory).expect("one sample at a time fits");
         let sizes = micro_batches(&again);
         prop_assert_eq!(sizes.iter().sum::<u64>(), global_batch);
@@ -96,13 +95,7 @@ proptest! {
 
     #[test]
     fn any_ranks_share_a_step_evenly_or_are_told_who_could(global_batch in 1u64..4096, gpus in 2u64..9) {
-        let config = Free::default();
-        let directory = saved(&config, &begin(&config, "rtx4090"));
-        edit(&directory, |run| {
-            run["schedule"] = json!({ "global_batch": global_batch, "world_size": 1, "micro_batch": 1 });
-            run["settings"]["batch_size"] = 1.into();
-            run["settings"]["gradient_accumulation"] = global_batch.into();
-        });
+        let (config, directory) = saved_steps(global_batch, 1);
         match on(gpus as usize, &config, directory.path()) {
             Ok(decision) => {
                 prop_assert_eq!(decision.plan.schedule.world_size, gpus);

@@ -15,18 +15,13 @@ use burn::train::metric::LossMetric;
 use burn::train::{ExecutionStrategy, Learner, LearningResult, SupervisedTraining, TrainingStrategy};
 use gpu_tuned::recording::{Record, read};
 use gpu_tuned::train::TrainerError;
-use gpu_tuned::{Options, Session, gpu_tuned};
+use gpu_tuned::{Options, Session};
 use networks::{Classifier, Labelled, furthest, values};
 
 type Batch = (Tensor<2>, Tensor<1, Int>);
 
-/// Optimizer steps of 32 samples, in micro-batches of 8.
-#[gpu_tuned(mlp(widths = [6, 3]), global_batch = 32, target = "generic")]
-#[derive(Clone, Debug)]
-struct Config {
-    #[tuned]
-    batch_size: usize,
-}
+// Optimizer steps of 32 samples, in micro-batches of 8.
+config! { Config, mlp(widths = [6, 3]), global_batch = 32, target = "generic" }
 
 fn session() -> Session<Config> {
     Options::default().cpu().start(Config { batch_size: 8 }).expect("it fits")
@@ -133,18 +128,15 @@ fn a_recording_has_the_steps_and_burns_numbers() {
     assert!(logs.join("valid/epoch-3/Loss.log").exists(), "Burn's own logger goes on");
 }
 
-/// A plan for two ranks.
-#[gpu_tuned(mlp(widths = [6, 3]), global_batch = 32, world_size = 2, target = "generic")]
-#[derive(Clone, Debug)]
-struct Ranks {
-    #[tuned]
-    batch_size: usize,
-}
+// A plan for two ranks.
+config! { Ranks, mlp(widths = [6, 3]), global_batch = 32, world_size = 2, target = "generic" }
 
 #[test]
 fn a_step_that_ranks_share_is_not_taken_by_one_of_them_alone() {
     let session = Options::default().cpu().start(Ranks::default()).expect("it fits");
-    let refused = session.trainer(Classifier::new(&session.device()), SgdConfig::new().init()).err();
-    assert!(matches!(refused, Some(TrainerError::Ranks { world_size: 2 })), "{refused:?}");
+    let trainer = session.trainer(Classifier::new(&session.device()), SgdConfig::new().init());
+    let refused = trainer.map(drop).expect_err("two ranks");
+    assert!(matches!(refused, TrainerError::Ranks { world_size: 2 }), "{refused}");
+    assert!(refused.to_string().contains("cargo gpu-tuned launch --ranks 2"), "{refused}");
     assert!(matches!(session.strategy::<Classifier>().err(), Some(TrainerError::Ranks { world_size: 2 })));
 }

@@ -20,7 +20,7 @@ use cubecl_environment::bytes::Bytes;
 use cubecl_environment::persistence::{Origin, open};
 use gpu_tuned::measure::Subject;
 use gpu_tuned::warm::{Caches, Fingerprint, begin, save};
-use gpu_tuned::{ComputeCapability, GpuReading, Options, Session, gpu_tuned};
+use gpu_tuned::{ComputeCapability, GpuReading, Options, Session};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -213,12 +213,7 @@ fn a_run_that_measures_leaves_what_it_tuned_to_training() {
     assert_eq!(machine.run("fill", &[])["tuned"], "the third is fastest");
 }
 
-#[gpu_tuned(mlp(widths = [8, 8]), global_batch = 10, target = "generic")]
-#[derive(Clone, Debug)]
-struct Config {
-    #[tuned]
-    batch_size: usize,
-}
+config! { Config, mlp(widths = [8, 8]), global_batch = 10, target = "generic" }
 
 /// Micro-batches of four: two of them, and two samples that remain.
 fn session() -> Session<Config> {

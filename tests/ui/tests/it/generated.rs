@@ -1,14 +1,11 @@
 //! What is generated compiles, and does what its documentation says.
 
-use std::collections::BTreeMap;
-
 use clap::Parser;
 use gpu_tuned::workload::{Optimizer, Training, Transformer};
-use gpu_tuned::{Precision, Settings, Tuned, WorkloadSpec, gpu_tuned};
+use gpu_tuned::{Precision, Tuned, WorkloadSpec, gpu_tuned};
 
 #[gpu_tuned(transformer(seq = 256, vocab = 8192), optimizer = "sgd", global_batch = 512, target = "h200")]
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug)]
 pub struct LmConfig {
     #[tuned(dim = layers, default = 6)]
     pub n_layers: usize,
@@ -49,39 +46,11 @@ fn the_default_is_what_was_built() {
 }
 
 #[test]
-fn applied_settings_are_read_back() {
-    let settings = Settings {
-        batch_size: 3,
-        gradient_accumulation: 5,
-        precision: Precision::Bf16Params,
-        gradient_checkpointing: true,
-        prefetch_depth: 7,
-        num_workers: 11,
-        eval_batch_size: 13,
-        ..Settings::DEFAULT
-    };
-    let mut config = LmConfig::default();
-    config.apply(&settings);
-    assert_eq!((config.batch_size, config.threads, config.precision), (3, 11, Precision::Bf16Params));
-    let pins = config.tuned();
-    assert_eq!((pins.batch_size, pins.gradient_accumulation, pins.num_workers), (Some(3), Some(5), Some(11)));
-    assert_eq!((pins.prefetch_depth, pins.eval_batch_size), (Some(7), Some(13)));
-    assert_eq!((pins.precision, pins.allow_tf32), (Some(Precision::Bf16Params), Some(false)));
-    assert_eq!(pins.gradient_checkpointing, Some(true));
-}
-
-#[test]
 fn the_workload_follows_the_fields() {
     let config = LmConfig { n_layers: 12, ..LmConfig::default() };
     let expected = Transformer { heads: Some(8), tied_head: false, ..Transformer::new(12, 512, 8192, 256) };
     let training = Training { optimizer: Optimizer::Sgd, ..Training::default() };
     assert_eq!(config.workload(), WorkloadSpec { model: expected.into(), training });
-}
-
-#[test]
-fn serde_fills_what_a_file_lacks() {
-    let config: LmConfig = serde_json::from_str(r#"{ "batch_size": 3 }"#).expect("the rest has defaults");
-    assert_eq!(config, LmConfig { batch_size: 3, ..LmConfig::default() });
 }
 
 #[derive(Clone, Debug)]
@@ -198,38 +167,6 @@ fn clap_and_serde_take_the_planned_precision_where_none_is_given() {
         (off.tuned().precision, Mixed::default().tuned().precision),
         (Some(Precision::F32), Some(Precision::MixedBf16))
     );
-}
-
-#[gpu_tuned(transformer(seq = 256, vocab = 8192, layers = 2, d_model = 64), target = "rtx4090")]
-#[derive(Debug)]
-#[allow(dead_code)]
-struct r#Loop<'a, T: Clone = u8, const N: usize = 3>
-where
-    T: core::fmt::Debug,
-{
-    r#type: Option<T>,
-    #[tuned(default = BTreeMap::<&'static str, [u8; 2]>::new())]
-    map: BTreeMap<&'static str, [u8; 2]>,
-    name: &'a str,
-    #[tuned(default = [1; N])]
-    sizes: [usize; N],
-    #[cfg(not(test))]
-    #[tuned(setting = num_workers)]
-    r#fn: usize,
-    #[cfg(test)]
-    #[tuned(setting = num_workers)]
-    r#fn: u32,
-    #[cfg(not(test))]
-    absent: Absent,
-}
-
-#[test]
-fn generics_cfgs_and_raw_identifiers_work() {
-    let config = r#Loop::<'_, u8, 4>::default();
-    assert_eq!(config.sizes, [1; 4]);
-    assert_eq!(u64::from(config.r#fn), r#Loop::<'_, u8, 4>::BUILT.settings.num_workers);
-    assert_eq!(<r#Loop<'_, u8, 4> as Tuned>::BUILT.config, "Loop");
-    assert_eq!(<r#Loop<'_, u8, 4> as Tuned>::BUILT.targets, ["rtx4090"]);
 }
 
 /// Seven billion parameters on a card of 24 GiB: adapters of rank 8 over weights packed to 4 bits.

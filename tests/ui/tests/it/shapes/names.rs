@@ -188,7 +188,7 @@ fn paths_are_kept() {
     check::<outer::inner::Deep>();
     check::<by_facade::ByFacade>();
     check::<hiding::Hiding>();
-    assert_eq!(r#Struct::BUILT.config, "Struct");
+    assert_eq!((r#Struct::BUILT.config, r#Struct::BUILT.targets), ("Struct", &["h200"][..]));
     assert_eq!(outer::inner::Deep::default().start, 3);
 }
 

@@ -2,17 +2,16 @@
 
 use std::env;
 use std::fs;
-use std::path::Path;
-use std::process::Output;
+use std::path::{Path, PathBuf};
 
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor};
-use gpu_tuned::measure::Subject;
 use gpu_tuned::mixed::in_f32;
-use gpu_tuned::{Options, Precision, Session, gpu_tuned};
+use gpu_tuned::{Options, Precision, Session};
 use gpu_tuned_observe::bench::{Feed, Line, Outcome, Request, Section, Sections, Setup};
-use tempfile::TempDir;
+
+use super::{Ended, Folder, one_layer};
 
 const WIDTH: usize = 128;
 /// The batches at which it fails and dies, and what a panic says.
@@ -22,12 +21,7 @@ const MESSAGE: &str = "TEST_MESSAGE";
 /// Expected numbers.
 const FLOAT: &str = "TEST_FLOAT";
 
-#[gpu_tuned(mlp(widths = [128, 128]), global_batch = 64, target = "generic")]
-#[derive(Clone, Debug)]
-struct Config {
-    #[tuned]
-    batch_size: usize,
-}
+config! { Config, mlp(widths = [128, 128]), global_batch = 64, target = "generic" }
 
 fn session() -> Session<Config> {
     Options::default().cpu().start(Config::default()).expect("there is a CPU")
@@ -49,20 +43,14 @@ fn at(variable: &str) -> Option<usize> {
 #[ignore = "a program for the tests below"]
 fn program() {
     let (fails, dies) = (at(FAILS), at(DIES));
-    let subject = Subject::new(
-        |device: &Device| LinearConfig::new(WIDTH, WIDTH).init(device),
-        || AdamWConfig::new().init(),
-        |samples, device| Tensor::<2>::ones([samples, WIDTH], device),
-        move |model: &Linear, batch| {
-            let samples = Some(batch.dims()[0]);
-            assert!(samples != fails, "{}", env::var(MESSAGE).unwrap_or_else(|_| "no such image".to_owned()));
-            if samples == dies {
-                std::process::abort();
-            }
-            mean(model, batch)
-        },
-    )
-    .host_batch(|samples| vec![1.0_f32; samples * WIDTH]);
+    let subject = one_layer(WIDTH, move |model, batch| {
+        let samples = Some(batch.dims()[0]);
+        assert!(samples != fails, "{}", env::var(MESSAGE).unwrap_or_else(|_| "no such image".to_owned()));
+        if samples == dies {
+            std::process::abort();
+        }
+        mean(model, batch)
+    });
     match session().measure_if_asked("one-layer", &subject) {
         Ok(()) => println!("went on"),
         Err(error) => panic!("{error}"),
@@ -83,43 +71,41 @@ fn program_that_only_trains() {
 
 /// Requests and answers.
 struct Bench {
-    _folder: TempDir,
+    folder: Folder,
     request: Request,
+}
+
+/// Request of f32 steps.
+pub(super) fn request(results: PathBuf, batches: &[u64]) -> Request {
+    Request {
+        results,
+        precision: Some(Precision::F32),
+        batches: batches.to_vec(),
+        checkpointing: vec![false],
+        feeds: Vec::new(),
+        seconds: 0.05,
+        ignored_bytes: 0,
+    }
 }
 
 impl Bench {
     fn of(batches: &[u64]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let request = Request {
-            results: folder.path().join("gpu-tuned.bench.jsonl"),
-            precision: Some(Precision::F32),
-            batches: batches.to_vec(),
-            checkpointing: vec![false],
-            feeds: Vec::new(),
-            seconds: 0.05,
-            ignored_bytes: 0,
-        };
-        Self { _folder: folder, request }
+        let folder = Folder::new();
+        let request = request(folder.0.path().join("gpu-tuned.bench.jsonl"), batches);
+        Self { folder, request }
     }
 
-    fn run(&self, program: impl Fn(), variables: &[(&str, &str)]) -> Output {
+    fn run(&self, program: impl Fn(), variables: &[(&str, &str)]) -> Ended {
         let request = serde_json::to_string(&self.request).expect("JSON");
-        let mut command = own_process::command(program);
-        command.env(Request::VARIABLE, request).env(FLOAT, "F32");
-        command.envs(variables.iter().copied()).output().expect("it runs")
+        self.folder.run(program, &[&[(Request::VARIABLE, request.as_str()), (FLOAT, "F32")], variables].concat())
     }
 
     /// Records after a successful run.
     fn ran(&self, program: impl Fn(), variables: &[(&str, &str)]) -> Section {
-        let output = self.run(program, variables);
-        let words = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success() && !words.contains("went on"), "{words}");
+        let ended = self.run(program, variables);
+        assert!(ended.is_ok && !ended.went_on(), "{}{}", ended.stdout, ended.stderr);
         section(&self.request.results)
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn section(results: &Path) -> Section {
@@ -193,8 +179,7 @@ fn where_memory_runs_out_the_process_ends_and_the_next_does_the_rest() {
 #[test]
 fn what_a_process_died_of_is_what_it_had_begun() {
     let bench = Bench::of(&[8, 16, 32]);
-    let died = bench.run(program, &[(DIES, "16")]);
-    assert!(!died.status.success());
+    assert!(!bench.run(program, &[(DIES, "16")]).is_ok);
     let section = section(&bench.request.results);
     assert_eq!(section.open, Some(setup(16)));
     assert!(section.outcomes[&setup(8)].figures().is_some());
@@ -255,7 +240,7 @@ fn times_what_is_asked_for(program: impl Fn(), planned: Precision, asked: Precis
 #[test]
 fn what_cannot_be_read_is_an_error() {
     let bench = Bench::of(&[8]);
-    let nonsense = bench.run(program, &[(Request::VARIABLE, "1")]);
-    assert!(!nonsense.status.success() && text(&nonsense.stderr).contains("GPU_TUNED_BENCH"), "{nonsense:?}");
+    let Ended { is_ok, stderr, .. } = bench.run(program, &[(Request::VARIABLE, "1")]);
+    assert!(!is_ok && stderr.contains("GPU_TUNED_BENCH"), "{stderr}");
     assert!(!bench.request.results.exists());
 }
