@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     fs::write(FOLDER.path().join(SavedRun::FILE_NAME), bytes).expect("a file");
     match SavedRun::load(FOLDER.path()) {
         Ok(Some(run)) => {
-            let schedule = run.schedule();
+            let schedule = &run.schedule;
             assert_eq!(schedule.samples_per_rank() * schedule.world_size, schedule.global_batch);
         }
         Ok(None) => panic!("the file is there"),

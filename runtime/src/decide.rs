@@ -14,9 +14,7 @@ use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_core::{Goal, Pins, Precision, PrecisionPolicy, Setting};
 use gpu_tuned_nvml::{FirstFit, Fit, Host, Machine, UnusableGpu, UsableGpu};
-use gpu_tuned_project::resolved::ResolvedError;
 use serde::Serialize;
-use thiserror::Error;
 
 pub(crate) use device::DeviceRequest;
 pub(crate) use ranks::{CommonFacts, RanksHere};
@@ -26,6 +24,7 @@ pub(crate) use ranks::{RankFacts, UnequalShares, rank_facts, unequal_shares};
 use crate::resume::{self, ResumeError, Resumed};
 use crate::saved::SavedRun;
 use crate::selection::{Change, Fallback, Selection};
+use crate::start::StartError;
 use crate::tuned::{Built, Tuned};
 use device::{Device, is_built_for, is_named, is_target, usable_gpu};
 use planning::{Planning, give_reason};
@@ -105,22 +104,17 @@ pub(crate) struct DecisionContext<'a> {
 }
 
 /// Decides for the requested device of the machine, or for the CPU without a usable GPU.
-pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
-    match context.wanted {
-        DeviceRequest::FirstFit => decide_for_first_fit(config, context),
-        DeviceRequest::This(position) => {
-            let decided = decide_on(config, context);
-            decided.map_err(|error| with_remedy(error, config, context, Some(*position)))
-        }
-        DeviceRequest::Cpu { .. } => {
-            let decided = decide_on(config, context);
-            decided.map_err(|error| with_remedy(error, config, context, None))
-        }
-    }
+pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, StartError> {
+    let refused = match context.wanted {
+        DeviceRequest::FirstFit => return decide_for_first_fit(config, context),
+        DeviceRequest::This(position) => Some(*position),
+        DeviceRequest::Cpu { .. } => None,
+    };
+    decide_on(config, context).map_err(|error| with_remedy(error, config, context, refused))
 }
 
 /// Decides for the first usable GPU on which the plan fits in its precision, else for the CPU if no GPU is usable.
-fn decide_for_first_fit<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
+fn decide_for_first_fit<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, StartError> {
     let machine = context.machine;
     let resolved = C::BUILT.resolved()?;
     let none = ProfileTable::default();
@@ -134,8 +128,8 @@ fn decide_for_first_fit<C: Tuned>(config: &C, context: DecisionContext<'_>) -> R
         unusable.extend(refused);
         is_usable
     });
-    let mut refused: Option<(usize, DecideError)> = None;
-    let mut invalid: Option<DecideError> = None;
+    let mut refused: Option<(usize, StartError)> = None;
+    let mut invalid: Option<StartError> = None;
     let fits = order.into_iter().map_while(|position| {
         let decided = decide_on(config, DecisionContext { wanted: &DeviceRequest::This(position), ..context });
         let error = match decided {
@@ -143,8 +137,9 @@ fn decide_for_first_fit<C: Tuned>(config: &C, context: DecisionContext<'_>) -> R
             Err(error) => error,
         };
         let because = match &error {
-            DecideError::Plan(PlanError::DoesNotFit(_)) => None,
-            lacks_precision if lacks_precision.is_of_precision() => Some(error.to_string()),
+            StartError::Plan(PlanError::DoesNotFit(_)) => None,
+            StartError::Plan(PlanError::PrecisionUnsupported { .. })
+            | StartError::Resume(ResumeError::PrecisionUnsupported { .. }) => Some(error.to_string()),
             // A GPU after the first one cannot mend an invalid request.
             _ => {
                 invalid = Some(error);
@@ -192,12 +187,12 @@ impl Decision {
 /// Names the remedy on this machine, where there is one, in the error of a plan that does not fit GPU `refused`, or the CPU
 /// without one: another GPU, or the limit of this process. Such a remedy leaves the run as it is.
 fn with_remedy<C: Tuned>(
-    mut error: DecideError,
+    mut error: StartError,
     config: &C,
     context: DecisionContext<'_>,
     refused: Option<usize>,
-) -> DecideError {
-    let DecideError::Plan(PlanError::DoesNotFit(misfit)) = &mut error else { return error };
+) -> StartError {
+    let StartError::Plan(PlanError::DoesNotFit(misfit)) = &mut error else { return error };
     let all = &context.machine.gpus;
     let is_broken = |gpu: &GpuReading| context.broken.iter().any(|broken| all.get(broken.position) == Some(gpu));
     let decided = |machine: &Machine, wanted: &DeviceRequest| {
@@ -225,7 +220,7 @@ fn with_remedy<C: Tuned>(
 }
 
 /// Decides for this device and no other GPU.
-fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, DecideError> {
+fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, StartError> {
     let resolved = C::BUILT.resolved()?;
     let spec = spec(config)?;
     let mut workload = spec.workload();
@@ -282,16 +277,16 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
 }
 
 /// Returns the workload of a config whose fields have usable values.
-fn spec<C: Tuned>(config: &C) -> Result<WorkloadSpec, DecideError> {
+fn spec<C: Tuned>(config: &C) -> Result<WorkloadSpec, StartError> {
     if let Some((field, count)) = config.negative() {
-        return Err(DecideError::Negative { field, count });
+        return Err(StartError::Negative { field, count });
     }
     if let Some(field) = config.unreadable() {
-        return Err(DecideError::Precision(field));
+        return Err(StartError::Precision { field });
     }
     let spec = config.workload();
     match spec.mistakes().into_iter().next() {
-        Some((_, message)) => Err(DecideError::Dimensions(message)),
+        Some((_, message)) => Err(StartError::Dimensions { message }),
         None => Ok(spec),
     }
 }
@@ -302,7 +297,7 @@ fn goal<C: Tuned>(
     spec: &WorkloadSpec,
     workload: &Workload,
     context: DecisionContext<'_>,
-) -> Result<Goal, DecideError> {
+) -> Result<Goal, StartError> {
     // Converted before the ranks are decided: tokens of a step do not depend on them.
     let mut goal = goal_of_config(config).in_samples(workload)?;
     if goal.global_batch.is_none() && !context.set.is_empty() {
@@ -312,12 +307,12 @@ fn goal<C: Tuned>(
     }
     goal.pins = context.set.or(&goal.pins);
     if let Some(saved) = context.saved {
-        let precision = saved.settings().precision;
+        let precision = saved.settings.precision;
         if is_switched_on::<C>(&goal, context.set) && precision.is_mixed() {
             goal.pins.precision = Some(precision);
         }
         resume::check(saved, config, spec, workload, &goal)?;
-        goal.global_batch = Some(saved.schedule().global_batch);
+        goal.global_batch = Some(saved.schedule.global_batch);
     }
     Ok(goal)
 }
@@ -399,43 +394,6 @@ fn changes<C: Tuned>(config: &C, set: &Pins, built: &Built, plan: &Plan) -> Vec<
     };
     let is_reported = |setting: &Setting| *setting == Setting::Precision || tuned.has(*setting);
     Setting::ALL.into_iter().filter(is_reported).filter(differs).map(change).collect()
-}
-
-/// Why there is no decision.
-#[derive(Debug, Error)]
-pub(crate) enum DecideError {
-    #[error(transparent)]
-    Table(#[from] ResolvedError),
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error("{0}")]
-    Dimensions(String),
-    #[error("`{0}` names no precision")]
-    Precision(&'static str),
-    #[error("`{field}` is {count}")]
-    Negative { field: &'static str, count: i64 },
-    #[error(transparent)]
-    Resume(#[from] ResumeError),
-}
-
-impl DecideError {
-    /// Returns true if the device lacks the precision that the plan or the saved run needs.
-    const fn is_of_precision(&self) -> bool {
-        matches!(
-            self,
-            Self::Plan(PlanError::PrecisionUnsupported { .. }) | Self::Resume(ResumeError::PrecisionUnsupported { .. })
-        )
-    }
-
-    /// The error as that of a resumed run, when there is a run to resume: its global batch is not to be argued with.
-    fn for_run(self, saved: Option<&SavedRun>) -> Self {
-        match self {
-            Self::Plan(PlanError::WorldSize { global_batch, world_size, would_do }) if saved.is_some() => {
-                ResumeError::WorldSize { global_batch, world_size, would_do }.into()
-            }
-            other => other,
-        }
-    }
 }
 
 #[cfg(test)]

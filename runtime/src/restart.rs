@@ -33,17 +33,10 @@ pub(crate) fn reason() -> Option<String> {
 }
 
 /// Handler of a model that is not ready for 16 bits; none where a process cannot be replaced.
-#[cfg(feature = "burn")]
-pub(crate) const HANDLER: Option<fn(&str) -> !> = {
-    #[cfg(unix)]
-    {
-        Some(in_f32)
-    }
-    #[cfg(not(unix))]
-    {
-        None
-    }
-};
+#[cfg(all(unix, feature = "burn"))]
+pub(crate) const HANDLER: Option<fn(&str) -> !> = Some(in_f32);
+#[cfg(all(not(unix), feature = "burn"))]
+pub(crate) const HANDLER: Option<fn(&str) -> !> = None;
 
 /// Starts this program again, with the same arguments, to train in f32 for the reason.
 #[cfg(all(unix, feature = "burn"))]

@@ -42,12 +42,12 @@ impl Resumed {
         let others = Setting::ALL.into_iter().filter(|setting| !setting.row().cuts_step);
         let change = |setting: Setting| ResumedChange {
             setting,
-            then: saved.settings().get(setting),
+            then: saved.settings.get(setting),
             now: plan.settings.get(setting),
         };
         Self {
-            saved_on: saved.device().to_owned(),
-            then: *saved.schedule(),
+            saved_on: saved.device.clone(),
+            then: saved.schedule,
             now: plan.schedule,
             changes: others.map(change).filter(|change| change.then != change.now).collect(),
         }
@@ -101,25 +101,25 @@ pub(crate) fn check<C: Tuned>(
     workload: &Workload,
     goal: &Goal,
 ) -> Result<(), ResumeError> {
-    if saved.config() != C::BUILT.config {
-        return Err(ResumeError::Config { then: saved.config().to_owned(), now: C::BUILT.config.to_owned() });
+    if saved.config != C::BUILT.config {
+        return Err(ResumeError::Config { then: saved.config.clone(), now: C::BUILT.config.to_owned() });
     }
     let changes = saved.model_changes(spec);
     if !changes.is_empty() {
         return Err(ResumeError::Model { changes });
     }
-    let then = saved.schedule().global_batch;
+    let then = saved.schedule.global_batch;
     // The build's own batch may change between builds: without a request, the saved one applies.
     let asked = config.asked().in_samples(workload).unwrap_or_default();
     if let Some(now) = asked.global_batch.filter(|now| *now != then) {
         return Err(ResumeError::GlobalBatch { then, now });
     }
-    let then = saved.schedule().drop_last;
+    let then = saved.schedule.drop_last;
     if goal.drop_last != then {
         return Err(ResumeError::DropLast { then, now: goal.drop_last });
     }
     check_precision(saved, goal)?;
-    let then = saved.settings().batch_size;
+    let then = saved.settings.batch_size;
     match goal.pins.batch_size.filter(|now| *now != then) {
         None => Ok(()),
         Some(now) => Err(ResumeError::Pinned {
@@ -131,12 +131,12 @@ pub(crate) fn check<C: Tuned>(
 }
 
 fn check_precision(saved: &SavedRun, goal: &Goal) -> Result<(), ResumeError> {
-    let then = saved.settings().precision;
+    let then = saved.settings.precision;
     let asked = goal.precision.unwrap_or(PrecisionPolicy::Fixed(Precision::F32));
     // The planner's choice depends on the device: the saved run keeps its own.
     let Some(now) = goal.pins.precision.or(asked.fixed()) else { return Ok(()) };
     // A run whose device could not meet a request resumes as it was trained.
-    let gave_way = goal.pins.precision.is_none() && goal.precision == saved.goal().precision;
+    let gave_way = goal.pins.precision.is_none() && goal.precision == saved.goal.precision;
     if now == then || gave_way { Ok(()) } else { Err(ResumeError::Precision { then, now }) }
 }
 

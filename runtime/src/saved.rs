@@ -21,17 +21,25 @@ use crate::tuned::Tuned;
 ///
 /// The program saves the progress of training itself. The file is JSON; unknown fields are ignored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct SavedRun {
     format: u32,
-    gpu_tuned: String,
-    config: String,
-    device: String,
-    parameters: u64,
+    /// Version of gpu-tuned that saved the run.
+    pub gpu_tuned: String,
+    /// Name of the config struct.
+    pub config: String,
+    /// Name of the device or GPUs.
+    pub device: String,
+    /// Parameters of the model.
+    pub parameters: u64,
     workload: Value,
+    /// Goal of the build, without pins of the config.
     #[serde(deserialize_with = "known_keys")]
-    goal: Goal,
-    schedule: Schedule,
-    settings: Settings,
+    pub goal: Goal,
+    /// Division of an optimizer step into micro-batches.
+    pub schedule: Schedule,
+    /// The settings that the run was trained with.
+    pub settings: Settings,
 }
 
 /// Reads a goal. Keys of another release are ignored, unlike in `gpu-tuned.toml`.
@@ -113,41 +121,6 @@ impl SavedRun {
             None => Ok(Some(run)),
             Some(message) => Err(damaged(1, 1, message)),
         }
-    }
-
-    /// The version of gpu-tuned that saved the run.
-    pub fn gpu_tuned_version(&self) -> &str {
-        &self.gpu_tuned
-    }
-
-    /// The name of the config struct.
-    pub fn config(&self) -> &str {
-        &self.config
-    }
-
-    /// Name of the device or GPUs.
-    pub fn device(&self) -> &str {
-        &self.device
-    }
-
-    /// Parameters of the model.
-    pub fn parameters(&self) -> u64 {
-        self.parameters
-    }
-
-    /// Goal of the build, without pins of the config.
-    pub fn goal(&self) -> &Goal {
-        &self.goal
-    }
-
-    /// Division of an optimizer step into micro-batches.
-    pub fn schedule(&self) -> &Schedule {
-        &self.schedule
-    }
-
-    /// The settings that the run was trained with.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
     }
 
     /// Text of what all ranks of the run have in common. With unequal shares, their micro-batches differ.

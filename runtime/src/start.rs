@@ -224,7 +224,7 @@ impl Options {
             decision,
             opened,
             #[cfg(feature = "burn")]
-            restarts: !(self.stays || self.strict || request.ranks.is_some() || is_strict()?),
+            restarts: !(self.stays || self.strict || request.ranks.is_some() || is_on(Self::STRICT_VARIABLE)?),
             #[cfg(feature = "burn")]
             instrumentation: gpu_tuned_train::timing::StepInstrumentation::new(
                 request.rank(),
@@ -259,11 +259,10 @@ impl Options {
 
     /// The GPU that is asked for, or the CPU and why.
     fn wanted(&self) -> DeviceRequest {
-        let cpu = |because: &str| DeviceRequest::Cpu { because: vec![because.to_owned()] };
-        match &self.wanted {
-            _ if self.cpu => cpu("the CPU was asked for"),
-            wanted => wanted.clone(),
+        if !self.cpu {
+            return self.wanted.clone();
         }
+        DeviceRequest::Cpu { because: vec!["the CPU was asked for".to_owned()] }
     }
 
     /// Pins of this start.
@@ -290,14 +289,14 @@ impl Options {
         let not_ready = not_ready.as_deref();
         let (wanted, saved, ranks) = (&request.wanted, request.saved.as_ref(), request.ranks.as_ref());
         let decision = decide(config, DecisionContext { machine, wanted, broken, saved, set: &set, not_ready, ranks });
-        let decision = decision.map_err(|error| StartError::with_pins(error, fixed))?;
+        let decision = decision.map_err(|error| error.with_pins(fixed))?;
         tracing::debug!(elapsed = ?begin.elapsed(), "decided");
         self.refuse_fallbacks(&decision)?;
         Ok(decision)
     }
 
     fn refuse_fallbacks(&self, decision: &Decision) -> Result<(), StartError> {
-        let strict = self.strict || is_strict()?;
+        let strict = self.strict || is_on(Self::STRICT_VARIABLE)?;
         let selection = &decision.selection;
         if !strict || selection.fallbacks.is_empty() {
             return Ok(());
@@ -384,7 +383,7 @@ impl Options {
             return Ok(());
         }
         match Launched::from_env() {
-            Some(Launched { world_size, variable }) if world_size > 1 && !is_independent()? => {
+            Some(Launched { world_size, variable }) if world_size > 1 && !is_on(Self::INDEPENDENT_VARIABLE)? => {
                 Err(StartError::Copies { world_size, variable })
             }
             _ => Ok(()),
@@ -392,23 +391,13 @@ impl Options {
     }
 }
 
-/// Value of [`Options::STRICT_VARIABLE`].
-fn is_strict() -> Result<bool, StartError> {
-    is_on(Options::STRICT_VARIABLE).map_err(|value| StartError::StrictVariable { value })
-}
-
-/// Value of [`Options::INDEPENDENT_VARIABLE`].
-fn is_independent() -> Result<bool, StartError> {
-    is_on(Options::INDEPENDENT_VARIABLE).map_err(|value| StartError::IndependentVariable { value })
-}
-
-/// Value of a switch that is off by default, or the text that is none.
-fn is_on(variable: &str) -> Result<bool, String> {
+/// Value of a switch that is off by default.
+fn is_on(variable: &'static str) -> Result<bool, StartError> {
     let Some(value) = std::env::var_os(variable) else { return Ok(false) };
     match value.to_string_lossy().to_ascii_lowercase().as_str() {
         "1" | "true" => Ok(true),
         "" | "0" | "false" => Ok(false),
-        _ => Err(value.to_string_lossy().into_owned()),
+        _ => Err(StartError::Switch { variable, value: value.to_string_lossy().into_owned() }),
     }
 }
 

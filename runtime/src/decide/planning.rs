@@ -7,10 +7,10 @@ use gpu_tuned_core::{Goal, OnResume, Pins, PrecisionPolicy, Provenance, Setting,
 use gpu_tuned_project::compile::{Compiled, compile};
 use gpu_tuned_project::resolved::Resolved;
 
-use super::DecideError;
 use crate::resume::{ResumeError, same_micro_batches};
 use crate::saved::SavedRun;
 use crate::selection::Fallback;
+use crate::start::StartError;
 use crate::tuned::Built;
 
 /// Planner for a known device.
@@ -153,14 +153,14 @@ impl Planning<'_> {
         mut goal: Goal,
         built_for_them: Option<bool>,
         fallbacks: &mut Vec<Fallback>,
-    ) -> Result<Plan, DecideError> {
+    ) -> Result<Plan, StartError> {
         if built_for_them == Some(false) && self.facts.kind == DeviceKind::Gpu {
             fallbacks.push(Fallback::OtherGpu { found: self.facts.name.clone() });
         }
         let by_user = goal.pins.clone();
         let obstacle = match self.kept(saved, &goal)? {
             Ok(plan) => {
-                let cut_alike = same_micro_batches(saved.schedule(), &plan.schedule);
+                let cut_alike = same_micro_batches(&saved.schedule, &plan.schedule);
                 if self.workload.batch_statistics && !cut_alike {
                     return Err(self.statistics_change(saved, &goal).into());
                 }
@@ -172,9 +172,9 @@ impl Planning<'_> {
             return Err(self.statistics_change(saved, &goal).into());
         }
         self.lower_headroom(&mut goal);
-        goal.precision = Some(saved.settings().precision.into());
+        goal.precision = Some(saved.settings.precision.into());
         let plan = plan(self.facts, self.workload, &goal)?;
-        let (micro_batch, used) = (saved.settings().batch_size, plan.settings.batch_size);
+        let (micro_batch, used) = (saved.settings.batch_size, plan.settings.batch_size);
         fallbacks.push(match obstacle {
             Obstacle::Memory => {
                 let available = self.facts.memory_available;
@@ -186,8 +186,8 @@ impl Planning<'_> {
     }
 
     /// Plans the saved micro-batch with the saved settings. If that does not fit, settings that memory depends on are planned again.
-    fn kept(&self, saved: &SavedRun, goal: &Goal) -> Result<Result<Plan, Obstacle>, DecideError> {
-        let settings = saved.settings();
+    fn kept(&self, saved: &SavedRun, goal: &Goal) -> Result<Result<Plan, Obstacle>, StartError> {
+        let settings = &saved.settings;
         let saved_pins = |on_resume| Pins::from(settings).keep(|setting| setting.row().on_resume == on_resume);
         // The saved micro-batch cuts the step, beside a number of micro-batches that the user may have fixed.
         let mut pins = goal.pins.or(&saved_pins(OnResume::Keep));
@@ -215,12 +215,15 @@ impl Planning<'_> {
             Err(PlanError::PrecisionUnsupported { precision, device }) => {
                 Err(ResumeError::PrecisionUnsupported { precision, device }.into())
             }
-            Err(other) => Err(DecideError::Plan(other).for_run(Some(saved))),
+            Err(PlanError::WorldSize { global_batch, world_size, would_do }) => {
+                Err(ResumeError::WorldSize { global_batch, world_size, would_do }.into())
+            }
+            Err(other) => Err(other.into()),
         }
     }
 
     fn statistics_change(&self, saved: &SavedRun, goal: &Goal) -> ResumeError {
-        let schedule = saved.schedule();
+        let schedule = &saved.schedule;
         ResumeError::BatchStatistics {
             micro_batch: schedule.micro_batch,
             micro_steps: schedule.micro_steps(),
@@ -234,11 +237,11 @@ impl Planning<'_> {
 /// what the device has, and there are no more workers than its host feeds.
 fn as_saved(mut plan: Plan, saved: &SavedRun, by_user: &Pins) -> Plan {
     if by_user.num_workers.is_none() {
-        plan.settings.num_workers = plan.settings.num_workers.min(saved.settings().num_workers);
+        plan.settings.num_workers = plan.settings.num_workers.min(saved.settings.num_workers);
     }
     let restored = |setting: Setting| {
         let is_kept = setting.row().on_resume != OnResume::Replan || setting == Setting::NumWorkers;
-        is_kept && !by_user.has(setting) && plan.settings.get(setting) == saved.settings().get(setting)
+        is_kept && !by_user.has(setting) && plan.settings.get(setting) == saved.settings.get(setting)
     };
     for reason in plan.reasons.iter_mut().filter(|reason| restored(reason.setting)) {
         reason.provenance = Provenance::Declared;

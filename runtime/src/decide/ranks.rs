@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "distributed")]
 use super::device::{Device, is_built_for, is_named};
 #[cfg(feature = "distributed")]
-use super::{DecideError, DecisionContext, goal, spec};
+use super::{DecisionContext, goal, spec};
 use crate::selection::Shortfall;
+#[cfg(feature = "distributed")]
+use crate::start::StartError;
 #[cfg(feature = "distributed")]
 use crate::tuned::Tuned;
 
@@ -65,7 +67,7 @@ pub(crate) struct UnequalShares {
 
 /// Facts of this process's device, for the plan of all ranks.
 #[cfg(feature = "distributed")]
-pub(crate) fn rank_facts<C: Tuned>(context: DecisionContext<'_>, host: String) -> Result<RankFacts, DecideError> {
+pub(crate) fn rank_facts<C: Tuned>(context: DecisionContext<'_>, host: String) -> Result<RankFacts, StartError> {
     let resolved = C::BUILT.resolved()?;
     let none = ProfileTable::default();
     let profiles = resolved.map_or(&none, |resolved| &resolved.profile);
@@ -82,7 +84,7 @@ pub(crate) fn unequal_shares<C: Tuned>(
     config: &C,
     context: DecisionContext<'_>,
     devices: &[DeviceFacts],
-) -> Result<Option<UnequalShares>, DecideError> {
+) -> Result<Option<UnequalShares>, StartError> {
     if !config.asked().unequal {
         return Ok(None);
     }
@@ -103,8 +105,8 @@ mod tests {
     use gpu_tuned_core::{Goal, Pins, Settings};
 
     use super::unequal_shares;
-    use crate::decide::{DecideError, DecisionContext, DeviceRequest};
-    use crate::{Built, Tuned, WorkloadSpec};
+    use crate::decide::{DecisionContext, DeviceRequest};
+    use crate::{Built, StartError, Tuned, WorkloadSpec};
 
     /// A config with unequal shares.
     struct Config {
@@ -146,7 +148,7 @@ mod tests {
             ranks: None,
         };
         let refused = |layers| unequal_shares(&Config { layers }, context, &[]).expect_err("the field is unusable");
-        assert!(matches!(refused(-2), DecideError::Negative { field: "layers", count: -2 }));
-        assert!(matches!(refused(0), DecideError::Dimensions(message) if message.starts_with("layers = 0")));
+        assert!(matches!(refused(-2), StartError::Negative { field: "layers", count: -2 }));
+        assert!(matches!(refused(0), StartError::Dimensions { message } if message.starts_with("layers = 0")));
     }
 }

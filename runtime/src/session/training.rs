@@ -334,7 +334,7 @@ impl<C: Tuned> Session<C> {
         subject: &Subject<'_, M, B>,
     ) -> Result<(), MeasureError> {
         #[cfg(feature = "warm")]
-        self.archive_if_requested(name, subject)?;
+        self.planned_warm_up().archive_if_requested(name, subject, self.fingerprint(), &self.warm_start().caches)?;
         #[cfg(not(feature = "warm"))]
         if archive_folder().is_some() {
             return Err(MeasureError::NothingToWarm);
@@ -420,16 +420,6 @@ impl<C> Session<C> {
     /// See [`WarmError`].
     pub fn warm_up<M: Module, B: Clone>(&self, subject: &Subject<'_, M, B>) -> Result<Vec<usize>, WarmError> {
         self.planned_warm_up().run(subject)
-    }
-
-    /// Writes a kernel cache archive and ends the process under `cargo gpu-tuned warm`; else returns at once.
-    fn archive_if_requested<M: Module, B: Clone>(
-        &self,
-        name: &str,
-        subject: &Subject<'_, M, B>,
-    ) -> Result<(), WarmError> {
-        let caches = &self.warm_start().caches;
-        self.planned_warm_up().archive_if_requested(name, subject, self.fingerprint(), caches)
     }
 
     fn planned_warm_up(&self) -> WarmUp<'_> {

@@ -4,7 +4,7 @@ use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_ranks::{Launch, Limits};
 use gpu_tuned_train::device::has_collectives;
 
-use super::{LaunchedAs, Options, Request, StartError, is_independent};
+use super::{LaunchedAs, Options, Request, StartError, is_on};
 use crate::decide::{Decision, DecisionContext, DeviceRequest, RanksHere, rank_facts, unequal_shares};
 use crate::ranks::{Connection, RanksError, device};
 use crate::session::Opened;
@@ -57,7 +57,7 @@ impl Options {
         Ok(match &self.ranks {
             LaunchedAs::None | LaunchedAs::Independent => None,
             LaunchedAs::As(launch) => Some(Launch::clone(launch)),
-            LaunchedAs::IfLaunched if is_independent()? => None,
+            LaunchedAs::IfLaunched if is_on(Self::INDEPENDENT_VARIABLE)? => None,
             LaunchedAs::IfLaunched => from_env()?,
             LaunchedAs::Launched if gpu_tuned_measure::measure::is_requested() => from_env()?,
             LaunchedAs::Launched => Some(from_env()?.ok_or(RanksError::NotLaunched)?),
@@ -89,8 +89,7 @@ impl Options {
         let (machine, set) = (self.seen(), self.fixed()?);
         let (wanted, saved, ranks) = (&request.wanted, request.saved.as_ref(), request.ranks.as_ref());
         let context = DecisionContext { machine, wanted, broken: &[], saved, set: &set, not_ready: None, ranks };
-        let own = rank_facts::<C>(context, connection.host());
-        let own = own.map_err(|error| StartError::with_pins(error, set.clone()))?;
+        let own = rank_facts::<C>(context, connection.host()).map_err(|error| error.with_pins(set.clone()))?;
         let shares =
             |devices: &[DeviceFacts]| unequal_shares(config, context, devices).map_err(|error| error.to_string());
         Ok(connection.with_common_facts(&own, shares)?)

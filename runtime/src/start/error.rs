@@ -6,7 +6,6 @@ use gpu_tuned_project::resolved::ResolvedError;
 use thiserror::Error;
 
 use super::Options;
-use crate::decide::DecideError;
 use crate::resume::ResumeError;
 use crate::selection::Fallback;
 
@@ -41,10 +40,12 @@ pub enum StartError {
         /// Variable with that number.
         variable: &'static str,
     },
-    /// [`INDEPENDENT_VARIABLE`](Options::INDEPENDENT_VARIABLE) is neither yes nor no.
-    #[error("{} is `{value}`: expected 1 or 0", Options::INDEPENDENT_VARIABLE)]
-    IndependentVariable {
-        /// Value of the variable.
+    /// An environment variable that switches an option is neither yes nor no.
+    #[error("{variable} is `{value}`: expected 1 or 0")]
+    Switch {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
         value: String,
     },
     /// The saved run cannot be resumed.
@@ -90,12 +91,6 @@ pub enum StartError {
         /// The value.
         count: i64,
     },
-    /// [`STRICT_VARIABLE`](Options::STRICT_VARIABLE) is neither yes nor no.
-    #[error("{} is `{value}`: expected 1 or 0", Options::STRICT_VARIABLE)]
-    StrictVariable {
-        /// Value of the variable.
-        value: String,
-    },
     /// Strict mode: the constants of the build cannot be used as they are.
     #[error(
         "strict mode: the settings of the build (for {built_for}) do not suit this machine: {}; build for this machine, or train \
@@ -116,18 +111,11 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Why there is no decision, with these settings fixed for this start.
-    pub(super) fn with_pins(error: DecideError, set: Pins) -> Self {
-        match error {
-            DecideError::Table(error) => Self::Table(error),
-            DecideError::Plan(source) if !set.is_empty() => {
-                Self::SetPlan { set: Box::new(set), cause: Box::new(source) }
-            }
-            DecideError::Plan(error) => Self::Plan(error),
-            DecideError::Resume(error) => Self::Resume(error),
-            DecideError::Dimensions(message) => Self::Dimensions { message },
-            DecideError::Precision(field) => Self::Precision { field },
-            DecideError::Negative { field, count } => Self::Negative { field, count },
+    /// The error with the settings that were fixed for this start.
+    pub(super) fn with_pins(self, set: Pins) -> Self {
+        match self {
+            Self::Plan(cause) if !set.is_empty() => Self::SetPlan { set: Box::new(set), cause: Box::new(cause) },
+            other => other,
         }
     }
 }

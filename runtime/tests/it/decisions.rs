@@ -243,7 +243,7 @@ fn what_the_environment_asks_for_in_vain_is_told() {
     let text = said_with(&[("GPU_TUNED_RECORD", "/nowhere/run.jsonl")]);
     assert!(text.contains("gpu-tuned: no recording: `/nowhere/run.jsonl` cannot be written: "), "{text}");
     let text = said_with(&[("GPU_TUNED_STRICT", "yes")]);
-    assert!(text.contains("StrictVariable { value: \"yes\" }"), "{text}");
+    assert!(text.contains("Switch { variable: \"GPU_TUNED_STRICT\", value: \"yes\" }"), "{text}");
     for no in ["", "0", "False"] {
         assert!(said_with(&[("GPU_TUNED_STRICT", no)]).contains("gpu-tuned: built for rtx4090, but no"), "{no}");
     }

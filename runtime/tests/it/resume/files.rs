@@ -124,5 +124,5 @@ fn a_read_only_directory_keeps_the_run_that_is_in_it() {
     let read = SavedRun::load(directory.path());
     permit(0o755);
     assert!(is_root || matches!(result, Err(SaveError::Write { .. })), "{result:?}");
-    assert_eq!(read.expect("it is whole").expect("it is there").schedule(), &first.plan.schedule);
+    assert_eq!(read.expect("it is whole").expect("it is there").schedule, first.plan.schedule);
 }

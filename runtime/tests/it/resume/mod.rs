@@ -231,6 +231,6 @@ fn a_session_saves_what_the_next_one_resumes() {
     let again = Options::default().cpu().resume(directory.path()).start(Lm::default()).expect("the same machine");
     assert_eq!((again.schedule(), again.config().batch_size), (first.schedule(), first.config().batch_size));
     let saved = SavedRun::load(directory.path()).expect("it is whole").expect("it is there");
-    assert_eq!((saved.config(), saved.parameters()), ("Lm", Lm::default().workload().parameters()));
-    assert_eq!(saved.gpu_tuned_version(), env!("CARGO_PKG_VERSION"));
+    assert_eq!((saved.config.as_str(), saved.parameters), ("Lm", Lm::default().workload().parameters()));
+    assert_eq!(saved.gpu_tuned, env!("CARGO_PKG_VERSION"));
 }

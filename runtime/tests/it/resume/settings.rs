@@ -53,7 +53,7 @@ fn every_setting_is_pinned_saved_and_restored() {
 
         let directory = saved(&config(), &decision);
         let loaded = SavedRun::load(directory.path()).expect("it can be read").expect("it was saved");
-        assert_eq!(loaded.settings().get(setting), value);
+        assert_eq!(loaded.settings.get(setting), value);
         let resumed = resume(&config(), "rtx4090", &directory).expect("it fits");
         let now = resumed.plan.settings.get(setting);
         let changes = &resumed.selection.resumed.as_ref().expect("it is resumed").changes;
@@ -69,7 +69,7 @@ fn every_setting_is_pinned_saved_and_restored() {
             run["settings"].as_object_mut().expect("a table").remove(setting.name());
         });
         // A file from before the setting existed. The settings that cut a step are checked against the schedule.
-        let older = SavedRun::load(directory.path()).map(|run| run.expect("it is there").settings().get(setting));
+        let older = SavedRun::load(directory.path()).map(|run| run.expect("it is there").settings.get(setting));
         assert_eq!(older.ok(), (!setting.row().cuts_step).then(|| Settings::DEFAULT.get(setting)), "{setting}");
     }
 }
