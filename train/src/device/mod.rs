@@ -30,6 +30,7 @@ pub use tf32::{Gemm, MatmulMath, MatmulProbe, ProbeError, probe, switch_tf32_off
 /// Why a device could not be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum OpenError {
     /// The program is built without feature `cuda`.
     #[error("this program is built without CUDA: enable feature `cuda` of gpu-tuned")]
@@ -40,62 +41,29 @@ pub enum OpenError {
     /// The driver is there and refused to answer: most often a library and a kernel module of different versions, or
     /// a container without access to the device.
     #[error("the CUDA driver failed at {call}: {message}")]
-    Driver {
-        /// The driver's function.
-        call: &'static str,
-        /// The driver's name and text for the failure.
-        message: String,
-    },
+    Driver { call: &'static str, message: String },
     /// CUDA does not show the wanted device.
     #[error("CUDA does not show {wanted}; it shows {}; is it hidden by CUDA_VISIBLE_DEVICES?", list(found))]
-    NoSuchDevice {
-        /// The device that was asked for.
-        wanted: Place,
-        /// Every device that CUDA shows.
-        found: Vec<CudaDevice>,
-    },
+    NoSuchDevice { wanted: Place, found: Vec<CudaDevice> },
     /// More than one of CUDA's devices could be the wanted one.
     #[error("{wanted} could be any of {}", list(found))]
-    Ambiguous {
-        /// The device that was asked for.
-        wanted: Place,
-        /// The devices that match.
-        found: Vec<CudaDevice>,
-    },
+    Ambiguous { wanted: Place, found: Vec<CudaDevice> },
     /// NVIDIA's mathematics library, which Burn's kernels are linked with when they are compiled, is missing.
     #[error(
         "libdevice.10.bc is missing (looked for {}): install the CUDA toolkit with its `nvvm` part, and set CUDA_PATH \
          to the directory that holds `nvvm/libdevice/libdevice.10.bc`",
         paths(looked_in)
     )]
-    LibdeviceMissing {
-        /// The files that were tried.
-        looked_in: Vec<PathBuf>,
-    },
+    LibdeviceMissing { looked_in: Vec<PathBuf> },
     /// The device has no context: its memory is full, or another process uses it exclusively.
     #[error("{device} gives no CUDA context: {message}")]
-    Context {
-        /// The device.
-        device: Box<CudaDevice>,
-        /// The driver's name and text for the failure.
-        message: String,
-    },
+    Context { device: Box<CudaDevice>, message: String },
     /// The device was used before, or did not open without TF32.
     #[error("TF32 cannot be switched off on {device}: {message}; switch it off before anything uses a GPU")]
-    Tf32 {
-        /// The device.
-        device: Box<CudaDevice>,
-        /// Error of `CubeCL`, or message of the panic.
-        message: String,
-    },
+    Tf32 { device: Box<CudaDevice>, message: String },
     /// First computation on the device failed. Another attempt starts from the beginning.
     #[error("the first computation on {device} failed: {message}")]
-    FirstTouch {
-        /// The device.
-        device: Box<CudaDevice>,
-        /// The panic's message, or what reading the result returned.
-        message: String,
-    },
+    FirstTouch { device: Box<CudaDevice>, message: String },
     /// The device does not take the float type, or tensors of another one were made first.
     #[error("the default float type cannot be set")]
     FloatType(#[source] DeviceError),

@@ -108,6 +108,7 @@ impl fmt::Display for MatmulProbe {
 /// Why a device could not be probed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum ProbeError {
     /// The shape has no rows or columns, sums of fewer than two terms, or more entries than can be addressed.
     #[error("products of {0} cannot be probed: m and n must be at least 1, k at least 2")]
@@ -115,20 +116,13 @@ pub enum ProbeError {
     /// The device did not deliver the result; on a full device this is where it shows.
     #[error("the products of {shape} could not be read")]
     Read {
-        /// The shape.
         shape: Gemm,
-        /// Error of the read.
         #[source]
         source: TensorReadError,
     },
     /// Burn panicked on the way.
     #[error("the products of {shape} failed: {message}")]
-    Failed {
-        /// The shape.
-        shape: Gemm,
-        /// The panic's message.
-        message: String,
-    },
+    Failed { shape: Gemm, message: String },
 }
 
 /// Finds out how precisely `device` computes f32 products of this shape.

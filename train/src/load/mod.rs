@@ -76,13 +76,11 @@ pub(crate) use source::tests::shares;
 /// Why a batch could not be prepared, other than that its dataset failed; it arrives within a [`DatasetError`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum LoaderError {
     /// The dataset, the batch strategy, the batcher or the batch panicked in a thread of the loader.
     #[error("a loader thread panicked: {message}")]
-    Panicked {
-        /// Message of the panic.
-        message: String,
-    },
+    Panicked { message: String },
 }
 
 impl From<LoaderError> for DatasetError {

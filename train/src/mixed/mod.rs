@@ -162,6 +162,7 @@ impl Half {
 /// Why a model cannot be trained in mixed precision as it is.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum MixedError {
     /// Running statistics, of a `BatchNorm` for example, whose updates would be rounded away.
     #[error(
@@ -169,10 +170,7 @@ pub enum MixedError {
          `InF32`, or set precision = \"f32\"",
         .paths.join(", ")
     )]
-    HalfStatistics {
-        /// Paths of the statistics.
-        paths: Vec<String>,
-    },
+    HalfStatistics { paths: Vec<String> },
     /// A gradient that does not have the type of its parameter: somewhere the forward pass mixed types, and what it
     /// computed there means nothing.
     #[error(
@@ -180,11 +178,9 @@ pub enum MixedError {
          there; convert the model's output and the targets with `in_f32` before the loss, or set precision = \"f32\""
     )]
     MixedTypes {
-        /// Path of the parameter.
         path: String,
         /// The type of the parameter that computed.
         parameter: DType,
-        /// The type of its gradient.
         gradient: DType,
     },
     /// A loss in 16 bits. It has two to three digits in bf16, and its gradients begin from rounded logits. PyTorch's autocast
@@ -194,10 +190,7 @@ pub enum MixedError {
          loss, such as the logits; or set precision = \"f32\"; or accept such losses with `Trainer::accept_half_loss`",
         if *.loss == DType::BF16 { 2 } else { 3 }
     )]
-    HalfLoss {
-        /// Type of the loss.
-        loss: DType,
-    },
+    HalfLoss { loss: DType },
 }
 
 /// Rotary position encodings whose angles are exact.

@@ -25,51 +25,31 @@ use crate::device::catching;
 /// Reason why the state of an optimizer was not saved or loaded.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum OptimizerFileError {
     /// The folder cannot be listed.
     #[error("cannot list `{}`: {cause}", folder.display())]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// The cause.
-        cause: io::Error,
-    },
+    Folder { folder: PathBuf, cause: io::Error },
     /// A file is missing.
     #[error("`{}` does not exist: a checkpoint needs the optimizer state of all ranks that saved it", path.display())]
-    Missing {
-        /// The file.
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
     /// The folder has files of another number of ranks.
     #[error(
         "`{}` and `{}` are of different numbers of ranks: save each checkpoint to a new folder",
         one.display(),
         other.display()
     )]
-    SeveralSaves {
-        /// One of the files.
-        one: PathBuf,
-        /// A file of another number of ranks.
-        other: PathBuf,
-    },
+    SeveralSaves { one: PathBuf, other: PathBuf },
     /// The saved state is of other parameters.
     #[error(
         "the optimizer state in `{}` is of other parameters than the model's: load the record of the model before you create \
          the trainer",
         folder.display()
     )]
-    OtherModel {
-        /// The folder.
-        folder: PathBuf,
-    },
+    OtherModel { folder: PathBuf },
     /// A file cannot be read or written.
     #[error("`{}`: {message}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Burn's message.
-        message: String,
-    },
+    File { path: PathBuf, message: String },
 }
 
 impl<M: Module> Trainer<M> {

@@ -78,6 +78,7 @@ pub struct Rescue {
 /// Reason why a session has no trainer.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum TrainerError {
     /// The model cannot be trained in the planned precision.
     #[error(transparent)]
@@ -88,10 +89,7 @@ pub enum TrainerError {
          session with `Options::distributed`, and the program with `cargo gpu-tuned launch --ranks {world_size}`, torchrun, \
          mpirun or srun"
     )]
-    Ranks {
-        /// Ranks of the plan.
-        world_size: u64,
-    },
+    Ranks { world_size: u64 },
     /// Burn's own loop does not train with other ranks.
     #[error("Burn's own loop trains in one process: take the steps of several ranks with `Session::trainer`")]
     BurnsLoop,
@@ -107,9 +105,7 @@ pub enum TrainerError {
     PartialState {
         /// Trained parameters with state.
         parameters: usize,
-        /// All trained parameters.
         all: usize,
-        /// Ranks of such a run.
         ranks: usize,
     },
     /// The state of a loaded optimizer cannot be split among ranks. The text is Burn's message.
@@ -120,6 +116,7 @@ pub enum TrainerError {
 /// Error of an optimizer step. The model and the optimizer are unchanged, unless a variant documents otherwise.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum StepError {
     /// The step was measured in place of being taken, and the measurement failed. The error is a `MeasureError`.
     #[error(transparent)]
@@ -135,10 +132,7 @@ pub enum StepError {
         "the loss has {values} values, and a step minimises one: reduce the loss with `.mean()`, or return its sum divided by a \
          weight, with the weight"
     )]
-    LossShape {
-        /// Values of the loss of a micro-batch.
-        values: usize,
-    },
+    LossShape { values: usize },
     /// The loss has a weight that cannot be used.
     #[error(transparent)]
     Weight(#[from] WeightFault),
@@ -147,46 +141,29 @@ pub enum StepError {
         "the trained parameters `{first}` and `{second}` are one, and an optimizer updates one of them: use one module twice in \
          `forward`, or freeze a copy, such as a teacher, with `no_grad()`"
     )]
-    Repeated {
-        /// Path of the parameter in the model.
-        first: String,
-        /// Second path.
-        second: String,
-    },
+    Repeated { first: String, second: String },
     /// A batch norm got one value for each channel, of which the variance is zero.
     #[error(
         "the batch norm `{path}` got one value a channel, whose variance is 0: its input has neither height nor width, and the \
          micro-batch has one sample; take at least two samples, or a layer norm"
     )]
-    OneValue {
-        /// Path of the norm in the model.
-        path: String,
-    },
+    OneValue { path: String },
     /// The learning rate is not a finite number.
     #[error("the learning rate of step {step} is {rate}: check the schedule for a division by zero, and its last step")]
     LearningRate {
         /// Step, counted from 1.
         step: u64,
-        /// Learning rate.
         rate: f64,
     },
     /// The norm to clip to is not a positive number.
     #[error("`clip_norm({norm})` is not a positive number: gradients are clipped to a norm such as 1.0")]
-    ClipNorm {
-        /// Norm.
-        norm: f32,
-    },
+    ClipNorm { norm: f32 },
     /// The loss is over all samples of a step, and the step does not fit into one micro-batch.
     #[error(
         "the loss is over the whole batch (`whole_batch_loss`), and the step of {samples} samples would be cut into \
          micro-batches of {micro_batch}: gradients of parts are those of another loss; take smaller steps"
     )]
-    WholeBatch {
-        /// Samples of the step.
-        samples: usize,
-        /// Samples in a micro-batch.
-        micro_batch: usize,
-    },
+    WholeBatch { samples: usize, micro_batch: usize },
     /// Micro-batches of one sample do not fit; or in the optimizer, groups of one parameter.
     #[error(
         "out of memory {moment} with micro-batches of {micro_batch}, and nothing smaller is left to try{}{}\nBurn reports: {message}",
@@ -194,15 +171,12 @@ pub enum StepError {
         .plan.as_ref().map(|plan| itemised(plan)).unwrap_or_default()
     )]
     DoesNotFit {
-        /// Phase in which memory ran out.
         moment: Moment,
-        /// Samples in a micro-batch.
         micro_batch: usize,
         /// Memory available for training after everything was released, if measured.
         memory: Option<Bytes>,
         /// Plan of such micro-batches for that memory, item by item, or the reason why they do not fit.
         plan: Option<Box<Result<Plan, PlanError>>>,
-        /// Burn's message.
         message: String,
     },
     /// The update was partially applied: memory ran out repeatedly, or the device failed, after some parameters had changed.
@@ -210,23 +184,13 @@ pub enum StepError {
         "partially applied update: {done} of {all} groups of parameters were changed; \
          resume from the last checkpoint\nBurn reports: {message}"
     )]
-    Torn {
-        /// Groups that were updated.
-        done: usize,
-        /// All groups.
-        all: usize,
-        /// Burn's message.
-        message: String,
-    },
+    Torn { done: usize, all: usize, message: String },
     /// Many steps in a row were skipped.
     #[error(
         "training is stalled: {steps} steps in a row were skipped, because their gradients were not finite or all losses had \
          weight 0; lower the learning rate, or look for a division by zero in the loss"
     )]
-    NotFinite {
-        /// Steps in a row.
-        steps: u32,
-    },
+    NotFinite { steps: u32 },
     /// The model cannot be trained in mixed precision.
     #[error(transparent)]
     Mixed(#[from] MixedError),
@@ -235,10 +199,7 @@ pub enum StepError {
         "a rank could not complete its step after gradients were exchanged, and the ranks differ: resume from the last \
          checkpoint\nBurn reports: {message}"
     )]
-    Late {
-        /// Burn's message.
-        message: String,
-    },
+    Late { message: String },
     /// The ranks were ended.
     #[error(transparent)]
     Peers(PeersEnded),
