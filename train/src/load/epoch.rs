@@ -20,6 +20,7 @@ use crate::device::catching;
 use crate::micro_batch::MicroBatch;
 use crate::out_of_memory::{Moment, watched};
 use crate::timing::StepInstrumentation;
+use crate::train::OpenEpoch;
 
 /// A batch in the host's memory.
 pub(super) struct Prepared<B> {
@@ -65,81 +66,72 @@ fn brought<B: MicroBatch>(batch: B, device: &Device) -> B {
     }
 }
 
-/// Items that the consumer has had, of those of the epoch.
-struct Consumption {
-    items: usize,
+/// Batch with the items of the epoch that are consumed with it.
+pub(super) type Taken<B> = Result<(B, usize), DatasetError>;
+
+/// Pass over the data, as the consumer sees it. Ends with an error.
+pub(super) struct Epoch<'l, B> {
+    next: Box<dyn FnMut() -> Option<Taken<B>> + 'l>,
+    /// Items that the consumer has had.
+    consumed: usize,
     total: usize,
-}
-
-impl Consumption {
-    fn progress(&self) -> Progress {
-        Progress::new(self.items, self.total, Some("items".to_owned()))
-    }
-}
-
-/// Prepares each batch in the thread that asks for it.
-pub(super) struct Lazy<I, B> {
-    source: Source<I>,
-    preparation: Preparation<I, B>,
-    limit: Limit,
-    consumption: Consumption,
     is_over: bool,
+    /// Record of a rank's epoch.
+    _open: Option<OpenEpoch>,
 }
 
-impl<I, B: MicroBatch> Lazy<I, B> {
-    pub(super) fn new(source: Source<I>, preparation: Preparation<I, B>, budget: Budget) -> Self {
-        let consumption = Consumption { items: 0, total: preparation.dataset.len() };
-        Self { source, preparation, limit: Limit::new(budget), consumption, is_over: false }
-    }
-
-    fn prepare(&mut self) -> Option<Result<B, DatasetError>> {
-        let claim = match self.source.claim()? {
-            Ok(claim) => claim,
-            Err(error) => return Some(Err(error)),
-        };
-        let prepared = match self.preparation.prepare(claim) {
-            Ok(prepared) => prepared,
-            Err(error) => return Some(Err(error)),
-        };
-        self.consumption.items = prepared.consumed;
-        let fits = prepared.bytes <= self.limit.given(prepared.bytes, prepared.samples);
-        Some(Ok(if fits { brought(prepared.batch, &self.preparation.device) } else { prepared.batch }))
+impl<'l, B> Epoch<'l, B> {
+    pub(super) fn new(next: Box<dyn FnMut() -> Option<Taken<B>> + 'l>, total: usize, open: Option<OpenEpoch>) -> Self {
+        Self { next, consumed: 0, total, is_over: false, _open: open }
     }
 }
 
-impl<I, B: MicroBatch> Iterator for Lazy<I, B> {
+impl<B> Iterator for Epoch<'_, B> {
     type Item = Result<B, DatasetError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_over {
             return None;
         }
-        let instrumentation = self.preparation.instrumentation.clone();
-        // Nothing is ever ready.
-        let next = instrumentation.time_wait(|| 0, || self.prepare());
-        if next.is_none() {
-            self.consumption.items = self.consumption.total;
-        }
+        let next = (self.next)();
+        self.consumed = match &next {
+            Some(Ok((_, consumed))) => *consumed,
+            Some(Err(_)) => self.consumed,
+            None => self.total,
+        };
         self.is_over = !matches!(next, Some(Ok(_)));
-        next
+        next.map(|next| next.map(|(batch, _)| batch))
     }
 }
 
-impl<I, B: MicroBatch> DataLoaderIterator<B> for Lazy<I, B> {
+impl<B> DataLoaderIterator<B> for Epoch<'_, B> {
     fn progress(&self) -> Progress {
-        self.consumption.progress()
+        Progress::new(self.consumed, self.total, Some("items".to_owned()))
     }
+}
+
+/// Prepares each batch in the thread that asks for it.
+pub(super) fn lazy<I, B: MicroBatch>(
+    mut source: Source<I>,
+    preparation: Preparation<I, B>,
+    budget: Budget,
+) -> impl FnMut() -> Option<Taken<B>> {
+    let mut limit = Limit::new(budget);
+    let mut prepare = move |claim| {
+        let Prepared { batch, bytes, samples, consumed } = preparation.prepare(claim)?;
+        let fits = bytes <= limit.given(bytes, samples);
+        Ok((if fits { brought(batch, &preparation.device) } else { batch }, consumed))
+    };
+    move || Some(source.claim()?.and_then(&mut prepare))
 }
 
 /// Time without a batch after which the user is warned, once for each wait.
 const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 60_000 });
 
-/// The consumer's side of an epoch. Workers and uploader end with it.
+/// Workers of an epoch, and the queue of their batches. Workers and uploader end with it.
 pub(super) struct Prefetch<B: MicroBatch> {
     shared: Arc<Shared<B>>,
     workers: Vec<JoinHandle<()>>,
-    consumption: Consumption,
-    is_over: bool,
 }
 
 /// The queue between the threads.
@@ -158,7 +150,6 @@ impl<B: MicroBatch> Prefetch<B> {
         bounds: Bounds,
         workers: usize,
     ) -> io::Result<Self> {
-        let consumption = Consumption { items: 0, total: preparation.dataset.len() };
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue::new(bounds)),
             changed: Condvar::new(),
@@ -167,7 +158,7 @@ impl<B: MicroBatch> Prefetch<B> {
             instrumentation: preparation.instrumentation.clone(),
         });
         let work = Arc::new(Work { source: Mutex::new(source), preparation, shared: Arc::clone(&shared) });
-        let mut epoch = Self { shared, workers: Vec::new(), consumption, is_over: false };
+        let mut epoch = Self { shared, workers: Vec::new() };
         for index in 0..workers {
             let work = Arc::clone(&work);
             let name = format!("gpu-tuned-load-{index}");
@@ -183,29 +174,9 @@ impl<B: MicroBatch> Prefetch<B> {
         }
         Ok(epoch)
     }
-}
 
-impl<B: MicroBatch> Iterator for Prefetch<B> {
-    type Item = Result<B, DatasetError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over {
-            return None;
-        }
-        let next = self.shared.instrumentation.time_wait(|| self.shared.lock().ready(), || self.shared.take());
-        self.consumption.items = match &next {
-            Some(Ok((_, consumed))) => *consumed,
-            Some(Err(_)) => self.consumption.items,
-            None => self.consumption.total,
-        };
-        self.is_over = !matches!(next, Some(Ok(_)));
-        next.map(|next| next.map(|(batch, _)| batch))
-    }
-}
-
-impl<B: MicroBatch> DataLoaderIterator<B> for Prefetch<B> {
-    fn progress(&self) -> Progress {
-        self.consumption.progress()
+    pub(super) fn next(&self) -> Option<Taken<B>> {
+        self.shared.instrumentation.time_wait(|| self.shared.lock().ready(), || self.shared.take())
     }
 }
 
@@ -247,7 +218,7 @@ impl<B: MicroBatch> Shared<B> {
     }
 
     /// Waits for the next batch; `None` after the last. Warns the user of a long wait, since the dataset may hang.
-    fn take(self: &Arc<Self>) -> Option<Result<(B, usize), DatasetError>> {
+    fn take(self: &Arc<Self>) -> Option<Taken<B>> {
         let mut queue = self.lock();
         let mut warn_at = Some(Instant::now() + PATIENCE);
         loop {

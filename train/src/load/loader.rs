@@ -2,20 +2,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn::data::dataloader::batcher::Batcher;
-use burn::data::dataloader::{BatchStrategy, DataLoader, DataLoaderIterator, Progress};
+use burn::data::dataloader::{BatchStrategy, DataLoader, DataLoaderIterator};
+use burn::data::dataset::Dataset;
 use burn::data::dataset::transform::{PartialDataset, SelectionDataset};
-use burn::data::dataset::{Dataset, DatasetError};
 use burn::tensor::Device;
 use gpu_tuned_core::Bytes;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::epoch::{Lazy, Prefetch, Preparation};
+use super::epoch::{Epoch, Prefetch, Preparation, Taken, lazy};
 use super::queue::{Bounds, Budget};
 use super::source::{Share, Source};
 use crate::micro_batch::MicroBatch;
 use crate::timing::StepInstrumentation;
-use crate::train::{Inputs, OpenEpoch, Rank};
+use crate::train::{Inputs, Rank};
 
 /// Default number of batches on the device: one is uploaded while one waits.
 const DEPTH: usize = 2;
@@ -55,30 +55,6 @@ pub struct PrefetchLoader<I, B> {
     /// Record of the inputs of a rank, which are compared with those of others.
     inputs: Option<Inputs>,
     instrumentation: StepInstrumentation,
-}
-
-/// Epoch that is recorded until it is dropped.
-struct RecordedEpoch<'l, B> {
-    batches: Box<dyn DataLoaderIterator<B> + 'l>,
-    _open: OpenEpoch,
-}
-
-impl<B> Iterator for RecordedEpoch<'_, B> {
-    type Item = Result<B, DatasetError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.batches.next()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.batches.size_hint()
-    }
-}
-
-impl<B> DataLoaderIterator<B> for RecordedEpoch<'_, B> {
-    fn progress(&self) -> Progress {
-        self.batches.progress()
-    }
 }
 
 enum Batches<I> {
@@ -198,25 +174,21 @@ where
     #[expect(clippy::iter_without_into_iter, reason = "a loop over a reference does not look like another epoch")]
     pub fn iter(&self) -> Box<dyn DataLoaderIterator<B> + '_> {
         let number = self.epochs.fetch_add(1, Ordering::Relaxed) + 1;
-        match &self.inputs {
-            Some(inputs) => {
-                let open = inputs.begin_epoch(self.describe_epoch(number));
-                Box::new(RecordedEpoch { batches: self.epoch(), _open: open })
-            }
-            None => self.epoch(),
-        }
+        let open = self.inputs.as_ref().map(|inputs| inputs.begin_epoch(self.describe_epoch(number)));
+        let dataset = self.ordered();
+        Box::new(Epoch::new(self.batches(&dataset), dataset.len(), open))
     }
 
-    fn epoch(&self) -> Box<dyn DataLoaderIterator<B> + '_> {
-        let dataset = self.ordered();
+    fn batches(&self, dataset: &Arc<dyn Dataset<I>>) -> Box<dyn FnMut() -> Option<Taken<B>> + '_> {
         if self.num_workers > 0 {
-            match self.prefetch(&dataset) {
-                Ok(epoch) => return Box::new(epoch),
+            match self.prefetch(dataset) {
+                Ok(prefetch) => return Box::new(move || prefetch.next()),
                 Err(error) => tracing::warn!(%error, "no threads for the loader: batches are prepared one by one"),
             }
         }
-        let (source, preparation) = (self.source(&dataset), self.preparation(&dataset));
-        Box::new(Lazy::new(source, preparation, self.budget))
+        let mut next = lazy(self.source(dataset), self.preparation(dataset), self.budget);
+        // Nothing is ever ready.
+        Box::new(move || self.instrumentation.time_wait(|| 0, &mut next))
     }
 
     /// The loader as Burn's trainers take it.

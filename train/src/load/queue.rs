@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use burn::data::dataset::DatasetError;
 
-use super::epoch::Prepared;
+use super::epoch::{Prepared, Taken};
 
 /// Limits of the number of batches, in addition to the consumer's current one.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +140,7 @@ impl<B> Queue<B> {
     }
 
     /// The next batch for the consumer and the items that are consumed with it.
-    pub(super) fn take(&mut self) -> Option<Result<(B, usize), DatasetError>> {
+    pub(super) fn take(&mut self) -> Option<Taken<B>> {
         let finished = self.finished.pop_front()?;
         self.taken += 1;
         Some(finished.map(|Finished { batch, waiting, is_on_device }| {
