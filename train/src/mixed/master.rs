@@ -12,34 +12,8 @@ use super::{Half, MixedError};
 /// The f32 weights of a model that computes in 16 bits: what the optimizer changes and what is saved.
 ///
 /// [`compute_copy`](Self::compute_copy) is the model for the forward and backward pass, of one optimizer step;
-/// [`widen`](super::widen) makes its gradients those of the master, as parameters keep their identifiers:
-///
-/// ```
-/// # extern crate gpu_tuned_train as gpu_tuned;
-/// use burn::nn::{Linear, LinearConfig};
-/// use burn::optim::{GradientsParams, SgdConfig};
-/// use burn::tensor::{DType, Device, Tensor};
-/// use gpu_tuned::mixed::{Half, Master, in_f32, widen};
-///
-/// # fn main() -> Result<(), gpu_tuned::mixed::MixedError> {
-/// let device = Device::flex().autodiff(); // in a session of `mixed_bf16`, its default float type is bf16
-/// let model: Linear = LinearConfig::new(4, 1).init(&device);
-/// let mut optimizer = SgdConfig::new().init();
-///
-/// let mut master = Master::new(model, Half::Bf16)?;
-/// for _ in 0..2 {
-///     let model = master.compute_copy();
-///     let batch = Tensor::<2>::ones([8, 4], (&device, DType::BF16));
-///     let loss = in_f32(model.forward(batch)).square().mean();
-///     let gradients = GradientsParams::from_grads(loss.backward(), &model);
-///     let gradients = widen(gradients, &model)?;
-///     drop(model); // its memory is free for the optimizer
-///     master = master.update(|model| optimizer.step(0.1, model, gradients));
-/// }
-/// assert_eq!(master.model().weight.dtype(), DType::F32);
-/// # Ok(())
-/// # }
-/// ```
+/// [`widen`](super::widen) makes its gradients those of the master, as parameters keep their identifiers. Drop the copy before
+/// [`update`](Self::update), so that its memory is free for the optimizer: see [the example](super).
 #[derive(Clone, Debug)]
 pub struct Master<M> {
     model: M,
