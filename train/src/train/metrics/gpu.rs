@@ -25,16 +25,17 @@ impl Gpu {
     /// The GPU that was read as `gpu`, through the driver's management library (NVML) at `library`, or at one of its usual
     /// places. It is opened when a metric is first updated.
     pub fn of(gpu: &GpuReading, library: Option<PathBuf>) -> Self {
-        Self::with(Sampler::new(Some(gpu.clone()), library))
+        Self::new(EVERY, Ok(through(gpu.clone(), library)))
     }
 
     /// No GPU: nothing is shown of it.
     pub(super) fn none() -> Self {
-        Self::with(Sampler::new(None, None))
+        Self::new(EVERY, Err("the session trains on the CPU".to_owned()))
     }
 
-    pub(super) fn with(sampler: Sampler) -> Self {
-        Self(Arc::new(Mutex::new(sampler)))
+    /// A GPU that is read at most at an interval, or the reason why it is not.
+    pub(super) fn new(every: Duration, read: Result<ReadLoad, String>) -> Self {
+        Self(Arc::new(Mutex::new(Sampler { every, read, last: None })))
     }
 
     /// Its memory.
@@ -89,30 +90,18 @@ pub(super) struct Load {
 }
 
 /// Reads the load of a GPU.
-type ReadLoad = Box<dyn FnMut() -> Result<Load, String> + Send>;
+pub(super) type ReadLoad = Box<dyn FnMut() -> Result<Load, String> + Send>;
 
 /// Samples a GPU at most at an interval, and stops after the first failure.
-pub(super) struct Sampler {
+struct Sampler {
     every: Duration,
     read: Result<ReadLoad, String>,
     last: Option<(Instant, u64, Load)>,
 }
 
 impl Sampler {
-    /// Looks through the driver's management library, which is opened at the first read.
-    pub(super) fn new(gpu: Option<GpuReading>, library: Option<PathBuf>) -> Self {
-        match gpu {
-            Some(gpu) => Self::with(EVERY, through(gpu, library)),
-            None => Self { every: EVERY, read: Err("the session trains on the CPU".to_owned()), last: None },
-        }
-    }
-
-    pub(super) fn with(every: Duration, read: ReadLoad) -> Self {
-        Self { every, read: Ok(read), last: None }
-    }
-
     /// The latest read and its number, or why there is nothing to see.
-    pub(super) fn latest(&mut self) -> Result<(u64, Load), String> {
+    fn latest(&mut self) -> Result<(u64, Load), String> {
         let read = self.read.as_mut().map_err(|reason| reason.clone())?;
         if let Some((_, number, load)) = self.last.filter(|(time, ..)| time.elapsed() < self.every) {
             return Ok((number, load));

@@ -13,7 +13,7 @@ use gpu_tuned_core::device::GpuReading;
 use tracing::span::{Attributes, Id, Record as SpanRecord};
 use tracing::{Event, Level, Subscriber, subscriber};
 
-use super::gpu::{Load, Sampler};
+use super::gpu::Load;
 use super::{Gpu, GradientNorm, LossScale, MicroBatch, StepHistory};
 use crate::train::Step;
 
@@ -139,7 +139,7 @@ fn looks(every: Duration, seen: impl IntoIterator<Item = Result<u32, &'static st
             utilisation_percent: Some(percent),
         })
     };
-    (Gpu::with(Sampler::with(every, Box::new(look))), count)
+    (Gpu::new(every, Ok(Box::new(look))), count)
 }
 
 #[test]
