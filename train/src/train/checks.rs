@@ -201,7 +201,7 @@ const FORGOTTEN_AFTER: u32 = 1000;
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Counts of skipped steps.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Skips {
     /// True while losses are multiplied by a loss scale, which skipped steps adapt.
     pub scales_loss: bool,

@@ -17,20 +17,11 @@ use crate::timing::{StepInstrumentation, StepTimer};
 
 /// Planned steps of one rank.
 #[derive(Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "settings of a plan")]
 pub struct Recipe {
-    /// Device with autodiff.
-    pub(super) device: Device,
+    /// Template of the steppers.
+    pub(super) stepper: Stepper,
     pub(super) half: Option<Half>,
     pub(super) cuda_graphs: bool,
-    micro_batch: usize,
-    /// Bytes of parameters and optimizer state that may be allocated twice.
-    group_bytes: Bytes,
-    /// True for a model whose norms compute statistics over a micro-batch.
-    batch_statistics: bool,
-    /// True if the loss couples all samples of a step, which is then one micro-batch.
-    whole_batch: bool,
-    replanning: Option<Replanning>,
     /// Samples of a step on this rank.
     samples: usize,
     drop_last: bool,
@@ -38,9 +29,6 @@ pub struct Recipe {
     prefetch_depth: usize,
     workers: usize,
     instrumentation: StepInstrumentation,
-    pub(super) not_ready: NotReady,
-    /// Connection to the other ranks, if there are several.
-    pub(super) rank: Option<Rank>,
 }
 
 impl Recipe {
@@ -54,56 +42,49 @@ impl Recipe {
         instrumentation: StepInstrumentation,
     ) -> Self {
         let (settings, schedule) = (&plan.settings, &plan.schedule);
+        let mut stepper = Stepper::new(device, size(settings.batch_size));
+        stepper.group_bytes = stepper.group_bytes.with_planned(group_bytes(&plan.memory).0);
+        stepper.warns_of_statistics = batch_statistics;
+        stepper.whole_batch = replanning.goal.whole_batch_loss;
+        stepper.planner = Some(replanning);
         Self {
+            stepper,
             half: Half::of(precision),
             cuda_graphs: settings.cuda_graphs,
-            micro_batch: size(settings.batch_size),
-            group_bytes: group_bytes(&plan.memory),
-            batch_statistics,
-            whole_batch: replanning.goal.whole_batch_loss,
-            replanning: Some(replanning),
             samples: size(schedule.samples_per_rank()),
             drop_last: schedule.drop_last,
             prefetch_depth: size(settings.prefetch_depth),
             workers: size(settings.num_workers),
             instrumentation,
-            device,
-            not_ready: NotReady::default(),
-            rank: None,
         }
     }
 
     /// Handles a model that is not ready for 16 bits.
     #[must_use]
-    pub fn when_not_ready(self, not_ready: NotReady) -> Self {
-        Self { not_ready, ..self }
+    pub fn when_not_ready(mut self, not_ready: NotReady) -> Self {
+        self.stepper.not_ready = not_ready;
+        self
     }
 
     /// Shares its steps with other ranks.
     #[must_use]
-    pub fn with_rank(self, rank: Option<Rank>) -> Self {
-        Self { rank, ..self }
+    pub fn with_rank(mut self, rank: Option<Rank>) -> Self {
+        self.stepper.rank = rank;
+        self
     }
 
     /// Steps of any size in fp32, loaded one micro-batch at a time.
     #[cfg(test)]
     pub(super) fn new(device: Device, micro_batch: usize) -> Self {
         Self {
-            device: if device.is_autodiff() { device } else { device.autodiff() },
+            stepper: Stepper::new(if device.is_autodiff() { device } else { device.autodiff() }, micro_batch),
             half: None,
             cuda_graphs: false,
-            micro_batch,
-            group_bytes: Bytes(u64::MAX),
-            batch_statistics: false,
-            whole_batch: false,
-            replanning: None,
             samples: micro_batch,
             drop_last: false,
             prefetch_depth: 2,
             workers: 1,
             instrumentation: StepInstrumentation::default(),
-            not_ready: NotReady::default(),
-            rank: None,
         }
     }
 
@@ -116,25 +97,19 @@ impl Recipe {
         let loader = PrefetchLoader::new(dataset, batcher, self.samples)
             .drop_last(self.drop_last)
             .depth(self.prefetch_depth)
-            .device_samples(self.prefetch_depth.saturating_mul(self.micro_batch))
+            .device_samples(self.prefetch_depth.saturating_mul(self.stepper.micro_batch()))
             .num_workers(self.workers)
-            .device(self.device.clone())
+            .device(self.stepper.device.clone())
             .with_instrumentation(self.instrumentation.clone());
-        match &self.rank {
+        match &self.stepper.rank {
             Some(rank) => loader.for_rank(rank),
             None => loader,
         }
     }
 
     pub(super) fn stepper(&self) -> Stepper {
-        let mut stepper = Stepper::new(self.device.clone(), self.micro_batch);
+        let mut stepper = self.stepper.clone();
         stepper.timer = StepTimer::new(&self.instrumentation);
-        stepper.group_bytes = stepper.group_bytes.with_planned(self.group_bytes.0);
-        stepper.warns_of_statistics = self.batch_statistics;
-        stepper.whole_batch = self.whole_batch;
-        stepper.planner.clone_from(&self.replanning);
-        stepper.not_ready = self.not_ready;
-        stepper.rank.clone_from(&self.rank);
         stepper
     }
 }

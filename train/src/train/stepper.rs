@@ -26,6 +26,7 @@ use crate::timing::{Phase, StepTimer};
 const STALL_CHECK_INTERVAL: u64 = 100;
 
 /// Takes optimizer steps with anything that has weights.
+#[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "independent states of a run")]
 pub(super) struct Stepper {
     pub device: Device,

@@ -114,12 +114,12 @@ impl<M: Module> Trainer<M> {
 
     /// A trainer with the precision, the graphs and the other ranks of a recipe.
     pub(super) fn from_recipe(model: M, optimizer: ModuleOptimizer, recipe: &Recipe) -> Result<Self, TrainerError> {
-        if recipe.rank.is_none()
+        if recipe.stepper.rank.is_none()
             && let Ok(Some(state)) = StateSummary::new(&optimizer)
         {
             check_state(&state.parameters, None, &model)?;
         }
-        let (model, optimizer) = match &recipe.rank {
+        let (model, optimizer) = match &recipe.stepper.rank {
             Some(rank) => {
                 let model = rank.replica(model)?;
                 let optimizer = rank.own_state(optimizer, &model)?;
@@ -131,7 +131,7 @@ impl<M: Module> Trainer<M> {
         let trainer = if recipe.cuda_graphs { trainer.cuda_graphs() } else { trainer };
         let Some(half) = recipe.half else { return Ok(trainer) };
         let mixed = trainer.mixed(half);
-        Ok(mixed.inspect_err(|error| recipe.rank.iter().for_each(|rank| rank.fail(error)))?)
+        Ok(mixed.inspect_err(|error| recipe.stepper.rank.iter().for_each(|rank| rank.fail(error)))?)
     }
 
     /// Computes in 16 bits from now on, with weights and optimizer in fp32: see [`mixed`](crate::mixed). A session in mixed

@@ -22,7 +22,7 @@ fn a_model_that_is_not_ready_is_handled_before_the_first_step_of_the_process_onl
 fn drill() {
     let trainer = |not_ready| {
         let recipe = in_bf16(not_ready);
-        let model: BatchNorm = BatchNormConfig::new(2).init(&recipe.device);
+        let model: BatchNorm = BatchNormConfig::new(2).init(&recipe.stepper.device);
         Trainer::from_recipe(model, SgdConfig::new().init(), &recipe).map(drop)
     };
     let error = trainer(NotReady::default()).expect_err("it has statistics");
@@ -32,9 +32,9 @@ fn drill() {
 
     // A first trainer has learned something that a second one must not throw away.
     let recipe = in_bf16(NotReady::default());
-    let model: Linear = LinearConfig::new(2, 1).init(&recipe.device);
+    let model: Linear = LinearConfig::new(2, 1).init(&recipe.stepper.device);
     let mut first = Trainer::with_stepper(model, SgdConfig::new().init(), recipe.stepper());
-    let batch = Tensor::<2>::ones([4, 2], &recipe.device);
+    let batch = Tensor::<2>::ones([4, 2], &recipe.stepper.device);
     first.step(0.1, batch, |model: &Linear, batch| model.forward(batch).mean()).expect("a step");
     let late = handled().expect("no handler is called");
     assert_eq!(late.expect_err("it has statistics").to_string(), error.to_string());

@@ -82,7 +82,7 @@ impl<M: LearnerModel> PlannedSteps<M> {
     fn refused(&self, model: &impl Module, accumulation: Option<usize>) -> Option<&'static str> {
         // A move to another device keeps a model's autodiff. Parameters without autodiff are constants.
         let strategy = |device: &Device| device.gradient_checkpointing_strategy();
-        if differentiated(model).iter().any(|device| strategy(device) != strategy(&self.recipe.device)) {
+        if differentiated(model).iter().any(|device| strategy(device) != strategy(&self.recipe.stepper.device)) {
             return Some(
                 "the model's device has another activation checkpointing than the plan: create the model on \
                  `session.device()`",
@@ -98,7 +98,7 @@ impl<M: LearnerModel> PlannedSteps<M> {
         if self.recipe.half == Some(Half::F16) {
             return Err(SCALED_LOSS.to_owned());
         }
-        let learning = Learning::new(learner, self.recipe.half, &self.recipe.device);
+        let learning = Learning::new(learner, self.recipe.half, &self.recipe.stepper.device);
         let learning = learning.map_err(|error| error.to_string())?;
         if self.recipe.cuda_graphs {
             learning.graphs.lock().switch_on();
@@ -112,7 +112,7 @@ impl<M: LearnerModel> PlannedSteps<M> {
         events: SupervisedTrainingEventProcessor<M>,
         reason: &str,
     ) -> SupervisedTrainingEventProcessor<M> {
-        let Some(handler) = self.recipe.not_ready.handler() else { return events };
+        let Some(handler) = self.recipe.stepper.not_ready.handler() else { return events };
         drop(events.renderer());
         handler(reason)
     }
@@ -133,8 +133,8 @@ where
     ) -> (M, SupervisedTrainingEventProcessor<M>) {
         let TrainingComponents { num_epochs, mut checkpointer, mut early_stopping, event_store, interrupter, .. } =
             components;
-        learner.fork(&self.recipe.device);
-        let train = train.to_device(&self.recipe.device);
+        learner.fork(&self.recipe.stepper.device);
+        let train = train.to_device(&self.recipe.stepper.device);
         let refused = self.refused(&learner.model(), components.grad_accumulation);
         check_parameters(self.parameters, &learner.model());
         let end = |learner: &Learner<M>, events, message| {
@@ -162,7 +162,7 @@ where
             };
             return end(&learner, components.event_processor, message);
         }
-        let valid = valid.to_device(&self.recipe.device.clone().inner());
+        let valid = valid.to_device(&self.recipe.stepper.device.clone().inner());
         let events = components.event_processor;
         let mut stepper = self.recipe.stepper();
         stepper.health_every = self.history.begin();

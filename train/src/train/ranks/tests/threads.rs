@@ -143,7 +143,7 @@ impl TestRank {
     }
 
     pub(in crate::train) fn device(&self) -> &Device {
-        &self.recipe.device
+        &self.recipe.stepper.device
     }
 
     pub(in crate::train) fn part(&self, samples: usize) -> Range<usize> {
