@@ -120,7 +120,7 @@ impl Stepper {
         let health = self.health_counts(&gradients, &model)?.map(Counts::watched).transpose()?;
         drop(model);
         let own = if loss_weights.is_some() { 1.0 } else { batch.len() as f64 } / rank.share().all() as f64;
-        let mut buckets = watched(Moment::Backward, || Buckets::new(gradients, &weights.master(), own))?;
+        let mut buckets = watched(Moment::Backward, || Buckets::new(gradients, &weights.master(), own, true))?;
         let fingerprint = fingerprint(weights.learning_rate(), self.steps, rank.inputs.digest());
         let header = self.header(loss, loss_weights.as_ref(), batch.len(), fingerprint.clone(), &buckets.present);
         let vectors = || std::iter::once(header).chain(buckets.take_vectors()).collect();

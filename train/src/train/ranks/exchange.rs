@@ -192,25 +192,17 @@ pub(in crate::train) struct Buckets {
 }
 
 impl Buckets {
-    /// The gradients times `share`, those in 16 bits widened to fp32, as they are summed. Each is released when its vector is
-    /// made.
-    pub(in crate::train) fn new<M: Module>(gradients: GradientsParams, master: &M, share: f64) -> Self {
-        Self::pack(gradients, master, share, |dtype| if is_half(dtype) { DType::F32 } else { dtype })
-    }
-
-    /// New values of some parameters, in their own types.
-    pub(super) fn from_values<M: Module>(values: GradientsParams, master: &M) -> Self {
-        Self::pack(values, master, 1.0, |dtype| dtype)
-    }
-
-    fn pack<M: Module>(gradients: GradientsParams, master: &M, share: f64, summed: impl Fn(DType) -> DType) -> Self {
-        type Packing<'v> = (GradientsParams, Vec<Tensor<1>>, Vec<bool>, &'v dyn Fn(DType) -> DType);
-        let state = (gradients, Vec::new(), Vec::new(), &summed as &dyn Fn(DType) -> DType);
+    /// The gradients times `share`, as they are summed: those in 16 bits are widened to fp32 if `widens`. Each is released
+    /// when its vector is made. New values of some parameters are packed without widening.
+    pub(in crate::train) fn new<M: Module>(gradients: GradientsParams, master: &M, share: f64, widens: bool) -> Self {
+        type Packing = (GradientsParams, Vec<Tensor<1>>, Vec<bool>, bool);
+        let state = (gradients, Vec::new(), Vec::new(), widens);
         let (_, parts, present, _) =
-            visit_floats!(master, (gradients, parts, present, summed) = state, Packing<'v>, |param| {
+            visit_floats!(master, (gradients, parts, present, widens) = state, Packing, |param| {
                 if param.is_require_grad() {
                     let value = param.base().without_autodiff();
-                    let (shape, dtype) = (value.shape(), summed(value.dtype()));
+                    let (shape, own) = (value.shape(), value.dtype());
+                    let dtype = if *widens && is_half(own) { DType::F32 } else { own };
                     let found = gradients.remove::<D>(param.id);
                     present.push(found.is_some());
                     let gradient = match found {

@@ -109,7 +109,7 @@ pub(super) fn owners_values<M: Module>(
                 values.register::<D>(param.id, param.base().without_autodiff());
             }
         });
-        let mut buckets = watched(Moment::Optimizer, || Buckets::from_values(own.1, model))?;
+        let mut buckets = watched(Moment::Optimizer, || Buckets::new(own.1, model, 1.0, false))?;
         let vectors = Computed::wait_for(buckets.take_vectors())?;
         Ok((buckets, vectors))
     };

@@ -48,7 +48,7 @@ fn gradients(model: &Two, width: usize) -> GradientsParams {
 fn what_is_split_again_is_what_was_put_together() {
     let model = model(5);
     let (whole, put) = (gradients(&model, 5), gradients(&model, 5));
-    let buckets = Buckets::new(put, &model, 0.5);
+    let buckets = Buckets::new(put, &model, 0.5, true);
     assert_eq!((buckets.packed.vectors.len(), &buckets.present[..]), (1, &[true, true, false, false][..]));
     let present = buckets.present.clone();
     let split = buckets.split(&model, &present, Some(&Tensor::from_floats([0.5], &Device::flex())));
@@ -65,7 +65,7 @@ fn what_is_split_again_is_what_was_put_together() {
 #[test]
 fn a_parameter_without_a_gradient_here_may_have_one_elsewhere() {
     let model = model(5);
-    let buckets = Buckets::new(GradientsParams::new(), &model, 1.0);
+    let buckets = Buckets::new(GradientsParams::new(), &model, 1.0, true);
     assert_eq!(buckets.present, [false; 4]);
     let split = buckets.split(&model, &[false, true, false, true], None);
     assert_eq!(split.len(), 2);
