@@ -207,7 +207,8 @@ impl Hub {
         let (since, rank) = finished.min()?;
         let waiting = state.ranks().find_map(|(waiting, member)| {
             let exchanging = || member.exchanging_since((waiting == 0).then_some(own));
-            let begin = state.meeting.waiting_since(waiting).or_else(exchanging)?;
+            let arrived = state.meeting.messages[waiting].as_ref().map(|(time, _)| *time);
+            let begin = arrived.or_else(exchanging)?;
             (member.finished.is_none() && begin.max(since).elapsed() > self.limits.uneven).then_some(waiting)
         })?;
         let (host, waiting_host) = (state.host(rank), state.host(waiting));

@@ -85,7 +85,7 @@ impl Hub {
         let mut members: Vec<_> = std::iter::repeat_with(|| None).take(world_size).collect();
         members[0] = Some(Member::new(root.clone(), 0));
         let distinct = root.distinct_terms().map(|term| (term, 0)).collect();
-        let meeting = Meeting::new(world_size);
+        let meeting = Meeting { number: 0, first: None, messages: vec![None; world_size], arrived: 0 };
         let last_refusal = String::new();
         let state = State { members, distinct, joined: 1, told: 0, refused: 0, last_refusal, meeting, finished: 0 };
         Arc::new(Self {
@@ -218,7 +218,7 @@ impl Member {
 }
 
 /// Exchange for which messages arrive.
-pub(super) struct Meeting {
+struct Meeting {
     /// Number of the exchange, from 0.
     number: u64,
     /// Kind of the exchange, and the rank that arrived first.
@@ -226,17 +226,6 @@ pub(super) struct Meeting {
     /// Messages by rank, with the times of their arrival.
     messages: Vec<Option<(Instant, Vec<u8>)>>,
     arrived: usize,
-}
-
-impl Meeting {
-    pub(super) fn new(world_size: usize) -> Self {
-        Self { number: 0, first: None, messages: vec![None; world_size], arrived: 0 }
-    }
-
-    /// Returns the time since which a rank waits for others.
-    pub(super) fn waiting_since(&self, rank: usize) -> Option<Instant> {
-        self.messages[rank].as_ref().map(|(time, _)| *time)
-    }
 }
 
 impl Hub {
