@@ -21,6 +21,15 @@ fn ends(faulty: usize, body: impl Fn(&Group) -> Result<(), Ended> + Clone + Send
     others.map(|(_, result)| result.unwrap()).collect()
 }
 
+fn wait_for_end(group: &Group) -> Ended {
+    loop {
+        if let Some(ended) = group.ended() {
+            return ended;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
 #[test]
 fn a_failure_names_its_rank_and_message() {
     for faulty in 0..3 {
@@ -73,9 +82,7 @@ fn ranks_with_more_exchanges_end_all() {
             }
             if exchanges_on_gpu {
                 group.set_activity(Activity::Exchanging);
-                while group.ended().is_none() {
-                    thread::sleep(Duration::from_millis(100));
-                }
+                wait_for_end(group);
             }
             group.barrier()
         });
@@ -93,10 +100,7 @@ fn an_exchange_of_all_that_does_not_end_ends_all() {
         thread::sleep(Duration::from_millis(if group.rank() == 1 { 3000 } else { 0 }));
         let begin = Instant::now();
         group.set_activity(Activity::Exchanging);
-        while group.ended().is_none() {
-            thread::sleep(Duration::from_millis(100));
-        }
-        (group.ended().unwrap(), begin.elapsed())
+        (wait_for_end(&group), begin.elapsed())
     };
     let results = run_within(&Limits { exchange: Duration::from_secs(2), ..limits() }, 3, body);
     for (rank, result) in results.into_iter().enumerate() {
@@ -113,10 +117,7 @@ fn a_living_rank_that_does_not_arrive_ends_all() {
         if group.rank() != 1 {
             group.set_activity(Activity::Exchanging);
         }
-        while group.ended().is_none() {
-            thread::sleep(Duration::from_millis(100));
-        }
-        group.ended().unwrap()
+        wait_for_end(&group)
     };
     let begin = Instant::now();
     for end in run_within(&Limits { arrival: Duration::from_secs(2), ..limits() }, 3, body) {

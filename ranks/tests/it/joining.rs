@@ -24,12 +24,12 @@ fn join_all(processes: Vec<(Launch, Terms, Limits)>) -> Vec<Result<(), JoinError
     joining.into_iter().map(|one| one.join().unwrap()).collect()
 }
 
-/// Joins with as many ranks as there are terms, and returns the error that all of them get.
-fn common_error(world_size: usize, processes: Vec<(Launch, Terms)>) -> JoinError {
-    let begin = Instant::now();
-    let processes: Vec<_> = processes.into_iter().map(|(launch, terms)| (launch, terms, limits())).collect();
-    assert!(processes.len() >= world_size);
-    let errors: Vec<_> = join_all(processes).into_iter().map(Result::unwrap_err).collect();
+/// Joins with processes that have these ranks, numbers of ranks and terms, and returns the error that all of them get.
+fn common_error(processes: impl IntoIterator<Item = (usize, usize, Terms)>) -> JoinError {
+    let (begin, port) = (Instant::now(), free_port());
+    let process = |(rank, world_size, terms)| (launch(rank, world_size, port), terms, limits());
+    let joined = join_all(processes.into_iter().map(process).collect());
+    let errors: Vec<_> = joined.into_iter().map(Result::unwrap_err).collect();
     assert!(errors.iter().all(|error| *error == errors[0]), "{errors:?}");
     assert!(begin.elapsed() < Duration::from_secs(30));
     errors[0].clone()
@@ -37,11 +37,9 @@ fn common_error(world_size: usize, processes: Vec<(Launch, Terms)>) -> JoinError
 
 #[test]
 fn a_different_term_is_named_on_all_ranks() {
-    let port = free_port();
     let terms = |version: &str| Terms::default().same("model", "mlp").same("Burn's version", version);
-    let versions = ["0.22.1", "0.22.1", "0.23.0"];
-    let processes = versions.iter().enumerate().map(|(rank, version)| (launch(rank, 3, port), terms(version)));
-    let error = common_error(3, processes.collect());
+    let versions = ["0.22.1", "0.22.1", "0.23.0"].into_iter().enumerate();
+    let error = common_error(versions.map(|(rank, version)| (rank, 3, terms(version))));
     let JoinError::Term { rank: 2, term, value, expected, .. } = &error else { panic!("{error}") };
     assert_eq!((term.as_str(), value.as_str(), expected.as_str()), ("Burn's version", "0.23.0", "0.22.1"));
     assert!(error.to_string().contains("Burn's version of rank 2 on "), "{error}");
@@ -50,37 +48,29 @@ fn a_different_term_is_named_on_all_ranks() {
 #[test]
 fn a_term_that_only_one_rank_has_is_named() {
     for missing in 0..2 {
-        let port = free_port();
         let terms = |rank| if rank == missing { Terms::default() } else { Terms::default().same("seed", "7") };
-        let error = common_error(2, (0..2).map(|rank| (launch(rank, 2, port), terms(rank))).collect());
+        let error = common_error((0..2).map(|rank| (rank, 2, terms(rank))));
         assert!(matches!(&error, JoinError::Term { term, .. } if term == "seed"), "{error}");
     }
 }
 
 #[test]
 fn a_gpu_of_two_ranks_is_named() {
-    let port = free_port();
-    let terms = |device: &str| Terms::default().distinct_on_host("GPU", device);
-    let devices = ["0000:01:00.0", "0000:02:00.0", "0000:01:00.0"];
-    let processes = devices.iter().enumerate().map(|(rank, device)| (launch(rank, 3, port), terms(device)));
-    let error = common_error(3, processes.collect());
+    let devices = ["0000:01:00.0", "0000:02:00.0", "0000:01:00.0"].into_iter().enumerate();
+    let error = common_error(devices.map(|(rank, gpu)| (rank, 3, Terms::default().distinct_on_host("GPU", gpu))));
     let JoinError::Shared { rank: 2, other: 0, term, value, .. } = &error else { panic!("{error}") };
     assert_eq!((term.as_str(), value.as_str()), ("GPU", "0000:01:00.0"));
 }
 
 #[test]
 fn two_processes_of_one_rank_are_named() {
-    let port = free_port();
-    let ranks = [0, 1, 1];
-    let error = common_error(3, ranks.map(|rank| (launch(rank, 3, port), Terms::default())).to_vec());
+    let error = common_error([0, 1, 1].map(|rank| (rank, 3, Terms::default())));
     assert!(matches!(error, JoinError::SameRank { rank: 1, .. }), "{error}");
 }
 
 #[test]
 fn another_number_of_ranks_is_named() {
-    let port = free_port();
-    let launches = [launch(0, 2, port), launch(1, 3, port)];
-    let error = common_error(2, launches.map(|launch| (launch, Terms::default())).to_vec());
+    let error = common_error([(0, 2, Terms::default()), (1, 3, Terms::default())]);
     assert!(matches!(error, JoinError::WorldSize { rank: 1, world_size: 3, expected: 2, .. }), "{error}");
 }
 
