@@ -2,39 +2,20 @@
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::{Linear, LinearConfig};
-use burn::optim::{GradientsParams, SgdConfig};
+use burn::optim::SgdConfig;
 use burn::tensor::{DType, FloatDType, Int, Tensor, TensorData};
 use networks::steps::{MeanLoss, Sequences, StepLoss, Tagger};
 
 use super::{Batch, Network, OUT_OF_MEMORY, batch, device, furthest, parameters, sgd, trainer, values};
-use crate::loss::{ChunkedCrossEntropy, Loss, WeightFault};
+use crate::loss::{Loss, Weight, WeightFault};
 use crate::micro_batch::MicroBatch;
-use crate::mixed::{Half, LossScale, MixedError, global_norm};
+use crate::mixed::{Half, LossScale, MixedError};
 use crate::train::{Step, StepError, Trainer};
 
 /// Loss and number of targets.
 fn counted(network: &Tagger, batch: Sequences) -> Loss {
     match StepLoss::Padding.mean(network, batch) {
         MeanLoss::Targets(mean, number) => (mean, number).into(),
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Loss and sum of class weights.
-fn weighted_by_class(network: &Tagger, batch: Sequences) -> Loss {
-    match StepLoss::ClassWeights.mean(network, batch) {
-        MeanLoss::Classes(mean, weight) => (mean, weight).into(),
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Loss in chunks of three rows.
-fn chunked(network: &Tagger, batch: Sequences) -> Loss {
-    match StepLoss::Chunked.mean(network, batch) {
-        MeanLoss::Head(head) => {
-            let chunks = ChunkedCrossEntropy::new(3).with_pad_tokens(vec![head.padding]);
-            chunks.forward(head.hidden, head.weight, head.bias, head.targets)
-        }
         other => panic!("{other:?}"),
     }
 }
@@ -57,38 +38,15 @@ fn new_trainer(micro_batch: usize) -> Trainer<Tagger> {
     Trainer::new(tagger(), sgd(), device(), micro_batch)
 }
 
-/// Norm and loss of the whole batch, as Burn computes them.
-fn at_once(batch: Sequences, loss: fn(&Tagger, Sequences) -> Loss) -> (f32, f32) {
-    let model = tagger();
-    let (mean, _) = loss(&model, batch.on_device(&device())).into_parts();
-    let gradients = GradientsParams::from_grads(mean.clone().backward(), &model);
-    (global_norm(&gradients, &model).unwrap().into_scalar::<f32>(), mean.into_scalar::<f32>())
-}
-
 fn is_equal(step: &Step, (norm, loss): (f32, f32)) -> bool {
     step.applied && (step.gradient_norm / norm - 1.0).abs() < 1e-5 && (step.loss / loss - 1.0).abs() < 1e-5
-}
-
-#[test]
-fn a_step_is_the_mean_over_all_targets_in_micro_batches_of_4_2_and_1() {
-    for loss in [counted, weighted_by_class, chunked] {
-        // The last batch has sequences without any target.
-        for targets in [[6, 1, 3, 1], [6, 0, 3, 0]] {
-            let right = at_once(sequences(targets), loss);
-            for micro_batch in [4, 3, 2, 1] {
-                let step = new_trainer(micro_batch).step(0.1, sequences(targets), loss).unwrap();
-                assert!(is_equal(&step, right), "{targets:?} in {micro_batch}: {step:?}, not {right:?}");
-            }
-        }
-    }
-    let step = new_trainer(3).step(0.1, sequences([6, 1, 3, 1]), counted).unwrap();
-    assert!((step.weight - 11.0).abs() < f64::EPSILON, "{step:?}");
 }
 
 #[test]
 fn smaller_micro_batches_after_a_recovery_leave_later_steps_as_they_are() {
     let batches = || [[6, 1, 3, 1], [1, 1, 6, 0], [2, 5, 0, 6]].map(sequences);
     let (mut undisturbed, mut disturbed) = (new_trainer(4), new_trainer(4).grow_after(1000));
+    let weights = [11.0, 8.0, 13.0];
     for (number, batch) in batches().into_iter().enumerate() {
         let right = undisturbed.step(0.1, batch.clone(), counted).unwrap();
         let step = disturbed.step(0.1, batch, |model, micro: Sequences| {
@@ -98,15 +56,12 @@ fn smaller_micro_batches_after_a_recovery_leave_later_steps_as_they_are() {
         let step = step.unwrap();
         assert_eq!((step.micro_batches, step.rescues.len()), if number == 1 { (4, 2) } else { ([1, 0, 4][number], 0) });
         assert!(is_equal(&step, (right.gradient_norm, right.loss)), "{step:?}, not {right:?}");
+        assert!((step.weight - weights[number]).abs() < f64::EPSILON, "{step:?}");
     }
     assert!(furthest(&parameters(disturbed.model()), &parameters(undisturbed.model())) < 1e-6);
 }
 
-/// Checks that a step of eight samples with this loss is an error, changes nothing, and is not counted.
-fn refused<L: Into<Loss>>(micro_batch: usize, loss: impl Fn(&Network, Batch) -> L + Sync) -> StepError {
-    refused_step(micro_batch, 8, loss)
-}
-
+/// Checks that a step with this loss is an error, changes nothing, and is not counted.
 fn refused_step<L: Into<Loss>>(
     micro_batch: usize,
     samples: usize,
@@ -171,45 +126,41 @@ fn a_16_bit_loss_is_an_error_in_mixed_precision_unless_it_is_accepted() {
 
 #[test]
 fn weights_that_cannot_be_used_are_errors() {
-    let floats = |values: &'static [f32]| {
-        refused(4, move |model, batch| {
-            let weight = Tensor::<1>::from_floats(values, &batch.0.device());
-            (model.loss(batch), weight)
-        })
+    let floats = |values: &'static [f32]| -> Weigh {
+        Box::new(move |batch| Tensor::<1>::from_floats(values, &batch.0.device()).into())
     };
-    let half = refused(4, |model, batch| {
-        let weight = Tensor::<1>::ones([1], &batch.0.device());
-        (model.loss(batch), weight.cast(FloatDType::BF16))
-    });
-    let integer = refused(4, |model, batch| {
-        let weight = Tensor::<1, Int>::full([1], -3, &batch.0.device());
-        (model.loss(batch), weight)
-    });
-    for (error, text) in [
-        (floats(&[-1.0]), "a weight of the loss is -1:"),
-        (floats(&[f32::NAN]), "a weight of the loss is NaN:"),
-        (floats(&[f32::INFINITY]), "a weight of the loss is inf:"),
-        (floats(&[1.0, 2.0]), "the weight of the loss has 2 values"),
-        (half, "the weight of the loss is in BF16"),
-        (integer, "a weight of the loss is -3:"),
-        (refused(4, |model, batch| (model.loss(batch), -2.0)), "a weight of the loss is -2:"),
-        (refused(4, |model, batch| (model.loss(batch), f64::NAN)), "a weight of the loss is NaN:"),
-    ] {
+    let cases: [(usize, Weigh, &str); 9] = [
+        (4, floats(&[-1.0]), "a weight of the loss is -1:"),
+        (4, floats(&[f32::NAN]), "a weight of the loss is NaN:"),
+        (4, floats(&[f32::INFINITY]), "a weight of the loss is inf:"),
+        (4, floats(&[1.0, 2.0]), "the weight of the loss has 2 values"),
+        (
+            4,
+            Box::new(|batch| Tensor::<1>::ones([1], &batch.0.device()).cast(FloatDType::BF16).into()),
+            "the weight of the loss is in BF16",
+        ),
+        (4, Box::new(|batch| Tensor::<1, Int>::full([1], -3, &batch.0.device()).into()), "a weight of the loss is -3:"),
+        (4, Box::new(|_| (-2.0).into()), "a weight of the loss is -2:"),
+        (4, Box::new(|_| f64::NAN.into()), "a weight of the loss is NaN:"),
+        // One negative weight that a larger one makes up for in the sum.
+        (
+            2,
+            Box::new(|batch| (batch.0.clone().slice([0..1, 0..1]).reshape([1]).sign() * 2.0 + 1.0).into()),
+            "a weight of the loss is -1:",
+        ),
+    ];
+    assert!(values(1, 96).chunks(24).any(|micro| micro[0] < 0.0), "a micro-batch has a negative weight");
+    for (micro_batch, weight, text) in cases {
+        let error = refused_step(micro_batch, 8, |model, batch| {
+            let weight = weight(&batch);
+            Loss::new(model.loss(batch), weight)
+        });
         assert!(matches!(error, StepError::Weight(_)) && error.to_string().contains(text), "{error}, without {text}");
     }
 }
 
-/// One negative weight that a larger one makes up for in the sum.
-#[test]
-fn a_negative_weight_of_one_micro_batch_is_an_error() {
-    let error = refused(2, |model, batch| {
-        let (first, _) = &batch;
-        let sign = first.clone().slice([0..1, 0..1]).reshape([1]).sign();
-        (model.loss(batch), sign * 2.0 + 1.0)
-    });
-    assert!(values(1, 96).chunks(24).any(|micro| micro[0] < 0.0), "a micro-batch has a negative weight");
-    assert!(error.to_string().contains("a weight of the loss is -1:"), "{error}");
-}
+/// Weight of a micro-batch.
+type Weigh = Box<dyn Fn(&Batch) -> Weight + Sync>;
 
 #[test]
 fn losses_with_and_without_weights_in_one_step_are_an_error() {

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use burn::module::Module;
-use burn::optim::Optimizer;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 use gpu_tuned_core::workload::Mlp;
 use gpu_tuned_core::{Bytes, Goal};
 
-use super::{Batch, Network, OUT_OF_MEMORY, batch, device, furthest, parameters, sgd, trained, trainer};
+use super::{Batch, Network, OUT_OF_MEMORY, Starved, batch, device, furthest, parameters, sgd, trained, trainer};
 use crate::micro_batch::MicroBatch;
 use crate::out_of_memory::{Moment, OutOfMemory};
 use crate::train::rescue::Replanning;
@@ -114,35 +113,8 @@ fn that_statistics_are_those_of_fewer_samples_is_told_once() {
     assert!(!stepper.warns_of_statistics);
 }
 
-/// An optimizer that has no memory for its so many-th parameters.
-#[derive(Clone)]
-struct Starved {
-    called: Arc<AtomicUsize>,
-    fails: std::ops::Range<usize>,
-}
-
-impl Optimizer for Starved {
-    type State<const D: usize> = <burn::optim::Sgd as Optimizer>::State<D>;
-
-    fn step<const D: usize>(
-        &self,
-        learning_rate: f64,
-        tensor: Tensor<D>,
-        gradient: Tensor<D>,
-        _: Option<Self::State<D>>,
-    ) -> (Tensor<D>, Option<Self::State<D>>) {
-        assert!(!self.fails.contains(&self.called.fetch_add(1, Ordering::Relaxed)), "{OUT_OF_MEMORY}");
-        (tensor - gradient * learning_rate, None)
-    }
-
-    fn to_device<const D: usize>(state: Self::State<D>, _: &Device) -> Self::State<D> {
-        state
-    }
-}
-
 fn starved(fails: std::ops::Range<usize>) -> Trainer<Network> {
-    let optimizer = Starved { called: Arc::default(), fails };
-    Trainer::new(Network::new(&device(), false), optimizer.into(), device(), 64)
+    Trainer::new(Network::new(&device(), false), Starved::new(fails).into(), device(), 64)
 }
 
 #[test]

@@ -1,16 +1,13 @@
 //! Ranks that fail or run out of memory.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use burn::optim::{Optimizer, SgdConfig};
-use burn::tensor::{Device, Tensor};
+use burn::optim::SgdConfig;
+use burn::tensor::Tensor;
 
 use super::threads::{Failure, run, run_all};
 use super::{SIZES, all_at_once, steps};
 use crate::out_of_memory::Moment;
 use crate::train::StepError;
-use crate::train::tests::{OUT_OF_MEMORY, furthest, sgd};
+use crate::train::tests::{OUT_OF_MEMORY, Starved, furthest, sgd};
 
 #[test]
 fn a_rank_that_runs_out_of_memory_begins_its_part_again_and_nobody_else_does() {
@@ -57,34 +54,10 @@ fn a_panic_of_one_rank_ends_all_with_its_words() {
     }
 }
 
-/// Plain descent that has no memory the first so many times it is called.
-#[derive(Clone)]
-struct Starved(Arc<AtomicUsize>);
-
-impl Optimizer for Starved {
-    type State<const D: usize> = <burn::optim::Sgd as Optimizer>::State<D>;
-
-    fn step<const D: usize>(
-        &self,
-        rate: f64,
-        tensor: Tensor<D>,
-        gradient: Tensor<D>,
-        _: Option<Self::State<D>>,
-    ) -> (Tensor<D>, Option<Self::State<D>>) {
-        let fails = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
-        assert!(!fails, "{OUT_OF_MEMORY}");
-        (tensor - gradient * rate, None)
-    }
-
-    fn to_device<const D: usize>(state: Self::State<D>, _: &Device) -> Self::State<D> {
-        state
-    }
-}
-
 #[test]
 fn a_rank_whose_optimizer_has_no_memory_changes_less_at_a_time_and_stays_with_the_others() {
     let all = run_all(2, 12, |rank| {
-        let starved = Starved(Arc::new(AtomicUsize::new(if rank.index() == 1 { 2 } else { 0 })));
+        let starved = Starved::new(0..if rank.index() == 1 { 2 } else { 0 });
         steps(rank, starved.into(), &[24; 3], |_, model, micro| model.loss(micro))
     });
     assert_eq!(all[0].0, all[1].0);
