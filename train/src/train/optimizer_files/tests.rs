@@ -25,8 +25,7 @@ fn model(rank: &TestRank) -> Network {
 fn train(folder: &Path, ranks: usize, is_sharded: bool, resumes: bool) -> Vec<(Vec<f32>, usize)> {
     let folder = folder.to_owned();
     run_all(ranks, 8, move |rank| {
-        let sharded = is_sharded.then(|| rank.sharded());
-        let rank = sharded.as_ref().unwrap_or(rank);
+        let rank = &rank.sharded(is_sharded);
         let mut model = model(rank);
         if resumes {
             model = model.try_load_record(ModuleRecord::load(folder.join("model.bpk"))?)?;
@@ -75,7 +74,7 @@ fn a_whole_state_that_burn_loads_is_split_among_ranks() {
         let mut trainer = rank.trainer(model(rank), AdamWConfig::new().init())?;
         trainer.step(RATE, batch(SAMPLES, 0).narrow(rank.part(SAMPLES)), Network::loss)?;
         let (model, optimizer) = trainer.into_parts();
-        let trainer = rank.sharded().trainer(model, optimizer)?;
+        let trainer = rank.sharded(true).trainer(model, optimizer)?;
         Ok(trainer.optimizer().to_record().len() / 2)
     });
     assert_eq!(states.iter().sum::<usize>(), 4);
@@ -84,8 +83,7 @@ fn a_whole_state_that_burn_loads_is_split_among_ranks() {
 /// Optimizers after a step, as the ranks return them.
 fn optimizers_after_a_step(ranks: usize, is_sharded: bool) -> Vec<(Network, ModuleOptimizer)> {
     run_all(ranks, 8, move |rank| {
-        let sharded = is_sharded.then(|| rank.sharded());
-        let rank = sharded.as_ref().unwrap_or(rank);
+        let rank = &rank.sharded(is_sharded);
         let mut trainer = rank.trainer(model(rank), AdamWConfig::new().init())?;
         trainer.step(RATE, batch(SAMPLES, 0).narrow(rank.part(SAMPLES)), Network::loss)?;
         Ok(trainer.into_parts())
@@ -105,8 +103,7 @@ fn the_part_of_one_rank_is_refused_whoever_loads_it() {
         for (ranks, is_sharded) in [(1, false), (2, false), (3, true)] {
             let (model, part) = (model.clone(), part.clone());
             let all = run(&vec![8; ranks], 8, move |rank| {
-                let sharded = is_sharded.then(|| rank.sharded());
-                let trainer = sharded.as_ref().unwrap_or(rank).trainer(model.clone(), part.clone());
+                let trainer = rank.sharded(is_sharded).trainer(model.clone(), part.clone());
                 Ok(trainer.map(drop).map_err(|error| error.to_string())?)
             });
             for result in all {
@@ -124,8 +121,7 @@ fn the_part_of_one_rank_is_refused_whoever_loads_it() {
 fn only_a_part_is_warned_of() {
     for (ranks, is_sharded, expected) in [(1, true, None), (2, false, None), (2, true, Some("one of 2 parts"))] {
         let warnings = run_all(ranks, 8, move |rank| {
-            let sharded = is_sharded.then(|| rank.sharded());
-            let rank = sharded.as_ref().unwrap_or(rank);
+            let rank = &rank.sharded(is_sharded);
             Ok(rank.trainer(model(rank), AdamWConfig::new().init())?.part_warning())
         });
         for warning in warnings {
@@ -140,7 +136,7 @@ fn the_parts_of_all_ranks_go_on_with_as_many() {
     let parts = optimizers_after_a_step(2, true);
     let states = run_all(2, 8, move |rank| {
         let (model, part) = parts[rank.index()].clone();
-        let trainer = rank.sharded().trainer(model, part)?;
+        let trainer = rank.sharded(true).trainer(model, part)?;
         Ok(trainer.optimizer().to_record().len() / 2)
     });
     assert_eq!(states.iter().sum::<usize>(), 4);
@@ -152,8 +148,7 @@ fn ranks_with_different_states_do_not_train_together() {
     for is_sharded in [false, true] {
         let (model, whole) = (model.clone(), whole.clone());
         let all = run(&[8, 8], 8, move |rank| {
-            let sharded = is_sharded.then(|| rank.sharded());
-            let rank = sharded.as_ref().unwrap_or(rank);
+            let rank = &rank.sharded(is_sharded);
             let fresh = AdamWConfig::new().init();
             let optimizer = if rank.index() == 0 { whole.clone() } else { fresh };
             Ok(rank.trainer(model.clone(), optimizer).map(drop)?)

@@ -207,8 +207,7 @@ fn running_statistics_are_each_rank_s_own() {
 /// Parameters of every rank after steps with `AdamW`, and the number of parameters with optimizer state.
 fn with_adamw(count: usize, is_sharded: bool) -> Vec<(Vec<f32>, usize)> {
     run_all(count, 8, move |rank| {
-        let sharded = is_sharded.then(|| rank.sharded());
-        let rank = sharded.as_ref().unwrap_or(rank);
+        let rank = &rank.sharded(is_sharded);
         let mut trainer = rank.trainer(model(rank), AdamWConfig::new().init())?.clip_norm(0.5);
         for (seed, samples) in SIZES.iter().enumerate() {
             let own = batch(*samples, seed as u64).narrow(rank.part(*samples));

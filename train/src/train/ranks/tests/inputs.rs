@@ -21,8 +21,11 @@ fn loader(rank: &TestRank, items: usize) -> PrefetchLoader<f32, Tensor<1>> {
     rank.recipe().loader(InMemDataset::new(vec![0.5; items]), Numbers)
 }
 
-/// Digests of two ranks at their first step of an epoch, in which `read` gets the rank; and whether they are equal.
-fn inputs(read: impl Fn(&TestRank) -> PrefetchLoader<f32, Tensor<1>> + Send + Sync + 'static) -> (bool, Vec<String>) {
+/// Loader of a rank.
+type Read = fn(&TestRank) -> PrefetchLoader<f32, Tensor<1>>;
+
+/// Texts of two ranks at their first step of an epoch; and true if their digests are equal.
+fn inputs(read: Read) -> (bool, Vec<String>) {
     let all = run_all(2, 4, move |rank| {
         let loader = read(rank);
         let mut batches = loader.iter();
@@ -34,55 +37,52 @@ fn inputs(read: impl Fn(&TestRank) -> PrefetchLoader<f32, Tensor<1>> + Send + Sy
     (is_equal, all.into_iter().map(|(_, text)| text).collect())
 }
 
-#[test]
-fn equal_data_has_one_digest() {
-    let (is_equal, texts) = inputs(|rank| loader(rank, 20).shuffle(7));
-    assert_eq!(texts[0], "20 items in steps of 8, epoch 1 with seed 7");
-    assert!(is_equal);
+/// The loader after as many epochs as the number of the rank.
+fn later(rank: &TestRank, loader: PrefetchLoader<f32, Tensor<1>>) -> PrefetchLoader<f32, Tensor<1>> {
+    (0..rank.index()).for_each(|_| drop(loader.iter()));
+    loader
 }
 
 #[test]
 fn other_lengths_seeds_and_epochs_have_another_digest() {
-    let (is_equal, texts) = inputs(|rank| loader(rank, 20 + rank.index()));
-    assert_eq!(texts, ["20 items in steps of 8", "21 items in steps of 8"]);
-    assert!(!is_equal);
-    let (is_equal, texts) = inputs(|rank| loader(rank, 20).shuffle(7 + rank.index() as u64));
-    assert_eq!(texts[1], "20 items in steps of 8, epoch 1 with seed 8");
-    assert!(!is_equal);
-    let (is_equal, texts) = inputs(|rank| {
-        let loader = loader(rank, 20).shuffle(7);
-        (0..rank.index()).for_each(|_| drop(loader.iter()));
-        loader
-    });
-    assert_eq!(texts[1], "20 items in steps of 8, epoch 2 with seed 7");
-    assert!(!is_equal);
+    // Equal digests, and the text of the second rank.
+    let cases: [(Read, bool, &str); 6] = [
+        (|rank| loader(rank, 20).shuffle(7), true, "20 items in steps of 8, epoch 1 with seed 7"),
+        (|rank| loader(rank, 20 + rank.index()), false, "21 items in steps of 8"),
+        (
+            |rank| loader(rank, 20).shuffle(7 + rank.index() as u64),
+            false,
+            "20 items in steps of 8, epoch 1 with seed 8",
+        ),
+        (|rank| later(rank, loader(rank, 20).shuffle(7)), false, "20 items in steps of 8, epoch 2 with seed 7"),
+        // An epoch without order has no number.
+        (|rank| later(rank, loader(rank, 20)), true, "20 items in steps of 8"),
+        // A loader that the first rank looked at only.
+        (
+            |rank| {
+                if rank.index() == 0 {
+                    drop(loader(rank, 3).iter().next());
+                }
+                loader(rank, 20)
+            },
+            true,
+            "20 items in steps of 8",
+        ),
+    ];
+    for (read, is_equal, text) in cases {
+        let (found, texts) = inputs(read);
+        assert_eq!((found, texts[1].as_str()), (is_equal, text));
+    }
 }
 
 #[test]
 fn other_loaders_of_one_rank_count_while_they_are_read() {
-    let (is_equal, _) = inputs(|rank| {
-        if rank.index() == 0 {
-            drop(loader(rank, 3).iter().next());
-        }
-        loader(rank, 20)
-    });
-    assert!(is_equal, "it was looked at only");
     let all = run_all(2, 4, |rank| {
         let (labelled, unlabelled) = (loader(rank, 20), loader(rank, 30));
         let _both = (labelled.iter(), (rank.index() == 0).then(|| unlabelled.iter()));
         Ok(rank.rank().inputs.describe())
     });
     assert_eq!(all, ["20 items in steps of 8; 30 items in steps of 8", "20 items in steps of 8"]);
-}
-
-#[test]
-fn an_epoch_without_order_has_no_number() {
-    let (is_equal, _) = inputs(|rank| {
-        let loader = loader(rank, 20);
-        (0..rank.index()).for_each(|_| drop(loader.iter()));
-        loader
-    });
-    assert!(is_equal);
 }
 
 #[test]

@@ -18,32 +18,20 @@ use crate::train::{Trainer, TrainerError};
 
 pub(in crate::train) type Failure = Box<dyn Error + Send + Sync>;
 
-/// Message of a rank.
-#[derive(Clone)]
-enum Message {
-    Values(Vec<f32>),
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
 #[derive(Debug)]
 struct Threads {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     round: u64,
-    messages: Vec<Option<Message>>,
-    last: Vec<Message>,
+    /// Kind of the exchange under way.
+    kind: Option<&'static str>,
+    messages: Vec<Option<Vec<u8>>>,
+    last: Vec<Vec<u8>>,
     ended: Option<PeersEnded>,
-}
-
-impl std::fmt::Debug for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("round", &self.round).finish_non_exhaustive()
-    }
 }
 
 impl Threads {
@@ -51,16 +39,18 @@ impl Threads {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn exchange(&self, rank: usize, message: Message) -> Result<Vec<Message>, PeersEnded> {
+    fn exchange(&self, kind: &'static str, rank: usize, message: Vec<u8>) -> Result<Vec<Vec<u8>>, PeersEnded> {
         let mut state = self.state();
         if let Some(ended) = &state.ended {
             return Err(ended.clone());
         }
+        assert_eq!(*state.kind.get_or_insert(kind), kind, "ranks make other exchanges");
         let round = state.round;
         state.messages[rank] = Some(message);
         if state.messages.iter().all(Option::is_some) {
             state.last = state.messages.iter_mut().filter_map(Option::take).collect();
             state.round += 1;
+            state.kind = None;
             self.changed.notify_all();
         }
         while state.round == round && state.ended.is_none() {
@@ -83,29 +73,23 @@ struct Peer {
 
 impl Peers for Peer {
     fn sum(&self, values: Vec<f32>) -> Result<Vec<f32>, PeersEnded> {
-        let all = self.threads.exchange(self.rank, Message::Values(values))?;
-        let values = all.into_iter().map(|message| match message {
-            Message::Values(values) => values,
-            Message::Text(_) | Message::Bytes(_) => panic!("it is no sum"),
-        });
+        let own = values.into_iter().flat_map(f32::to_le_bytes).collect();
+        let all = self.threads.exchange("sum", self.rank, own)?;
+        let floats = |bytes: &Vec<u8>| bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
         let add = |sum: Vec<f32>, own: Vec<f32>| sum.iter().zip(own).map(|(sum, own)| sum + own).collect();
-        Ok(values.reduce(add).unwrap_or_default())
+        Ok(all.iter().map(floats).reduce(add).unwrap_or_default())
     }
 
     fn agree(&self, name: &'static str, value: String) -> Result<(), PeersEnded> {
-        let all = self.threads.exchange(self.rank, Message::Text(value))?;
-        let text = |message: &Message| if let Message::Text(text) = message { Some(text.clone()) } else { None };
-        match all.iter().position(|other| text(other) != text(&all[0])) {
+        let all = self.threads.exchange("agree", self.rank, value.into_bytes())?;
+        match all.iter().position(|other| *other != all[0]) {
             Some(rank) => Err(Arc::from(Failure::from(format!("the {name} of rank {rank} differs from rank 0's")))),
             None => Ok(()),
         }
     }
 
     fn broadcast(&self, own: Vec<u8>) -> Result<Vec<u8>, PeersEnded> {
-        match self.threads.exchange(self.rank, Message::Bytes(own))?.swap_remove(0) {
-            Message::Bytes(bytes) => Ok(bytes),
-            Message::Text(_) | Message::Values(_) => panic!("they are no bytes"),
-        }
+        Ok(self.threads.exchange("broadcast", self.rank, own)?.swap_remove(0))
     }
 
     fn fail(&self, message: &str) {
@@ -150,9 +134,9 @@ impl TestRank {
         self.rank.share().part(samples)
     }
 
-    /// The rank, with optimizer state shared among all.
-    pub(in crate::train) fn sharded(&self) -> Self {
-        let rank = self.rank.clone().shard_optimizer(true);
+    /// The rank, with optimizer state shared among all if `shards`.
+    pub(in crate::train) fn sharded(&self, shards: bool) -> Self {
+        let rank = self.rank.clone().shard_optimizer(shards);
         Self { recipe: self.recipe.clone().with_rank(Some(rank.clone())), rank }
     }
 

@@ -4,7 +4,7 @@ use burn::tensor::{FloatDType, Tensor};
 
 use super::RATE;
 use super::threads::{Failure, TestRank, run, run_all};
-use crate::loss::{Loss, WeightFault};
+use crate::loss::Loss;
 use crate::micro_batch::MicroBatch;
 use crate::train::tests::{Batch, Network, batch, furthest, parameters, sgd, trainer};
 use crate::train::{Step, StepError};
@@ -79,38 +79,41 @@ fn refused(loss: fn(usize, &Network, Batch) -> Loss) -> Vec<Failure> {
 }
 
 #[test]
-fn weights_on_one_rank_only_are_an_error_on_all() {
-    let errors = refused(|rank, model, micro| {
-        let mean = model.loss(micro);
-        if rank == 1 { Loss::new(mean, 2.0) } else { mean.into() }
-    });
-    for error in errors {
-        let step = error.downcast_ref::<StepError>();
-        assert!(matches!(step, Some(StepError::Weight(WeightFault::Missing))), "{error}");
-    }
-}
-
-#[test]
-fn a_negative_weight_on_one_rank_is_an_error_on_all() {
-    let errors = refused(|rank, model, micro| {
-        let weight = Tensor::<1>::full([1], if rank == 1 { -1.0 } else { 5.0 }, &micro.0.device());
-        (model.loss(micro), weight).into()
-    });
-    for error in errors {
-        let step = error.downcast_ref::<StepError>();
-        assert!(matches!(step, Some(StepError::Weight(WeightFault::Number(number))) if *number < 0.0), "{error}");
-    }
-}
-
-#[test]
-fn a_16_bit_weight_on_one_rank_ends_all_with_the_reason() {
-    let errors = refused(|rank, model, micro| {
-        let weight = Tensor::<1>::full([1], 2.0, &micro.0.device());
-        let weight = if rank == 1 { weight.cast(FloatDType::BF16) } else { weight };
-        (model.loss(micro), weight).into()
-    });
-    for error in errors {
-        assert!(error.to_string().contains("the weight of the loss is in BF16"), "{error}");
+fn a_weight_of_one_rank_that_cannot_be_used_is_an_error_on_all() {
+    // Message, and true if each rank finds the error.
+    type Case = (fn(usize, &Network, Batch) -> Loss, &'static str, bool);
+    let cases: [Case; 3] = [
+        (
+            |rank, model, micro| {
+                let mean = model.loss(micro);
+                if rank == 1 { Loss::new(mean, 2.0) } else { mean.into() }
+            },
+            "some losses of the step have a weight, and others have none",
+            true,
+        ),
+        (
+            |rank, model, micro| {
+                let weight = Tensor::<1>::full([1], if rank == 1 { -1.0 } else { 5.0 }, &micro.0.device());
+                (model.loss(micro), weight).into()
+            },
+            "a weight of the loss is -",
+            true,
+        ),
+        (
+            |rank, model, micro| {
+                let weight = Tensor::<1>::full([1], 2.0, &micro.0.device());
+                let weight = if rank == 1 { weight.cast(FloatDType::BF16) } else { weight };
+                (model.loss(micro), weight).into()
+            },
+            "the weight of the loss is in BF16",
+            false,
+        ),
+    ];
+    for (loss, text, is_own) in cases {
+        for error in refused(loss) {
+            assert!(error.to_string().contains(text), "{error}");
+            assert!(!is_own || matches!(error.downcast_ref(), Some(StepError::Weight(_))), "{error}");
+        }
     }
 }
 
@@ -129,7 +132,7 @@ fn apart(rates: [f64; 2], steps: [u64; 2]) -> Vec<Failure> {
 }
 
 #[test]
-fn ranks_with_other_learning_rates_or_steps_are_errors_in_the_first_step() {
+fn other_learning_rates_or_steps_of_ranks_are_errors_in_the_first_step() {
     // The last bit of a rate differs.
     let close = f64::from_bits(RATE.to_bits() + 1);
     for (rates, steps, name) in [
@@ -137,16 +140,10 @@ fn ranks_with_other_learning_rates_or_steps_are_errors_in_the_first_step() {
         ([RATE, close], [0, 0], "learning rate"),
         ([RATE, RATE], [0, 1], "number of the step"),
         ([RATE, RATE], [100_000, 100_001], "number of the step"),
+        ([RATE, f64::NAN], [0, 0], "learning rate of step 1 is NaN"),
     ] {
         for error in apart(rates, steps) {
             assert!(error.to_string().contains(name), "{error}, without {name}");
         }
-    }
-}
-
-#[test]
-fn a_learning_rate_that_is_not_finite_on_one_rank_ends_all() {
-    for error in apart([RATE, f64::NAN], [0, 0]) {
-        assert!(error.to_string().contains("learning rate of step 1 is NaN"), "{error}");
     }
 }
