@@ -45,16 +45,6 @@ fn norm_of(values: &[f64]) -> f64 {
 }
 
 #[test]
-fn the_norm_is_that_of_all_gradients_as_one_vector() {
-    let model = model();
-    let gradients = gradients(&model, DType::F32);
-    let right = norm_of(&values(&gradients, &model));
-    let norm = global_norm(&gradients, &model).unwrap().into_scalar::<f64>();
-    assert!((norm / right - 1.0).abs() < 1e-6, "{norm} is not {right}");
-    assert!(global_norm(&GradientsParams::new(), &model).is_none());
-}
-
-#[test]
 fn the_norm_is_the_same_however_gradients_are_put_together() {
     let model = model();
     for dtype in [DType::F32, DType::BF16] {
@@ -67,11 +57,14 @@ fn the_norm_is_the_same_however_gradients_are_put_together() {
             let norm = norm_in_parts(&gradients, &model, part).unwrap().into_scalar::<f64>();
             assert!((norm / right - 1.0).abs() < 1e-6, "{norm} is not {right}, in parts of {part}");
         }
+        let norm = global_norm(&gradients, &model).unwrap().into_scalar::<f64>();
+        assert!((norm / right - 1.0).abs() < 1e-6, "{norm} is not {right}");
     }
 }
 
 #[test]
 fn the_norm_is_that_of_any_number_of_gradients() {
+    assert!(global_norm(&GradientsParams::new(), &model()).is_none());
     for count in [TOGETHER - 1, TOGETHER, TOGETHER + 1, 3 * TOGETHER] {
         let ones = || Tensor::<1>::ones([3], &Device::flex());
         let model: Vec<_> = (0..count).map(|_| Param::from_tensor(ones())).collect();
@@ -165,62 +158,39 @@ fn a_gradient_of_another_type_than_its_parameter_is_an_error_that_names_it() {
     assert_eq!((path.as_str(), parameter, gradient), ("one", DType::F32, DType::BF16));
 }
 
-/// `torch.amp.GradScaler(init_scale=4.0, growth_interval=3)` after each of these steps (PyTorch's
-/// `_amp_update_scale_`): a step that is not finite halves the scale and restarts the count; the third finite step
-/// in a row doubles it.
 #[test]
-fn the_factor_is_that_of_pytorch() {
-    let mut scale = LossScale::default().with_init_scale(4.0).with_growth_interval(3);
-    let steps = [
-        (true, 4.0),
-        (true, 4.0),
-        (true, 8.0),
-        (true, 8.0),
-        (false, 4.0),
-        (true, 4.0),
-        (true, 4.0),
-        (true, 8.0),
-        (false, 4.0),
-        (false, 2.0),
+fn the_scale_is_that_of_pytorch_between_floor_and_ceiling() {
+    // Outcome, number of such steps, and scale after the last of them.
+    type Steps = &'static [(bool, usize, f64)];
+    let cases: [(LossScale, Steps); 4] = [
+        // `torch.amp.GradScaler(init_scale=4.0, growth_interval=3)` (PyTorch's `_amp_update_scale_`): a step that is not
+        // finite halves the scale and restarts the count; the third finite step in a row doubles it.
+        (
+            LossScale::default().with_init_scale(4.0).with_growth_interval(3),
+            &[
+                (true, 1, 4.0),
+                (true, 1, 4.0),
+                (true, 1, 8.0),
+                (true, 1, 8.0),
+                (false, 1, 4.0),
+                (true, 2, 4.0),
+                (true, 1, 8.0),
+                (false, 1, 4.0),
+                (false, 1, 2.0),
+            ],
+        ),
+        (LossScale::default(), &[(true, 1999, 65536.0), (true, 1, 131_072.0)]),
+        (LossScale::default().with_growth_interval(1), &[(false, 64, 1.0), (true, 64, 16_777_216.0)]),
+        (LossScale::none().with_growth_interval(1), &[(true, 1, 1.0), (false, 1, 1.0), (true, 1, 1.0)]),
     ];
-    for (finite, after) in steps {
-        let step = scale.update(finite);
-        assert_eq!(step, if finite { StepOutcome::Applied } else { StepOutcome::Skipped });
-        assert!((scale.value() - after).abs() < f64::EPSILON, "{} is not {after}", scale.value());
-    }
-}
-
-#[test]
-fn it_begins_where_pytorch_begins() {
-    let mut scale = LossScale::default();
-    assert!((scale.value() - 65536.0).abs() < f64::EPSILON);
-    for _ in 0..1999 {
-        assert_eq!(scale.update(true), StepOutcome::Applied);
-    }
-    assert!((scale.value() - 65536.0).abs() < f64::EPSILON);
-    assert_eq!(scale.update(true), StepOutcome::Applied);
-    assert!((scale.value() - 131_072.0).abs() < f64::EPSILON);
-}
-
-#[test]
-fn it_stays_between_floor_and_ceiling() {
-    let mut scale = LossScale::default().with_growth_interval(1);
-    for (finite, bound) in [(false, 1.0), (true, 16_777_216.0)] {
-        for _ in 0..64 {
-            let _ = scale.update(finite);
+    assert!((LossScale::default().value() - 65536.0).abs() < f64::EPSILON, "PyTorch's first scale");
+    for (mut scale, steps) in cases {
+        for &(finite, count, after) in steps {
+            let outcome = if finite { StepOutcome::Applied } else { StepOutcome::Skipped };
+            assert!((0..count).all(|_| scale.update(finite) == outcome));
+            assert!((scale.value() - after).abs() < f64::EPSILON, "{} is not {after}", scale.value());
         }
-        assert!((scale.value() - bound).abs() < f64::EPSILON);
     }
-}
-
-#[test]
-fn none_stays_one_and_still_leaves_steps_out() {
-    let mut scale = LossScale::none().with_growth_interval(1);
-    assert_eq!(
-        [true, false, true].map(|finite| scale.update(finite)),
-        [StepOutcome::Applied, StepOutcome::Skipped, StepOutcome::Applied]
-    );
-    assert!((scale.value() - 1.0).abs() < f64::EPSILON);
 }
 
 #[test]
