@@ -16,7 +16,7 @@ use crate::mixed::MixedError;
 use crate::out_of_memory::{Moment, OutOfMemory};
 
 /// Result of an optimizer step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Step {
     /// Mean loss over the samples, or over the [weights](crate::loss::Loss) of the losses, in fp32.

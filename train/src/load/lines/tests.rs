@@ -1,9 +1,19 @@
 use std::fs;
+use std::path::PathBuf;
 
 use burn::data::dataset::Dataset;
 use proptest::prelude::*;
+use tempfile::TempDir;
 
 use super::{LineDataset, LineError, LineFault};
+
+/// A text file in a folder of its own.
+fn file(text: impl AsRef<[u8]>) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    fs::write(&path, text).unwrap();
+    (folder, path)
+}
 
 fn lines(dataset: &LineDataset) -> Vec<String> {
     dataset.iter().map(Result::unwrap).collect()
@@ -14,9 +24,7 @@ proptest! {
 
     #[test]
     fn lines_are_those_of_the_standard_library(text in "[aé\r\n]{0,40}") {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("text");
-        fs::write(&path, &text).unwrap();
+        let (_folder, path) = file(&text);
         let expected: Vec<_> = text.lines().map(str::to_owned).collect();
         let (made, mapped) = (LineDataset::open(&path).unwrap(), LineDataset::open(&path).unwrap());
         prop_assert_eq!(lines(&made), &expected[..]);
@@ -26,10 +34,8 @@ proptest! {
 
 #[test]
 fn an_index_is_used_again_until_the_text_changes() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("text");
+    let (folder, path) = file("one\ntwo\n");
     let index = folder.path().join("text.lines");
-    fs::write(&path, "one\ntwo\n").unwrap();
     LineDataset::open(&path).unwrap();
     let written = fs::metadata(&index).unwrap().modified().unwrap();
     assert_eq!(LineDataset::open(&path).unwrap().len(), 2);
@@ -44,10 +50,8 @@ fn an_index_is_used_again_until_the_text_changes() {
 
 #[test]
 fn a_damaged_index_is_made_anew() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("text");
+    let (folder, path) = file("one\ntwo\nthree");
     let index = folder.path().join("text.lines");
-    fs::write(&path, "one\ntwo\nthree").unwrap();
     LineDataset::open(&path).unwrap();
     let whole = fs::read(&index).unwrap();
     for damage in 0..whole.len() {
@@ -63,9 +67,7 @@ fn a_damaged_index_is_made_anew() {
 
 #[test]
 fn an_index_that_cannot_be_kept_is_not_needed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("text");
-    fs::write(&path, "one\ntwo").unwrap();
+    let (folder, path) = file("one\ntwo");
     // No file can take the name of a folder with something in it.
     fs::create_dir_all(folder.path().join("text.lines/in the way")).unwrap();
     assert_eq!(lines(&LineDataset::open(&path).unwrap()), ["one", "two"]);
@@ -73,9 +75,7 @@ fn an_index_that_cannot_be_kept_is_not_needed() {
 
 #[test]
 fn a_line_that_is_no_text_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("text");
-    fs::write(&path, b"one\ntw\xff\nthree").unwrap();
+    let (_folder, path) = file(b"one\ntw\xff\nthree");
     let dataset = LineDataset::open(&path).unwrap();
     let error = dataset.get(1).unwrap_err();
     let error = std::error::Error::source(&error).and_then(|error| error.downcast_ref::<LineError>()).unwrap();
@@ -87,10 +87,8 @@ fn a_line_that_is_no_text_is_named() {
 /// A mapped file that is cut short ends the process.
 #[test]
 fn a_file_that_is_changed_in_place_gives_errors_and_no_other_lines() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("text");
+    let (_folder, path) = file("one\ntwo\nthree\n");
     let fault = |dataset: &LineDataset, line: usize| dataset.get(line).map_err(|error| format!("{error:?}"));
-    fs::write(&path, "one\ntwo\nthree\n").unwrap();
     let dataset = LineDataset::open(&path).unwrap();
     let time = fs::metadata(&path).unwrap().modified().unwrap();
     fs::write(&path, "one").unwrap();
@@ -107,9 +105,7 @@ fn a_file_that_is_changed_in_place_gives_errors_and_no_other_lines() {
 
 #[test]
 fn an_index_that_leads_elsewhere_gives_errors() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("text");
-    fs::write(&path, "one\ntwo\nthree").unwrap();
+    let (folder, path) = file("one\ntwo\nthree");
     LineDataset::open(&path).unwrap();
     let index = fs::read(folder.path().join("text.lines")).unwrap();
     // Beginnings of the first and the second line, with a valid checksum.

@@ -1,5 +1,4 @@
 use burn::data::dataloader::BatchStrategy;
-use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
 use proptest::prelude::*;
@@ -101,15 +100,9 @@ fn a_copy_begins_without_items() {
 
 #[test]
 fn progress_is_complete_with_the_last_batch() {
-    struct Padded;
-    impl Batcher<usize, Vec<usize>> for Padded {
-        fn batch(&self, items: Vec<usize>, _: &Device) -> Vec<usize> {
-            items
-        }
-    }
     for workers in super::WORKERS {
         let dataset = InMemDataset::new(vec![4, 4, 9, 1, 1]);
-        let loader = PrefetchLoader::new(dataset, Padded, 1).strategy(strategy(8)).num_workers(workers);
+        let loader = PrefetchLoader::new(dataset, super::AsTheyAre, 1).strategy(strategy(8)).num_workers(workers);
         let seen: Vec<_> = super::epoch(&loader).into_iter().map(|(batch, consumed)| (batch.len(), consumed)).collect();
         assert_eq!(seen, [(2, 2), (1, 3), (2, 5)]);
     }

@@ -24,19 +24,7 @@ fn item(iteration: usize) -> MetricMetadata {
 }
 
 fn step(gradient_norm: f32, micro_batch: usize) -> Step {
-    Step {
-        loss: 1.0,
-        gradient_norm,
-        applied: gradient_norm.is_finite(),
-        weight: 32.0,
-        samples: 32,
-        micro_batches: 32 / micro_batch,
-        micro_batch,
-        rescues: Vec::new(),
-        loss_scale: 1024.0,
-        stalled: false,
-        gradient_health: None,
-    }
+    Step { gradient_norm, micro_batch, loss_scale: 1024.0, ..Step::default() }
 }
 
 /// Text and log of a metric after an item.

@@ -272,37 +272,27 @@ fn rescues_come_to_an_end_whatever_runs_out_of_memory() {
     }
 }
 
-#[test]
-fn it_shrinks_to_one_and_then_no_further() {
-    let mut size = AdaptiveSize::new(12);
-    let sizes: Vec<_> = std::iter::from_fn(|| size.shrink(u64::MAX, None)).collect();
-    assert_eq!(sizes, [6, 3, 1]);
+/// Sizes to which it shrinks, one after the other.
+fn shrunk(size: &mut AdaptiveSize) -> Vec<u64> {
+    std::iter::from_fn(|| size.shrink(u64::MAX, None)).collect()
 }
 
 #[test]
-fn what_was_planned_anew_is_taken_where_it_is_smaller_than_half() {
-    assert_eq!(AdaptiveSize::new(64).shrink(u64::MAX, Some(10)), Some(10));
-    assert_eq!(AdaptiveSize::new(64).shrink(u64::MAX, Some(60)), Some(32));
-    assert_eq!(AdaptiveSize::new(64).shrink(u64::MAX, Some(0)), Some(1));
-}
-
-#[test]
-fn where_less_was_there_than_may_be_it_shrinks_from_that_and_is_patient_once() {
+fn it_shrinks_by_half_or_to_a_plan_and_grows_within_its_limits() {
+    assert_eq!(shrunk(&mut AdaptiveSize::new(12)), [6, 3, 1]);
+    for (planned_anew, expected) in [(10, 10), (60, 32), (0, 1)] {
+        assert_eq!(AdaptiveSize::new(64).shrink(u64::MAX, Some(planned_anew)), Some(expected));
+    }
+    // Less was used than may be: it is patient once.
     let mut size = AdaptiveSize::new(64).with_patience(3);
     assert_eq!((size.shrink(8, None), size.shrink(1, None)), (Some(4), None));
     let grown: Vec<_> = (0..100).filter_map(|step| Some((step, size.grow()?))).collect();
     assert_eq!(grown, [(5, 8), (11, 16), (17, 32), (23, 64)]);
-}
-
-#[test]
-fn it_stays_within_what_it_is_good_for() {
     // Without a plan: 100 bytes in all, of which 30 cannot be split.
     let mut size = AdaptiveSize::new(u64::MAX).with_patience(1);
     size.limit(30, 100);
-    let sizes: Vec<_> = std::iter::from_fn(|| size.shrink(u64::MAX, None)).collect();
-    assert_eq!(sizes, [50, 30]);
-    let sizes: Vec<_> = (0..2000).filter_map(|_| size.grow()).collect();
-    assert_eq!(sizes, [60, 100]);
+    assert_eq!(shrunk(&mut size), [50, 30]);
+    assert_eq!((0..2000).filter_map(|_| size.grow()).collect::<Vec<_>>(), [60, 100]);
     // What was planned is less than any part.
     let mut size = AdaptiveSize::new(20);
     size.limit(30, 100);

@@ -122,14 +122,7 @@ in_burns_loop!(HalfLoss, ClassificationOutput, |own, batch| {
 });
 
 /// Takes the step of a loss in Burn's loop, by plain descent.
-fn trained<M>(model: M, kind: StepLoss, recipe: Recipe) -> LearningResult<M>
-where
-    M: LearnerModel + TrainStep<Input = Sequences> + InferenceStep<Input = Sequences>,
-{
-    trained_at(RATE, model, kind, recipe)
-}
-
-fn trained_at<M>(rate: f64, model: M, kind: StepLoss, recipe: Recipe) -> LearningResult<M>
+fn trained<M>(rate: f64, model: M, kind: StepLoss, recipe: Recipe) -> LearningResult<M>
 where
     M: LearnerModel + TrainStep<Input = Sequences> + InferenceStep<Input = Sequences>,
 {
@@ -162,11 +155,11 @@ fn steps_of_burns_loop_have_the_gradients_of_the_whole_batch() {
         let differences = MICRO_BATCHES.map(|micro_batch| {
             let recipe = Recipe::new(device(), micro_batch);
             let after = if kind.has_weight() {
-                let result = trained(WithWeight { tagger: new(), kind }, kind, recipe);
+                let result = trained(RATE, WithWeight { tagger: new(), kind }, kind, recipe);
                 assert!(result.error.is_none(), "{:?}", result.error);
                 values(&result.model)
             } else {
-                let result = trained(Mean { tagger: new(), kind }, kind, recipe);
+                let result = trained(RATE, Mean { tagger: new(), kind }, kind, recipe);
                 assert!(result.error.is_none(), "{:?}", result.error);
                 values(&result.model)
             };
@@ -179,35 +172,25 @@ fn steps_of_burns_loop_have_the_gradients_of_the_whole_batch() {
     }
 }
 
-#[test]
-fn a_loss_of_several_values_ends_burns_loop() {
-    let model = PerSample { tagger: Tagger::new(FloatDType::F32, &device()) };
+/// Checks that Burn's loop ends with an error that contains these parts, and changes nothing.
+fn ends<M>(rate: f64, model: M, recipe: Recipe, parts: [&str; 2])
+where
+    M: LearnerModel + TrainStep<Input = Sequences> + InferenceStep<Input = Sequences>,
+{
     let before = values(&model);
-    let result = trained(model, StepLoss::Regression, Recipe::new(device(), 4));
+    let result = trained(rate, model, StepLoss::Regression, recipe);
     let error = format!("{:?}", result.error.unwrap());
-    assert!(error.contains("the loss has 4 values") && error.contains(".mean()"), "{error}");
+    assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     assert_eq!(values(&result.model), before);
 }
 
 #[test]
-fn a_16_bit_loss_ends_burns_loop_in_mixed_precision() {
-    let model = HalfLoss { tagger: Tagger::new(FloatDType::F32, &device()) };
-    let before = values(&model);
-    let mut recipe = Recipe::new(device(), 4);
-    recipe.half = Some(Half::Bf16);
-    let result = trained(model, StepLoss::Regression, recipe);
-    let error = format!("{:?}", result.error.unwrap());
-    assert!(error.contains("BF16") && error.contains("in_f32"), "{error}");
-    assert_eq!(values(&result.model), before);
-}
-
-#[test]
-fn a_learning_rate_that_is_not_finite_ends_burns_loop() {
-    let kind = StepLoss::Regression;
-    let model = Mean { tagger: Tagger::new(FloatDType::F32, &device()), kind };
-    let before = values(&model);
-    let result = trained_at(f64::NAN, model, kind, Recipe::new(device(), 4));
-    let error = format!("{:?}", result.error.unwrap());
-    assert!(error.contains("the learning rate of step 1 is NaN"), "{error}");
-    assert_eq!(values(&result.model), before);
+fn steps_that_cannot_be_taken_end_burns_loop() {
+    let tagger = || Tagger::new(FloatDType::F32, &device());
+    let (plain, mut mixed) = (|| Recipe::new(device(), 4), Recipe::new(device(), 4));
+    mixed.half = Some(Half::Bf16);
+    ends(RATE, PerSample { tagger: tagger() }, plain(), ["the loss has 4 values", ".mean()"]);
+    ends(RATE, HalfLoss { tagger: tagger() }, mixed, ["BF16", "in_f32"]);
+    let model = Mean { tagger: tagger(), kind: StepLoss::Regression };
+    ends(f64::NAN, model, plain(), ["the learning rate of step 1", "is NaN"]);
 }
