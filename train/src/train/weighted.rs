@@ -3,13 +3,13 @@
 use std::any::{Any, TypeId};
 use std::sync::{PoisonError, RwLock};
 
-use burn::tensor::{ExecutionError, Tensor};
+use burn::tensor::ExecutionError;
 use burn::train::metric::{
     AccuracyInput, Adaptor, CerInput, ConfusionStatsInput, HammingScoreInput, ItemLazy, LossInput, PerplexityInput,
     TopKAccuracyInput, WerInput,
 };
 
-use super::graph::memory::{copied_output, output_loss};
+use super::graph::memory::copied_output;
 use crate::loss::Weight;
 
 /// Output of a training step in Burn's own loop, with the weight that its mean loss has in the optimizer step.
@@ -108,8 +108,7 @@ adaptors!(
 #[derive(Clone, Copy)]
 struct Functions {
     of: TypeId,
-    weight: fn(&dyn Any) -> Option<Weight>,
-    loss: fn(&dyn Any) -> Option<Tensor<1>>,
+    parts: fn(&dyn Any) -> Option<(&dyn Any, &Weight)>,
     copied: fn(&dyn Any) -> Option<Box<dyn Any>>,
 }
 
@@ -123,16 +122,12 @@ fn register<O: Send + 'static>() {
     }
     let mut known = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
     if !is_known(&known) {
-        known.push(Functions { of, weight: weight_of::<O>, loss: loss_of::<O>, copied: copied_of::<O> });
+        known.push(Functions { of, parts: parts_of::<O>, copied: copied_of::<O> });
     }
 }
 
-fn weight_of<O: 'static>(output: &dyn Any) -> Option<Weight> {
-    output.downcast_ref::<Weighted<O>>().map(|weighted| weighted.weight.clone())
-}
-
-fn loss_of<O: 'static>(output: &dyn Any) -> Option<Tensor<1>> {
-    output_loss(&output.downcast_ref::<Weighted<O>>()?.output)
+fn parts_of<O: 'static>(output: &dyn Any) -> Option<(&dyn Any, &Weight)> {
+    output.downcast_ref::<Weighted<O>>().map(|weighted| (&weighted.output as &dyn Any, &weighted.weight))
 }
 
 fn copied_of<O: 'static>(output: &dyn Any) -> Option<Box<dyn Any>> {
@@ -145,14 +140,9 @@ fn functions(output: &dyn Any) -> Option<Functions> {
     known.iter().find(|known| known.of == output.type_id()).copied()
 }
 
-/// Weight of an output's loss; `None` for an output without one.
-pub(super) fn weight(output: &dyn Any) -> Option<Weight> {
-    (functions(output)?.weight)(output)
-}
-
-/// Loss of a weighted output, if its type is Burn's.
-pub(super) fn loss(output: &dyn Any) -> Option<Tensor<1>> {
-    (functions(output)?.loss)(output)
+/// Output of a training step and the weight of its loss; `None` for an output without a weight.
+pub(super) fn parts(output: &dyn Any) -> Option<(&dyn Any, &Weight)> {
+    (functions(output)?.parts)(output)
 }
 
 /// Copy of a weighted output; `None` for another output, and if the output in it cannot be copied.

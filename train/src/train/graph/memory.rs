@@ -83,52 +83,40 @@ impl Buffers {
     }
 }
 
-/// Implements a copy of each type of output into memory of its own.
-macro_rules! copies {
-    ($($(#[$gate:meta])? $type:ty => |$output:ident| $copy:expr;)+) => {
-        /// Copies an output into memory of its own, without autodiff. `None` if its type is unknown.
-        pub(in crate::train) fn copied_output<T: 'static>(output: &T) -> Option<T> {
-            let any: &dyn Any = output;
-            #[cfg(feature = "train")]
-            if let Some(copy) = weighted::copied(any) {
-                return copy.downcast().ok().map(|copy| *copy);
-            }
-            $(
-                $(#[$gate])?
-                if let Some($output) = any.downcast_ref::<$type>() {
-                    let copy: Box<dyn Any> = Box::new($copy);
-                    return copy.downcast().ok().map(|copy| *copy);
-                }
-            )+
-            None
-        }
-    };
+/// Copies an output into memory of its own, without autodiff. `None` if its type is unknown.
+pub(in crate::train) fn copied_output<T: 'static>(output: &T) -> Option<T> {
+    copied(output)?.downcast().ok().map(|copy| *copy)
 }
 
-copies! {
-    () => |output| *output;
-    #[cfg(feature = "train")]
-    ClassificationOutput => |output| ClassificationOutput {
-        loss: copy(&output.loss)?, output: copy(&output.output)?, targets: copy(&output.targets)?,
+#[cfg(not(feature = "train"))]
+fn copied(output: &dyn Any) -> Option<Box<dyn Any>> {
+    output.is::<()>().then(|| Box::new(()) as Box<dyn Any>)
+}
+
+#[cfg(feature = "train")]
+fn copied(output: &dyn Any) -> Option<Box<dyn Any>> {
+    /// Returns a copy if the output has one of these types.
+    macro_rules! copy_parts {
+        ($($type:ident),+) => {$(
+            if let Some(known) = output.downcast_ref::<$type>() {
+                let (loss, output, targets) = (copy(&known.loss)?, copy(&known.output)?, copy(&known.targets)?);
+                return Some(Box::new($type { loss, output, targets }));
+            }
+        )+};
+    }
+    if output.is::<()>() {
+        return Some(Box::new(()));
+    }
+    if let Some(copy) = weighted::copied(output) {
+        return Some(copy);
+    }
+    copy_parts!(ClassificationOutput, MultiLabelClassificationOutput, RegressionOutput);
+    let SequenceOutput { loss, logits, predictions, targets } = output.downcast_ref()?;
+    let predictions = match predictions {
+        Some(predictions) => Some(copy(predictions)?),
+        None => None,
     };
-    #[cfg(feature = "train")]
-    MultiLabelClassificationOutput => |output| MultiLabelClassificationOutput {
-        loss: copy(&output.loss)?, output: copy(&output.output)?, targets: copy(&output.targets)?,
-    };
-    #[cfg(feature = "train")]
-    RegressionOutput => |output| RegressionOutput {
-        loss: copy(&output.loss)?, output: copy(&output.output)?, targets: copy(&output.targets)?,
-    };
-    #[cfg(feature = "train")]
-    SequenceOutput => |output| SequenceOutput {
-        loss: copy(&output.loss)?,
-        logits: copy(&output.logits)?,
-        predictions: match &output.predictions {
-            Some(predictions) => Some(copy(predictions)?),
-            None => None,
-        },
-        targets: copy(&output.targets)?,
-    };
+    Some(Box::new(SequenceOutput { loss: copy(loss)?, logits: copy(logits)?, predictions, targets: copy(targets)? }))
 }
 
 /// Loss of an output, if its type is Burn's.
@@ -140,7 +128,7 @@ pub(in crate::train) fn output_loss(output: &dyn Any) -> Option<Tensor<1>> {
         output.downcast_ref().map(|output: &RegressionOutput| &output.loss),
         output.downcast_ref().map(|output: &SequenceOutput| &output.loss),
     ];
-    burns.into_iter().flatten().next().cloned().or_else(|| weighted::loss(output))
+    burns.into_iter().flatten().next().cloned().or_else(|| output_loss(weighted::parts(output)?.0))
 }
 
 #[cfg(feature = "train")]

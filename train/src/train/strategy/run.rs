@@ -14,7 +14,6 @@ use burn::train::{
 };
 
 use super::{BatchCheck, fail};
-use crate::loss::Weight;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::{Half, LossScale, Master, MixedError, in_parameter_types};
 use crate::out_of_memory::{Moment, OutOfMemory, is_out_of_memory, watched};
@@ -89,7 +88,8 @@ where
             let step = || watched(Moment::Backward, || TrainStep::step(model, micro));
             let TrainOutput { grads, item } = timer.time(Phase::LossAndBackward, step)?;
             output_loss(&item).map_or(Ok(()), |loss| check_loss(&loss, is_mixed))?;
-            let weight = weighted::weight(&item).map(Weight::in_step).transpose().map_err(StepError::from)?;
+            let weight = weighted::parts(&item).map(|(_, weight)| weight.clone().in_step());
+            let weight = weight.transpose().map_err(StepError::from)?;
             Ok(MicroBatchGradients { gradients: grads, loss: None, weight, output: item })
         };
         let graphs = self.learning.graphs.clone();
