@@ -85,31 +85,17 @@ fn an_autodiff_device_is_probed_like_its_hardware() {
 }
 
 #[test]
-fn f32_is_exact_in_every_order_of_addition() {
+fn the_verdict_is_that_of_the_rounding_of_operands() {
     for k in [2, 7, 512, 100_000] {
         for order in [in_turn, backwards, evens_then_odds, as_a_tree] {
             assert_eq!(verdict(k, |value| value, order), (MatmulMath::Full, 23), "k = {k}");
         }
-    }
-}
-
-#[test]
-fn operands_rounded_to_ten_bits_are_tf32() {
-    for k in [2, 512, 100_000] {
         for round in [tf32, tf32_away_from_zero, tf32_truncated] {
             assert_eq!(verdict(k, round, evens_then_odds), (MatmulMath::Tf32, 10), "k = {k}");
         }
     }
-}
-
-#[test]
-fn an_operand_split_into_two_tf32_parts_is_as_good_as_f32() {
     let split = |value: f32| tf32(value) + tf32(value - tf32(value));
-    assert_eq!(verdict(512, split, in_turn).0, MatmulMath::Full);
-}
-
-#[test]
-fn half_precision_is_lower_than_tf32() {
+    assert_eq!(verdict(512, split, in_turn).0, MatmulMath::Full, "two parts in TF32");
     assert_eq!(verdict(512, bf16, in_turn), (MatmulMath::Lower, 7));
     assert_eq!(verdict(512, f16, in_turn), (MatmulMath::Lower, 0));
 }

@@ -1,10 +1,11 @@
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use burn::data::dataset::{Dataset, DatasetError};
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 use super::{CacheError, CachedDataset};
 
@@ -40,6 +41,13 @@ fn item(index: usize) -> Item {
     Item { name: format!("item {index}"), values: (0..index % 5).map(|value| value as f32 / 3.0).collect() }
 }
 
+/// Path of a cache in a folder of its own.
+fn cache() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("items");
+    (folder, path)
+}
+
 /// Opens the cache, and returns the number of items that were prepared.
 fn open(items: usize, path: &Path, fingerprint: &str) -> (CachedDataset<Slow, Item>, usize) {
     let prepared = Arc::new(AtomicUsize::new(0));
@@ -54,8 +62,7 @@ fn holds(dataset: &CachedDataset<Slow, Item>, items: usize) -> bool {
 
 #[test]
 fn items_are_prepared_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("items");
+    let (_folder, path) = cache();
     // More than one chunk, and a ragged one.
     for (expected, fingerprint) in [(600, "a"), (0, "a"), (600, "b"), (0, "b")] {
         let (dataset, prepared) = open(600, &path, fingerprint);
@@ -69,16 +76,14 @@ fn items_are_prepared_once() {
 
 #[test]
 fn a_cache_of_no_items_is_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("items");
+    let (_folder, path) = cache();
     assert!(holds(&open(0, &path, "a").0, 0));
     assert!(holds(&open(0, &path, "a").0, 0));
 }
 
 #[test]
 fn whatever_happens_to_the_file_the_items_stay_what_they_are() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("items");
+    let (folder, path) = cache();
     open(3, &path, "a");
     let whole = fs::read(&path).unwrap();
     for damage in 0..whole.len() {
@@ -96,8 +101,7 @@ fn whatever_happens_to_the_file_the_items_stay_what_they_are() {
 
 #[test]
 fn a_damaged_item_alone_is_prepared_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("items");
+    let (_folder, path) = cache();
     open(3, &path, "a");
     let mut bytes = fs::read(&path).unwrap();
     // A letter of the first item's name.
@@ -112,8 +116,7 @@ fn a_damaged_item_alone_is_prepared_again() {
 
 #[test]
 fn an_item_that_cannot_be_prepared_leaves_the_old_cache() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("items");
+    let (folder, path) = cache();
     open(3, &path, "a");
     let source = Slow { items: 300, prepared: Arc::default(), fails_at: Some(299) };
     let error = CachedDataset::<_, Item>::open(source, &path, "b").unwrap_err();
