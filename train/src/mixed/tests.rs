@@ -1,4 +1,4 @@
-use burn::module::{Lora, Module, ModuleMapper, ModuleVisitor, Param, ParamId, Quantizer};
+use burn::module::{Lora, Module, ModuleMapper, Param, ParamId, Quantizer};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig, RotaryEncodingConfig};
 use burn::optim::{GradientsParams, SgdConfig};
@@ -6,6 +6,7 @@ use burn::tensor::quantization::{Calibration, QuantValue};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 
 use super::{Half, InF32, Master, MixedError, in_f32, rotary, widen};
+use crate::shape::visit_floats;
 
 const HALVES: [Half; 2] = [Half::Bf16, Half::F16];
 
@@ -42,19 +43,10 @@ fn images(device: &Device, dtype: DType) -> Tensor<4> {
 }
 
 /// Identifier, type and whether gradients are kept, of each float parameter.
-#[derive(Default)]
-struct Seen(Vec<(ParamId, DType, bool)>);
-
-impl ModuleVisitor for Seen {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.0.push((param.id, param.dtype(), param.is_require_grad()));
-    }
-}
-
 fn seen<M: Module>(module: &M) -> Vec<(ParamId, DType, bool)> {
-    let mut seen = Seen::default();
-    module.visit(&mut seen);
-    seen.0
+    visit_floats!(module, seen = Vec::new(), Vec<(ParamId, DType, bool)>, |param| {
+        seen.push((param.id, param.dtype(), param.is_require_grad()));
+    })
 }
 
 fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {

@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::optim::{AdamWConfig, ModuleOptimizer};
 use burn::store::ModuleRecord;
 use burn::tensor::Device;
+use tempfile::TempDir;
 
 use super::{HashSet, OptimizerFileError, Reader, file_of_rank, id_of, ranks_of, read};
 use crate::micro_batch::MicroBatch;
@@ -50,14 +51,19 @@ fn train(folder: &Path, ranks: usize, is_sharded: bool, resumes: bool) -> Vec<(V
     })
 }
 
+/// Folder with the checkpoint of such ranks.
+fn saved(ranks: usize, is_sharded: bool) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), ranks, is_sharded, false);
+    folder
+}
+
 #[test]
 fn state_of_any_number_of_ranks_is_resumed_by_any_number() {
-    let folder = tempfile::tempdir().unwrap();
-    train(folder.path(), 1, false, false);
+    let folder = saved(1, false);
     let expected = &train(folder.path(), 1, false, true)[0].0;
     for (then, was_sharded) in [(1, false), (2, false), (2, true), (3, true)] {
-        let folder = tempfile::tempdir().unwrap();
-        train(folder.path(), then, was_sharded, false);
+        let folder = saved(then, was_sharded);
         for (now, is_sharded) in [(1, false), (2, false), (2, true), (5, true)] {
             let all = train(folder.path(), now, is_sharded, true);
             let off = furthest(&all[0].0, expected);
@@ -162,8 +168,7 @@ fn ranks_with_different_states_do_not_train_together() {
 
 #[test]
 fn loaded_files_are_inputs_that_ranks_compare() {
-    let folder = tempfile::tempdir().unwrap();
-    train(folder.path(), 2, true, false);
+    let folder = saved(2, true);
     let folder = folder.path().to_owned();
     let inputs = |loads: fn(usize) -> bool| {
         let folder = folder.clone();
@@ -210,8 +215,7 @@ fn new_layers_and_parameters_without_gradients_are_no_part() {
 
 #[test]
 fn checkpoints_that_are_not_whole_or_of_another_model_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    train(folder.path(), 2, true, false);
+    let folder = saved(2, true);
     let (path, other) = (folder.path().to_owned(), tempfile::tempdir().unwrap());
     let empty = other.path().to_owned();
     let messages = run_all(1, 8, move |rank| {
@@ -269,8 +273,7 @@ fn what_a_killed_save_left_is_removed_by_the_next() {
 
 #[test]
 fn a_file_that_fails_while_tensors_are_read_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    train(folder.path(), 1, false, false);
+    let folder = saved(1, false);
     let path = folder.path().join("optimizer.bpk");
     let open = || vec![Reader::from_file_exact(&path).unwrap()];
     let kept: HashSet<u64> = open()[0].scalars().keys().filter_map(|name| id_of(name)).collect();

@@ -100,18 +100,6 @@ proptest! {
 }
 
 #[test]
-fn losses_and_norms_are_those_of_one_large_batch() {
-    let network = Network::new(&Device::flex().autodiff(), false).map(&mut Weights(7));
-    let loss = network.loss(batch(23, 0).on_device(&Device::flex().autodiff()));
-    let gradients = GradientsParams::from_grads(loss.backward(), &network);
-    let norm = crate::mixed::global_norm(&gradients, &network).unwrap().into_scalar::<f32>();
-    let loss = loss.into_scalar::<f32>();
-    let taken = run_all(3, 4, |rank| steps(rank, sgd(), &[23], |_, model, micro| model.loss(micro)));
-    let step = &taken[2].1[0];
-    assert!((step.loss - loss).abs() < 1e-5 && (step.gradient_norm - norm).abs() < 1e-5, "{step:?}");
-}
-
-#[test]
 fn clipping_is_by_the_norm_of_all_ranks_together() {
     let clipped = |count: usize| {
         let all = run_all(count, 8, |rank| {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, Tensor, TensorReadError};
+use burn::tensor::{Device, TensorReadError};
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::plan;
 use gpu_tuned_core::profile::ProfileTable;
@@ -16,6 +16,7 @@ use proptest::prelude::*;
 use super::{AdaptiveSize, with_free_micro_batch};
 use crate::mixed::{Half, Master};
 use crate::out_of_memory::{Moment, OutOfMemory};
+use crate::shape::visit_floats;
 use crate::train::accumulation::MicroBatchGradients;
 use crate::train::graph::SharedGraphs;
 use crate::train::outcome::StepFailure;
@@ -72,9 +73,11 @@ impl Weights for Hungry {
 
     fn updated(&self, gradients: GradientsParams, group: Option<&[ParamId]>) -> Self {
         self.tried.fetch_add(1, Ordering::Relaxed);
-        let mut held = Values { gradients: &gradients, count: 0 };
-        self.master().visit(&mut held);
-        let taken = held.count + self.recorded.load(Ordering::Relaxed);
+        let state = (&gradients, self.recorded.load(Ordering::Relaxed));
+        let (_, taken) =
+            visit_floats!(self.master(), (gradients, taken) = state, (&'v GradientsParams, usize), |param| {
+                *taken += gradients.get::<D>(param.id).map_or(0, |gradient| gradient.shape().num_elements());
+            });
         assert!(taken <= self.most.load(Ordering::Relaxed), "{OUT_OF_MEMORY}");
         Self { inner: self.inner.updated(gradients, group), ..self.clone() }
     }
@@ -93,18 +96,6 @@ impl Weights for Hungry {
 
     fn release(&self) -> bool {
         self.recorded.swap(0, Ordering::Relaxed) > 0
-    }
-}
-
-/// Values that there is a gradient for.
-struct Values<'g> {
-    gradients: &'g GradientsParams,
-    count: usize,
-}
-
-impl ModuleVisitor for Values<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        self.count += self.gradients.get::<D>(param.id).map_or(0, |gradient| gradient.shape().num_elements());
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
 use burn::data::dataset::InMemDataset;
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::{AdamWConfig, ModuleOptimizer, SgdConfig};
@@ -22,6 +22,7 @@ use networks::{CLASSES, FEATURES, Labelled, values};
 use super::{BatchCheck, PlannedSteps, differentiated};
 use crate::device::default_float;
 use crate::mixed::{F32State, Half, InF32, in_f32};
+use crate::shape::visit_floats;
 use crate::train::metrics::StepHistory;
 use crate::train::recipe::Recipe;
 use crate::train::tests::Weights;
@@ -122,15 +123,7 @@ fn trained(folder: &Path, optimizer: ModuleOptimizer, epochs: usize, from: Optio
 
 /// Returns true if all values of a model are fp32.
 fn is_wide(model: &Classifier) -> bool {
-    struct Types(Vec<DType>);
-    impl ModuleVisitor for Types {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            self.0.push(param.dtype());
-        }
-    }
-    let mut types = Types(Vec::new());
-    model.visit(&mut types);
-    types.0.iter().all(|dtype| *dtype == DType::F32)
+    visit_floats!(model, is_wide = true, bool, |param| *is_wide &= param.dtype() == DType::F32)
 }
 
 /// Checks the content of a checkpoint, and the results of runs that resume from it.
