@@ -103,12 +103,15 @@ adaptors!(
     WerInput
 );
 
+/// Output of a training step, and the weight of its loss.
+type Parts<'o> = (&'o dyn Any, &'o Weight);
+
 /// Functions for one type of weighted output. A strategy has outputs of any type, so each type is registered by its
 /// constructor.
 #[derive(Clone, Copy)]
 struct Functions {
     of: TypeId,
-    parts: fn(&dyn Any) -> Option<(&dyn Any, &Weight)>,
+    parts: fn(&dyn Any) -> Option<Parts<'_>>,
     copied: fn(&dyn Any) -> Option<Box<dyn Any>>,
 }
 
@@ -126,7 +129,7 @@ fn register<O: Send + 'static>() {
     }
 }
 
-fn parts_of<O: 'static>(output: &dyn Any) -> Option<(&dyn Any, &Weight)> {
+fn parts_of<O: 'static>(output: &dyn Any) -> Option<Parts<'_>> {
     output.downcast_ref::<Weighted<O>>().map(|weighted| (&weighted.output as &dyn Any, &weighted.weight))
 }
 
@@ -141,7 +144,7 @@ fn functions(output: &dyn Any) -> Option<Functions> {
 }
 
 /// Output of a training step and the weight of its loss; `None` for an output without a weight.
-pub(super) fn parts(output: &dyn Any) -> Option<(&dyn Any, &Weight)> {
+pub(super) fn parts(output: &dyn Any) -> Option<Parts<'_>> {
     (functions(output)?.parts)(output)
 }
 
