@@ -26,33 +26,30 @@ fn rooted(root: &str) -> String {
 }
 
 #[test]
-fn what_follows_from_an_allocation_that_failed_is_want_of_memory() {
+fn what_follows_from_an_allocation_that_failed_is_want_of_memory_and_other_roots_are_not() {
     let roots = [
-        "out of device memory allocating 4096 bytes",
-        "can't allocate buffer of size: 68719476736",
-        "couldn't find resource for that handle: memory ManagedMemoryId { value: 7 } was never allocated: the \
-         reservation behind it failed",
-        "Can't allocate 4096 bytes: every page size the memory tracks still holds live allocations",
+        ("out of device memory allocating 4096 bytes", true),
+        ("can't allocate buffer of size: 68719476736", true),
+        (
+            "couldn't find resource for that handle: memory ManagedMemoryId { value: 7 } was never allocated: the \
+             reservation behind it failed",
+            true,
+        ),
+        ("Can't allocate 4096 bytes: every page size the memory tracks still holds live allocations", true),
+        ("couldn't find resource for that handle: Memory location points to a different allocation", false),
+        ("couldn't find resource for that handle: Memory pool 3 doesn't exist", false),
+        ("the storage holds no allocation for that handle: StorageId { value: 5 }", false),
+        (
+            "A launch error happened\nCaused by:\n  A compilation error happened during launch\nCaused by:\n  ptxas: syntax",
+            false,
+        ),
+        ("The device is poisoned: cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS", false),
+        ("The work writing this buffer was torn down before it could say what went wrong", false),
+        ("CUDA allocation error: DriverError(CUDA_ERROR_ILLEGAL_ADDRESS)", false),
     ];
     assert!(is_out_of_memory(ONE_OF_SEVERAL));
-    for root in roots {
-        assert!(is_out_of_memory(&rooted(root)), "{root}");
-    }
-}
-
-#[test]
-fn other_roots_of_work_that_was_skipped_are_errors() {
-    let roots = [
-        "couldn't find resource for that handle: Memory location points to a different allocation",
-        "couldn't find resource for that handle: Memory pool 3 doesn't exist",
-        "the storage holds no allocation for that handle: StorageId { value: 5 }",
-        "A launch error happened\nCaused by:\n  A compilation error happened during launch\nCaused by:\n  ptxas: syntax",
-        "The device is poisoned: cuStreamSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS",
-        "The work writing this buffer was torn down before it could say what went wrong",
-        "CUDA allocation error: DriverError(CUDA_ERROR_ILLEGAL_ADDRESS)",
-    ];
-    for root in roots {
-        assert!(!is_out_of_memory(&rooted(root)), "{root}");
+    for (root, expected) in roots {
+        assert_eq!(is_out_of_memory(&rooted(root)), expected, "{root}");
     }
     // Allocations fail on a device that is lost, and what would have used them.
     let poison = "The device is poisoned\nCaused by:\n  cuLaunchKernel: CUDA_ERROR_ILLEGAL_ADDRESS";

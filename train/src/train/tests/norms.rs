@@ -26,10 +26,7 @@ fn features_without_height_and_width_are_refused_in_micro_batches_of_one_sample(
     // Two micro-batches of equal sizes rather than one of two samples and one of one.
     assert!(with_norm(2).step(0.1, batch(3, 0), Network::loss).is_err());
     assert!(with_norm(3).step(0.1, batch(4, 0), Network::loss).unwrap().applied);
-}
-
-#[test]
-fn a_norm_that_has_trained_is_refused_too() {
+    // A norm that has trained.
     let mut trainer = with_norm(4);
     trained(&mut trainer, 3);
     let error = trainer.step(0.1, batch(1, 9), Network::loss).unwrap_err();
