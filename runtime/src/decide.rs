@@ -224,7 +224,7 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
     let resolved = C::BUILT.resolved()?;
     let spec = spec(config)?;
     let mut workload = spec.workload();
-    let mut goal = goal(config, &spec, &workload, context)?;
+    let (mut goal, own_pins) = goal(config, &spec, &workload, context)?;
     let none = ProfileTable::default();
     let profiles = resolved.map_or(&none, |resolved| &resolved.profile);
     let Device { gpu, facts, fallback } = Device::choose(context, profiles);
@@ -250,15 +250,23 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
     if let Some(resolved) = resolved {
         workload = resolved.workload_on(C::BUILT.workload, &spec, core::slice::from_ref(&facts));
     }
-    if context.saved.is_none() && is_switched_on::<C>(&goal, context.set) {
-        goal.pins.precision = facts.mixed_precision().or(goal.pins.precision);
-    }
-    let not_ready = context.not_ready.filter(|_| goal.plans_precision() && context.saved.is_none());
-    if let Some(because) = not_ready {
-        goal.precision = Some(Precision::F32.into());
-        fallbacks.push(Fallback::NotReady { because: because.to_owned() });
-    }
+    // The goal in a precision that device and model are ready for, and why the model is not.
+    let in_ready_precision = |mut goal: Goal, set: &Pins| {
+        if context.saved.is_none() && is_switched_on::<C>(&goal, set) {
+            goal.pins.precision = facts.mixed_precision().or(goal.pins.precision);
+        }
+        let not_ready = context.not_ready.filter(|_| goal.plans_precision() && context.saved.is_none());
+        goal.precision = if not_ready.is_some() { Some(Precision::F32.into()) } else { goal.precision };
+        (goal, not_ready)
+    };
     let planning = Planning { built: &C::BUILT, resolved, facts: &facts, workload: &workload, is_target };
+    if goal.global_batch.is_none() && !context.set.is_empty() {
+        // Pins of one start cut the steps of the same run.
+        let (of_config, _) = in_ready_precision(Goal { pins: own_pins, ..goal.clone() }, &Pins::default());
+        goal.global_batch = Some(planning.global_batch(of_config, built_for_it)?);
+    }
+    let (goal, not_ready) = in_ready_precision(goal, context.set);
+    fallbacks.extend(not_ready.map(|because| Fallback::NotReady { because: because.to_owned() }));
     let mut plan = match context.saved {
         None => planning.run(goal.clone(), built_for_it, &mut fallbacks)?,
         Some(saved) => planning.restore(saved, goal.clone(), built_for_it, &mut fallbacks)?,
@@ -291,21 +299,17 @@ fn spec<C: Tuned>(config: &C) -> Result<WorkloadSpec, StartError> {
     }
 }
 
-/// Goal of the config with the pins of this start, for the global batch of a saved run.
+/// Goal of the config with the pins of this start, for the global batch of a saved run; and the config's own pins.
 fn goal<C: Tuned>(
     config: &C,
     spec: &WorkloadSpec,
     workload: &Workload,
     context: DecisionContext<'_>,
-) -> Result<Goal, StartError> {
+) -> Result<(Goal, Pins), StartError> {
     // Converted before the ranks are decided: tokens of a step do not depend on them.
     let mut goal = goal_of_config(config).in_samples(workload)?;
-    if goal.global_batch.is_none() && !context.set.is_empty() {
-        // Pins of one start cut the steps of the same run.
-        let without_pins = decide_on(config, DecisionContext { set: &Pins::default(), ..context })?;
-        goal.global_batch = Some(without_pins.plan.schedule.global_batch);
-    }
-    goal.pins = context.set.or(&goal.pins);
+    let pins = context.set.or(&goal.pins);
+    let own_pins = core::mem::replace(&mut goal.pins, pins);
     if let Some(saved) = context.saved {
         let precision = saved.settings.precision;
         if is_switched_on::<C>(&goal, context.set) && precision.is_mixed() {
@@ -314,7 +318,7 @@ fn goal<C: Tuned>(
         resume::check(saved, config, spec, workload, &goal)?;
         goal.global_batch = Some(saved.schedule.global_batch);
     }
-    Ok(goal)
+    Ok((goal, own_pins))
 }
 
 /// The build's goal, with pins for the fields that the user set.

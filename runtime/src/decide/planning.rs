@@ -80,6 +80,17 @@ impl Planning<'_> {
         Ok(plan)
     }
 
+    /// Returns the samples of a step that the pins of `goal` make up. Only a number of micro-batches without their size
+    /// needs a plan.
+    pub(super) fn global_batch(&self, goal: Goal, built_for_them: Option<bool>) -> Result<u64, PlanError> {
+        match (goal.pins.batch_size, goal.pins.gradient_accumulation.unwrap_or(1)) {
+            (Some(batch @ 1..), micro_steps @ 1..) => {
+                Ok(batch.saturating_mul(micro_steps).saturating_mul(goal.world_size))
+            }
+            _ => Ok(self.run(goal, built_for_them, &mut Vec::new())?.schedule.global_batch),
+        }
+    }
+
     /// Lowers the memory headroom where the memory of other processes is known.
     fn lower_headroom(&self, goal: &mut Goal) {
         if self.facts.memory_provenance == Provenance::Measured {

@@ -1,8 +1,12 @@
 //! Facts of all ranks for one plan, and their shares of a step.
 
+#[cfg(feature = "distributed")]
+use gpu_tuned_core::Goal;
 use gpu_tuned_core::Precision;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::exchange::Share;
+#[cfg(feature = "distributed")]
+use gpu_tuned_core::plan::plan_ranks;
 #[cfg(feature = "distributed")]
 use gpu_tuned_core::profile::ProfileTable;
 use serde::{Deserialize, Serialize};
@@ -90,11 +94,17 @@ pub(crate) fn unequal_shares<C: Tuned>(
     }
     let spec = spec(config)?;
     let mut workload = spec.workload();
-    let goal = goal(config, &spec, &workload, context)?;
+    let (mut goal, own_pins) = goal(config, &spec, &workload, context)?;
     if let Some(resolved) = C::BUILT.resolved()? {
         workload = resolved.workload_on(C::BUILT.workload, &spec, devices);
     }
-    let plans = gpu_tuned_core::plan::plan_ranks(devices, &workload, &goal)?;
+    if goal.global_batch.is_none() && !context.set.is_empty() {
+        // Pins of one start cut the steps of the same run.
+        let of_config = Goal { pins: own_pins, unequal: false, ..goal.clone() };
+        let plans = plan_ranks(devices, &workload, &of_config)?;
+        goal.global_batch = plans.first().map(|plan| plan.schedule.global_batch);
+    }
+    let plans = plan_ranks(devices, &workload, &goal)?;
     let precision = plans.first().map_or(Precision::F32, |plan| plan.settings.precision);
     let of_ranks: Option<_> = plans.iter().map(|plan| plan.schedule.share).collect();
     Ok(of_ranks.map(|of_ranks| UnequalShares { of_ranks, precision }))

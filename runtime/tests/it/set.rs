@@ -52,6 +52,9 @@ fn a_step_that_the_config_makes_is_kept_too() {
     assert_eq!(plain.plan.schedule.global_batch, 24);
     assert_eq!(set.plan.schedule.global_batch, 24);
     assert_eq!((set.plan.settings.batch_size, set.plan.settings.gradient_accumulation), (6, 4));
+    // Only the micro-batch of this start has to fit.
+    let huge = Options::default().cpu().set(pins("batch_size=1")).decide(&Free { batch_size: 1 << 20 }).unwrap();
+    assert_eq!((huge.plan.settings.batch_size, huge.plan.schedule.global_batch), (1, 1 << 20));
 }
 
 #[test]
