@@ -6,12 +6,11 @@ use core::fmt;
 use serde::Serialize;
 
 use super::memory::{MemoryEstimate, largest_batch_in_one_piece, largest_parameter, largest_piece};
-use super::problem::Problem;
+use super::problem::{CACHED_EMBEDDINGS, Problem};
 use super::search::{Candidate, least_memory};
 use super::{fits, plan};
 use crate::device::{DeviceFacts, DeviceKind, ProductLine};
 use crate::dims::{self, DimValue, DimValues, Schema};
-use crate::goal::CACHED_EMBEDDINGS;
 use crate::profile::{Profile, ProfileId, ProfileTable};
 use crate::workload::{ModelSpec, Optimizer, Teacher, Training, WeightFormat, Workload, WorkloadSpec};
 use crate::{Bytes, Goal, Pins, Precision};

@@ -4,7 +4,7 @@ use core::fmt;
 
 use serde::Serialize;
 
-use super::reasons::Reason;
+use super::Reason;
 use super::search::{Candidates, Search};
 use super::time::speed_interval;
 use crate::device::DeviceKind;
