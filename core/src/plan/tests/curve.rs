@@ -1,28 +1,21 @@
 //! Expected speed and memory of micro-batches.
 
-use crate::device::DeviceFacts;
-use crate::plan::{Expected, curve, plan};
-use crate::profile::ProfileTable;
-use crate::workload::{ModelSpec, Training, Transformer, Workload, WorkloadSpec};
-use crate::{Bytes, Goal};
+use super::*;
+use crate::plan::{Expected, curve};
 
 fn workload() -> Workload {
-    let model = Transformer { layers: 6, d_model: 512, vocab: 8192, seq: 256, ..Transformer::default() };
-    WorkloadSpec { model: ModelSpec::Transformer(model), training: Training::default() }.workload()
+    Transformer::new(6, 512, 8192, 256).workload()
 }
 
 fn device(gib: u64) -> DeviceFacts {
-    let profiles = ProfileTable::builtin();
-    let profile = profiles.get("rtx4090").expect("it is built in");
-    DeviceFacts { memory_available: Bytes(gib << 30), ..DeviceFacts::nominal(profile) }
+    with_free("rtx4090", gib << 10)
 }
 
 #[test]
 fn it_has_the_plan_in_it_and_goes_on_beyond_the_step() {
-    let goal = Goal { global_batch: Some(48), ..Goal::default() };
     let (device, workload) = (device(22), workload());
-    let planned = plan(&device, &workload, &goal).unwrap();
-    let curve = curve(&device, &workload, &goal).unwrap();
+    let planned = planned(&device, &workload, &global(48));
+    let curve = curve(&device, &workload, &global(48)).unwrap();
     let settings = planned.settings;
     let same = curve.iter().find(|expected| {
         (expected.batch, expected.checkpointing) == (settings.batch_size, settings.gradient_checkpointing)
@@ -38,7 +31,7 @@ fn it_has_the_plan_in_it_and_goes_on_beyond_the_step() {
 
 #[test]
 fn memory_that_others_hold_does_not_shorten_it() {
-    let goal = Goal { global_batch: Some(256), ..Goal::default() };
+    let goal = global(256);
     let (free, held) = (device(23), device(6));
     let last = |device| *curve(device, &workload(), &goal).unwrap().iter().map(|it| &it.batch).max().unwrap();
     assert_eq!(last(&free), last(&held));
@@ -49,10 +42,8 @@ fn memory_that_others_hold_does_not_shorten_it() {
 
 #[test]
 fn it_ends_with_tensors_that_no_memory_makes_room_for() {
-    let model = Transformer { layers: 1, d_model: 64, vocab: 128 << 10, seq: 1024, ..Transformer::default() };
-    let logits = WorkloadSpec { model: ModelSpec::Transformer(model), training: Training::default() }.workload();
-    let goal = Goal { global_batch: Some(256), ..Goal::default() };
-    let curve = curve(&device(22), &logits, &goal).unwrap();
+    let logits = Transformer::new(1, 64, 128 << 10, 1024).workload();
+    let curve = curve(&device(22), &logits, &global(256)).unwrap();
     let (last, before) = curve.split_last().expect("points");
     assert!(last.in_no_piece && !last.fits, "{curve:#?}");
     assert!(before.iter().any(|expected| expected.fits) && before.iter().all(|expected| !expected.in_no_piece));
@@ -60,7 +51,7 @@ fn it_ends_with_tensors_that_no_memory_makes_room_for() {
 
 #[test]
 fn what_is_fixed_does_not_shorten_it() {
-    let mut goal = Goal { global_batch: Some(64), ..Goal::default() };
+    let mut goal = global(64);
     let free = curve(&device(22), &workload(), &goal).unwrap();
     goal.pins.batch_size = Some(2);
     assert_eq!(curve(&device(22), &workload(), &goal).unwrap(), free);

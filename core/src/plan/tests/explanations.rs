@@ -1,9 +1,7 @@
-use crate::device::DeviceFacts;
-use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod};
-use crate::plan::{Explanation, Item, Outcome, Verdict, explain};
-use crate::profile::ProfileTable;
-use crate::workload::{Declared, Optimizer, Training, Transformer, WeightFormat, Workload, WorkloadSpec};
-use crate::{Bytes, Goal, Pins, Precision, Provenance};
+use super::*;
+use crate::Provenance;
+use crate::plan::{Item, Verdict};
+use crate::workload::Declared;
 
 /// Value of a formula such as `a x b + c / d - e`, with units and words, computed as a reader would.
 fn evaluated(formula: &str) -> f64 {
@@ -53,13 +51,11 @@ fn product(term: &str) -> f64 {
 
 fn devices() -> Vec<DeviceFacts> {
     let gib = |count: u64| Bytes(count << 30);
-    let gpus = ["gtx1080", "rtx4090", "h200"]
-        .map(|id| DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("a shipped profile")));
+    let gpus = ["gtx1080", "rtx4090", "h200"].map(nominal);
     gpus.into_iter().chain([DeviceFacts::cpu(gib(64), gib(48), 16)]).collect()
 }
 
 fn workloads() -> Vec<Workload> {
-    let lm = Transformer { heads: Some(8), ..Transformer::new(6, 512, 8192, 256) };
     let packed = Training {
         optimizer: Optimizer::Adafactor,
         lora_rank: Some(8),
@@ -78,36 +74,24 @@ fn workloads() -> Vec<Workload> {
     vec![
         measured(),
         simulated(),
-        lm.workload(),
-        WorkloadSpec { model: lm.into(), training: packed }.workload(),
+        lm().workload(),
+        WorkloadSpec { model: lm().into(), training: packed }.workload(),
         declared.workload(),
     ]
 }
 
 /// On an H200, with a point in common with the goals below and others.
 fn measured() -> Workload {
-    let point = |(batch, mib): (u64, u64)| {
-        let point = MeasuredBatch {
-            reserved_bytes: Some(Bytes::from_mib(mib)),
-            in_use_bytes: Some(Bytes::from_mib(mib * 4 / 5)),
-            micro_step_ms: Some(10.0 + batch as f64),
-            optimizer_ms: Some(1.5),
-            ..MeasuredBatch::default()
-        };
-        (batch, point)
+    let at = |(batch, mib): (u64, u64)| {
+        let in_use_bytes = Some(Bytes::from_mib(mib * 4 / 5));
+        let measured = MeasuredBatch { in_use_bytes, optimizer_ms: Some(1.5), ..point(mib, 10.0 + batch as f64) };
+        (batch, measured)
     };
-    let batch = [(8, 1477), (32, 4738), (128, 16000), (256, 31872)].map(point);
-    let mode = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch: batch.into() };
-    let facts = DeviceFacts::nominal(&ProfileTable::builtin_profile("h200").expect("a shipped profile"));
-    let on = MeasuredOn {
-        device: "NVIDIA H200".to_owned(),
-        context_bytes: Some(Bytes::from_mib(537)),
-        kernels_bytes: Some(Bytes::from_mib(38)),
-        mode: [("f32".parse().expect("a mode"), mode)].into(),
-        ..facts.measured_on("0.22.1")
-    };
-    let lm = Transformer { heads: Some(8), ..Transformer::new(6, 512, 8192, 256) };
-    lm.workload().with_measured(Measured { on: [("h200".to_owned(), on)].into(), ..Measured::default() })
+    let batches = [(8, 1477), (32, 4738), (128, 16000), (256, 31872)].map(at);
+    let mut workload = measured_on("h200", lm().workload(), [(f32(false), dry_run(batches))]);
+    let on = workload.measured.on.get_mut("h200").expect("it was measured");
+    (on.context_bytes, on.kernels_bytes) = (Some(Bytes::from_mib(537)), Some(Bytes::from_mib(38)));
+    workload
 }
 
 /// The same figures, simulated.
@@ -127,7 +111,7 @@ fn simulated() -> Workload {
 
 fn goals() -> Vec<Goal> {
     let free = Goal::default();
-    let bound = Goal { global_batch: Some(512), ..Goal::default() };
+    let bound = global(512);
     let sharded = Goal { world_size: 4, shard_optimizer: true, ..bound.clone() };
     let bf16 = Goal { precision: Some(Precision::Bf16Params.into()), ..bound.clone() };
     let ranks = Goal { world_size: 4, ..bf16.clone() };
@@ -203,7 +187,7 @@ fn what_was_taken_is_the_plan_and_nothing_before_it_is_better() {
 #[test]
 fn what_is_explained_is_what_is_planned() {
     let explained = explain(&devices()[2], &workloads()[2], &goals()[5]).expect("it fits");
-    let planned = crate::plan(&devices()[2], &workloads()[2], &goals()[5]).expect("it fits");
+    let planned = planned(&devices()[2], &workloads()[2], &goals()[5]);
     assert_eq!(explained.outcome, Outcome::Plan(Box::new(planned)));
 }
 

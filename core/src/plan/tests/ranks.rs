@@ -1,14 +1,8 @@
 //! Plans of all ranks of a run.
 
-use crate::device::DeviceFacts;
+use super::*;
+use crate::PrecisionPolicy;
 use crate::plan::plan_ranks;
-use crate::profile::ProfileTable;
-use crate::workload::{Transformer, Workload};
-use crate::{Bytes, Goal, Precision, PrecisionPolicy, plan};
-
-fn device(id: &str) -> DeviceFacts {
-    DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("a shipped profile"))
-}
 
 fn small() -> Workload {
     Transformer::new(6, 512, 8192, 256).workload()
@@ -20,7 +14,7 @@ fn goal(unequal: bool, global_batch: u64) -> Goal {
 
 #[test]
 fn equal_shares_have_one_plan_for_all() {
-    let devices = [device("h100-sxm5-80gb"), device("l4")];
+    let devices = [nominal("h100-sxm5-80gb"), nominal("l4")];
     let plans = plan_ranks(&devices, &small(), &goal(false, 512)).expect("it fits");
     assert_eq!(plans[0], plans[1]);
     assert_eq!((plans[0].schedule.samples_per_rank(), plans[0].schedule.share), (256, None));
@@ -30,7 +24,7 @@ fn equal_shares_have_one_plan_for_all() {
 
 #[test]
 fn unequal_shares_follow_the_predicted_speed_and_end_together() {
-    let devices = [device("h100-sxm5-80gb"), device("l4"), device("h100-sxm5-80gb")];
+    let devices = [nominal("h100-sxm5-80gb"), nominal("l4"), nominal("h100-sxm5-80gb")];
     let plans = plan_ranks(&devices, &small(), &goal(true, 1023)).expect("it fits");
     let shares: Vec<_> = plans.iter().map(|plan| plan.schedule.samples_per_rank()).collect();
     assert_eq!(shares.iter().sum::<u64>(), 1023);
@@ -50,8 +44,8 @@ fn unequal_shares_follow_the_predicted_speed_and_end_together() {
 
 #[test]
 fn a_fast_rank_with_little_memory_accumulates_its_share() {
-    let little = DeviceFacts { memory_available: Bytes::from_mib(3000), ..device("h100-sxm5-80gb") };
-    let plans = plan_ranks(&[little, device("l4")], &small(), &goal(true, 512)).expect("it fits");
+    let plans =
+        plan_ranks(&[with_free("h100-sxm5-80gb", 3000), nominal("l4")], &small(), &goal(true, 512)).expect("it fits");
     assert!(plans[0].schedule.samples_per_rank() > plans[1].schedule.samples_per_rank());
     assert!(plans[0].memory.fits() && plans[0].schedule.micro_steps() > 1, "{}", plans[0]);
 }
@@ -59,20 +53,20 @@ fn a_fast_rank_with_little_memory_accumulates_its_share() {
 #[test]
 fn all_ranks_compute_in_one_precision() {
     let auto = Goal { precision: Some(PrecisionPolicy::Auto), ..goal(true, 512) };
-    let plans = plan_ranks(&[device("h100-sxm5-80gb"), device("v100-sxm2-16gb")], &small(), &auto).expect("it fits");
+    let plans = plan_ranks(&[nominal("h100-sxm5-80gb"), nominal("v100-sxm2-16gb")], &small(), &auto).expect("it fits");
     assert_eq!(plans[0].settings.precision, plans[1].settings.precision);
     assert_eq!(plans[0].settings.allow_tf32, plans[1].settings.allow_tf32);
-    let alone = plan(&device("h100-sxm5-80gb"), &small(), &auto).expect("it fits");
+    let alone = planned(&nominal("h100-sxm5-80gb"), &small(), &auto);
     assert_eq!(alone.settings.precision, Precision::MixedBf16);
 }
 
 #[test]
 fn without_a_global_batch_the_weakest_rank_sets_it() {
     let free = Goal { unequal: true, ..Goal::default() };
-    let devices = [device("h100-sxm5-80gb"), device("l4")];
+    let devices = [nominal("h100-sxm5-80gb"), nominal("l4")];
     let plans = plan_ranks(&devices, &small(), &free).expect("it fits");
     let common = DeviceFacts::common(&devices).expect("two");
-    let weakest = plan(&common, &small(), &Goal { world_size: 2, ..Goal::default() }).expect("it fits");
+    let weakest = planned(&common, &small(), &Goal { world_size: 2, ..Goal::default() });
     assert_eq!(plans[0].schedule.global_batch, weakest.schedule.global_batch);
     assert!(plans[0].schedule.samples_per_rank() > plans[1].schedule.samples_per_rank());
 }
@@ -80,7 +74,7 @@ fn without_a_global_batch_the_weakest_rank_sets_it() {
 #[test]
 fn thousands_of_ranks_with_unlike_free_memory_are_planned_by_kind() {
     let part =
-        |rank: u64| DeviceFacts { memory_available: Bytes((78 << 30) + (rank << 16)), ..device("h100-sxm5-80gb") };
+        |rank: u64| DeviceFacts { memory_available: Bytes((78 << 30) + (rank << 16)), ..nominal("h100-sxm5-80gb") };
     let devices: Vec<_> = (0..2000).map(part).collect();
     let plans = plan_ranks(&devices, &small(), &goal(true, 1 << 20)).expect("it fits");
     assert_eq!(plans.iter().map(|plan| plan.schedule.samples_per_rank()).sum::<u64>(), 1 << 20);

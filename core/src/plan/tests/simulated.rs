@@ -1,62 +1,43 @@
-//! Plans from simulated memory, with measurements and without.
+//! Plans from simulated memory, and the errors of simulations.
 
-use crate::device::{DeviceFacts, DeviceKind};
-use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod};
-use crate::plan::{Plan, plan};
-use crate::profile::ProfileTable;
-use crate::workload::{Transformer, Workload};
-use crate::{Bytes, Goal, Pins, Provenance};
+use super::*;
+use crate::Provenance;
+use crate::plan::measured::{ACCUMULATING_CHECKPOINTED_ERROR, SIMULATION_ERRORS, simulation_margin};
+use crate::workload::Family;
 
 const BATCH: u64 = 32;
 
-fn nominal(id: &str) -> DeviceFacts {
-    DeviceFacts::nominal(&ProfileTable::builtin_profile(id).expect("a shipped profile"))
-}
-
 /// Pools of so many MiB at two micro-batches, of a GPU.
 fn on(gpu: &str, method: MeasurementMethod, mib: u64) -> MeasuredOn {
-    let facts = nominal(gpu);
     let is_run = method != MeasurementMethod::Simulated;
-    let point = |batch: u64| MeasuredBatch {
-        reserved_bytes: Some(Bytes::from_mib(mib * batch / BATCH)),
-        micro_step_ms: is_run.then_some(batch as f64),
-        optimizer_ms: is_run.then_some(1.0),
-        ..MeasuredBatch::default()
+    let at = |batch: u64| {
+        let ms = is_run.then_some(batch as f64);
+        (batch, MeasuredBatch { optimizer_ms: is_run.then_some(1.0), ..point(mib * batch / BATCH, ms) })
     };
-    let batch = [(BATCH, point(BATCH)), (4 * BATCH, point(4 * BATCH))].into();
+    let facts = nominal(gpu);
     MeasuredOn {
         device: if is_run { format!("NVIDIA {gpu}") } else { format!("{gpu} (simulated from steps of a CPU)") },
-        kind: DeviceKind::Gpu,
-        memory_bytes: facts.memory_total,
-        sm_count: facts.sm_count,
         fp32_tflops: facts.fp32_tflops.filter(|_| is_run),
         bandwidth_gb_s: facts.bandwidth_gb_s.filter(|_| is_run),
-        driver: None,
-        burn: "0.22.1".to_owned(),
-        cubecl: Some("0.11.3".to_owned()),
         context_bytes: is_run.then_some(Bytes::from_mib(537)),
         kernels_bytes: is_run.then_some(Bytes::from_mib(30)),
-        mode: [("f32".parse().expect("a mode"), MeasuredMode { method, is_partial: false, batch })].into(),
+        mode: [(f32(false), MeasuredMode { method, ..dry_run([BATCH, 4 * BATCH].map(at)) })].into(),
+        ..facts.measured_on("0.22.1")
     }
 }
 
 fn workload<const N: usize>(on: [(&str, MeasuredOn); N]) -> Workload {
     let on = on.map(|(name, on)| (name.to_owned(), on)).into();
-    Transformer { heads: Some(8), ..Transformer::new(6, 512, 8192, 256) }
-        .workload()
-        .with_measured(Measured { on, ..Measured::default() })
+    lm().workload().with_measured(Measured { on, ..Measured::default() })
 }
 
-fn planned(gpu: &str, workload: &Workload) -> Plan {
-    let pins = Pins { batch_size: Some(BATCH), gradient_checkpointing: Some(false), ..Pins::default() };
-    plan(&nominal(gpu), workload, &Goal { pins, ..Goal::default() }).expect("it fits")
+fn on_gpu(gpu: &str, workload: &Workload) -> Plan {
+    planned(&nominal(gpu), workload, &pinned(BATCH))
 }
 
-/// Planned bytes of the pools, without the micro-batches that wait on the device.
-fn pools(plan: &Plan) -> Bytes {
-    let memory = &plan.memory;
-    let queue = Bytes(2 * BATCH * 256 * 2 * 8);
-    memory.total() - memory.context - memory.kernels - memory.margin - queue
+/// Planned bytes of the pools, without the margin and the micro-batches that wait on the device.
+fn used(plan: &Plan) -> Bytes {
+    pools(plan) - plan.memory.margin - Bytes(2 * BATCH * 256 * 2 * 8)
 }
 
 /// Margin of a transformer's simulated memory with two sizes: 25% for interpolation, and 11% of error of the simulation.
@@ -72,9 +53,8 @@ fn simulated(gpu: &str, mib: u64) -> MeasuredOn {
 fn an_unmeasured_gpu_gets_simulated_memory_and_nothing_else() {
     let lock = workload([("simulated-rtx4090", simulated("rtx4090", 5000))]);
     for gpu in ["rtx4090", "l4"] {
-        let (plan, derived) = (planned(gpu, &lock), planned(gpu, &workload([])));
-        assert_eq!(pools(&plan), Bytes::from_mib(5000), "{plan}");
-        assert_eq!(plan.memory.margin, margin(5000), "{plan}");
+        let (plan, derived) = (on_gpu(gpu, &lock), on_gpu(gpu, &workload([])));
+        assert_eq!((used(&plan), plan.memory.margin), (Bytes::from_mib(5000), margin(5000)), "{plan}");
         assert_eq!(plan.memory.provenance, Provenance::Transferred);
         let others = |plan: &Plan| (plan.memory.context, plan.memory.kernels, plan.samples_per_s);
         assert_eq!(others(&plan), others(&derived));
@@ -89,8 +69,8 @@ fn a_measurement_of_any_gpu_is_preferred_to_a_simulation() {
         ("simulated-h200", simulated("h200", 5000)),
         ("simulated-rtx4090", simulated("rtx4090", 6000)),
     ]);
-    let (there, elsewhere) = (planned("h200", &lock), planned("rtx4090", &lock));
-    assert_eq!((pools(&there), pools(&elsewhere)), (Bytes::from_mib(4000), Bytes::from_mib(4000)));
+    let (there, elsewhere) = (on_gpu("h200", &lock), on_gpu("rtx4090", &lock));
+    assert_eq!((used(&there), used(&elsewhere)), (Bytes::from_mib(4000), Bytes::from_mib(4000)));
     assert_eq!((there.memory.provenance, there.memory.margin), (Provenance::Measured, Bytes::ZERO));
     assert_eq!(there.memory.context, Bytes::from_mib(537));
     assert_eq!(elsewhere.memory.provenance, Provenance::Transferred);
@@ -99,15 +79,62 @@ fn a_measurement_of_any_gpu_is_preferred_to_a_simulation() {
 #[test]
 fn a_simulation_is_never_taken_for_the_device_that_it_is_named_after() {
     let named = MeasuredOn { device: "NVIDIA H200".to_owned(), ..simulated("h200", 5000) };
-    let plan = planned("h200", &workload([("h200", named)]));
-    assert_eq!(plan.memory.provenance, Provenance::Transferred);
-    assert_eq!(plan.memory.margin, margin(5000));
+    let plan = on_gpu("h200", &workload([("h200", named)]));
+    assert_eq!((plan.memory.provenance, plan.memory.margin), (Provenance::Transferred, margin(5000)));
 }
 
 #[test]
 fn the_simulation_with_the_most_similar_memory_is_used() {
     let lock =
         workload([("simulated-generic", simulated("generic", 5000)), ("simulated-h200", simulated("h200", 6000))]);
-    let found = ["t4", "b200"].map(|gpu| pools(&planned(gpu, &lock)));
+    let found = ["t4", "b200"].map(|gpu| used(&on_gpu(gpu, &lock)));
     assert_eq!(found, [Bytes::from_mib(5000), Bytes::from_mib(6000)]);
+}
+
+const REPORT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models/REPLAYED.md"));
+
+/// Family, precision, checkpointing and 95th percentile of each row of the report.
+fn reported() -> Vec<(Family, Precision, bool, f64)> {
+    let mut family = Family::Other;
+    let cells = REPORT.lines().map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+    let rows = cells.filter(|cells| cells.len() == 8 && cells[5].ends_with('%'));
+    rows.map(|cells| {
+        family = match cells[1].split([',', ' ']).next() {
+            Some("transformer") => Family::Transformer,
+            Some("8" | "ResNet-18") => Family::Convnet,
+            Some("LSTM") => Family::Recurrent,
+            _ => family,
+        };
+        let precision = if cells[2] == "f32" { Precision::F32 } else { Precision::Bf16Params };
+        let percent: f64 = cells[5].trim_end_matches('%').parse().expect("a percentage");
+        (family, precision, cells[3] == "yes", percent / 100.0)
+    })
+    .collect()
+}
+
+#[test]
+fn errors_are_those_of_the_report() {
+    let reported = reported();
+    for row in &reported {
+        let is_same = |other: &&(Family, Precision, bool, f64)| (other.0, other.1, other.2) == (row.0, row.1, row.2);
+        let worst = reported.iter().filter(is_same).map(|row| row.3).fold(row.3, f64::max);
+        let known = SIMULATION_ERRORS.iter().find(is_same);
+        assert!(known.is_some_and(|known| (known.3 - worst).abs() < 1e-9), "{row:?}");
+    }
+    assert!(reported.len() > SIMULATION_ERRORS.len(), "{reported:?}");
+    assert!(REPORT.contains(&format!("{:.1}%", ACCUMULATING_CHECKPOINTED_ERROR * 100.0)));
+}
+
+#[test]
+fn families_without_a_comparison_get_the_largest_error() {
+    for (share, family, mode) in [
+        (0.837, Family::Convnet, "f32"),
+        (0.762, Family::Other, "f32"),
+        (0.762, Family::Recurrent, "bf16_params"),
+        (0.731, Family::Transformer, "f32-checkpointed"),
+    ] {
+        // That share of the real bytes, raised by this margin, is all of them.
+        let margin = simulation_margin(family, mode.parse().expect("a mode"));
+        assert!((share * (1.0 + margin) - 1.0).abs() < 1e-9, "{family:?} {mode}: {margin}");
+    }
 }

@@ -1,11 +1,8 @@
 //! Micro-batches of models with batch statistics.
 
-use super::{global, nominal};
-use crate::device::DeviceFacts;
-use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
-use crate::plan::{Plan, PlanError, Verdict, explain, plan};
-use crate::workload::{Block, Convnet, Declared, Stage, Unet, Workload};
-use crate::{Bytes, Goal, Pins, Precision};
+use super::*;
+use crate::plan::Verdict;
+use crate::workload::{Block, Convnet, Declared, Stage, Unet};
 
 /// A network on images of 512 pixels, whose speed hardly depends on the micro-batch.
 fn convnet() -> Convnet {
@@ -14,11 +11,7 @@ fn convnet() -> Convnet {
 }
 
 fn with_gib(gib: u64) -> DeviceFacts {
-    DeviceFacts { memory_available: Bytes(gib << 30), ..nominal("rtx3060-12gb") }
-}
-
-fn planned(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Plan {
-    plan(device, workload, goal).expect("it fits")
+    with_free("rtx3060-12gb", gib << 10)
 }
 
 fn advice_on_statistics(plan: &Plan) -> Option<&String> {
@@ -95,25 +88,15 @@ fn a_small_last_micro_batch_counts() {
 
 #[test]
 fn measured_sizes_with_too_few_samples_do_not_limit_the_statistics() {
-    let device = nominal("h200");
-    let point = |batch: u64| {
-        let measured = MeasuredBatch {
-            reserved_bytes: Some(Bytes(batch * (200 << 20) + (500 << 20))),
-            micro_step_ms: Some(5.0 + 10.0 * batch as f64),
-            optimizer_ms: Some(1.0),
-            ..MeasuredBatch::default()
-        };
-        (batch, measured)
+    let at = |batch: u64| {
+        let measured = point(batch * 200 + 500, 5.0 + 10.0 * batch as f64);
+        (batch, MeasuredBatch { optimizer_ms: Some(1.0), ..measured })
     };
-    let measured = |sizes: &[u64]| {
-        let batch = sizes.iter().copied().map(point).collect();
-        let mode = MeasuredMode { method: MeasurementMethod::Executed, is_partial: false, batch };
-        let on = MeasuredOn { mode: [(Mode::new(Precision::F32, false), mode)].into(), ..device.measured_on("0.22.1") };
-        let workload = convnet().workload();
-        let parameters = workload.parameters.trained();
-        workload.with_measured(Measured { parameters, on: [("h200".to_owned(), on)].into(), ..Measured::default() })
+    let batch = |sizes: &[u64]| {
+        let modes = [(f32(false), dry_run(sizes.iter().copied().map(at)))];
+        let workload = measured_on("h200", convnet().workload(), modes);
+        planned(&nominal("h200"), &workload, &global(64)).settings.batch_size
     };
-    let batch = |sizes: &[u64]| planned(&device, &measured(sizes), &global(64)).settings.batch_size;
     assert_eq!(batch(&[8, 16, 32]), 32);
     assert!(batch(&[4, 8]) >= 16);
 }

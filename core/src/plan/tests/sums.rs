@@ -1,12 +1,97 @@
-//! Sums of gradients over micro-batches and ranks, which are in fp32 in every precision.
+//! Memory pools as an H200 reserved them, and sums of gradients over micro-batches and ranks.
 
-use super::nominal;
-use crate::device::DeviceFacts;
+use super::*;
 use crate::exchange::{Exchange, Link, Topology};
-use crate::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
-use crate::plan::{MemoryEstimate, PlanError, plan};
-use crate::workload::{Optimizer, Transformer, Workload};
-use crate::{Bytes, Goal, Pins, Precision};
+use crate::plan::calibration::{ACCUMULATION_EXCESS, SMALL_PAGES};
+
+/// Micro-batches of a transformer of 27 M parameters in f32 on an H200: bytes reserved by steps of one micro-batch, and by
+/// steps that accumulate gradients.
+const MEASURED: [(u64, u64, u64); 4] = [
+    (16, 3_081_957_376, 2_812_473_344),
+    (18, 3_148_017_664, 3_148_017_664),
+    (25, 3_901_943_808, 4_322_422_784),
+    (256, 34_485_760_000, 34_485_760_000),
+];
+
+/// The workload, measured at some sizes, with the bytes of accumulating steps that `keep` returns.
+fn measured(sizes: &[(u64, u64, u64)], keep: fn(u64) -> Option<u64>) -> Workload {
+    let at = |&(size, reserved, accumulating): &(u64, u64, u64)| {
+        let reserved_accumulating_bytes = keep(accumulating).map(Bytes);
+        let reserved_bytes = Some(Bytes(reserved));
+        (size, MeasuredBatch { reserved_bytes, reserved_accumulating_bytes, ..MeasuredBatch::default() })
+    };
+    measured_on("h200", lm().workload(), [(f32(false), dry_run(sizes.iter().map(at)))])
+}
+
+fn in_parts(batch: u64, micro_batches: u64) -> Goal {
+    let mut goal = pinned(batch);
+    goal.pins.gradient_accumulation = Some(micro_batches);
+    goal
+}
+
+/// Predicted bytes of the memory pools and their upper bound, without batches that are prepared ahead.
+fn predicted(workload: &Workload, batch: u64, micro_batches: u64) -> (Bytes, Bytes) {
+    let plan = planned(&nominal("h200"), workload, &in_parts(batch, micro_batches));
+    let queue = plan.memory.inputs - workload.sample.input.unwrap_or_default().times(batch);
+    let bound = pools(&plan) - queue;
+    (bound - plan.memory.margin, bound)
+}
+
+#[test]
+fn measured_sizes_reserve_what_was_measured() {
+    for (batch, single, accumulating) in MEASURED {
+        for (micro_batches, bytes) in [(1, single), (4, accumulating)] {
+            let found = predicted(&measured(&MEASURED, Some), batch, micro_batches);
+            assert_eq!(found, (Bytes(bytes), Bytes(bytes)), "{batch}");
+        }
+    }
+}
+
+#[test]
+fn a_size_that_was_measured_without_accumulation_gets_the_margin_of_accumulation() {
+    // Interpolations between two sizes have a larger margin.
+    let sizes = &MEASURED[2..];
+    let workload = measured(sizes, |_| None);
+    for &(batch, single, accumulating) in sizes {
+        assert_eq!(predicted(&workload, batch, 1), (Bytes(single), Bytes(single)));
+        let estimate = Bytes(single + workload.parameters.trained() * 4);
+        let (predicted, bound) = predicted(&workload, batch, 4);
+        let margin = estimate.scaled(ACCUMULATION_EXCESS) + SMALL_PAGES;
+        assert!(predicted == estimate && (bound - estimate).0.abs_diff(margin.0) <= 1, "{batch}: {bound:?}");
+        assert!(bound >= Bytes(accumulating), "{batch}");
+    }
+}
+
+#[test]
+fn an_interrupted_measurement_does_not_limit_the_sizes() {
+    let sizes = &MEASURED[..3];
+    for is_partial in [false, true] {
+        let mut workload = measured(sizes, Some);
+        for mode in workload.measured.on.values_mut().flat_map(|on| on.mode.values_mut()) {
+            mode.is_partial = is_partial;
+        }
+        let batch = planned(&nominal("h200"), &workload, &global(512)).settings.batch_size;
+        assert_eq!(sizes.iter().any(|(size, ..)| *size == batch), !is_partial, "{batch}");
+    }
+}
+
+#[test]
+fn other_sizes_stay_below_the_bound_which_is_explained() {
+    let workload = measured(&MEASURED, Some);
+    // Micro-batches, how many, and MiB that the pools reserved in training.
+    for (batch, micro_batches, reserved) in
+        [(24, 1, 3962.2), (32, 16, 4729.2), (40, 2, 5881.2), (64, 8, 9337.2), (80, 1, 11_641.2), (320, 2, 41_080.2)]
+    {
+        let (pools, bound) = predicted(&workload, batch, micro_batches);
+        let figures = format!("{micro_batches} x {batch}: {:.1} of at most {:.1} MiB", pools.mib(), bound.mib());
+        assert!((pools.mib() / reserved - 1.0).abs() < 0.1, "{figures}");
+        assert!(bound.mib() >= reserved, "{figures}");
+    }
+    let explanation = explain(&nominal("h200"), &workload, &in_parts(64, 8)).expect("it fits");
+    let item = explanation.memory.into_iter().find(|item| item.name == "margin").expect("an estimate has a margin");
+    let formula = "on h200, interpolated between measured micro-batches + 24.0 MiB";
+    assert!(item.formula.contains(formula), "{}", item.formula);
+}
 
 /// GPT-2 with its number of parameters.
 fn gpt2() -> (Workload, u64) {
@@ -16,13 +101,12 @@ fn gpt2() -> (Workload, u64) {
 
 /// A step of `micro_batches` of 2 samples on each rank.
 fn goal(precision: Precision, micro_batches: u64, ranks: u64) -> Goal {
-    let pins = Pins { batch_size: Some(2), gradient_checkpointing: Some(false), ..Pins::default() };
     let global_batch = Some(2 * micro_batches * ranks);
-    Goal { global_batch, world_size: ranks, precision: Some(precision.into()), pins, ..Goal::default() }
+    Goal { global_batch, world_size: ranks, precision: Some(precision.into()), ..pinned(2) }
 }
 
 fn memory(workload: &Workload, goal: &Goal) -> MemoryEstimate {
-    plan(&nominal("h200"), workload, goal).expect("it fits").memory
+    planned(&nominal("h200"), workload, goal).memory
 }
 
 #[test]
@@ -54,11 +138,9 @@ fn the_exchange_takes_as_long_in_pure_bf16_as_in_fp32() {
     let (workload, parameters) = gpt2();
     let link = |name| Link::named(name).expect("a link");
     let topology = Topology { ranks: 2, ranks_per_host: 8, within: link("nvlink"), between: link("400g"), adapters: 1 };
-    let exchange = |precision| {
-        let plan = plan(&nominal("h200"), &workload, &goal(precision, 1, 2)).expect("it fits");
-        Exchange::new(&plan, &workload, topology)
-    };
-    let (f32, bf16) = (exchange(Precision::F32), exchange(Precision::Bf16Params));
+    let [f32, bf16] = [Precision::F32, Precision::Bf16Params].map(|precision| {
+        Exchange::new(&planned(&nominal("h200"), &workload, &goal(precision, 1, 2)), &workload, topology)
+    });
     assert_eq!((bf16.gradient_bytes, bf16.step_ms.to_bits()), (Bytes(4 * parameters), f32.step_ms.to_bits()));
 }
 
@@ -72,41 +154,29 @@ fn sums_decide_whether_a_step_in_parts_fits() {
     // Room for sums in bf16, not in fp32.
     let budget = needed + Bytes(2 * parameters).scaled(1.4);
     let device = DeviceFacts { memory_available: budget.scaled(1.0 / 0.9), ..nominal("h200") };
-    assert!(plan(&device, &workload, &single).is_ok());
-    assert!(matches!(plan(&device, &workload, &accumulating), Err(PlanError::DoesNotFit(_))));
+    planned(&device, &workload, &single);
+    misfit(&device, &workload, &accumulating);
 }
 
 #[test]
 fn measurements_without_sums_get_them() {
     let (workload, parameters) = gpt2();
     let (reserved, with_sums) = (Bytes::from_mib(9000), Bytes::from_mib(9100));
-    let measured = |accumulating| {
-        let point = MeasuredBatch {
-            reserved_bytes: Some(reserved),
-            reserved_accumulating_bytes: accumulating,
-            ..MeasuredBatch::default()
-        };
-        let batch = [(2, point)].into();
-        let mode = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch };
-        let mode = [(Mode::new(Precision::Bf16Params, false), mode)].into();
-        let on = MeasuredOn { mode, ..nominal("h200").measured_on("0.22.1") };
-        let on = [("h200".to_owned(), on)].into();
-        workload.clone().with_measured(Measured { parameters, on, ..Measured::default() })
-    };
-    // The pools without batches that are prepared ahead, and the margin.
-    let pools = |accumulating, micro_batches, ranks| {
+    // One rank was measured; with two, gradients of 2 bytes become sums of 4. The margin is of an estimate.
+    for (accumulating, micro_batches, ranks, bytes, is_estimate) in [
+        (None, 1, 1, reserved, false),
+        (None, 4, 1, reserved + Bytes(4 * parameters), true),
+        (Some(with_sums), 4, 1, with_sums, false),
+        (Some(with_sums), 1, 2, reserved + Bytes(2 * parameters), true),
+        (Some(with_sums), 4, 2, with_sums, false),
+    ] {
+        let point = MeasuredBatch { reserved_accumulating_bytes: accumulating, ..point(9000, None) };
+        let modes = [(Mode::new(Precision::Bf16Params, false), dry_run([(2, point)]))];
         let goal = goal(Precision::Bf16Params, micro_batches, ranks);
-        let memory = memory(&measured(accumulating), &goal);
-        let queue = memory.inputs.0 / 3 * 2;
-        let around = memory.context + memory.kernels + memory.exchange + memory.margin + Bytes(queue);
-        (memory.total() - around, memory.margin)
-    };
-    assert_eq!(pools(None, 1, 1), (reserved, Bytes::ZERO));
-    let (bytes, margin) = pools(None, 4, 1);
-    assert!(bytes == reserved + Bytes(4 * parameters) && margin > Bytes::ZERO, "{bytes} {margin}");
-    assert_eq!(pools(Some(with_sums), 4, 1), (with_sums, Bytes::ZERO));
-    // One rank was measured; with two, gradients of 2 bytes become sums of 4.
-    let (bytes, margin) = pools(Some(with_sums), 1, 2);
-    assert!(bytes == reserved + Bytes(2 * parameters) && margin > Bytes::ZERO, "{bytes} {margin}");
-    assert_eq!(pools(Some(with_sums), 4, 2), (with_sums, Bytes::ZERO));
+        let plan = planned(&nominal("h200"), &measured_on("h200", workload.clone(), modes), &goal);
+        // Without batches that are prepared ahead.
+        let MemoryEstimate { exchange, margin, inputs, .. } = plan.memory;
+        let found = pools(&plan) - exchange - margin - Bytes(inputs.0 / 3 * 2);
+        assert_eq!((found, margin > Bytes::ZERO), (bytes, is_estimate), "{accumulating:?} {micro_batches} {ranks}");
+    }
 }

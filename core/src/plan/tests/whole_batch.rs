@@ -1,21 +1,19 @@
 //! Losses over the whole batch: one micro-batch a step, or no plan.
 
-use super::{global, nominal, small};
-use crate::device::DeviceFacts;
-use crate::plan::{Plan, PlanError, Remedy, fits, plan, plan_ranks};
-use crate::workload::Workload;
-use crate::{Bytes, Goal, Pins, PrecisionPolicy};
+use super::*;
+use crate::PrecisionPolicy;
+use crate::plan::{Remedy, fits, plan_ranks};
 
 fn whole(samples: u64) -> Goal {
     Goal { whole_batch_loss: true, ..global(samples) }
 }
 
 fn with_gib(gib: u64) -> DeviceFacts {
-    DeviceFacts { memory_available: Bytes(gib << 30), ..nominal("rtx4090") }
+    with_free("rtx4090", gib << 10)
 }
 
 fn planned(device: &DeviceFacts, goal: &Goal) -> Plan {
-    plan(device, &small(), goal).expect("it fits")
+    super::planned(device, &small(), goal)
 }
 
 fn refusal(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> String {
@@ -47,7 +45,7 @@ fn checkpointing_and_16_bits_are_tried_before_the_plan_is_refused() {
 fn a_step_that_does_not_fit_is_refused_with_the_largest_that_does() {
     let device = with_gib(6);
     assert!(fits(&device, &small(), &global(512)) && !fits(&device, &small(), &whole(512)));
-    let Err(PlanError::DoesNotFit(misfit)) = plan(&device, &small(), &whole(512)) else { panic!("it must not fit") };
+    let misfit = misfit(&device, &small(), &whole(512));
     assert_eq!(misfit.memory.batch, 512);
     assert!(misfit.in_one_line().contains("the step is not cut, because parts of the batch have another loss"));
     let smaller = misfit.remedies.iter().find_map(|remedy| match remedy {

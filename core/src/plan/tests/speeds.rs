@@ -1,17 +1,12 @@
-//! Speeds of GPUs relative to each other.
+//! Speeds of GPUs: derived and measured ones, relative to each other, and fractions of a device that plans use.
 
-use crate::device::{DeviceFacts, Rates};
-use crate::measured::Mode;
+use super::*;
+use crate::Provenance;
+use crate::device::Rates;
 use crate::plan::calibration::{REFERENCE, TRANSFER_ERROR};
 use crate::plan::time::Speeds;
-use crate::plan::{relative_speed, speed_interval, with_interval};
-use crate::profile::ProfileTable;
-use crate::workload::{Block, Convnet, Stage, Transformer, Workload};
-use crate::{Bytes, Goal, Pins, Precision, Provenance, plan};
-
-fn shipped(id: &str) -> DeviceFacts {
-    DeviceFacts::nominal(&ProfileTable::builtin_profile(id).expect("a shipped profile"))
-}
+use crate::plan::{filling, relative_speed, speed_interval, with_interval};
+use crate::workload::{Block, Convnet, Recurrent, Stage};
 
 /// Networks that fill a GPU.
 fn workloads() -> [Workload; 2] {
@@ -22,7 +17,7 @@ fn workloads() -> [Workload; 2] {
 
 #[test]
 fn the_reference_has_the_figures_of_its_profile() {
-    let h200 = Speeds::from(&shipped("h200"));
+    let h200 = Speeds::from(&nominal("h200"));
     for precision in Precision::ALL {
         let ratio = h200.relative_to(&REFERENCE, Mode::new(precision, false)).expect("rates");
         assert!((ratio - 1.0).abs() < 1e-5, "{precision}: {ratio}");
@@ -47,7 +42,7 @@ fn gpus_are_ordered_as_they_train_in_every_precision_that_both_have() {
         for precision in Precision::ALL {
             let pins = Pins { batch_size: Some(16), ..Pins::default() };
             let goal = Goal { precision: Some(precision.into()), pins, ..Goal::default() };
-            let speed = |id| plan(&shipped(id), &workload, &goal).ok().map(|plan| plan.samples_per_s);
+            let speed = |id| plan(&nominal(id), &workload, &goal).ok().map(|plan| plan.samples_per_s);
             for (faster, slower) in pairs {
                 let (Some(fast), Some(slow)) = (speed(faster), speed(slower)) else { continue };
                 assert!(fast > slow, "{precision}: {faster} {fast}, {slower} {slow}");
@@ -59,7 +54,7 @@ fn gpus_are_ordered_as_they_train_in_every_precision_that_both_have() {
 #[test]
 fn a_gpu_with_tensor_cores_gains_more_from_16_bits() {
     let gain = |id: &str, precision| {
-        let (device, reference) = (shipped(id), shipped("h200"));
+        let (device, reference) = (nominal(id), nominal("h200"));
         let ratio = |precision| relative_speed(&device, &reference, Mode::new(precision, false)).expect("rates");
         ratio(precision) / ratio(Precision::F32)
     };
@@ -70,7 +65,7 @@ fn a_gpu_with_tensor_cores_gains_more_from_16_bits() {
 #[test]
 fn without_rates_the_peaks_stand_in_and_without_figures_nothing() {
     let mode = Mode::new(Precision::F32, false);
-    let (l4, h200) = (shipped("l4"), shipped("h200"));
+    let (l4, h200) = (nominal("l4"), nominal("h200"));
     let old = DeviceFacts { rates: Rates::default(), ..l4.clone() };
     let ratio = relative_speed(&old, &h200, mode).expect("peaks");
     let expected = (30.3_f64 / 67.0).powf(0.35) * (300.0_f64 / 4800.0).powf(0.65);
@@ -82,7 +77,7 @@ fn without_rates_the_peaks_stand_in_and_without_figures_nothing() {
 
 #[test]
 fn predicted_speeds_of_gpus_have_an_interval() {
-    let gpu = shipped("l4");
+    let gpu = nominal("l4");
     for provenance in [Provenance::Derived, Provenance::Transferred] {
         let [low, high] = speed_interval(&gpu, 100.0, provenance).expect("an interval");
         assert!((low * TRANSFER_ERROR - 100.0).abs() < 1e-9 && (high / TRANSFER_ERROR - 100.0).abs() < 1e-9);
@@ -92,4 +87,45 @@ fn predicted_speeds_of_gpus_have_an_interval() {
     assert_eq!(with_interval(1234.0, None), "1,234");
     let cpu = DeviceFacts::cpu(Bytes(1 << 34), Bytes(1 << 34), 8);
     assert_eq!(speed_interval(&cpu, 100.0, Provenance::Derived), None);
+}
+
+fn convnet(image: u64, block: Block, stages: &[(u64, u64)]) -> Workload {
+    let stages = stages.iter().map(|&(channels, blocks)| Stage { channels, blocks }).collect();
+    Convnet { image, classes: 10, block, stages, batch_statistics: true, ..Convnet::default() }.workload()
+}
+
+/// Micro-batches on an H200 with their samples per second in f32, from the raw data of this repository.
+fn measured() -> [(&'static str, Workload, u64, f64); 6] {
+    let lstm = |inputs, hidden, layers, seq| {
+        Recurrent { inputs, hidden, layers, seq, outputs: 1, ..Recurrent::default() }.workload()
+    };
+    let resnet = [(64, 2), (128, 2), (256, 2), (512, 2)];
+    [
+        ("four convolutions of 32 channels", convnet(128, Block::Plain, &[(32, 4)]), 16, 1561.0),
+        ("the same, more samples", convnet(128, Block::Plain, &[(32, 4)]), 512, 1381.0),
+        ("eight of 96", convnet(64, Block::Plain, &[(96, 8)]), 64, 844.0),
+        ("a ResNet-18", convnet(32, Block::Basic, &resnet), 256, 5118.0),
+        ("an LSTM", lstm(8, 64, 2, 30), 128, 1760.0),
+        ("a larger one", lstm(64, 256, 3, 60), 512, 1824.0),
+    ]
+}
+
+#[test]
+fn derived_speeds_are_within_a_quarter_of_measured_ones() {
+    for (name, workload, batch, samples_per_s) in measured() {
+        let off = planned(&nominal("h200"), &workload, &pinned(batch)).samples_per_s / samples_per_s;
+        assert!((0.75..1.25).contains(&off), "{name}: {off:.2} times what was measured");
+    }
+}
+
+#[test]
+fn a_small_recurrent_network_leaves_a_device_waiting_and_a_wide_transformer_does_not() {
+    let device = nominal("h200");
+    let lstm = Recurrent { inputs: 8, hidden: 64, layers: 2, seq: 30, outputs: 1, ..Recurrent::default() }.workload();
+    let gpt = Transformer::new(12, 768, 50_257, 1024).workload();
+    let of = |workload| filling(&device, workload, &planned(&device, workload, &global(128)));
+    let (small, large) = (of(&lstm), of(&gpt));
+    assert!(small.utilization < 0.1 && large.utilization > 0.9, "{small:?} {large:?}");
+    // 6 x 124 M parameters and attention, at the speed that is predicted: the share of the peak that is calibrated.
+    assert!(large.of_peak.is_some_and(|share| (0.4..0.5).contains(&share)), "{large:?}");
 }
