@@ -182,7 +182,9 @@ fn argument(part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Option<Argument> {
             return None;
         }
         [equals, value @ ..] if is(equals, '=') => Value::Is(value.iter().cloned().collect()),
-        [TokenTree::Group(group)] if takes_list(&key.to_string()) && group.delimiter() == Delimiter::Parenthesis => {
+        [TokenTree::Group(group)]
+            if ModelKind::named(&key.to_string()).is_some() && group.delimiter() == Delimiter::Parenthesis =>
+        {
             Value::List(arguments(group.stream(), mistakes))
         }
         [TokenTree::Group(group)] if key == "dims" && group.delimiter() == Delimiter::Parenthesis => {
@@ -194,10 +196,6 @@ fn argument(part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Option<Argument> {
         }
     };
     Some(Argument { key, value })
-}
-
-fn takes_list(key: &str) -> bool {
-    ModelKind::named(key).is_some()
 }
 
 /// Parses the list of `dims(…)`; an empty list is no value.

@@ -196,8 +196,9 @@ impl<'m> Fields<'_, 'm> {
     ) -> Role {
         let before = mistakes.len();
         if let Some(other) = other {
+            let role = if other.key == "setting" { "setting" } else { "dimension" };
             mistakes
-                .at(other, format!("a field with `dims` has dimensions inside, and is no {} itself", name_role(other)))
+                .at(other, format!("a field with `dims` has dimensions inside, and is no {role} itself"))
                 .help(format!("leave out `{}` or `dims`", other.key));
         }
         check_is_there(field, mistakes);
@@ -356,10 +357,6 @@ pub(super) fn check_range(field: &Field, count: u64, mistakes: &mut Mistakes) {
         let ty = field.ty.to_token_stream();
         mistakes.at(&field.ty, format!("`{}` = {count} does not fit into `{ty}`", field.ident)).help("use a `u64`");
     }
-}
-
-fn name_role(argument: &Argument) -> &'static str {
-    if argument.key == "setting" { "setting" } else { "dimension" }
 }
 
 /// Returns true for tokens that parse as an expression. Other tokens would break the whole expansion.

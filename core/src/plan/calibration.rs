@@ -166,12 +166,8 @@ pub(super) fn sample_bandwidth(device: &DeviceFacts) -> f64 {
     }
 }
 
-/// Bytes per second that the optimizer is predicted to move.
-pub(super) fn optimizer_bandwidth(device: &DeviceFacts) -> f64 {
-    bytes_per_s(device.bandwidth_gb_s)
-}
-
-fn bytes_per_s(bandwidth_gb_s: Option<f64>) -> f64 {
+/// Bytes per second that training is predicted to move at a peak bandwidth.
+pub(super) fn bytes_per_s(bandwidth_gb_s: Option<f64>) -> f64 {
     bandwidth_gb_s.map_or(UNKNOWN_BANDWIDTH, |peak| peak * 1e9) * BANDWIDTH_EFFICIENCY
 }
 

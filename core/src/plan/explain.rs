@@ -1,5 +1,5 @@
-//! What a search found beside the plan: every item as a formula with its numbers, the candidates that were not chosen, and
-//! the expected speed and memory of micro-batches, whichever is chosen.
+//! Results of a search beside the plan: every item as a formula with its numbers, and the candidates that were not chosen.
+//! Expected speed and memory of micro-batches, whichever is chosen.
 
 use serde::{Deserialize, Deserializer, Serialize};
 

@@ -1,6 +1,10 @@
 //! The planner: from a device, a workload and a goal to settings, each with its reason.
 //!
 //! One search returns every candidate with its verdict. [`Plan`] and [`Explanation`] are views of its result.
+//!
+//! From the attribute to the chosen candidate the goal enters six files, each once: `attribute/src/check.rs` (the attribute's goal
+//! over the table's), `project/src/compile.rs` (one plan of all targets), this file ([`plan`]), `problem.rs` (mistakes, samples),
+//! `search.rs` (precisions, splits, modes, the choice) and `memory.rs` (ranks, headroom, prepared batches).
 
 mod calibration;
 mod explain;

@@ -34,31 +34,6 @@ impl Goal {
     /// probe measures their memory.
     pub const HEADROOM_KEPT: f64 = 0.5;
 
-    /// Precisions that the planner compares on a device: the requested one, or under [`Auto`](PrecisionPolicy::Auto) fp32
-    /// and the 16-bit mixed precision of the tensor cores.
-    pub fn precisions(&self, device: &DeviceFacts) -> Vec<Precision> {
-        let policy = self.precision.unwrap_or(Precision::F32.into());
-        match self.pins.precision.or(policy.fixed()) {
-            Some(fixed) => vec![fixed],
-            None => core::iter::once(Precision::F32).chain(device.mixed_precision()).collect(),
-        }
-    }
-
-    /// Returns true if the planner may choose CUDA graphs.
-    pub fn allows_graphs(&self) -> bool {
-        self.allow_cuda_graphs == Some(true)
-    }
-
-    /// Returns true if a GPU may replay steps as CUDA graphs: those of one rank, unless the setting is pinned to false.
-    pub fn may_use_graphs(&self) -> bool {
-        self.world_size == 1 && self.pins.cuda_graphs != Some(false)
-    }
-
-    /// Number of ranks with `samples` of a step each that make up the global batch.
-    pub(super) fn ranks_for(&self, samples: u64) -> f64 {
-        self.global_batch.map_or(self.world_size as f64, |global_batch| global_batch as f64 / samples as f64)
-    }
-
     /// Returns true if the planner chooses the precision.
     pub fn plans_precision(&self) -> bool {
         self.precision == Some(PrecisionPolicy::Auto) && self.pins.precision.is_none()

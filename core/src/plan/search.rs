@@ -8,7 +8,7 @@ use super::memory::{MemoryEstimate, MemoryModel, largest_at_full_depth, largest_
 use super::problem::{PlanError, Problem};
 use super::time::StepTime;
 use super::{measured, precision};
-use crate::device::DeviceKind;
+use crate::device::{DeviceFacts, DeviceKind};
 use crate::measured::Mode;
 use crate::{Bytes, Goal, Precision, Provenance};
 
@@ -68,6 +68,28 @@ impl<'a> Search<'a> {
     /// Returns the candidates in the chosen precision.
     pub(super) fn taken(&self) -> &Candidates {
         &self.precisions[self.taken]
+    }
+}
+
+impl Goal {
+    /// Precisions that the planner compares on a device: the requested one, or under [`Auto`](crate::PrecisionPolicy::Auto) fp32
+    /// and the 16-bit mixed precision of the tensor cores.
+    pub fn precisions(&self, device: &DeviceFacts) -> Vec<Precision> {
+        let policy = self.precision.unwrap_or(Precision::F32.into());
+        match self.pins.precision.or(policy.fixed()) {
+            Some(fixed) => vec![fixed],
+            None => core::iter::once(Precision::F32).chain(device.mixed_precision()).collect(),
+        }
+    }
+
+    /// Returns true if a GPU may replay steps as CUDA graphs: those of one rank, unless the setting is pinned to false.
+    pub fn may_use_graphs(&self) -> bool {
+        self.world_size == 1 && self.pins.cuda_graphs != Some(false)
+    }
+
+    /// Number of ranks with `samples` of a step each that make up the global batch.
+    fn ranks_for(&self, samples: u64) -> f64 {
+        self.global_batch.map_or(self.world_size as f64, |global_batch| global_batch as f64 / samples as f64)
     }
 }
 
@@ -180,7 +202,7 @@ impl Candidates {
         };
         let graphs = Graphs::Measured { gain: best_recorded.best.counted_per_s / best_plain.best.counted_per_s - 1.0 };
         let keeps_statistics = best_recorded.least_samples >= best_plain.least_samples;
-        let is_taken = problem.goal.allows_graphs() && graphs.are_worthwhile() && keeps_statistics;
+        let is_taken = problem.goal.allow_cuda_graphs == Some(true) && graphs.are_worthwhile() && keeps_statistics;
         let is_measured = plain.is_measured;
         let taken = if is_taken { recorded } else { plain };
         Ok(Self { is_measured, graphs, ..taken })

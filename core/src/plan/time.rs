@@ -238,7 +238,7 @@ impl Roofline {
         // Reads weights, gradients and state; writes weights and state.
         let (trained, state) = (workload.parameters.trained(), workload.parameters.state(workload.optimizer));
         let touched = (3.0 * trained as f64 + 2.0 * state as f64) * precision.parameter_bytes() as f64;
-        let optimizer_bytes_per_s = calibration::optimizer_bandwidth(device);
+        let optimizer_bytes_per_s = calibration::bytes_per_s(device.bandwidth_gb_s);
         Self {
             launch: kernels.0 as f64 * kernels.1 * factor,
             sample: (flops.0 / flops.1).max(moved.0 / moved.1) * slowdown * factor,
