@@ -49,14 +49,18 @@ pub fn compile(resolved: &Resolved, workload: &Workload, goal: &Goal) -> Result<
     let mut refused = Vec::new();
     for facts in resolved.devices()? {
         match plan(&facts, workload, goal) {
-            Ok(_) => fitting.push(facts),
+            Ok(plan) => fitting.push((facts, plan)),
             Err(error @ (PlanError::DoesNotFit(_) | PlanError::GpuUnsupported { .. })) => refused.push(error),
             Err(other) => return Err(CompileError::Plan(other)),
         }
     }
-    let Some((plan, left_out)) = plan_for_most(&fitting, workload, goal) else {
-        return Err(CompileError::NothingFits { reasons: refused });
+    let for_all = if fitting.len() > 1 {
+        let devices: Vec<_> = fitting.into_iter().map(|(facts, _)| facts).collect();
+        plan_for_most(&devices, workload, goal)
+    } else {
+        fitting.pop().map(|(_, plan)| (plan, Vec::new()))
     };
+    let Some((plan, left_out)) = for_all else { return Err(CompileError::NothingFits { reasons: refused }) };
     let misfit = |error| if let PlanError::DoesNotFit(misfit) = error { Some(*misfit) } else { None };
     let misfits = refused.into_iter().filter_map(misfit).chain(left_out).collect();
     let target = match &resolved.selected {

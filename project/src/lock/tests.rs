@@ -101,6 +101,18 @@ fn whole() -> LockedWorkload {
     }
 }
 
+/// The measurements with another H200.
+fn with_h200(change: impl FnOnce(&mut MeasuredOn)) -> LockedWorkload {
+    let mut entry = whole();
+    change(entry.measured.on.get_mut("h200").expect("it was measured"));
+    entry
+}
+
+/// Measurements in a file of the H200.
+fn h200(text: &str) -> MeasuredOn {
+    parse(text).expect("it is valid").workload["char-lm"].measured.on["h200"].clone()
+}
+
 fn source(text: &str) -> Source<'_> {
     Source { file: Lock::NAME, text }
 }
@@ -219,20 +231,18 @@ fn a_description_that_says_more_is_not_taken_for_one_that_says_less() {
 #[test]
 fn kernels_of_modes_that_stay_are_not_forgotten() {
     let measured = |text: &str, modes: &[&str], mib: u64| {
-        let mut again = whole();
-        let on = again.measured.on.get_mut("h200").expect("it was measured");
-        let figures = on.mode.pop_first().expect("it was measured").1;
-        on.mode = modes.iter().map(|mode| (mode.parse().expect("a mode"), figures.clone())).collect();
-        on.kernels_bytes = Some(Bytes::from_mib(mib));
+        let again = with_h200(|on| {
+            let figures = on.mode.pop_first().expect("it was measured").1;
+            on.mode = modes.iter().map(|mode| (mode.parse().expect("a mode"), figures.clone())).collect();
+            on.kernels_bytes = Some(Bytes::from_mib(mib));
+        });
         merge(text, &again).text
     };
-    let kernels = |text: &str| parse(text).expect("it is valid").workload["char-lm"].measured.on["h200"].kernels_bytes;
     // On an H200 those of a ResNet-18 took 1,360 MiB in bf16, and 44 in f32.
     let both = measured(&measured(WHOLE, &["bf16_params"], 1360), &["f32"], 44);
-    assert_eq!(kernels(&both), Some(Bytes::from_mib(1360)));
-    let again = measured(&both, &["f32", "bf16_params"], 40);
-    let modes = parse(&again).expect("it is valid").workload["char-lm"].measured.on["h200"].mode.len();
-    assert_eq!((kernels(&again), modes), (Some(Bytes::from_mib(40)), 2));
+    assert_eq!(h200(&both).kernels_bytes, Some(Bytes::from_mib(1360)));
+    let again = h200(&measured(&both, &["f32", "bf16_params"], 40));
+    assert_eq!((again.kernels_bytes, again.mode.len()), (Some(Bytes::from_mib(40)), 2));
 }
 
 #[test]
@@ -269,21 +279,20 @@ fn measurements_of_another_model_go() {
 
 #[test]
 fn figures_that_cannot_be_are_not_written() {
-    let of = |change: fn(&mut MeasuredBatch)| {
-        let mut entry = whole();
-        let on = entry.measured.on.get_mut("h200").expect("it was measured");
-        let mode = on.mode.values_mut().next().expect("it was measured");
-        change(mode.batch.get_mut(&64).expect("it was measured"));
-        merged(None, "char-lm", &entry).expect_err("a wrong figure").swap_remove(0).to_string()
-    };
-    for found in [
-        of(|point| point.micro_step_ms = Some(f64::NAN)),
-        of(|point| point.optimizer_ms = Some(0.0)),
-        of(|point| point.spread = Some(f64::INFINITY)),
-        of(|point| point.reserved_bytes = Some(Bytes(u64::MAX))),
-        of(|point| point.reserved_bytes = Some(Bytes(999_999))),
-        of(|point| point.reserved_bytes = None),
-    ] {
+    let changes: [fn(&mut MeasuredBatch); 6] = [
+        |point| point.micro_step_ms = Some(f64::NAN),
+        |point| point.optimizer_ms = Some(0.0),
+        |point| point.spread = Some(f64::INFINITY),
+        |point| point.reserved_bytes = Some(Bytes(u64::MAX)),
+        |point| point.reserved_bytes = Some(Bytes(999_999)),
+        |point| point.reserved_bytes = None,
+    ];
+    for change in changes {
+        let entry = with_h200(|on| {
+            let batches = on.mode.values_mut().flat_map(|mode| &mut mode.batch);
+            batches.filter(|(size, _)| **size == 64).for_each(|(_, point)| change(point));
+        });
+        let found = merged(None, "char-lm", &entry).expect_err("a wrong figure").swap_remove(0).to_string();
         assert!(found.starts_with("what was measured:"), "{found}");
     }
 }

@@ -6,27 +6,27 @@ use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::source::Source;
 use gpu_tuned_project::config::ConfigFile;
 
+fn parse(text: &str) -> Result<ConfigFile, Vec<String>> {
+    let parsed = ConfigFile::parse(Source { file: "gpu-tuned.toml", text });
+    parsed.map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect())
+}
+
 fn mistakes(text: &str) -> Vec<String> {
-    let source = Source { file: "gpu-tuned.toml", text };
-    let found = ConfigFile::parse(source).expect_err("it has mistakes");
-    found.iter().map(ToString::to_string).collect()
+    parse(text).expect_err("it has mistakes")
 }
 
 #[test]
-fn a_users_profile_takes_what_it_does_not_say_from_its_base() {
-    let text = "[profile.rtx4090-48gb]\nbase = \"rtx4090\"\nmemory.nominal_mib = 49152\nmemory.nvml_total_mib = [49140]\nmemory.cuda_total_mib = []\n";
-    let file = ConfigFile::parse(Source { file: "gpu-tuned.toml", text }).expect("valid");
-    let profile = &file.profiles[0];
-    assert_eq!(profile.memory.usable(), Bytes::from_mib(49140));
-    assert_eq!(profile.compute, ProfileTable::builtin().get("rtx4090").expect("shipped").compute);
-}
-
-#[test]
-fn a_shipped_profile_is_changed_by_naming_it() {
-    let text = "[profile.h200]\nboard.tdp_w = 600.0\n";
-    let file = ConfigFile::parse(Source { file: "gpu-tuned.toml", text }).expect("valid");
-    assert_eq!(file.profiles[0].board.tdp_w, Some(600.0));
-    assert_eq!(file.profiles[0].memory, ProfileTable::builtin().get("h200").expect("shipped").memory);
+fn a_profile_takes_what_it_does_not_state_from_its_base_or_the_shipped_one_of_its_name() {
+    let modified =
+        "base = \"rtx4090\"\nmemory = { nominal_mib = 49152, nvml_total_mib = [49140], cuda_total_mib = [] }";
+    let text = format!("[profile.rtx4090-48gb]\n{modified}\n[profile.h200]\nboard.tdp_w = 600.0\n");
+    let file = parse(&text).expect("valid");
+    let profile = |id: &str| file.profiles.iter().find(|profile| profile.id.as_str() == id).expect(id);
+    let shipped = |id: &str| ProfileTable::builtin().get(id).expect("shipped");
+    assert_eq!(profile("rtx4090-48gb").memory.usable(), Bytes::from_mib(49140));
+    assert_eq!(profile("rtx4090-48gb").compute, shipped("rtx4090").compute);
+    assert_eq!(profile("h200").board.tdp_w, Some(600.0));
+    assert_eq!(profile("h200").memory, shipped("h200").memory);
 }
 
 #[test]
@@ -125,7 +125,7 @@ optional:
 #[test]
 fn a_profile_needs_its_required_keys_only() {
     let text = "[profile.mine]\narchitecture = \"Ada\"\ncompute_capability = \"8.9\"\nmemory.nominal_mib = 24576\n";
-    let file = ConfigFile::parse(Source { file: "gpu-tuned.toml", text }).expect("valid");
+    let file = parse(text).expect("valid");
     let facts = DeviceFacts::nominal(&file.profiles[0]);
     assert_eq!(facts.memory_total, Bytes::from_mib(24576));
     assert_eq!(facts.estimated.len(), 3, "{facts:?}");
@@ -194,8 +194,7 @@ fn an_impossible_figure_is_refused_where_it_is_written_and_dependent_figures_of_
         ("pci_ids = [\"1002:2684\"]", Some("3:11: pci_ids: 1002:2684 is not NVIDIA's")),
     ] {
         let text = format!("[profile.mine]\nbase = \"rtx4090\"\n{line}\n");
-        let parsed = ConfigFile::parse(Source { file: "gpu-tuned.toml", text: &text });
-        let found = parsed.map_or_else(|found| found.iter().map(ToString::to_string).collect(), |_| Vec::new());
+        let found = parse(&text).err().unwrap_or_default();
         match fault {
             None => assert_eq!(found, [""; 0], "{line}"),
             Some(fault) => {

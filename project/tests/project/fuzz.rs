@@ -16,6 +16,7 @@ use gpu_tuned_project::resolved::{Resolved, Selected};
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::strategies::is_in;
 use crate::strategies::mutated::{mutated, mutations};
 use crate::strategies::written;
 
@@ -61,54 +62,8 @@ precision = "mixed_bf16"
 memory_headroom = 0.2
 "#;
 
-/// What was measured of one of them, on a GPU and a CPU.
-const MEASURED: &str = r#"format = 2
-
-[workload.lm]
-host_ms_per_sample = 0.5
-parameters = 27_300_000
-shape = "00ff"
-
-[workload.lm.described]
-optimizer = "adafactor"
-lora_rank = 8
-lora_targets = ["query", "value"]
-frozen_weights = "q4"
-transformer = { layers = 6, d_model = 512, vocab = 8192, seq = 256 }
-
-[workload.lm.on.h200]
-burn = "0.22.1"
-context_bytes = 563_085_312
-device = "NVIDIA H200"
-kernels_bytes = 31_457_280
-kind = "gpu"
-memory_bytes = 150_754_820_096
-sm_count = 132
-fp32_tflops = 60.0
-bandwidth_gb_s = 4_800.0
-
-[workload.lm.on.h200.mode.f32]
-method = "dry-run"
-
-[workload.lm.on.h200.mode.f32.batch]
-8 = { in_use_bytes = 1_150_000_000, micro_step_ms = 12.0, optimizer_ms = 1.0, reserved_accumulating_bytes = 1_600_000_000, reserved_bytes = 1_550_000_000, spread = 0.01 }
-256 = { micro_step_ms = 270.0, reserved_bytes = 33_400_000_000 }
-
-[workload.lm.on.cpu]
-burn = "0.22.1"
-device = "CPU"
-kind = "cpu"
-memory_bytes = 16_000_000_000
-sm_count = 0
-
-[workload.lm.on.cpu.mode.f32.batch]
-2 = { micro_step_ms = 900.0, optimizer_ms = 100.0, reserved_bytes = 700_000_000 }
-
-[workload.lm.on.cpu.mode.f32]
-method = "executed"
-
-# end of gpu-tuned.lock
-"#;
+/// Measurements of a workload on an H200.
+const MEASURED: &str = include_str!("../../../cli/tests/fixtures/measured/gpu-tuned.lock");
 
 /// Good files: one with a bit of everything, and every shipped profile as if the user had written it.
 static FILES: LazyLock<Vec<String>> = LazyLock::new(|| {
@@ -128,13 +83,6 @@ static DEVICES: LazyLock<[DeviceFacts; 3]> = LazyLock::new(|| {
 
 fn parse(text: &str) -> Result<ConfigFile, Vec<FileError>> {
     ConfigFile::parse(Source { file: ConfigFile::NAME, text })
-}
-
-/// Whether the place is one of the text, or just behind its line.
-fn is_in(error: &FileError, text: &str) -> bool {
-    let line = text.split('\n').nth(error.place.line.wrapping_sub(1));
-    let length = line.map(|line| line.chars().count());
-    error.place.column >= 1 && length.is_some_and(|length| error.place.column <= length + 1)
 }
 
 fn holds(text: &str) -> Result<(), TestCaseError> {

@@ -12,6 +12,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use toml::{Table, Value};
 
+use crate::strategies::is_in;
 use crate::strategies::locks::{entries, locks, names};
 use crate::strategies::mutated::{mutated, mutations};
 
@@ -69,13 +70,6 @@ fn extended(text: &str, places: &[Index]) -> String {
         }
     }
     format!("{root}\n{}\n", Lock::END)
-}
-
-/// Returns true if the error's place is in the text, or just behind its line.
-fn is_in(error: &FileError, text: &str) -> bool {
-    let line = text.split('\n').nth(error.place.line.wrapping_sub(1));
-    let length = line.map(|line| line.chars().count());
-    error.place.column >= 1 && length.is_some_and(|length| error.place.column <= length + 1)
 }
 
 fn is_other_model(old: &LockedWorkload, new: &LockedWorkload) -> bool {

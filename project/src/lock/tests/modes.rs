@@ -3,7 +3,7 @@
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredOn};
 
-use super::{LockedWorkload, Merged, WHOLE, merge, merged, newer, parse, whole};
+use super::{Merged, WHOLE, h200, merge, merged, newer, parse, whole, with_h200};
 
 #[test]
 fn an_interrupted_measurement_keeps_the_tries_before() {
@@ -13,11 +13,7 @@ fn an_interrupted_measurement_keeps_the_tries_before() {
     mode.batch =
         [(2, mode.batch[&1024]), (64, MeasuredBatch { reserved_bytes: Some(Bytes(1 << 31)), ..mode.batch[&1024] })]
             .into();
-    let tries = |text: &str| {
-        let mode =
-            parse(text).expect("it is valid").workload["char-lm"].measured.on["h200"].mode.values().next().cloned();
-        mode.expect("a mode")
-    };
+    let tries = |text: &str| h200(text).mode.into_values().next().expect("a mode");
     // A first measurement is partial, and a later one adds to what is there.
     let first = merged(None, "char-lm", &entry).expect("it is valid").text;
     assert!(first.contains("method = \"dry-run\"\npartial = true\n") && tries(&first).is_partial);
@@ -51,12 +47,11 @@ fn a_mode_that_is_measured_anew_is_replaced_whole() {
 #[test]
 fn a_mode_that_cannot_be_measured_any_more_is_removed() {
     let with_graphs = |has_batches: bool| {
-        let mut entry = whole();
-        let on = entry.measured.on.get_mut("h200").expect("it was measured");
-        let mut graphs = on.mode.values().next().expect("a mode").clone();
-        graphs.batch.retain(|_, _| has_batches);
-        on.mode.insert("f32-graphs".parse().expect("a mode"), graphs);
-        entry
+        with_h200(|on| {
+            let mut graphs = on.mode.values().next().expect("a mode").clone();
+            graphs.batch.retain(|_, _| has_batches);
+            on.mode.insert("f32-graphs".parse().expect("a mode"), graphs);
+        })
     };
     let before = merge(WHOLE, &with_graphs(true)).text;
     assert!(before.contains("f32-graphs"), "{before}");
@@ -70,11 +65,10 @@ fn a_mode_that_cannot_be_measured_any_more_is_removed() {
 
 #[test]
 fn modes_of_another_release_of_burn_go() {
-    let mut entry = whole();
-    let on = entry.measured.on.get_mut("h200").expect("it was measured");
-    on.mode = on.mode.values().map(|figures| ("bf16_params".parse().expect("a mode"), figures.clone())).collect();
-    let same = LockedWorkload { ..entry.clone() };
-    assert_eq!(merge(WHOLE, &same).dropped, [""; 0]);
+    let mut entry = with_h200(|on| {
+        on.mode = on.mode.values().map(|figures| ("bf16_params".parse().expect("a mode"), figures.clone())).collect();
+    });
+    assert_eq!(merge(WHOLE, &entry).dropped, [""; 0]);
     entry.measured.on.get_mut("h200").expect("it was measured").burn = "0.23.0".to_owned();
     let Merged { text, dropped } = merge(WHOLE, &entry);
     let reason = "measured on another device, or with other releases of Burn or CubeCL";
@@ -91,7 +85,7 @@ fn simulations_and_measurements_stay_beside_each_other() {
     assert_eq!(both.dropped, [""; 0]);
     let found = &parse(&both.text).expect("it was just written").workload["char-lm"].measured.on;
     assert_eq!(found.keys().collect::<Vec<_>>(), ["h200", "simulated-h200"]);
-    assert_eq!(found["h200"], parse(WHOLE).expect("it is valid").workload["char-lm"].measured.on["h200"]);
+    assert_eq!(found["h200"], h200(WHOLE));
     // The same in the other order.
     let first = merged(None, "char-lm", &simulated).expect("it is valid").text;
     let other = merge(&first, &whole());
@@ -100,14 +94,13 @@ fn simulations_and_measurements_stay_beside_each_other() {
 
 #[test]
 fn bf16_sums_of_earlier_releases_are_read_as_sums_in_fp32() {
-    let mut entry = whole();
-    let on = entry.measured.on.get_mut("h200").expect("it was measured");
-    let figures = on.mode.values().next().expect("a mode").clone();
-    on.mode.insert("bf16_params-checkpointed".parse().expect("a mode"), figures);
+    let entry = with_h200(|on| {
+        let figures = on.mode.values().next().expect("a mode").clone();
+        on.mode.insert("bf16_params-checkpointed".parse().expect("a mode"), figures);
+    });
     let text = merged(None, "char-lm", &entry).expect("it is valid").text;
     let accumulating = |text: &str| {
-        let lock = parse(text).expect("it is valid");
-        let modes = lock.workload["char-lm"].measured.on["h200"].mode.values();
+        let modes = h200(text).mode.into_values();
         modes.map(|mode| mode.batch[&64].reserved_accumulating_bytes).collect::<Vec<_>>()
     };
     assert_eq!(accumulating(&text), [Some(Bytes(1_560_000_000)); 2]);

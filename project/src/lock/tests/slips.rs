@@ -3,60 +3,43 @@
 use super::super::merged;
 use super::{WHOLE, parse, source, whole};
 
+/// Paths in messages, by their short forms in [`SLIPS`].
+const PATHS: [(&str, &str); 3] = [("BATCH", "MODE.batch"), ("MODE", "LM.on.h200.mode.f32"), ("LM", "workload.char-lm")];
+
+const MILLISECONDS: &str = "37:50: BATCH.64.micro_step_ms: expected milliseconds from 1e-6 to 1e9";
+
 /// A text of the lock, its replacement, and the beginning of the first message.
 const SLIPS: [(&str, &str, &str); 23] = [
-    (
-        "method = \"dry-run\"",
-        "method = \"dry\"",
-        "34:10: workload.char-lm.on.h200.mode.f32.method: expected one of executed, dry-run, simulated",
-    ),
-    ("method =", "mehtod =", "33:32: workload.char-lm.on.h200.mode.f32 needs method"),
-    (
-        "12.31",
-        "-12.31",
-        "37:50: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds from 1e-6 to 1e9",
-    ),
-    (
-        "12.31",
-        "0",
-        "37:50: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds from 1e-6 to 1e9",
-    ),
-    (
-        "12.31",
-        "\"12\"",
-        "37:50: workload.char-lm.on.h200.mode.f32.batch.64.micro_step_ms: expected milliseconds from 1e-6 to 1e9",
-    ),
-    ("818_256", "1e3", "7:14: workload.char-lm.parameters: expected a whole number from 0 to 2^50"),
-    ("818_256", "1_125_899_906_842_625", "7:14: workload.char-lm.parameters: expected a whole number from 0 to 2^50"),
-    ("\"5e1f\"", "5", "8:9: workload.char-lm.shape: expected a text in quotes"),
-    ("\n64 = {", "\n0 = {", "37:1: workload.char-lm.on.h200.mode.f32.batch.0: expected samples, from 1 to 2^30"),
-    ("\n64 = {", "\n064 = {", "37:1: workload.char-lm.on.h200.mode.f32.batch.064: expected samples, from 1 to 2^30"),
-    ("d_model =", "d_modell =", "13:29: workload.char-lm.described needs d_model"),
+    ("method = \"dry-run\"", "method = \"dry\"", "34:10: MODE.method: expected one of executed, dry-run, simulated"),
+    ("method =", "mehtod =", "33:32: MODE needs method"),
+    ("12.31", "-12.31", MILLISECONDS),
+    ("12.31", "0", MILLISECONDS),
+    ("12.31", "\"12\"", MILLISECONDS),
+    ("818_256", "1e3", "7:14: LM.parameters: expected a whole number from 0 to 2^50"),
+    ("818_256", "1_125_899_906_842_625", "7:14: LM.parameters: expected a whole number from 0 to 2^50"),
+    ("\"5e1f\"", "5", "8:9: LM.shape: expected a text in quotes"),
+    ("\n64 = {", "\n0 = {", "37:1: BATCH.0: expected samples, from 1 to 2^30"),
+    ("\n64 = {", "\n064 = {", "37:1: BATCH.064: expected samples, from 1 to 2^30"),
+    ("d_model =", "d_modell =", "13:29: LM.described needs d_model"),
     ("d_model = 128", "d_model = 0", "14:11: d_model = 0 is out of range, expected 1 to 2^24"),
     ("optimizer = \"muon\"", "optimizer = \"moun\"", "11:13: optimizer: expected one of sgd"),
     ("global_batch = 512", "global_batch = []", "20:16: global_batch: expected a whole number"),
-    ("kind = \"gpu\"", "kind = \"npu\"", "29:8: workload.char-lm.on.h200.kind: expected one of gpu, cpu"),
-    (
-        "reserved_bytes = 24_779_960_320",
-        "reserved = 24_779_960_320",
-        "38:1: workload.char-lm.on.h200.mode.f32.batch.1024 needs reserved_bytes",
-    ),
+    ("kind = \"gpu\"", "kind = \"npu\"", "29:8: LM.on.h200.kind: expected one of gpu, cpu"),
+    ("reserved_bytes = 24_779_960_320", "reserved = 24_779_960_320", "38:1: BATCH.1024 needs reserved_bytes"),
     (
         "reserved_bytes = 1_548_747_520",
         "reserved_bytes = 5",
-        "37:141: workload.char-lm.on.h200.mode.f32.batch.64.reserved_bytes: expected a whole number from 1000000, the \
-         in_use_bytes, to 2^50",
+        "37:141: BATCH.64.reserved_bytes: expected a whole number from 1000000, the in_use_bytes, to 2^50",
     ),
     (
         "in_use_bytes = 1_000_000",
         "in_use_bytes = 1_550_000_000",
-        "37:145: workload.char-lm.on.h200.mode.f32.batch.64.reserved_bytes: expected a whole number from 1550000000, the \
-         in_use_bytes, to 2^50",
+        "37:145: BATCH.64.reserved_bytes: expected a whole number from 1550000000, the in_use_bytes, to 2^50",
     ),
     (
         "reserved_accumulating_bytes = 1_560_000_000",
         "reserved_accumulating_bytes = 0",
-        "37:109: workload.char-lm.on.h200.mode.f32.batch.64.reserved_accumulating_bytes: expected a whole number from 1000000",
+        "37:109: BATCH.64.reserved_accumulating_bytes: expected a whole number from 1000000",
     ),
     ("sm_count = 132", "sm_count = 132\nsm_count = 132", "32:1: duplicate key"),
     ("format = 2\n", "", "1:1: `format = 2` is missing"),
@@ -70,6 +53,7 @@ fn mistakes_have_their_places() {
         let text = WHOLE.replace(right, wrong);
         let mistakes = parse(&text).expect_err(wrong);
         let found = mistakes[0].to_string();
+        let expected = PATHS.iter().fold(expected.to_owned(), |text, (short, path)| text.replace(short, path));
         assert!(found.starts_with(&format!("gpu-tuned.lock:{expected}")), "{wrong}: {found}");
         let last = mistakes.last().expect("there is one").to_string();
         assert!(last.ends_with("or delete it and run `cargo gpu-tuned measure`"), "{last}");
