@@ -5,15 +5,21 @@ use std::path::Path;
 use fake_nvml::{SCENARIO_VARIABLE, play};
 use gpu_tuned_nvml::{DriverError, LIBRARY_VARIABLE, Trouble, read};
 
+use super::reading;
+
 #[test]
-fn a_driver_that_does_not_start_is_a_typed_error() {
+fn a_driver_that_does_not_start_is_a_typed_error_with_a_remedy() {
     for (scenario, expected) in [
         ("library-mismatch", DriverError::LibraryMismatch),
         ("no-permission", DriverError::NoPermission),
         ("driver-not-loaded", DriverError::DriverNotLoaded),
         ("unknown-at-init", DriverError::UnknownAtInit),
     ] {
-        assert_eq!(play(scenario, |library| read(Some(library))), Err(expected), "{scenario}");
+        let error = play(scenario, |library| read(Some(library))).expect_err(scenario);
+        let message = error.to_string();
+        assert_eq!(error, expected, "{scenario}");
+        assert!(message.starts_with(char::is_lowercase), "{message}");
+        assert!(["reboot", "check", "load", "restart"].iter().any(|verb| message.contains(verb)), "{message}");
     }
 }
 
@@ -39,27 +45,18 @@ fn another_library_is_not_taken_for_nvml() {
 }
 
 #[test]
-fn every_message_is_lowercase_with_a_remedy() {
-    for scenario in ["library-mismatch", "no-permission", "driver-not-loaded", "unknown-at-init"] {
-        let message = play(scenario, |library| read(Some(library))).expect_err(scenario).to_string();
-        assert!(message.starts_with(char::is_lowercase), "{message}");
-        assert!(["reboot", "check", "load", "restart"].iter().any(|verb| message.contains(verb)), "{message}");
-    }
-}
-
-#[test]
 fn a_driver_without_gpus_gives_an_empty_reading() {
-    let reading = play("no-gpu", |library| read(Some(library))).expect("the driver works");
-    assert_eq!((reading.gpus, reading.trouble), (vec![], vec![]));
+    let found = reading("no-gpu");
+    assert_eq!((found.gpus, found.trouble), (vec![], vec![]));
 }
 
 #[test]
 fn a_gpu_in_trouble_does_not_hide_the_other() {
     for (scenario, what) in [("gpu-lost", Trouble::Lost), ("gpu-denied", Trouble::Denied)] {
-        let reading = play(scenario, |library| read(Some(library))).expect(scenario);
-        let trouble: Vec<_> = reading.trouble.iter().map(|trouble| (trouble.index, &trouble.what)).collect();
+        let found = reading(scenario);
+        let trouble: Vec<_> = found.trouble.iter().map(|trouble| (trouble.index, &trouble.what)).collect();
         assert_eq!(trouble, [(0, &what)], "{scenario}");
-        let gpus: Vec<_> = reading.gpus.iter().map(|gpu| (gpu.index, gpu.name.as_deref())).collect();
+        let gpus: Vec<_> = found.gpus.iter().map(|gpu| (gpu.index, gpu.name.as_deref())).collect();
         assert_eq!(gpus, [(1, Some("NVIDIA GeForce RTX 4090"))], "{scenario}");
     }
 }
@@ -67,9 +64,9 @@ fn a_gpu_in_trouble_does_not_hide_the_other() {
 #[test]
 fn absent_gpus_in_the_count_are_queried_once() {
     for scenario in ["count-lies", "count-lies-much"] {
-        let reading = play(scenario, |library| read(Some(library))).expect(scenario);
-        let trouble: Vec<_> = reading.trouble.iter().map(|trouble| trouble.index).collect();
-        assert_eq!((reading.gpus.len(), trouble), (1, vec![1]), "{scenario}");
+        let found = reading(scenario);
+        let trouble: Vec<_> = found.trouble.iter().map(|trouble| trouble.index).collect();
+        assert_eq!((found.gpus.len(), trouble), (1, vec![1]), "{scenario}");
     }
 }
 

@@ -1,13 +1,10 @@
 //! Readings of GPUs with MIG enabled.
 
-use fake_nvml::play;
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::MigSlice;
-use gpu_tuned_nvml::{DriverReading, Trouble, read};
+use gpu_tuned_nvml::Trouble;
 
-fn reading(scenario: &str) -> DriverReading {
-    play(scenario, |library| read(Some(library))).unwrap_or_else(|error| panic!("{scenario}: {error}"))
-}
+use super::reading;
 
 #[test]
 fn slices_replace_their_gpu() {
@@ -25,20 +22,14 @@ fn slices_replace_their_gpu() {
 }
 
 #[test]
-fn a_slice_inherits_missing_fields_from_its_gpu() {
+fn a_slice_has_the_identity_and_power_limit_of_its_gpu_and_not_the_memory() {
     for slice in reading("a100-mig-slice").gpus {
+        assert_eq!((slice.memory_bus_bits, slice.power_limit_mw), (None, Some(300_000)));
+        assert!(slice.memory_total < Some(Bytes::from_mib(81920)));
         assert_eq!(slice.pci_id.map(|id| id.to_string()).as_deref(), Some("10de:20b5"));
         assert_eq!(slice.pci_address.map(|address| address.to_string()).as_deref(), Some("00000000:41:00.0"));
         assert_eq!(slice.compute_capability.map(|it| it.to_string()).as_deref(), Some("8.0"));
         assert!(slice.uuid.is_some_and(|uuid| uuid.starts_with("MIG-")));
-    }
-}
-
-#[test]
-fn a_slice_has_the_power_limit_of_its_board_and_not_the_memory() {
-    for slice in reading("a100-mig-slice").gpus {
-        assert_eq!((slice.memory_bus_bits, slice.power_limit_mw), (None, Some(300_000)));
-        assert!(slice.memory_total < Some(Bytes::from_mib(81920)));
     }
 }
 
@@ -50,7 +41,6 @@ fn processes_are_counted_per_slice() {
 
 #[test]
 fn mig_without_slices_is_trouble() {
-    let reading = reading("mig-without-slices");
-    assert_eq!(reading.gpus, []);
-    assert_eq!(reading.trouble[0].what, Trouble::NoMigSlice);
+    let found = reading("mig-without-slices");
+    assert_eq!((found.gpus, &found.trouble[0].what), (vec![], &Trouble::NoMigSlice));
 }

@@ -1,22 +1,12 @@
 //! GPUs that CUDA lists, beside those of NVML.
 
-use fake_nvml::play;
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::{CudaDevice, DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::{Difference, Match, identify};
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_nvml::{CudaEnvironment, CudaError, DriverReading, VisibleGpus, read};
+use gpu_tuned_nvml::{CudaError, DriverReading, VisibleGpus};
 
-/// Every GPU of a scenario, in NVML's order.
-fn reading(scenario: &str) -> DriverReading {
-    play(scenario, |library| read(Some(library))).unwrap_or_else(|error| panic!("{scenario}: {error}"))
-}
-
-fn environment(visible: Option<&str>) -> CudaEnvironment {
-    let mut environment = CudaEnvironment::default();
-    environment.visible_devices = visible.map(str::to_owned);
-    environment
-}
+use super::{environment, reading};
 
 fn confirmed(reading: &DriverReading, devices: &[CudaDevice]) -> VisibleGpus {
     let environment = environment(None);

@@ -1,21 +1,12 @@
 //! GPUs that a process can use, by the environment.
 
-use fake_nvml::play;
 use gpu_tuned_core::Bytes;
-use gpu_tuned_nvml::{CudaEnvironment, DriverReading, VisibleGpus, read};
+use gpu_tuned_nvml::{CudaEnvironment, VisibleGpus};
 
-fn reading(scenario: &str) -> DriverReading {
-    play(scenario, |library| read(Some(library))).unwrap_or_else(|error| panic!("{scenario}: {error}"))
-}
-
-fn environment(visible_devices: &str) -> CudaEnvironment {
-    let mut environment = CudaEnvironment::default();
-    environment.visible_devices = Some(visible_devices.to_owned());
-    environment
-}
+use super::{environment, reading};
 
 fn selected(scenario: &str, visible_devices: &str) -> VisibleGpus {
-    environment(visible_devices).select(&reading(scenario))
+    environment(Some(visible_devices)).select(&reading(scenario))
 }
 
 /// Indices of the driver.
@@ -29,7 +20,7 @@ fn the_driver_and_cuda_number_gpus_differently() {
     let by_default = CudaEnvironment::default().select(&reading("two-gpus"));
     assert_eq!(indices(&by_default), [1, 0]);
     assert_eq!((by_default.missing, by_default.notes), (vec![], vec![]));
-    let mut by_address = environment("0");
+    let mut by_address = environment(Some("0"));
     by_address.device_order = Some("PCI_BUS_ID".to_owned());
     assert_eq!(indices(&by_address.select(&reading("two-gpus"))), [0]);
 }
@@ -121,7 +112,7 @@ fn a_gpu_that_the_process_should_have_is_missed_with_the_reason() {
         ("gpu-lost", None, "GPU 0: the GPU is lost"),
         ("gpu-denied", None, "GPU 0: no access to the GPU"),
     ] {
-        let environment = list.map(environment).unwrap_or_default();
+        let environment = environment(list);
         let visible = environment.select(&reading(scenario));
         let [found] = &visible.missing[..] else { panic!("{scenario}, {list:?}: {visible:?}") };
         assert!(found.starts_with(missing), "{scenario}, {list:?}: {found}");
@@ -176,7 +167,7 @@ fn a_container_without_gpus_is_explained() {
 
 #[test]
 fn memory_limits_count_gpus_as_the_process_does() {
-    let mut environment = environment("1");
+    let mut environment = environment(Some("1"));
     environment.mps_memory_limit = Some("0=4G".to_owned());
     let mut visible = environment.select(&reading("two-gpus"));
     let notes = environment.limit(&mut visible.gpus);

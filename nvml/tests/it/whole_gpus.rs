@@ -1,19 +1,14 @@
 //! Readings of GPUs without slices.
 
-use fake_nvml::play;
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::{GpuReading, Virtualization};
-use gpu_tuned_nvml::{DriverReading, read};
 
-fn reading(scenario: &str) -> DriverReading {
-    play(scenario, |library| read(Some(library))).unwrap_or_else(|error| panic!("{scenario}: {error}"))
-}
+use super::reading;
 
 fn only_gpu(scenario: &str) -> GpuReading {
-    let reading = reading(scenario);
-    assert_eq!(reading.trouble, [], "{scenario}");
-    assert_eq!(reading.gpus.len(), 1, "{scenario}");
-    reading.gpus[0].clone()
+    let mut found = reading(scenario);
+    assert_eq!((found.trouble.len(), found.gpus.len()), (0, 1), "{scenario}");
+    found.gpus.remove(0)
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::scenario::Process;
 /// listing the GPUs. The last phase stays, unless `phases_repeat` is set.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "fields without documentation are those of `Unit`")]
 pub struct Phase {
     /// Duration in samples.
     pub samples: u32,
@@ -23,31 +24,19 @@ pub struct Phase {
     pub lost: bool,
     /// Time for which the driver hangs when it opens the GPU.
     pub hang_ms: Option<u64>,
-    /// See [`Unit`], also for the fields below.
     pub uuid: Option<String>,
-    #[allow(missing_docs, reason = "as the GPU's")]
     pub memory_free_mib: Option<u64>,
     /// Memory allocated in each sample of the phase after the first.
     pub memory_growth_mib: Option<u64>,
-    #[allow(missing_docs, reason = "as the GPU's")]
     pub utilisation_percent: Option<[u32; 2]>,
-    #[allow(missing_docs, reason = "as the GPU's")]
     pub power_draw_mw: Option<u32>,
-    #[allow(missing_docs, reason = "as the GPU's")]
     pub enforced_power_limit_mw: Option<u32>,
-    #[allow(missing_docs, reason = "as the GPU's")]
     pub clocks_mhz: Option<[u32; 2]>,
-    #[allow(missing_docs, reason = "as the GPU's")]
     pub throttle: Option<Vec<Reason>>,
-    #[allow(missing_docs, reason = "as the GPU's")]
     pub temperature_c: Option<u32>,
-    #[allow(missing_docs, reason = "as the GPU's")]
     pub pcie: Option<[u32; 2]>,
-    #[allow(missing_docs, reason = "as the GPU's")]
     pub pcie_kb_s: Option<[u32; 2]>,
-    #[allow(missing_docs, reason = "as the GPU's")]
     pub counters: Option<Counted>,
-    #[allow(missing_docs, reason = "as the GPU's")]
     pub processes: Option<Vec<Process>>,
 }
 

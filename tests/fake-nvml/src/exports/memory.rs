@@ -6,7 +6,7 @@ use crate::scenario::{Call, Unit};
 
 /// `nvmlMemory_t`.
 #[repr(C)]
-struct MemoryV1 {
+pub(super) struct MemoryV1 {
     total: c_ulonglong,
     free: c_ulonglong,
     used: c_ulonglong,
@@ -25,26 +25,22 @@ struct MemoryV2 {
 /// `NVML_STRUCT_VERSION(Memory, 2)`.
 const VERSION_2: c_uint = size_of::<MemoryV2>() as c_uint | (2 << 24);
 
-impl MemoryV2 {
-    fn from_unit(unit: &Unit) -> Result<Self, Code> {
-        let bytes = |mib: u64| mib << 20;
-        let total = bytes(unit.memory_total_mib.ok_or(Code::NotSupported)?);
-        let reserved = bytes(unit.memory_reserved_mib.unwrap_or(0));
-        let free = unit.memory_free_mib.map_or(total.saturating_sub(reserved), bytes);
-        let used = total.saturating_sub(reserved).saturating_sub(free);
-        Ok(Self { version: VERSION_2, total, reserved, free, used })
+impl MemoryV1 {
+    pub(super) fn from_unit(unit: &Unit) -> Option<Self> {
+        let MemoryV2 { total, free, .. } = MemoryV2::from_unit(unit)?;
+        Some(Self { total, free, used: total.saturating_sub(free) })
     }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Handle, out: *mut MemoryV1) -> Return {
-    let memory = ask(device, Call::MemoryV1, MemoryV2::from_unit).map(|MemoryV2 { total, free, .. }| MemoryV1 {
-        total,
-        free,
-        used: total.saturating_sub(free),
-    });
-    // SAFETY: by NVML's contract.
-    unsafe { hand_out(memory, out) }
+impl MemoryV2 {
+    fn from_unit(unit: &Unit) -> Option<Self> {
+        let bytes = |mib: u64| mib << 20;
+        let total = bytes(unit.memory_total_mib?);
+        let reserved = bytes(unit.memory_reserved_mib.unwrap_or(0));
+        let free = unit.memory_free_mib.map_or(total.saturating_sub(reserved), bytes);
+        let used = total.saturating_sub(reserved).saturating_sub(free);
+        Some(Self { version: VERSION_2, total, reserved, free, used })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -53,6 +49,7 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Handle, out: *mut Memory
     if unsafe { (*out).version } != VERSION_2 {
         return Code::ArgumentVersionMismatch as Return;
     }
+    let memory = ask(device, Call::MemoryV2, |unit| MemoryV2::from_unit(unit).ok_or(Code::NotSupported));
     // SAFETY: by NVML's contract.
-    unsafe { hand_out(ask(device, Call::MemoryV2, MemoryV2::from_unit), out) }
+    unsafe { hand_out(memory, out) }
 }

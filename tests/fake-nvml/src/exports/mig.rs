@@ -9,7 +9,7 @@ const SLOTS: c_uint = 7;
 
 /// `nvmlDeviceAttributes_t`.
 #[repr(C)]
-struct Attributes {
+pub(super) struct Attributes {
     multiprocessors: c_uint,
     copy_engines: c_uint,
     decoders: c_uint,
@@ -22,9 +22,9 @@ struct Attributes {
 }
 
 impl Attributes {
-    fn from_unit(unit: &Unit) -> Result<Self, Code> {
-        Ok(Self {
-            multiprocessors: unit.sm_count.ok_or(Code::NotSupported)?,
+    pub(super) fn from_unit(unit: &Unit) -> Option<Self> {
+        Some(Self {
+            multiprocessors: unit.sm_count?,
             copy_engines: 1,
             decoders: 0,
             encoders: 0,
@@ -41,6 +41,11 @@ fn is_enabled(unit: &Unit) -> Option<bool> {
     unit.mig_enabled.or((!unit.mig.is_empty()).then_some(true))
 }
 
+/// Slots of a GPU that can be divided; 0 for another.
+pub(super) fn slots(unit: &Unit) -> c_uint {
+    if is_enabled(unit).is_some() { SLOTS } else { 0 }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMigMode(device: Handle, current: *mut c_uint, pending: *mut c_uint) -> Return {
     let mode = ask(device, Call::MigMode, |unit| is_enabled(unit).map(c_uint::from).ok_or(Code::NotSupported));
@@ -52,13 +57,6 @@ unsafe extern "C" fn nvmlDeviceGetMigMode(device: Handle, current: *mut c_uint, 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetMaxMigDeviceCount(device: Handle, out: *mut c_uint) -> Return {
-    let count = ask(device, Call::MigCount, |unit| Ok(if is_enabled(unit).is_some() { SLOTS } else { 0 }));
-    // SAFETY: by NVML's contract.
-    unsafe { hand_out(count, out) }
-}
-
-#[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(device: Handle, slot: c_uint, out: *mut Handle) -> Return {
     let slice = ask(device, Call::MigHandle, |unit| {
         let mut slices = unit.mig.iter().enumerate();
@@ -67,10 +65,4 @@ unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(device: Handle, slot: c
     });
     // SAFETY: by NVML's contract.
     unsafe { hand_out(slice, out) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetAttributes_v2(device: Handle, out: *mut Attributes) -> Return {
-    // SAFETY: by NVML's contract.
-    unsafe { hand_out(ask(device, Call::Attributes, Attributes::from_unit), out) }
 }

@@ -150,37 +150,42 @@ struct Utilisation {
     memory: c_uint,
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Handle, out: *mut Utilisation) -> Return {
-    let rates = ask(device, Call::Utilisation, |unit| unit.utilisation_percent.ok_or(Code::NotSupported));
-    // SAFETY: by NVML's contract.
-    unsafe { hand_out(rates.map(|[gpu, memory]| Utilisation { gpu, memory }), out) }
-}
-
-macro_rules! numbers {
-    ($($symbol:ident: $call:ident = $figure:expr;)*) => {$(
+/// Functions that answer with one value of a device, which is not supported where it is absent.
+macro_rules! answers {
+    ($($symbol:ident: $call:ident -> $type:ty = $value:expr;)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $symbol(device: Handle, out: *mut c_uint) -> Return {
-            let figure: fn(&Unit) -> Option<c_uint> = $figure;
+        unsafe extern "C" fn $symbol(device: Handle, out: *mut $type) -> Return {
+            let value: fn(&Unit) -> Option<$type> = $value;
             // SAFETY: by NVML's contract.
-            unsafe { hand_out(ask(device, Call::$call, |unit| figure(unit).ok_or(Code::NotSupported)), out) }
+            unsafe { hand_out(ask(device, Call::$call, |unit| value(unit).ok_or(Code::NotSupported)), out) }
         }
     )*};
 }
-numbers! {
-    nvmlDeviceGetNumGpuCores: Cores = |unit| unit.cores;
-    nvmlDeviceGetMemoryBusWidth: Bus = |unit| unit.bus_bits;
-    nvmlDeviceGetPowerManagementLimit: PowerLimit = |unit| unit.power_limit_mw;
-    nvmlDeviceGetEnforcedPowerLimit: EnforcedPowerLimit = |unit| unit.enforced_power_limit_mw;
-    nvmlDeviceGetPowerManagementDefaultLimit: DefaultPowerLimit = |unit| unit.default_power_limit_mw;
-    nvmlDeviceGetVirtualizationMode: Virtualization = |unit| unit.virtualization.map(|mode| mode as c_uint);
-    nvmlDeviceGetGpuInstanceId: GpuInstance = |unit| unit.gpu_instance;
-    nvmlDeviceGetComputeInstanceId: ComputeInstance = |unit| unit.compute_instance;
-    nvmlDeviceGetPowerUsage: PowerDraw = |unit| unit.power_draw_mw;
-    nvmlDeviceGetCurrPcieLinkGeneration: PcieGeneration = |unit| unit.pcie.map(|[generation, _]| generation);
-    nvmlDeviceGetCurrPcieLinkWidth: PcieLanes = |unit| unit.pcie.map(|[_, lanes]| lanes);
-    nvmlDeviceGetMaxPcieLinkGeneration: MaxPcieGeneration = |unit| unit.pcie_max.map(|[generation, _]| generation);
-    nvmlDeviceGetMaxPcieLinkWidth: MaxPcieLanes = |unit| unit.pcie_max.map(|[_, lanes]| lanes);
+answers! {
+    nvmlDeviceGetNumGpuCores: Cores -> c_uint = |unit| unit.cores;
+    nvmlDeviceGetMemoryBusWidth: Bus -> c_uint = |unit| unit.bus_bits;
+    nvmlDeviceGetPowerManagementLimit: PowerLimit -> c_uint = |unit| unit.power_limit_mw;
+    nvmlDeviceGetEnforcedPowerLimit: EnforcedPowerLimit -> c_uint = |unit| unit.enforced_power_limit_mw;
+    nvmlDeviceGetPowerManagementDefaultLimit: DefaultPowerLimit -> c_uint = |unit| unit.default_power_limit_mw;
+    nvmlDeviceGetVirtualizationMode: Virtualization -> c_uint = |unit| unit.virtualization.map(|mode| mode as c_uint);
+    nvmlDeviceGetGpuInstanceId: GpuInstance -> c_uint = |unit| unit.gpu_instance;
+    nvmlDeviceGetComputeInstanceId: ComputeInstance -> c_uint = |unit| unit.compute_instance;
+    nvmlDeviceGetPowerUsage: PowerDraw -> c_uint = |unit| unit.power_draw_mw;
+    nvmlDeviceGetCurrPcieLinkGeneration: PcieGeneration -> c_uint = |unit| unit.pcie.map(|[generation, _]| generation);
+    nvmlDeviceGetCurrPcieLinkWidth: PcieLanes -> c_uint = |unit| unit.pcie.map(|[_, lanes]| lanes);
+    nvmlDeviceGetMaxPcieLinkGeneration: MaxPcieGeneration -> c_uint = |unit| unit.pcie_max.map(|[generation, _]| generation);
+    nvmlDeviceGetMaxPcieLinkWidth: MaxPcieLanes -> c_uint = |unit| unit.pcie_max.map(|[_, lanes]| lanes);
+    nvmlDeviceGetMaxMigDeviceCount: MigCount -> c_uint = |unit| Some(mig::slots(unit));
+    nvmlDeviceGetAttributes_v2: Attributes -> mig::Attributes = mig::Attributes::from_unit;
+    nvmlDeviceGetMemoryInfo: MemoryV1 -> memory::MemoryV1 = memory::MemoryV1::from_unit;
+    nvmlDeviceGetPciInfo_v3: Pci -> pci::PciInfo = pci::PciInfo::from_unit;
+    nvmlDeviceGetUtilizationRates: Utilisation -> Utilisation = |unit| {
+        unit.utilisation_percent.map(|[gpu, memory]| Utilisation { gpu, memory })
+    };
+    nvmlDeviceGetCurrentClocksThrottleReasons: Throttle -> c_ulonglong = |unit| {
+        let reasons = unit.throttle.as_ref()?;
+        Some(reasons.iter().fold(0, |bits, reason| bits | *reason as c_ulonglong))
+    };
 }
 
 #[unsafe(no_mangle)]
@@ -210,14 +215,4 @@ unsafe extern "C" fn nvmlDeviceGetPcieThroughput(device: Handle, counter: c_uint
     });
     // SAFETY: by NVML's contract.
     unsafe { hand_out(traffic, out) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(device: Handle, out: *mut c_ulonglong) -> Return {
-    let reasons = ask(device, Call::Throttle, |unit| {
-        let reasons = unit.throttle.as_ref().ok_or(Code::NotSupported)?;
-        Ok(reasons.iter().fold(0, |bits, reason| bits | *reason as c_ulonglong))
-    });
-    // SAFETY: by NVML's contract.
-    unsafe { hand_out(reasons, out) }
 }

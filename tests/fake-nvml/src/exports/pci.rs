@@ -1,12 +1,10 @@
 use std::ffi::{c_char, c_uint};
 
-use super::{Handle, Return, ask, hand_out};
-use crate::Code;
-use crate::scenario::{Call, Hex, Unit};
+use crate::scenario::{Hex, Unit};
 
 /// `nvmlPciInfo_t`.
 #[repr(C)]
-struct PciInfo {
+pub(super) struct PciInfo {
     bus_id_legacy: [c_char; 16],
     domain: c_uint,
     bus: c_uint,
@@ -17,12 +15,12 @@ struct PciInfo {
 }
 
 impl PciInfo {
-    fn from_unit(unit: &Unit) -> Result<Self, Code> {
-        let place = unit.pci_address.as_ref().ok_or(Code::NotSupported)?;
+    pub(super) fn from_unit(unit: &Unit) -> Option<Self> {
+        let place = unit.pci_address.as_ref()?;
         let [domain, bus, device] = place.numbers;
         // NVML packs the vendor into the lower half.
         let pack = |id: Option<Hex>| id.map_or(0, |Hex(vendor, device)| (u32::from(device) << 16) | u32::from(vendor));
-        Ok(Self {
+        Some(Self {
             bus_id_legacy: text(&place.text),
             domain,
             bus,
@@ -40,10 +38,4 @@ fn text<const LENGTH: usize>(text: &str) -> [c_char; LENGTH] {
         *to = c_char::from_ne_bytes([from]);
     }
     buffer
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Handle, out: *mut PciInfo) -> Return {
-    // SAFETY: by NVML's contract.
-    unsafe { hand_out(ask(device, Call::Pci, PciInfo::from_unit), out) }
 }
