@@ -9,6 +9,8 @@ use gpu_tuned_core::profile::{Peak, Profile, ProfileId, ProfileTable, describe_s
 use gpu_tuned_core::workload::Transformer;
 use gpu_tuned_core::{Bytes, Goal, plan};
 
+use crate::devices::facts;
+
 #[test]
 fn there_are_171_gpus_and_the_generic_profile() {
     assert_eq!(ProfileTable::builtin().iter().count(), 172);
@@ -60,17 +62,12 @@ fn gpus_older_than_pascal_are_refused_with_and_without_a_profile() {
 fn a_wrong_compute_capability_leaves_that_of_the_profile() {
     let mut reading = GpuReading::default();
     reading.name = Some("NVIDIA GeForce RTX 4090".to_owned());
-    let right = facts_of(&reading);
+    let right = facts(&reading);
     for wrong in ["5.2", "7.0", "99.9"] {
         reading.compute_capability = Some(wrong.parse().expect("a capability"));
-        assert_eq!(facts_of(&reading), right, "{wrong}");
+        assert_eq!(facts(&reading), right, "{wrong}");
     }
     assert_eq!((right.refusal, right.has_bf16), (None, true));
-}
-
-fn facts_of(reading: &GpuReading) -> DeviceFacts {
-    let found = identify(reading, &ProfileTable::default());
-    DeviceFacts::from_reading(reading, found.profile(), None).expect("the profile has its memory")
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn checkpointing_follows_from_what_it_is_known_to_save() {
     let needed = measured([(false, one(1, 23)), (true, one(1, 12))]);
     assert_plans(
         "checkpointing",
-        [
+        vec![
             ("only with checkpointing it fits", nominal(GPU), needed.clone(), global(1)),
             ("on another GPU, by measurements elsewhere", nominal("rtx3090"), needed, global(1)),
             ("its saving is unknown", nominal(GPU), measured([(false, one(8, 1))]), global(8)),

@@ -69,7 +69,7 @@ fn graphs_are_planned_where_they_are_measured_allowed_faster_and_fit() {
     let cpu = DeviceFacts { kind: DeviceKind::Cpu, ..whole.clone() };
     assert_plans(
         "graphs",
-        [
+        vec![
             ("graphs gain enough", whole.clone(), measured.clone(), goal(true)),
             ("checkpointing was not timed with graphs", whole.clone(), measured.clone(), free),
             ("graphs are not allowed: advice", whole.clone(), measured.clone(), goal(None)),

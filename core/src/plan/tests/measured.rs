@@ -38,13 +38,16 @@ fn measured() -> Workload {
     with(described(), h200())
 }
 
-/// The workload with these micro-batches in place of those of the run, by checkpointing: size and samples per second.
-fn at_speeds(modes: &[(bool, &[(u64, Option<f64>)])]) -> Workload {
-    let at = |&(batch, samples_per_s): &(u64, Option<f64>)| {
+/// A micro-batch with its samples per second, if it was timed.
+type Speed = (u64, Option<f64>);
+
+/// The workload with these micro-batches in place of those of the run, by checkpointing.
+fn at_speeds(modes: &[(bool, &[Speed])]) -> Workload {
+    let at = |&(batch, samples_per_s): &Speed| {
         let measured = point(1000 + 50 * batch, samples_per_s.map(|speed| batch as f64 / speed * 1e3));
         (batch, MeasuredBatch { reserved_accumulating_bytes: measured.reserved_bytes, ..measured })
     };
-    let mode = |&(checkpointing, points): &(bool, &[_])| (f32(checkpointing), dry_run(points.iter().map(at)));
+    let mode = |&(checkpointing, points): &(bool, &[Speed])| (f32(checkpointing), dry_run(points.iter().map(at)));
     with(described(), MeasuredOn { mode: modes.iter().map(mode).collect(), ..h200() })
 }
 
@@ -95,7 +98,7 @@ fn measurements_count_where_they_were_taken() {
     };
     assert_plans(
         "measured",
-        [
+        vec![
             ("TF32 was measured, and is off: memory is derived", nominal("h200"), measured(), full_f32.clone()),
             ("measured without TF32", nominal("h200"), in_full_f32, full_f32.clone()),
             ("a GPU without TF32 computes in full f32", nominal("v100-sxm2-32gb"), measured(), full_f32),
@@ -180,7 +183,7 @@ fn an_untimed_batch_wins_by_more_than_interpolated_times_err() {
     assert!(!reason(&certain, Setting::BatchSize).why.contains("estimates"), "{certain}");
     // The line from 32 to 256 misses the time at 64 by 2.9%.
     let doubtful = at([Some(932.0), Some(920.0), None, Some(1000.0)]);
-    assert_plans("doubtful", [("estimates count as slower", nominal("h200"), doubtful, goal)]);
+    assert_plans("doubtful", vec![("estimates count as slower", nominal("h200"), doubtful, goal)]);
 }
 
 /// The network of Keras's example for MNIST, whose summary prints 669,706 parameters.

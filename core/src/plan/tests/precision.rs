@@ -29,7 +29,7 @@ fn precisions_follow_the_device_the_goal_and_the_measurements() {
     let both = |mixed_ms| measured(&[(F32, 40.0), (MixedBf16, mixed_ms)]);
     assert_plans(
         "precision",
-        [
+        vec![
             ("no tensor cores", nominal("gtx1080"), small(), auto()),
             ("the generic GPU", nominal("generic"), small(), auto()),
             ("f16 tensor cores of Volta", nominal("v100-sxm2-16gb"), small(), auto()),

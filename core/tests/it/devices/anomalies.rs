@@ -5,8 +5,7 @@ use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::matching::{Difference, Match};
 use gpu_tuned_core::profile::ProfileTable;
 
-use super::readings::named_profiles;
-use super::{candidates, reading, shipped};
+use super::{assert_exact, candidates, reading, shipped, variant};
 
 /// A report: name, PCI device, memory total in MiB, and SM count; zeros are unreported.
 type Report = (&'static str, u16, u64, u32);
@@ -63,8 +62,7 @@ fn the_total_or_the_pci_id_decides_between_products_of_one_name() {
         (("NVIDIA GeForce GTX 1070", 0, 8191, 0), "gtx1070"),
         (("NVIDIA GeForce RTX 3070", 0, 7753, 0), "rtx3070"),
     ] {
-        let found = shipped(&read(report));
-        assert!(matches!(&found, Match::Exact { profile } if profile.id.as_str() == id), "{report:?}: {found:?}");
+        assert_exact(&read(report), id);
     }
 }
 
@@ -77,9 +75,8 @@ fn a_report_that_fits_several_products_is_ambiguous() {
         (("NVIDIA H100", 0, 0, 132), &["h100-sxm5-64gb", "h100-sxm5-94gb"]),
         (("Orin", 0, 7619, 8), &["jetson-orin-nano-8gb", "jetson-orin-nano-super-8gb", "jetson-orin-nx-8gb"]),
     ] {
-        let found = shipped(&read(report));
-        assert_eq!(candidates(&found), ids, "{report:?}");
-        let Match::Variant { differences, .. } = &found else { panic!("{found:?}") };
+        assert_eq!(candidates(&shipped(&read(report))), ids, "{report:?}");
+        let (_, differences) = variant(&read(report));
         assert!(matches!(differences[..], [Difference::Ambiguous { .. }]), "{differences:?}");
     }
     // NVML reports no memory of a Jetson: every module has this name.
@@ -111,8 +108,7 @@ fn a_board_outside_the_table_with_a_name_of_the_table_is_a_variant() {
         (("NVIDIA A100X-20C", 0, 20480, 0), "a100-sxm4-40gb", Difference::Vgpu),
         (("GRID P40-8Q", 0, 8192, 0), "p40", Difference::Vgpu),
     ] {
-        let found = shipped(&read(report));
-        let Match::Variant { profile, differences } = &found else { panic!("{report:?}: {found:?}") };
+        let (profile, differences) = variant(&read(report));
         assert_eq!(profile.id.as_str(), id, "{report:?}");
         assert!(differences.contains(&difference), "{report:?}: {differences:?}");
         assert!(!differences.iter().any(|it| matches!(it, Difference::Ambiguous { .. })), "{differences:?}");
@@ -136,27 +132,6 @@ pub(super) const INSEPARABLE: [&[&str]; 2] =
     [&["gtx1650", "gtx1650-gddr6"], &["jetson-orin-nano-8gb", "jetson-orin-nano-super-8gb", "jetson-orin-nx-8gb"]];
 
 #[test]
-fn few_shipped_profiles_have_one_report() {
-    let profiles = named_profiles();
-    let mut shared = Vec::new();
-    for (place, one) in profiles.iter().enumerate() {
-        for other in &profiles[place + 1..] {
-            let is_one_id = |id| other.pci_ids.contains(id);
-            let has_one_id = one.pci_ids.iter().any(is_one_id) || one.pci_ids.is_empty() && other.pci_ids.is_empty();
-            let has_one_size = one.memory.nominal_mib == other.memory.nominal_mib;
-            if one.names.iter().any(|name| other.names.contains(name)) && has_one_id && has_one_size {
-                shared.push([one.id.as_str(), other.id.as_str()]);
-            }
-        }
-    }
-    let pairs = |group: &[&'static str]| -> Vec<[&str; 2]> {
-        let places = (0..group.len()).flat_map(|one| (one + 1..group.len()).map(move |other| (one, other)));
-        places.map(|(one, other)| [group[one], group[other]]).collect()
-    };
-    assert_eq!(shared, INSEPARABLE.iter().flat_map(|group| pairs(group)).collect::<Vec<_>>());
-}
-
-#[test]
 fn one_name_of_two_boards_is_ambiguous_until_another_field_decides() {
     let named = || reading("NVIDIA GeForce RTX 3080");
     let ambiguous = Match::Variant {
@@ -175,8 +150,7 @@ fn one_name_of_two_boards_is_ambiguous_until_another_field_decides() {
         let mut reading = named();
         reading.pci_id = pci_id.map(|id: &str| id.parse().expect("a PCI id"));
         (reading.memory_total, reading.sm_count) = (mib.map(Bytes::from_mib), sm_count);
-        let found = shipped(&reading);
-        assert!(matches!(&found, Match::Exact { profile } if profile.id.as_str() == id), "{id}: {found:?}");
+        assert_exact(&reading, id);
     }
 }
 

@@ -47,6 +47,24 @@ fn shipped(reading: &GpuReading) -> Match {
     identify(reading, &ProfileTable::default())
 }
 
+fn assert_exact(reading: &GpuReading, id: &str) {
+    let found = shipped(reading);
+    assert!(matches!(&found, Match::Exact { profile } if profile.id.as_str() == id), "{id}, {reading:?}: {found:?}");
+}
+
+/// The nearest profile of a variant, and the differences.
+fn variant(reading: &GpuReading) -> (Profile, Vec<Difference>) {
+    match shipped(reading) {
+        Match::Variant { profile, differences } => (*profile, differences),
+        other => panic!("{reading:?}: {other:?}"),
+    }
+}
+
+/// Facts of a reading, with the figures of its profile.
+pub(crate) fn facts(reading: &GpuReading) -> DeviceFacts {
+    DeviceFacts::from_reading(reading, shipped(reading).profile(), None).expect("its memory is known")
+}
+
 /// The matched profile and equally near ones.
 fn candidates(found: &Match) -> Vec<String> {
     let nearest = found.profile().map(|profile| profile.id.to_string());
@@ -194,11 +212,10 @@ fn a_share_is_always_a_variant_of_its_gpu() {
     ] {
         let mut reading = reading(name);
         reading.memory_total = mib.map(Bytes::from_mib);
-        let found = shipped(&reading);
-        let Match::Variant { profile, differences } = &found else { panic!("{name}: {found:?}") };
+        let (profile, differences) = variant(&reading);
         assert_eq!(profile.id.as_str(), id, "{name}");
         assert!(differences.contains(&difference), "{name}: {differences:?}");
-        let facts = DeviceFacts::from_reading(&reading, Some(profile), None);
+        let facts = DeviceFacts::from_reading(&reading, Some(&profile), None);
         assert_eq!(facts.map(|facts| facts.memory_total), reading.memory_total, "{name}");
     }
 }

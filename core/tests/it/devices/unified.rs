@@ -1,10 +1,11 @@
 //! GPUs that share the host's memory: one name for several modules, of which the total memory decides.
 
 use gpu_tuned_core::device::{DeviceFacts, GpuReading, MemoryKind};
-use gpu_tuned_core::matching::{Difference, Match, identify};
-use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::matching::Difference;
 use gpu_tuned_core::workload::Transformer;
 use gpu_tuned_core::{Bytes, Goal, plan};
+
+use super::{assert_exact, facts, shipped, variant};
 
 fn reading(name: &str, capability: &str, mib: Option<u64>) -> GpuReading {
     let mut reading = super::reading(name);
@@ -25,16 +26,14 @@ fn the_total_memory_of_the_host_identifies_a_module() {
         ("NVIDIA GB10", "12.1", 122_570, "gb10"),
         ("NVIDIA Thor", "11.0", 125_772, "jetson-agx-thor"),
     ] {
-        let found = identify(&reading(name, capability, Some(mib)), &ProfileTable::default());
-        assert!(matches!(&found, Match::Exact { profile } if profile.id.as_str() == id), "{name} {mib}: {found:?}");
+        assert_exact(&reading(name, capability, Some(mib)), id);
     }
 }
 
 #[test]
 fn a_name_that_several_modules_share_is_never_exact() {
     for (name, mib) in [("Orin (nvgpu)", None), ("Orin", None), ("Orin (nvgpu)", Some(7_620)), ("Orin", Some(7_607))] {
-        let found = identify(&reading(name, "8.7", mib), &ProfileTable::default());
-        let Match::Variant { differences, .. } = &found else { panic!("{name} {mib:?}: {found:?}") };
+        let (_, differences) = variant(&reading(name, "8.7", mib));
         assert!(matches!(differences[..], [Difference::Ambiguous { .. }]), "{name} {mib:?}: {differences:?}");
     }
 }
@@ -54,8 +53,7 @@ fn a_total_of_no_module_is_that_of_the_next_larger_one() {
         let mut reading = reading(name, capability, mib);
         for sm_count in [None, Some(8)] {
             reading.sm_count = sm_count;
-            let found = identify(&reading, &ProfileTable::default());
-            let Match::Variant { profile, differences } = &found else { panic!("{name} {mib:?}: {found:?}") };
+            let (profile, differences) = variant(&reading);
             assert_eq!(profile.id.as_str(), id, "{name} {mib:?}");
             assert!(matches!(differences[0], Difference::Memory { .. }), "{name} {mib:?}: {differences:?}");
         }
@@ -66,19 +64,16 @@ fn a_total_of_no_module_is_that_of_the_next_larger_one() {
 fn a_name_alone_gives_no_memory_of_a_data_sheet() {
     for name in ["NVIDIA GB10", "NVIDIA Thor", "Orin (nvgpu)"] {
         let mut reading = super::reading(name);
-        let found = identify(&reading, &ProfileTable::default());
-        assert_eq!(DeviceFacts::from_reading(&reading, found.profile(), None), None, "{name}");
+        assert_eq!(DeviceFacts::from_reading(&reading, shipped(&reading).profile(), None), None, "{name}");
         (reading.memory_total, reading.memory_free) = (Some(Bytes::from_mib(62_841)), Some(Bytes::from_mib(20_000)));
-        let facts = DeviceFacts::from_reading(&reading, found.profile(), None).expect("the host's memory is known");
+        let facts = facts(&reading);
         assert_eq!((facts.memory_kind, facts.memory_available), (MemoryKind::Unified, Bytes::from_mib(20_000)));
     }
 }
 
 #[test]
 fn a_fifth_of_unified_memory_stays_free_unless_more_is_requested() {
-    let reading = reading("NVIDIA GB10", "12.1", Some(122_570));
-    let found = identify(&reading, &ProfileTable::default());
-    let facts = DeviceFacts::from_reading(&reading, found.profile(), None).expect("its memory is known");
+    let facts = facts(&reading("NVIDIA GB10", "12.1", Some(122_570)));
     assert_eq!(facts.memory_kind, MemoryKind::Unified);
     let workload = Transformer::new(6, 512, 8192, 256).workload();
     for (requested, share) in [(0.0, 0.2), (0.05, 0.2), (0.3, 0.3)] {
@@ -94,9 +89,11 @@ fn a_board_with_the_capability_of_a_module_has_its_own_memory() {
     for name in ["NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3099"] {
         for capability in ["8.7", "12.1"] {
             let reading = reading(name, capability, Some(24_000));
-            let found = identify(&reading, &ProfileTable::default());
-            let facts = DeviceFacts::from_reading(&reading, found.profile(), None).expect("its memory is known");
-            assert_eq!((facts.memory_kind, reading.has_unified_memory()), (MemoryKind::Dedicated, false), "{name}");
+            assert_eq!(
+                (facts(&reading).memory_kind, reading.has_unified_memory()),
+                (MemoryKind::Dedicated, false),
+                "{name}"
+            );
         }
     }
 }
@@ -105,9 +102,8 @@ fn a_board_with_the_capability_of_a_module_has_its_own_memory() {
 fn a_reported_sm_count_far_below_that_of_the_profile_counts() {
     let mut reading = reading("NVIDIA GeForce RTX 4090", "8.9", Some(24_564));
     reading.sm_count = Some(40);
-    let found = identify(&reading, &ProfileTable::default());
-    let whole = DeviceFacts::nominal(found.profile().expect("it has the name"));
-    let facts = DeviceFacts::from_reading(&reading, found.profile(), None).expect("its memory is known");
+    let whole = DeviceFacts::nominal(shipped(&reading).profile().expect("it has the name"));
+    let facts = facts(&reading);
     let share = facts.fp32_tflops.zip(whole.fp32_tflops).map(|(part, whole)| part / whole);
     assert!(facts.sm_count == 40 && share.is_some_and(|share| (share - 40.0 / 128.0).abs() < 1e-9), "{share:?}");
 }
