@@ -18,28 +18,20 @@ extern "C" fn cuInit(_flags: c_uint) -> Return {
     if gpu().is_some() { SUCCESS } else { NO_DEVICE }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDriverGetVersion(out: *mut c_int) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(ask(0, |gpu| gpu.version), out) }
+answers! {
+    cuDriverGetVersion(c_int) = ask(0, |gpu| gpu.version);
+    cuDeviceGetCount(c_int) = ask(0, |_| 1);
+    cuDeviceGet(c_int, ordinal: c_int) = ask(ordinal, |_| ordinal);
+    cuDeviceGetAttribute(c_int, attribute: c_int, device: c_int) = ask(device, |gpu| gpu.attribute(attribute));
+    cuDeviceGetUuid([u8; 16], device: c_int) = ask(device, |gpu| gpu.uuid);
+    cuDeviceGetUuid_v2([u8; 16], device: c_int) = ask(device, |gpu| gpu.uuid);
+    cuDeviceTotalMem_v2(usize, device: c_int) = ask(device, |gpu| gpu.memory_total as usize);
+    cuDevicePrimaryCtxRetain(Handle, device: c_int) = ask(device, |_| handle(CONTEXT));
+    cuCtxGetCurrent(Handle) = Ok(handle(CURRENT.get()));
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetCount(out: *mut c_int) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(ask(0, |_| 1), out) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGet(out: *mut c_int, ordinal: c_int) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(ask(ordinal, |_| ordinal), out) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetAttribute(out: *mut c_int, attribute: c_int, device: c_int) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(ask(device, |gpu| gpu.attribute(attribute)), out) }
+nothing! {
+    cuDevicePrimaryCtxRelease_v2(c_int);
 }
 
 #[unsafe(no_mangle)]
@@ -55,44 +47,9 @@ unsafe extern "C" fn cuDeviceGetPCIBusId(out: *mut c_char, length: c_int, device
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetUuid(out: *mut [u8; 16], device: c_int) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(ask(device, |gpu| gpu.uuid), out) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceGetUuid_v2(out: *mut [u8; 16], device: c_int) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(ask(device, |gpu| gpu.uuid), out) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDeviceTotalMem_v2(out: *mut usize, device: c_int) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(ask(device, |gpu| gpu.memory_total as usize), out) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuDevicePrimaryCtxRetain(out: *mut Handle, device: c_int) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(ask(device, |_| handle(CONTEXT)), out) }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> Return {
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
 extern "C" fn cuCtxSetCurrent(context: Handle) -> Return {
     CURRENT.set(context.addr());
     SUCCESS
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuCtxGetCurrent(out: *mut Handle) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(Ok(handle(CURRENT.get())), out) }
 }
 
 #[unsafe(no_mangle)]

@@ -34,30 +34,19 @@ unsafe extern "C" fn cuStreamEndCapture(_stream: Handle, out: *mut Handle) -> Re
     unsafe { hand_out(usize::try_from(captured).map(handle).map_err(|_| INVALID_VALUE), out) }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuGraphInstantiateWithFlags(out: *mut Handle, graph: Handle, _flags: c_ulonglong) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(Ok(graph), out) }
+answers! {
+    cuGraphInstantiateWithFlags(Handle, graph: Handle, _flags: c_ulonglong) = Ok(graph);
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuGraphUpload(_graph: Handle, _stream: Handle) -> Return {
-    SUCCESS
+nothing! {
+    cuGraphUpload(Handle, Handle);
+    cuGraphExecDestroy(Handle);
+    cuGraphDestroy(Handle);
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuGraphLaunch(graph: Handle, _stream: Handle) -> Return {
     (1..graph.addr()).for_each(|_| clock::launch(false));
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuGraphExecDestroy(_graph: Handle) -> Return {
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuGraphDestroy(_graph: Handle) -> Return {
     SUCCESS
 }
 

@@ -20,22 +20,12 @@ unsafe extern "C" fn cuModuleLoadData(out: *mut Handle, image: *const c_char) ->
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuModuleUnload(_module: Handle) -> Return {
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
 unsafe extern "C" fn cuModuleGetFunction(out: *mut Handle, _module: Handle, name: *const c_char) -> Return {
     // SAFETY: by the driver's contract.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     let kernel = if kernels::measures(&name) { MEASURES } else { COMPUTES };
     // SAFETY: by the driver's contract.
     unsafe { hand_out(Ok(handle(kernel)), out) }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuFuncSetAttribute(_kernel: Handle, _attribute: c_int, _value: c_int) -> Return {
-    SUCCESS
 }
 
 #[unsafe(no_mangle)]
@@ -58,16 +48,10 @@ extern "C" fn cuLaunchKernel(
     SUCCESS
 }
 
-/// Descriptors that kernels load tiles by: nobody reads them.
-macro_rules! descriptors {
-    ($($name:ident($($argument:ty),*);)*) => {$(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name($(_: $argument),*) -> Return {
-            SUCCESS
-        }
-    )*};
-}
-descriptors! {
+nothing! {
+    cuModuleUnload(Handle);
+    cuFuncSetAttribute(Handle, c_int, c_int);
+    // Descriptors that kernels load tiles by: nobody reads them.
     cuTensorMapEncodeTiled(
         *mut c_void, c_uint, u32, *mut c_void, *const u64, *const u64, *const u32, *const u32, c_uint, c_uint, c_uint,
         c_uint

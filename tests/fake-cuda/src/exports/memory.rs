@@ -6,18 +6,20 @@ use std::slice;
 use super::{Address, CAPTURE_UNSUPPORTED, Handle, INVALID_VALUE, Return, SUCCESS, ask, done, graphs, hand_out};
 use crate::memory::{device, fill, pinned};
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemAlloc_v2(out: *mut Address, bytes: usize) -> Return {
+fn take(bytes: usize) -> Result<Address, Return> {
     let most = if graphs::is_capturing() { Err(CAPTURE_UNSUPPORTED) } else { ask(0, |gpu| gpu.memory_free) };
-    let taken = most.and_then(|most| device().take(bytes as u64, most).map_err(Return::from));
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(taken, out) }
+    most.and_then(|most| device().take(bytes as u64, most).map_err(Return::from))
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemAllocAsync(out: *mut Address, bytes: usize, _stream: Handle) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { cuMemAlloc_v2(out, bytes) }
+fn take_pinned(bytes: usize) -> Result<*mut c_void, Return> {
+    let taken = pinned().take(bytes as u64, u64::MAX).map_err(Return::from);
+    taken.map(|address| std::ptr::with_exposed_provenance_mut(address as usize))
+}
+
+answers! {
+    cuMemAlloc_v2(Address, bytes: usize) = take(bytes);
+    cuMemAllocAsync(Address, bytes: usize, _stream: Handle) = take(bytes);
+    cuMemAllocHost_v2(*mut c_void, bytes: usize) = take_pinned(bytes);
 }
 
 #[unsafe(no_mangle)]
@@ -38,14 +40,6 @@ unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> Ret
         hand_out(ask(0, |gpu| (gpu.memory_free - used) as usize), free);
         hand_out(ask(0, |gpu| gpu.memory_total as usize), total)
     }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuMemAllocHost_v2(out: *mut *mut c_void, bytes: usize) -> Return {
-    let taken = pinned().take(bytes as u64, u64::MAX).map_err(Return::from);
-    let taken = taken.map(|address| std::ptr::with_exposed_provenance_mut(address as usize));
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(taken, out) }
 }
 
 #[unsafe(no_mangle)]

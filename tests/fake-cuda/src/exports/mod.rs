@@ -9,6 +9,28 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use crate::gpu::{Gpu, gpu};
 use crate::memory::Refused;
 
+/// Functions that write an answer through their first argument.
+macro_rules! answers {
+    ($($name:ident($out:ty $(, $argument:ident: $type:ty)*) = $answer:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(out: *mut $out $(, $argument: $type)*) -> Return {
+            let answer = $answer;
+            // SAFETY: by the driver's contract.
+            unsafe { hand_out(answer, out) }
+        }
+    )*};
+}
+
+/// Functions that do nothing.
+macro_rules! nothing {
+    ($($name:ident($($argument:ty),*);)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($(_: $argument),*) -> Return {
+            SUCCESS
+        }
+    )*};
+}
+
 mod device;
 mod graphs;
 mod kernels;

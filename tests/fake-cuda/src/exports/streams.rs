@@ -25,21 +25,24 @@ fn next() -> usize {
     numbered.last
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamCreate(out: *mut Handle, _flags: c_uint) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(Ok(handle(next())), out) }
+fn elapsed_ms(begin: Handle, end: Handle) -> Result<f32, Return> {
+    let numbered = numbered();
+    let at = |event: Handle| numbered.events.get(&event.addr()).copied().ok_or(INVALID_VALUE);
+    Ok(clock::milliseconds(at(begin)?, at(end)?))
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamCreateWithPriority(out: *mut Handle, flags: c_uint, _priority: i32) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { cuStreamCreate(out, flags) }
+answers! {
+    cuStreamCreate(Handle, _flags: c_uint) = Ok(handle(next()));
+    cuStreamCreateWithPriority(Handle, _flags: c_uint, _priority: i32) = Ok(handle(next()));
+    cuEventCreate(Handle, _flags: c_uint) = Ok(handle(next()));
+    // The name before version 12.8; cudarc chooses one of the two.
+    cuEventElapsedTime(f32, begin: Handle, end: Handle) = elapsed_ms(begin, end);
+    cuEventElapsedTime_v2(f32, begin: Handle, end: Handle) = elapsed_ms(begin, end);
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn cuStreamDestroy_v2(_stream: Handle) -> Return {
-    SUCCESS
+nothing! {
+    cuStreamDestroy_v2(Handle);
+    cuStreamWaitEvent(Handle, Handle, c_uint);
 }
 
 #[unsafe(no_mangle)]
@@ -49,17 +52,6 @@ extern "C" fn cuStreamSynchronize(_stream: Handle) -> Return {
     }
     clock::wait();
     SUCCESS
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn cuStreamWaitEvent(_stream: Handle, _event: Handle, _flags: c_uint) -> Return {
-    SUCCESS
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventCreate(out: *mut Handle, _flags: c_uint) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(Ok(handle(next())), out) }
 }
 
 #[unsafe(no_mangle)]
@@ -78,20 +70,4 @@ extern "C" fn cuEventRecord(event: Handle, _stream: Handle) -> Return {
 extern "C" fn cuEventSynchronize(_event: Handle) -> Return {
     clock::wait();
     SUCCESS
-}
-
-/// CUDA's name of `cuEventElapsedTime` before version 12.8; cudarc chooses one of the two.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventElapsedTime(out: *mut f32, begin: Handle, end: Handle) -> Return {
-    let numbered = numbered();
-    let at = |event: Handle| numbered.events.get(&event.addr()).copied().ok_or(INVALID_VALUE);
-    let took = at(begin).and_then(|begin| Ok(clock::milliseconds(begin, at(end)?)));
-    // SAFETY: by the driver's contract.
-    unsafe { hand_out(took, out) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn cuEventElapsedTime_v2(out: *mut f32, begin: Handle, end: Handle) -> Return {
-    // SAFETY: by the driver's contract.
-    unsafe { cuEventElapsedTime(out, begin, end) }
 }
