@@ -2,9 +2,9 @@
 //!
 //! One search returns every candidate with its verdict. [`Plan`] and [`Explanation`] are views of its result.
 //!
-//! From the attribute to the chosen candidate the goal enters six files, each once: `attribute/src/check.rs` (the attribute's goal
-//! over the table's), `project/src/compile.rs` (one plan of all targets), this file ([`plan`]), `problem.rs` (mistakes, samples),
-//! `search.rs` (precisions, splits, modes, the choice) and `memory.rs` (ranks, headroom, prepared batches).
+//! From the attribute to the chosen candidate the goal enters six files, each once: `attribute/src/check.rs` (the attribute's
+//! goal over the table's), `project/src/compile.rs` (one plan of all targets), this file ([`plan`]), `problem.rs` (mistakes,
+//! samples), `search.rs` (precisions, splits, modes, the choice) and `memory.rs` (ranks, headroom, prepared batches).
 
 mod calibration;
 mod explain;

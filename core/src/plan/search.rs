@@ -72,8 +72,8 @@ impl<'a> Search<'a> {
 }
 
 impl Goal {
-    /// Precisions that the planner compares on a device: the requested one, or under [`Auto`](crate::PrecisionPolicy::Auto) fp32
-    /// and the 16-bit mixed precision of the tensor cores.
+    /// Precisions that the planner compares on a device: the requested one, or under [`Auto`](crate::PrecisionPolicy::Auto)
+    /// fp32 and the 16-bit mixed precision of the tensor cores.
     pub fn precisions(&self, device: &DeviceFacts) -> Vec<Precision> {
         let policy = self.precision.unwrap_or(Precision::F32.into());
         match self.pins.precision.or(policy.fixed()) {
