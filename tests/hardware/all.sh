@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All that GPUs have to show, stage by stage: all.sh FOLDER [STAGE…]
+# All tests on GPUs, stage by stage: all.sh FOLDER [STAGE…]
 # `hardware` is on the PATH; what the stages' scripts ask for besides is in their first lines. A stage that is done is not
 # done again: run it anew with the same folder where device time has ended, and the kernels that were tuned are there.
 # GPUS (0) are the indices of the GPUs to use, side by side: each takes the next stage that none has taken, and has a cache of
@@ -10,7 +10,7 @@ mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
 read -ra gpus <<< "${GPUS:-0}"
-stages=(exact full-f32 warm drill learn overhead observe naive)
+stages=(exact full-f32 warm drill observe)
 for model in transformer convnet resnet lstm; do stages+=("$model-f32" "$model-bf16"); done
 stages+=(ranks)
 [ $# -gt 0 ] && stages=("$@")
@@ -28,10 +28,7 @@ run() {
     full-f32) lines full-f32 hardware exact --full-f32 ;;
     warm) bash "$here/warm.sh" "$folder/warm" transformer ;;
     drill) kept bash "$here/drill.sh" "$folder/drill" ;;
-    learn) kept bash "$here/learn.sh" "$folder/learn" ;;
-    overhead) kept lines overhead hardware overhead --model transformer ;;
     observe) kept lines observe hardware observe --model transformer ;;
-    naive) lines naive hardware naive ;;
     ranks) kept lines ranks mpirun --bind-to none -np ${#gpus[@]} hardware ranks --global-batch $((256 * ${#gpus[@]})) ;;
     # A folder for each model and precision: a stage that was interrupted begins its lines anew, with the lock that it had.
     *-f32 | *-bf16)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Takes memory away from training on a GPU at every moment, and starves it of data: drill.sh FOLDER
+# Takes memory away from training on a GPU at every moment: drill.sh FOLDER
 # `hardware` is on the PATH; DRILLS names the drills to run, REPEATS how often each happens in its process. A drill that
 # fails ends none of the others. COLD=0 leaves out the last one, which tunes everything again.
 set -uo pipefail
@@ -19,7 +19,6 @@ attempt() {
 for drill in ${DRILLS:-forward backward optimizer loader stays goes never}; do
   attempt drill "$drill" --repeats "${REPEATS:-3}"
 done
-attempt feed
 
 # Without anything tuned beforehand: caches of its own, in an empty folder; then, in a process of its own, what the
 # micro-batch does that it came down to.

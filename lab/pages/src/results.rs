@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use crate::figures::{max, median, min};
 
-/// Folder of the results.
+/// Folder of the results of tests.
 pub const FOLDER: &str = "tests/hardware/results";
 
 /// Folders in `results` that have `file`, sorted.

@@ -12,11 +12,13 @@ use serde::Deserialize;
 
 use crate::figures::{difference, folded, geometric_mean, mib, or_dash};
 use crate::generated::{cells, filled, table};
-use crate::results::{FOLDER, folders_with, lines};
+use crate::results::{folders_with, lines};
 
 /// Text of the page, with a name in braces for each generated part.
 const PAGE: &str = include_str!("speed.md");
 
+/// Results of experiments, in a folder for each device.
+const FOLDER: &str = "lab/experiments/results";
 /// The file of raw lines in the folder of a device.
 const FILE: &str = "side-by-side.jsonl";
 

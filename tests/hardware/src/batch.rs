@@ -68,7 +68,8 @@ impl Batch {
     }
 
     /// The batch on a device without autodiff, with real numbers of this type instead of the device's default.
-    pub(crate) fn in_float(self, device: &Device, float: DType) -> Self {
+    #[must_use]
+    pub fn in_float(self, device: &Device, float: DType) -> Self {
         let samples = match self.samples {
             Samples::Tokens(tokens) => Samples::Tokens(tokens.on_device(device)),
             Samples::Images(images) => Samples::Images(converted(images, device, float)),

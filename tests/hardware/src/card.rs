@@ -16,26 +16,26 @@ use cudarc::driver::{
 const PIECE: usize = 2 << 20;
 
 /// A card, with the memory allocated on it.
-pub(crate) struct Card {
+pub struct Card {
     context: Arc<CudaContext>,
     held: Vec<CUdeviceptr>,
 }
 
 impl Card {
     /// The card with this CUDA index. Burn has already opened the device, so opening the card costs no memory.
-    pub(crate) fn open(index: usize) -> anyhow::Result<Self> {
+    pub fn open(index: usize) -> anyhow::Result<Self> {
         let context = elsewhere(|| CudaContext::new(index)).context("no context")?;
         Ok(Self { context, held: Vec::new() })
     }
 
     /// Free bytes.
-    pub(crate) fn free(&self) -> anyhow::Result<u64> {
+    pub fn free(&self) -> anyhow::Result<u64> {
         let (free, _) = elsewhere(|| self.context.mem_get_info()).context("free memory is not told")?;
         Ok(free as u64)
     }
 
     /// Allocates all free memory but `leave` bytes, in as few blocks as the driver allows.
-    pub(crate) fn take_all_but(&mut self, leave: u64) -> anyhow::Result<()> {
+    pub fn take_all_but(&mut self, leave: u64) -> anyhow::Result<()> {
         let context = &self.context;
         let taken = elsewhere(|| take(context, usize::try_from(leave).unwrap_or(usize::MAX)));
         self.held.extend(taken.context("memory could not be taken")?);
@@ -43,7 +43,7 @@ impl Card {
     }
 
     /// Frees all memory.
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         let held = std::mem::take(&mut self.held);
         let freed = elsewhere(|| {
             self.context.bind_to_thread()?;

@@ -11,11 +11,11 @@ use serde::Serialize;
 /// Failure of training on a batch.
 #[derive(Clone, Debug, Serialize, thiserror::Error)]
 #[error("{message}")]
-pub(crate) struct Failure {
+pub struct Failure {
     /// True if the message mentions memory.
-    pub(crate) out_of_memory: bool,
+    pub out_of_memory: bool,
     /// Burn's message.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 impl Failure {
@@ -25,7 +25,7 @@ impl Failure {
 }
 
 /// Runs `step`; converts panics to failures, like errors.
-pub(crate) fn catching<T>(step: impl FnOnce() -> anyhow::Result<T>) -> Result<T, Failure> {
+pub fn catching<T>(step: impl FnOnce() -> anyhow::Result<T>) -> Result<T, Failure> {
     match catch_unwind(AssertUnwindSafe(step)) {
         Ok(outcome) => outcome.map_err(|error| Failure::new(format!("{error:#}"))),
         Err(payload) => Err(Failure::new(message(payload.as_ref()))),

@@ -1,16 +1,10 @@
 //! The models as `gpu-tuned` describes them.
 
-use gpu_tuned::measure::Subject;
-use gpu_tuned::{Options, Precision, gpu_tuned};
-
 use burn::optim::AdamWConfig;
+use gpu_tuned::measure::Subject;
+use gpu_tuned::{Precision, Tuned, gpu_tuned};
 
-use crate::{
-    baseline::{self, Trained},
-    mode,
-    network::{Batch, Fill, Model, Network},
-    warm::{self, Warmed},
-};
+use crate::network::{Batch, Fill, Model, Network};
 
 macro_rules! described {
     ($($(#[$tuned:meta])+ $config:ident;)+) => {$(
@@ -57,44 +51,28 @@ described! {
     UNetConfig;
 }
 
-/// Evaluates an expression with the config of a model in a precision.
-macro_rules! with_config {
-    ($model:expr, $precision:expr, $config:ident => $work:expr) => {{
-        let precision = $precision;
-        match $model {
-            Model::Transformer => with_config!(TransformerConfig { precision }, $config => $work),
-            Model::Convnet => with_config!(ConvnetConfig { precision }, $config => $work),
-            Model::ResNet => with_config!(ResNetConfig { precision }, $config => $work),
-            Model::Lstm => with_config!(LstmConfig { precision }, $config => $work),
-            Model::UNet => with_config!(UNetConfig { precision }, $config => $work),
-        }
-    }};
-    ($new:expr, $config:ident => $work:expr) => {{
-        let $config = $new;
-        $work
-    }};
+/// Work with the config of a model, whose type depends on the model.
+pub trait WithConfig {
+    /// Result of the work.
+    type Output;
+
+    /// Does the work.
+    fn run<C: Tuned>(self, config: C) -> Self::Output;
 }
 
 /// Samples in an optimizer step, as the configs above have it.
 pub(crate) const GLOBAL_BATCH: usize = 512;
 
 impl Model {
-    /// If `cargo gpu-tuned measure` started the program, measures the model on the session's GPU into a lock, and
-    /// ends the process.
-    pub(crate) fn measure_if_asked(self, name: &str, precision: mode::Precision) -> anyhow::Result<()> {
-        let subject = self.subject();
-        with_config!(self, precision.into(), config => Options::default().start(config)?.measure_if_asked(name, &subject)?);
-        Ok(())
-    }
-
-    /// Takes the first steps of a session, or writes a kernel cache archive on request.
-    pub(crate) fn warmed(self, precision: mode::Precision, wanted: warm::Wanted) -> anyhow::Result<Warmed> {
-        with_config!(self, precision.into(), config => wanted.take(self, || Options::default().start(config)))
-    }
-
-    /// Trains with the settings of a run.
-    pub(crate) fn tuned(self, run: &baseline::Arguments) -> anyhow::Result<Trained> {
-        with_config!(self, run.precision, config => run.tuned(run.options().start(config)?))
+    /// Does `work` with the config of the model in a precision.
+    pub fn with_config<W: WithConfig>(self, precision: Precision, work: W) -> W::Output {
+        match self {
+            Self::Transformer => work.run(TransformerConfig { precision }),
+            Self::Convnet => work.run(ConvnetConfig { precision }),
+            Self::ResNet => work.run(ResNetConfig { precision }),
+            Self::Lstm => work.run(LstmConfig { precision }),
+            Self::UNet => work.run(UNetConfig { precision }),
+        }
     }
 
     /// The parts of a step.
@@ -129,13 +107,6 @@ mod tests {
             let workload = spec.workload();
             let all = workload.parameters.trained() + workload.parameters.frozen;
             assert_eq!(model.network(&Device::flex()).num_params() as u64, all, "{model:?}");
-            let name = serde_json::to_value(model).expect("a name");
-            // PyTorch trains the models of docs/speed.md.
-            if model == Model::UNet {
-                continue;
-            }
-            let in_python = format!("{name}: {}", workload.parameters.trained());
-            assert!(include_str!("../peer.py").contains(&in_python), "peer.py has other parameters: {in_python}");
         }
     }
 }

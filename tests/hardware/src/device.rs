@@ -17,7 +17,7 @@ use crate::{
 
 /// The measured device.
 #[derive(Args, Clone, Copy, Debug, Default)]
-pub(crate) struct Choice {
+pub struct Choice {
     /// Index of the GPU in CUDA's order
     #[arg(long, default_value_t = 0)]
     gpu: usize,
@@ -25,12 +25,12 @@ pub(crate) struct Choice {
 
 impl Choice {
     /// Opens the device, without autodiff; once a process, before the first tensor.
-    pub(crate) fn open(self, precision: Precision) -> anyhow::Result<Device> {
+    pub fn open(self, precision: Precision) -> anyhow::Result<Device> {
         self.open_in(precision.float())
     }
 
     /// Opens the device with any default float type.
-    pub(crate) fn open_in(self, float: FloatDType) -> anyhow::Result<Device> {
+    pub fn open_in(self, float: FloatDType) -> anyhow::Result<Device> {
         if cfg!(feature = "cuda") {
             let gpu = open(&Place::Index(self.gpu), Some(float)).context("cannot open the GPU")?;
             return Ok(gpu.device);
@@ -41,7 +41,7 @@ impl Choice {
     }
 
     /// Options of a session on the device.
-    pub(crate) fn options(self) -> Options {
+    pub fn options(self) -> Options {
         options(self.gpu)
     }
 
@@ -70,12 +70,12 @@ impl Choice {
 }
 
 /// The GPU of this index, or the CPU in a program without CUDA.
-pub(crate) fn options(gpu: usize) -> Options {
+pub fn options(gpu: usize) -> Options {
     if cfg!(feature = "cuda") { Options::default().gpu(gpu) } else { Options::default().cpu() }
 }
 
 /// A session on exactly that device.
-pub(crate) fn started<C: Tuned>(config: C, gpu: usize) -> anyhow::Result<Session<C>> {
+pub fn started<C: Tuned>(config: C, gpu: usize) -> anyhow::Result<Session<C>> {
     let session = options(gpu).start(config)?;
     ensure!(
         !cfg!(feature = "cuda") || session.inner_device() != Device::flex(),
@@ -87,7 +87,7 @@ pub(crate) fn started<C: Tuned>(config: C, gpu: usize) -> anyhow::Result<Session
 
 /// Runs `work` in a thread of its own, and releases the memory of its pools. Pools belong to threads, and their pages
 /// never shrink.
-pub(crate) fn alone<T: Send>(device: &Device, work: impl FnOnce() -> anyhow::Result<T> + Send) -> Result<T, Failure> {
+pub fn alone<T: Send>(device: &Device, work: impl FnOnce() -> anyhow::Result<T> + Send) -> Result<T, Failure> {
     let released = || {
         let outcome = catching(work);
         catching(|| release(device)).and(outcome)
@@ -96,7 +96,7 @@ pub(crate) fn alone<T: Send>(device: &Device, work: impl FnOnce() -> anyhow::Res
 }
 
 /// Releases unused memory to the device.
-pub(crate) fn release(device: &Device) -> anyhow::Result<()> {
+pub fn release(device: &Device) -> anyhow::Result<()> {
     device.sync()?;
     device.memory_cleanup();
     Ok(())

@@ -11,22 +11,22 @@ use burn::{
 
 /// The dimensions of an [`Encoder`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EncoderDimensions {
+pub struct EncoderDimensions {
     /// Layers.
-    pub(crate) layers: usize,
+    pub layers: usize,
     /// Width; the feed-forward layers have four times as much.
-    pub(crate) d_model: usize,
+    pub d_model: usize,
     /// Heads of attention.
-    pub(crate) heads: usize,
+    pub heads: usize,
     /// Tokens in the vocabulary.
-    pub(crate) vocab: usize,
+    pub vocab: usize,
     /// Tokens in a sequence.
-    pub(crate) tokens: usize,
+    pub tokens: usize,
 }
 
 /// Embedded tokens, Burn's encoder with norms after, a head over every token; no positions.
 #[derive(Module, Debug)]
-pub(crate) struct Encoder {
+pub struct Encoder {
     tokens: Embedding,
     layers: TransformerEncoder,
     head: Linear,
@@ -34,7 +34,7 @@ pub(crate) struct Encoder {
 
 impl Encoder {
     /// A network with random weights.
-    pub(crate) fn new(dimensions: &EncoderDimensions, device: &Device) -> Self {
+    pub fn new(dimensions: &EncoderDimensions, device: &Device) -> Self {
         let EncoderDimensions { layers, d_model, heads, vocab, .. } = *dimensions;
         let encoder = TransformerEncoderConfig::new(d_model, 4 * d_model, heads, layers);
         Self {
@@ -45,7 +45,7 @@ impl Encoder {
     }
 
     /// The next token at every place, as `[samples x tokens, vocabulary]`.
-    pub(crate) fn logits(&self, tokens: Tensor<2, Int>) -> Tensor<2> {
+    pub fn logits(&self, tokens: Tensor<2, Int>) -> Tensor<2> {
         let hidden = self.layers.forward(TransformerEncoderInput::new(self.tokens.forward(tokens)));
         self.head.forward(hidden).flatten(0, 1)
     }

@@ -20,7 +20,7 @@ const FAINT: f32 = 0.1;
 
 /// A source of samples.
 #[derive(Clone)]
-pub(crate) struct Lesson {
+pub struct Lesson {
     seed: u64,
     kind: Kind,
 }
@@ -40,7 +40,7 @@ enum Kind {
 
 impl Lesson {
     /// The lesson for networks of these dimensions.
-    pub(crate) fn new(dimensions: &Dimensions, seed: u64) -> Self {
+    pub fn new(dimensions: &Dimensions, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let kind = match dimensions {
             Dimensions::Encoder(encoder) => {
@@ -61,7 +61,7 @@ impl Lesson {
     }
 
     /// The batch of this index, in the host's memory.
-    pub(crate) fn batch(&self, index: u64, samples: usize) -> Batch {
+    pub fn batch(&self, index: u64, samples: usize) -> Batch {
         let random = &mut StdRng::seed_from_u64(self.seed.wrapping_mul(1 << 32).wrapping_add(index + 1));
         match &self.kind {
             Kind::Sequences { length, topics } => sequences(*length, topics, samples, random),
@@ -72,7 +72,7 @@ impl Lesson {
     }
 
     /// The mean loss of a perfect model: the entropy of a target.
-    pub(crate) fn entropy(&self) -> f64 {
+    pub fn entropy(&self) -> f64 {
         let choices = match &self.kind {
             Kind::Sequences { topics, .. } => topics[0].len(),
             Kind::Images { classes, .. } | Kind::Series { classes, .. } => classes.len(),

@@ -30,17 +30,12 @@ enum Outcome<'a, T> {
 }
 
 /// Prints the result of a batch as one line of JSON.
-pub(crate) fn print<T: Serialize>(
-    mode: Mode,
-    batch: usize,
-    way: &str,
-    outcome: &Result<T, Failure>,
-) -> anyhow::Result<()> {
+pub fn print<T: Serialize>(mode: Mode, batch: usize, way: &str, outcome: &Result<T, Failure>) -> anyhow::Result<()> {
     print_under(&Head { mode, batch, way }, outcome)
 }
 
 /// Prints a result after the fields of `head`, as one line of JSON.
-pub(crate) fn print_under<H: Serialize, T: Serialize>(head: &H, outcome: &Result<T, Failure>) -> anyhow::Result<()> {
+pub fn print_under<H: Serialize, T: Serialize>(head: &H, outcome: &Result<T, Failure>) -> anyhow::Result<()> {
     let outcome = outcome.as_ref().map_or_else(Outcome::Failed, Outcome::Done);
     let line = serde_json::to_string(&Line { head, outcome })?;
     writeln!(stdout().lock(), "{line}")?;
@@ -53,6 +48,6 @@ struct Way<'a> {
 }
 
 /// Prints a result without a mode as one line of JSON.
-pub(crate) fn say<T: Serialize>(way: &str, what: &T) -> anyhow::Result<()> {
+pub fn say<T: Serialize>(way: &str, what: &T) -> anyhow::Result<()> {
     print_under(&Way { way }, &Ok(what))
 }

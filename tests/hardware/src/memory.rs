@@ -5,16 +5,16 @@ use serde::Serialize;
 
 /// A reading of the pools; zeros for a device without pools.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct Usage {
+pub struct Usage {
     /// Bytes taken from the device.
-    pub(crate) reserved_bytes: u64,
+    pub reserved_bytes: u64,
     /// Bytes of live allocations.
-    pub(crate) in_use_bytes: u64,
+    pub in_use_bytes: u64,
 }
 
 impl Usage {
     /// Memory usage of `device` after all launched work.
-    pub(crate) fn read(device: &Device) -> Self {
+    pub fn read(device: &Device) -> Self {
         device.memory_pool_usage().map_or_else(Self::default, |usage| Self {
             reserved_bytes: usage.bytes_reserved,
             in_use_bytes: usage.bytes_in_use,

@@ -8,25 +8,25 @@ use crate::network::Model;
 
 /// The model, precision and checkpointing of a run; repeated in every line of output.
 #[derive(Args, Clone, Copy, Debug, Serialize)]
-pub(crate) struct Mode {
+pub struct Mode {
     /// The model
     #[arg(long)]
-    pub(crate) model: Model,
+    pub model: Model,
     /// Format of parameters and activations
     #[arg(long, default_value = "f32")]
-    pub(crate) precision: Precision,
+    pub precision: Precision,
     /// Recomputes activations in the backward pass
     #[arg(long)]
-    pub(crate) checkpointing: bool,
+    pub checkpointing: bool,
     /// Micro-batches of an optimizer step
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) accumulate: u32,
+    pub accumulate: u32,
 }
 
 /// A format of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Precision {
+pub enum Precision {
     /// 32 bits.
     F32,
     /// 16 bits, eight of them exponent.
@@ -35,7 +35,7 @@ pub(crate) enum Precision {
 
 impl Precision {
     /// The default float of the device.
-    pub(crate) fn float(self) -> FloatDType {
+    pub fn float(self) -> FloatDType {
         match self {
             Self::F32 => FloatDType::F32,
             Self::Bf16 => FloatDType::BF16,
@@ -54,7 +54,7 @@ impl From<Precision> for gpu_tuned::Precision {
 
 impl Mode {
     /// The device to train on.
-    pub(crate) fn training(self, device: &Device) -> Device {
+    pub fn training(self, device: &Device) -> Device {
         let device = device.clone().autodiff();
         if self.checkpointing { device.gradient_checkpointing() } else { device }
     }

@@ -18,14 +18,16 @@ use serde::Serialize;
 use crate::encoder::{Encoder, EncoderDimensions};
 
 /// Classes of images and series.
-pub(crate) const CLASSES: usize = 10;
+pub const CLASSES: usize = 10;
 
-const ENCODER: EncoderDimensions = EncoderDimensions { layers: 6, d_model: 512, heads: 8, vocab: 8192, tokens: 256 };
+/// Dimensions of the transformer.
+pub(crate) const ENCODER: EncoderDimensions =
+    EncoderDimensions { layers: 6, d_model: 512, heads: 8, vocab: 8192, tokens: 256 };
 const SMALL_ENCODER: EncoderDimensions = EncoderDimensions { layers: 2, d_model: 64, heads: 4, vocab: 128, tokens: 32 };
 
 /// The dimensions of a network.
 #[derive(Clone, Debug)]
-pub(crate) enum Dimensions {
+pub enum Dimensions {
     /// Dimensions of [`Network::Transformer`]
     Encoder(EncoderDimensions),
     /// Dimensions of [`Network::Convnet`]
@@ -38,7 +40,7 @@ pub(crate) enum Dimensions {
 
 impl Dimensions {
     /// A network with random weights.
-    pub(crate) fn network(&self, device: &Device) -> Network {
+    pub fn network(&self, device: &Device) -> Network {
         match self {
             Self::Encoder(dimensions) => Network::Transformer(Encoder::new(dimensions, device)),
             Self::Convnet(dimensions) => Network::Convnet(Convnet::new(dimensions, device)),
@@ -51,7 +53,7 @@ impl Dimensions {
 /// A model by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Model {
+pub enum Model {
     /// Six layers of width 512, eight heads, 256 tokens of a vocabulary of 8192, a head over every token
     Transformer,
     /// Eight convolutions of 96 channels on 64x64 images
@@ -69,7 +71,7 @@ pub(crate) enum Model {
 /// A model with its weights.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 #[derive(Module, Debug)]
-pub(crate) enum Network {
+pub enum Network {
     /// [`Model::Transformer`]
     Transformer(Encoder),
     /// [`Model::Convnet`] and [`Model::ResNet`]
@@ -82,16 +84,16 @@ pub(crate) enum Network {
 
 /// A micro-batch on the device.
 #[derive(Clone, Debug)]
-pub(crate) struct Batch {
+pub struct Batch {
     /// Inputs of the model.
-    pub(crate) samples: Samples,
+    pub samples: Samples,
     /// Target classes, the same number for every sample.
-    pub(crate) targets: Tensor<1, Int>,
+    pub targets: Tensor<1, Int>,
 }
 
 /// Inputs of a model.
 #[derive(Clone, Debug)]
-pub(crate) enum Samples {
+pub enum Samples {
     /// `[samples, tokens]`
     Tokens(Tensor<2, Int>),
     /// `[samples, channels, side, side]`
@@ -102,7 +104,7 @@ pub(crate) enum Samples {
 
 /// Content of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fill {
+pub enum Fill {
     /// Zeros that come from the host, as a loader's do.
     Uploaded,
     /// Noise, since products of zeros take less power, and so less time, than those of training.
@@ -126,13 +128,24 @@ impl Fill {
 }
 
 impl Model {
+    /// The name in options, output and locks.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Transformer => "transformer",
+            Self::Convnet => "convnet",
+            Self::ResNet => "resnet",
+            Self::Lstm => "lstm",
+            Self::UNet => "unet",
+        }
+    }
+
     /// The model with random weights.
-    pub(crate) fn network(self, device: &Device) -> Network {
+    pub fn network(self, device: &Device) -> Network {
         self.dimensions().network(device)
     }
 
     /// The dimensions that the model is measured with.
-    pub(crate) fn dimensions(self) -> Dimensions {
+    pub fn dimensions(self) -> Dimensions {
         match self {
             Self::Transformer => Dimensions::Encoder(ENCODER),
             Self::Convnet | Self::ResNet => Dimensions::Convnet(self.images()),
@@ -142,7 +155,7 @@ impl Model {
     }
 
     /// A micro-batch of `samples` samples.
-    pub(crate) fn batch(self, samples: usize, fill: Fill, device: &Device) -> Batch {
+    pub fn batch(self, samples: usize, fill: Fill, device: &Device) -> Batch {
         let classes = |limit, rows| fill.below(limit, [rows], device);
         let (samples, targets) = match self {
             Self::Transformer => {
@@ -168,7 +181,7 @@ impl Model {
     }
 
     /// A network of the same kind, small enough for a CPU to train in seconds.
-    pub(crate) fn small(self) -> Dimensions {
+    pub fn small(self) -> Dimensions {
         match self {
             Self::Transformer => Dimensions::Encoder(SMALL_ENCODER),
             Self::Convnet | Self::ResNet => {
@@ -190,7 +203,7 @@ impl Model {
 }
 
 /// Dimensions of the LSTM.
-pub(crate) const SEQUENCES: recurrent::Dimensions = recurrent::Dimensions {
+pub const SEQUENCES: recurrent::Dimensions = recurrent::Dimensions {
     input: 64,
     hidden: 256,
     layers: 3,
@@ -206,19 +219,19 @@ const PIXELS: unet::Dimensions = unet::Dimensions { image: 128, channels: 3, bas
 
 impl Network {
     /// The mean loss over a micro-batch.
-    pub(crate) fn loss(&self, batch: Batch) -> Tensor<1> {
+    pub fn loss(&self, batch: Batch) -> Tensor<1> {
         let logits = self.logits(batch.samples);
         CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, batch.targets)
     }
 
     /// The loss, with 16-bit logits widened to fp32 first, as in mixed precision.
-    pub(crate) fn loss_in_f32(&self, batch: Batch) -> Tensor<1> {
+    pub fn loss_in_f32(&self, batch: Batch) -> Tensor<1> {
         let logits = in_f32(self.logits(batch.samples));
         CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, batch.targets)
     }
 
     /// The loss in fp32, with one matrix product for the gates of an LSTM.
-    pub(crate) fn joint_loss(&self, batch: Batch) -> Tensor<1> {
+    pub fn joint_loss(&self, batch: Batch) -> Tensor<1> {
         let (Self::Lstm(lstm), Samples::Sequences(sequences)) = (self, &batch.samples) else {
             return self.loss_in_f32(batch);
         };
@@ -252,11 +265,12 @@ mod tests {
             let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("results").join(device).join("gpu-tuned.lock");
             LockFile::new(lock).read().expect("a lock").expect("it is there").workload
         };
-        let on_h200 = [("transformer", Model::Transformer), ("convnet", Model::Convnet)];
-        let on_h100 = [("resnet", Model::ResNet), ("lstm", Model::Lstm)];
+        let on_h200 = [Model::Transformer, Model::Convnet];
+        let on_h100 = [Model::ResNet, Model::Lstm];
         for (device, models) in [("h200", on_h200), ("h100-sxm5-80gb", on_h100)] {
             let measured = measured(device);
-            for (name, model) in models {
+            for model in models {
+                let name = model.name();
                 assert_eq!(shape(&model.network(&Device::flex())), measured[name].measured.shape, "{name}");
             }
         }

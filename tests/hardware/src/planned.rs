@@ -11,8 +11,7 @@ use crate::{described::GLOBAL_BATCH, mode::Precision, network::Model};
 /// The model as `lock` has it.
 pub(crate) fn workload(lock: &Path, model: Model) -> anyhow::Result<Workload> {
     let read = LockFile::new(lock).read()?.with_context(|| format!("there is no {}", lock.display()))?;
-    let name = serde_json::to_value(model)?;
-    let name = name.as_str().context("BUG: a model is written as its name")?;
+    let name = model.name();
     let locked = read.workload.get(name).with_context(|| format!("{name} was not measured"))?;
     let described = locked.described.as_ref().with_context(|| format!("{name} is not described"))?;
     Ok(described.workload().with_measured(locked.measured.clone()))
@@ -25,7 +24,7 @@ pub(crate) fn goal(precision: Precision) -> Goal {
 }
 
 /// An H200 with `memory`, or with all of its own.
-pub(crate) fn h200(memory: Option<Bytes>) -> anyhow::Result<DeviceFacts> {
+pub fn h200(memory: Option<Bytes>) -> anyhow::Result<DeviceFacts> {
     let profile = ProfileTable::builtin_profile("h200").context("BUG: the profile is shipped")?;
     let whole = DeviceFacts::nominal(&profile);
     let memory = memory.unwrap_or(whole.memory_total);

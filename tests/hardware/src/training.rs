@@ -15,7 +15,7 @@ use crate::{
 const LEARNING_RATE: f64 = 1e-4;
 
 /// A fresh model, its optimizer, and its micro-batch.
-pub(crate) struct Training {
+pub struct Training {
     network: Network,
     optimizer: ModuleOptimizer,
     batch: Batch,
@@ -25,7 +25,7 @@ pub(crate) struct Training {
 
 impl Training {
     /// A new model with `samples` in a micro-batch; `device` is without autodiff.
-    pub(crate) fn new(mode: Mode, samples: usize, fill: Fill, device: &Device) -> Self {
+    pub fn new(mode: Mode, samples: usize, fill: Fill, device: &Device) -> Self {
         device.seed(0);
         Self {
             batch: mode.model.batch(samples, fill, device),
@@ -52,7 +52,8 @@ impl Training {
     }
 
     /// Takes `steps` more optimizer steps.
-    pub(crate) fn steps(self, steps: usize) -> Self {
+    #[must_use]
+    pub fn steps(self, steps: usize) -> Self {
         (0..steps).fold(self, |training, _| training.step())
     }
 

@@ -5,11 +5,11 @@ use std::time::Instant;
 use anyhow::Context;
 use burn::optim::AdamWConfig;
 use clap::Args;
-use gpu_tuned::{Session, StartError, Tuned};
+use gpu_tuned::{Options, Session, Tuned};
 use serde::Serialize;
 
 use crate::{
-    described::GLOBAL_BATCH,
+    described::{GLOBAL_BATCH, WithConfig},
     device::Choice,
     mode::{Mode, Precision},
     network::{Fill, Model, Network},
@@ -41,16 +41,17 @@ pub(crate) struct Arguments {
     plain: Option<u32>,
 }
 
-/// Micro-batches of a step (0 for all of the global batch), and the start of the program.
+/// Model, micro-batches of a step (0 for all of the global batch), and the start of the program.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+struct Wanted {
+    model: Model,
     micro_batches: u64,
     begin: Instant,
 }
 
 /// Times of the first steps, in seconds.
 #[derive(Debug, Serialize)]
-pub(crate) struct Warmed {
+struct Warmed {
     /// Use of caches, in words.
     warm: String,
     micro_batch: u64,
@@ -82,10 +83,10 @@ struct Line<'a> {
 /// Takes the first steps and prints one line of JSON, also for a failure.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { model, precision, case, micro_batches, plain } = arguments;
-    let wanted = Wanted { micro_batches: *micro_batches, begin: Instant::now() };
+    let wanted = Wanted { model: *model, micro_batches: *micro_batches, begin: Instant::now() };
     let warmed = match plain {
-        Some(samples) => wanted.take_plain(*model, *precision, *samples),
-        None => model.warmed(*precision, wanted),
+        Some(samples) => wanted.take_plain(*precision, *samples),
+        None => model.with_config((*precision).into(), wanted),
     };
     let (warmed, error) = match warmed {
         Ok(warmed) => (Some(warmed), None),
@@ -97,18 +98,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if failed { Err(anyhow::anyhow!("{case}: there was no first step")) } else { Ok(()) }
 }
 
-impl Wanted {
-    /// Takes the steps of a session.
-    pub(crate) fn take<C: Tuned>(
-        self,
-        model: Model,
-        start: impl FnOnce() -> Result<Session<C>, StartError>,
-    ) -> anyhow::Result<Warmed> {
+/// Takes the steps of a session, or writes a kernel cache archive on request.
+impl WithConfig for Wanted {
+    type Output = anyhow::Result<Warmed>;
+
+    fn run<C: Tuned>(self, config: C) -> Self::Output {
         let clock = Instant::now();
-        let session = start()?;
+        let session = Options::default().start(config)?;
         let start_s = clock.elapsed().as_secs_f64();
-        let name = serde_json::to_value(model)?;
-        session.measure_if_asked(name.as_str().context("BUG: a model is written as its name")?, &model.subject())?;
+        let model = self.model;
+        session.measure_if_asked(model.name(), &model.subject())?;
 
         let clock = Instant::now();
         let device = session.device();
@@ -128,9 +127,11 @@ impl Wanted {
         let step = || Ok(Some(trainer.step(LEARNING_RATE, vec![(); usize::try_from(samples)?], loss)?.loss));
         self.time(warm_start_message(&session), first, step)
     }
+}
 
+impl Wanted {
     /// Takes the steps of a plain loop, with kernel caches as Burn configures them.
-    fn take_plain(self, model: Model, precision: Precision, samples: u32) -> anyhow::Result<Warmed> {
+    fn take_plain(self, precision: Precision, samples: u32) -> anyhow::Result<Warmed> {
         let clock = Instant::now();
         let device = Choice::default().open(precision)?;
         let start_s = clock.elapsed().as_secs_f64();
@@ -141,7 +142,7 @@ impl Wanted {
             0 => whole.div_ceil(micro_batch.max(1)),
             some => some,
         };
-        let mode = Mode { model, precision, checkpointing: false, accumulate: u32::try_from(accumulate)? };
+        let mode = Mode { model: self.model, precision, checkpointing: false, accumulate: u32::try_from(accumulate)? };
         let mut training = Some(Training::new(mode, usize::try_from(samples)?, Fill::Uploaded, &device));
         device.sync()?;
         let model_s = clock.elapsed().as_secs_f64();
@@ -219,16 +220,16 @@ mod tests {
 
     #[test]
     fn the_first_steps_of_a_session_are_taken() {
-        let wanted = Wanted { micro_batches: 1, begin: Instant::now() };
-        let warmed = Model::Lstm.warmed(Precision::F32, wanted).expect("steps");
+        let wanted = Wanted { model: Model::Lstm, micro_batches: 1, begin: Instant::now() };
+        let warmed = Model::Lstm.with_config(Precision::F32.into(), wanted).expect("steps");
         assert!(warmed.loss.is_some_and(f32::is_finite) && warmed.samples == warmed.micro_batch, "{warmed:?}");
         assert!(is_complete(&warmed), "{warmed:?}");
     }
 
     #[test]
     fn the_first_steps_of_a_plain_loop_are_taken() {
-        let wanted = Wanted { micro_batches: 2, begin: Instant::now() };
-        let warmed = wanted.take_plain(Model::Lstm, Precision::F32, 3).expect("steps");
+        let wanted = Wanted { model: Model::Lstm, micro_batches: 2, begin: Instant::now() };
+        let warmed = wanted.take_plain(Precision::F32, 3).expect("steps");
         assert_eq!((warmed.micro_batch, warmed.samples), (3, 6), "{warmed:?}");
         assert!(is_complete(&warmed), "{warmed:?}");
     }

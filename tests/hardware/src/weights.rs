@@ -7,14 +7,14 @@ use std::{
 
 use burn::{
     module::{Module, ModuleMapper, ModuleVisitor, Param},
-    tensor::{DType, Device, FloatDType, Tensor, TensorData},
+    tensor::{DType, Device, Tensor, TensorData},
 };
 
 use crate::network::{Dimensions, Network};
 
 /// A network with weights drawn on the host from a seed, equal for every device. The weights have type `float`, else
 /// the device's own type.
-pub(crate) fn seeded(dimensions: &Dimensions, seed: u64, float: Option<DType>, device: &Device) -> Network {
+pub fn seeded(dimensions: &Dimensions, seed: u64, float: Option<DType>, device: &Device) -> Network {
     dimensions.network(device).map(&mut Given { values: drawn(dimensions, seed), float })
 }
 
@@ -78,7 +78,7 @@ impl ModuleMapper for Given {
 }
 
 /// The trained parameters of a network as one vector.
-pub(crate) fn trained(network: &Network) -> Vec<f64> {
+pub fn trained(network: &Network) -> Vec<f64> {
     let mut values = Values(Vec::new());
     network.visit(&mut values);
     values.0
@@ -91,19 +91,6 @@ impl ModuleVisitor for Values {
         if param.is_require_grad() {
             self.0.extend(param.base().without_autodiff().into_data().iter::<f64>());
         }
-    }
-}
-
-/// The network in f32, for evaluation.
-pub(crate) fn evaluated(network: &Network) -> Network {
-    network.valid().map(&mut InF32)
-}
-
-struct InF32;
-
-impl ModuleMapper for InF32 {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        param.map(|tensor| tensor.cast(FloatDType::F32))
     }
 }
 

@@ -1,6 +1,9 @@
 //! The page of a small fixture.
 
+use std::path::Path;
+
 use super::{FILE, Run, lines, section};
+use crate::results::{self, Results};
 
 /// An LSTM that only gains graphs, a convnet with all settings, and a run that failed before it succeeded.
 const LINES: &str = r#"
@@ -62,4 +65,19 @@ fn a_larger_planned_step_is_compared_with_one_as_large() {
 fn a_line_that_is_no_run_is_an_error_with_its_number() {
     let error = lines::<Run>(FILE, "\n{\"run\":\"baseline\"}").expect_err("no model");
     assert_eq!(error.to_string(), "side-by-side.jsonl:2");
+}
+
+/// PyTorch trains the models of the locks.
+#[test]
+fn models_in_pytorch_have_the_parameters_of_those_in_burn() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let results = Results::read(&root.join(results::FOLDER)).expect("it is whole").expect("it is there");
+    let script = std::fs::read_to_string(root.join("lab/experiments/peer.py")).expect("it is there");
+    let models = ["convnet", "lstm", "resnet", "transformer"];
+    assert_eq!(results.lock.workload.keys().collect::<Vec<_>>(), models);
+    for (name, entry) in &results.lock.workload {
+        let parameters = entry.described.as_ref().expect("a description").workload().parameters.trained();
+        let in_python = format!("\"{name}\": {parameters}");
+        assert!(script.contains(&in_python), "peer.py has other parameters than {in_python}");
+    }
 }

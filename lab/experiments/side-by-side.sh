@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A plain Burn loop in f32 with batches of 64, this library, and PyTorch on the same GPU:
 #   side-by-side.sh FOLDER [MODEL[:MICRO_BATCH[:PRECISION]]…]
-# `hardware` is on the PATH, and `python3` has PyTorch. MICRO_BATCH and PRECISION are those of the plan. Lines are added to
+# `experiments` is on the PATH, and `python3` has PyTorch. MICRO_BATCH and PRECISION are those of the plan. Lines are added to
 # FOLDER/side-by-side.jsonl; runs with a result there are not repeated. The order is: plain, planned, PyTorch, then each
 # setting alone. A step has 64 samples. With a larger micro-batch it has that many, and the learning rate grows by the
 # square root of the ratio. SAMPLES (12800) are those of a run, LIMIT (180) are its seconds, SWEEP (256,512) are further
@@ -27,7 +27,7 @@ cd "$folder/caches" || exit
 baseline() {
   local model=$1 way=$2; shift 2
   grep -q "\"run\":\"baseline\",\"model\":\"$model\",\"way\":\"$way\",.*\"samples_per_second\"" "$lines" && return
-  timeout "${LIMIT:-180}" hardware baseline --model "$model" --way "$way" --samples "${SAMPLES:-12800}" "$@" >> "$lines"
+  timeout "${LIMIT:-180}" experiments baseline --model "$model" --way "$way" --samples "${SAMPLES:-12800}" "$@" >> "$lines"
   say "$model $way ended with $?"
 }
 

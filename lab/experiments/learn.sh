@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What the trainer learns in every precision, on a GPU: learn.sh FOLDER [MODEL…]
-# `hardware` is on the PATH. Lines go to FOLDER/learn.jsonl as soon as they are known; a run that fails loses no other.
+# `experiments` is on the PATH. Lines go to FOLDER/learn.jsonl as soon as they are known; a run that fails loses no other.
 # STEPS (500) and SEEDS (1) are those of the models in full size, SMALL_STEPS (300) and SMALL_SEEDS (3; 0 leaves them out)
 # those of the small ones, which tell how far seeds are apart. Kernels are tuned again in every process, unless Burn's
 # persistent caches are on (`cubecl.toml`): have them on.
@@ -11,7 +11,7 @@ mkdir -p "$folder"
 say() { printf '%4d s  %s\n' "$SECONDS" "$*" >&2; }
 
 learn() {
-  if timeout "${LIMIT:-180}" hardware learn "$@" >> "$folder/learn.jsonl"; then say "$*"; else say "failed ($?): $*"; fi
+  if timeout "${LIMIT:-180}" experiments learn "$@" >> "$folder/learn.jsonl"; then say "$*"; else say "failed ($?): $*"; fi
 }
 
 for model in "$@"; do

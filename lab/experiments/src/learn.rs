@@ -8,24 +8,24 @@ use std::{
 
 use anyhow::ensure;
 use burn::{
+    module::{Module, ModuleMapper, Param},
     optim::AdamWConfig,
-    tensor::{DType, Device, FloatDType},
+    tensor::{DType, Device, FloatDType, Tensor},
 };
 use clap::{Args, ValueEnum};
 use gpu_tuned::{
     mixed::Half,
     train::{Step, Trainer},
 };
-use serde::Serialize;
-
-use crate::{
+use hardware_tests::{
     catching::catching,
     device::{Choice, release},
     lesson::Lesson,
     line::print_under,
     network::{Batch, Dimensions, Model, Network},
-    weights::{evaluated, seeded},
+    weights::seeded,
 };
+use serde::Serialize;
 
 /// Batches that wait in the host's memory.
 const QUEUE: usize = 4;
@@ -285,7 +285,7 @@ impl Log {
 
 /// The mean loss over samples that were not learned from, in f32.
 fn held_out(master: &Network, lesson: &Lesson, samples: usize, device: &Device) -> anyhow::Result<f64> {
-    let network = evaluated(master);
+    let network = master.valid().map(&mut InF32);
     let mut sum = 0.0;
     for index in 0..HELD_OUT {
         let batch = lesson.batch(FIRST_HELD_OUT + index, samples).in_float(device, DType::F32);
@@ -294,4 +294,13 @@ fn held_out(master: &Network, lesson: &Lesson, samples: usize, device: &Device) 
         sum += f64::from(loss.try_into_scalar::<f32>()?);
     }
     Ok(sum / HELD_OUT as f64)
+}
+
+/// Casts parameters to f32.
+struct InF32;
+
+impl ModuleMapper for InF32 {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|tensor| tensor.cast(FloatDType::F32))
+    }
 }

@@ -7,6 +7,11 @@ use std::{
 };
 
 use gpu_tuned::{Precision, Session, Settings};
+use hardware_tests::{
+    catching::{Failure, catching},
+    device::options,
+    line::print_under,
+};
 use serde::Serialize;
 
 use super::{
@@ -17,11 +22,6 @@ use super::{
     series::Series,
     task::Task,
     ways,
-};
-use crate::{
-    catching::{Failure, catching},
-    device::options,
-    line::print_under,
 };
 
 /// Common fields of a line.

@@ -6,15 +6,14 @@ use anyhow::{Context, ensure};
 use burn::{optim::AdamWConfig, tensor::Device};
 use clap::Args;
 use gpu_tuned::train::Trainer;
-use serde::Serialize;
-
-use crate::{
+use hardware_tests::{
     device::{Choice, alone},
     line::print,
     mode::{Mode, Precision},
     network::{Batch, Fill, Model, Network},
     training::Training,
 };
+use serde::Serialize;
 
 /// Untimed steps: the second one allocates the optimizer's state, and a lock records the memory of the third.
 const FIRST_STEPS: usize = 3;

@@ -17,10 +17,10 @@ use gpu_tuned_core::{
     plan,
     profile::ProfileTable,
 };
+use hardware_tests::device::started;
 use serde::Serialize;
 
 use super::task::Task;
-use crate::device::started;
 
 /// Target utilisation of the plan.
 const BUSY: f64 = 0.98;
@@ -227,7 +227,7 @@ mod tests {
     use gpu_tuned::{Precision, Tuned};
 
     use super::{super::patches::Patches, super::series::Series, Case, Task, Timed};
-    use crate::planned::h200;
+    use hardware_tests::planned::h200;
 
     /// Micro-batch, workers and workers in 16 bits that are planned for an H200 with 16 cores.
     fn planned<T: Task>(task: &T, host_ms: f64, times: &[(u64, f64)]) -> [u64; 3] {

@@ -8,11 +8,10 @@ use burn::{
     tensor::{DType, Device, Tensor},
 };
 use clap::Args;
-use gpu_tuned::{MicroBatch, Options, Pins, Precision, Session, Tuned, train::GraphStatus};
-use serde::Serialize;
-
-use crate::{
+use gpu_tuned::{MicroBatch, Options, Pins, Precision, Tuned, train::GraphStatus};
+use hardware_tests::{
     catching::catching,
+    described::WithConfig,
     device::Choice,
     lesson::Lesson,
     line::print_under,
@@ -20,6 +19,7 @@ use crate::{
     network::{Batch, Model, Network},
     weights::seeded,
 };
+use serde::Serialize;
 
 /// Timed parts of a run.
 const WINDOWS: usize = 5;
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     plain: bool,
     /// The precision
     #[arg(long, default_value = "f32")]
-    pub(crate) precision: Precision,
+    precision: Precision,
     /// Samples of an optimizer step
     #[arg(long, default_value_t = 64)]
     batch: usize,
@@ -110,13 +110,31 @@ struct Head<'a> {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let micro_batch = arguments.micro_batch.unwrap_or(arguments.batch);
     let arguments = Arguments { micro_batch: Some(micro_batch), ..arguments.clone() };
-    let trained = || if arguments.plain { arguments.untuned() } else { arguments.model.tuned(&arguments) };
+    let trained = || {
+        if arguments.plain { arguments.untuned() } else { arguments.model.with_config(arguments.precision, &arguments) }
+    };
     print_under(&Head { run: "baseline", arguments: &arguments }, &catching(trained))
+}
+
+/// The session's trainer. Each step is a part of the global batch of the config.
+impl WithConfig for &Arguments {
+    type Output = anyhow::Result<Trained>;
+
+    fn run<C: Tuned>(self, config: C) -> Self::Output {
+        let session = self.options().start(config)?;
+        let mut trainer = session.trainer(self.network(&session.device()), AdamWConfig::new().init())?;
+        let trained = self.time(&session.inner_device(), |batch| {
+            let step = trainer.step(self.rate, batch, |network: &Network, batch| network.loss_in_f32(batch))?;
+            ensure!(step.rescues.is_empty() && step.applied, "the step was not taken as planned");
+            Ok(Loss::Read(step.loss))
+        })?;
+        Ok(Trained { graphs: trainer.graph_status(), ..trained })
+    }
 }
 
 impl Arguments {
     /// Options of a session with the given settings.
-    pub(crate) fn options(&self) -> Options {
+    fn options(&self) -> Options {
         let mut pins = Pins::default();
         pins.batch_size = self.micro_batch.map(|samples| samples as u64);
         pins.gradient_checkpointing = Some(false);
@@ -137,18 +155,6 @@ impl Arguments {
             model = Some(optimizer.step(self.rate, network, gradients));
             Ok(Loss::OnDevice(Box::new(value)))
         })
-    }
-
-    /// The session's trainer. Each step is a part of the global batch of the config.
-    #[expect(clippy::needless_pass_by_value, reason = "the session ends with the run")]
-    pub(crate) fn tuned<C: Tuned>(&self, session: Session<C>) -> anyhow::Result<Trained> {
-        let mut trainer = session.trainer(self.network(&session.device()), AdamWConfig::new().init())?;
-        let trained = self.time(&session.inner_device(), |batch| {
-            let step = trainer.step(self.rate, batch, |network: &Network, batch| network.loss_in_f32(batch))?;
-            ensure!(step.rescues.is_empty() && step.applied, "the step was not taken as planned");
-            Ok(Loss::Read(step.loss))
-        })?;
-        Ok(Trained { graphs: trainer.graph_status(), ..trained })
     }
 
     fn network(&self, device: &Device) -> Network {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What it costs a training run to be watched: monitor.sh FOLDER [MODEL]
-# `hardware`, `cargo-gpu-tuned` and the example `sample_cost` of this package are on the PATH, built in release mode. The model trains
+# `experiments`, `cargo-gpu-tuned` and the example `sample_cost` of this package are on the PATH, built in release mode. The model trains
 # alone and watched, in turns, ROUNDS times, each in a process of its own; lines of JSON go to FOLDER/monitor.jsonl, those of
-# `hardware overhead` with `watched` before them. INTERVAL is the time between looks. The first round fills caches of kernels
+# `experiments overhead` with `watched` before them. INTERVAL is the time between looks. The first round fills caches of kernels
 # and is marked.
 set -uo pipefail
 folder=$1; model=${2:-transformer}
@@ -17,7 +17,7 @@ sample_cost 100 100 | tee "$folder/sample_cost.txt"
 train() {
   local round=$1 watched=$2 lines
   lines=$(mktemp)
-  hardware overhead --model "$model" --accumulate 1 --repeats "${REPEATS:-9}" > "$lines" 2>> "$folder/overhead.log" &
+  experiments overhead --model "$model" --accumulate 1 --repeats "${REPEATS:-9}" > "$lines" 2>> "$folder/overhead.log" &
   local training=$! monitor=
   if [ "$watched" = true ]; then
     cargo-gpu-tuned monitor --pid "$training" --interval "$interval" --record "$folder/watched-$round.jsonl" --plain \

@@ -7,13 +7,13 @@ use burn::{
     tensor::DType,
 };
 use gpu_tuned::{Session, train::Step};
+use hardware_tests::device::alone;
 
 use super::{
     run_stats::{Endless, RunStats, run_for},
     task::Task,
     utilisation::Watch,
 };
-use crate::device::alone;
 
 /// Seed of the order of samples.
 const SEED: u64 = 1;

@@ -1,7 +1,7 @@
 //! The cost of one sample of the monitor on this machine: CPU time and elapsed time.
 //!
 //! ```text
-//! cargo run --release -p hardware-tests --example sample_cost -- 200 100
+//! cargo run --release --manifest-path lab/Cargo.toml -p experiments --example sample_cost -- 200 100
 //! ```
 //!
 //! takes 200 samples of GPUs, host and this process, 100 ms apart, and prints their cost. A sample that reads the PCIe

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Trains the models of `hardware` in PyTorch: peer.py MODEL... [--batch 64] [--sweep 32,128,256,512]
+"""Trains the models of `experiments` in PyTorch: peer.py MODEL... [--batch 64] [--sweep 32,128,256,512]
 
 Prints a line of JSON for each model, way and micro-batch: samples per second at steady state, and memory. The ways are `tf32`, `bf16`
-(autocast) and `compiled` (bf16 and `torch.compile`). Networks, loss and optimizer are those of `hardware baseline`. Batches are
+(autocast) and `compiled` (bf16 and `torch.compile`). Networks, loss and optimizer are those of `experiments baseline`. Batches are
 random and on the GPU before the clock starts. `compiled` is timed at `--batch` and at the best micro-batch of `bf16` only, because
 each size compiles again. `--device cpu` checks the networks without a GPU.
 """
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-# Trained parameters; a unit test compares them with Burn's models.
+# Trained parameters; a test of `pages` compares them with the locks of Burn's models.
 PARAMETERS = {"transformer": 27311104, "convnet": 585706, "resnet": 11137290, "lstm": 1384970}
 CLASSES = 10
 # Batches that steps take in turns.

@@ -16,17 +16,17 @@ use burn::{
 use clap::Args;
 use gpu_tuned::{MicroBatch, Session, gpu_tuned, train::Trainer};
 use gpu_tuned_core::workload::Block;
+#[cfg(feature = "cuda")]
+use hardware_tests::{card::Card, memory::Usage};
+use hardware_tests::{
+    device::{release, started},
+    line::say,
+};
 use models_tests::{
     convnet::{self, Convnet},
     work::Work,
 };
 
-#[cfg(feature = "cuda")]
-use crate::{card::Card, memory::Usage};
-use crate::{
-    device::{release, started},
-    line::say,
-};
 use data::{Census, Fetched, Images, Pair, Stack};
 use report::{Fed, Feeder, least};
 

@@ -20,10 +20,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use gpu_tuned::Precision;
+use hardware_tests::line::say;
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::line::say;
 
 /// Time reserved for a model that has not begun, in seconds; autotune runs in it.
 const KEPT: f64 = 40.0;

@@ -9,13 +9,12 @@ use burn::{
 };
 use clap::Args;
 use gpu_tuned::{loss::chunked_cross_entropy, mixed::in_f32};
-use serde::Serialize;
-
-use crate::{
+use hardware_tests::{
     device::{Choice, alone},
     line::print_under,
     mode::Precision,
 };
+use serde::Serialize;
 
 /// Options of `head`.
 #[derive(Args, Clone, Debug)]

@@ -11,11 +11,11 @@ use std::{
 
 use anyhow::Context;
 use clap::ValueEnum;
+use hardware_tests::line::say;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{Arguments, Model, Part};
-use crate::line::say;
 
 /// Less is too little to begin.
 const LEAST: f64 = 1.0;

@@ -1,0 +1,121 @@
+//! Measures training steps on the GPU of this machine, or on the CPU in a build without CUDA.
+//!
+//! Public modules are those that `lab/experiments` uses, too: models, their batches, devices, and lines of output.
+
+#![expect(clippy::missing_errors_doc, reason = "a subcommand ends with any error, and prints the message")]
+
+pub mod batch;
+#[cfg(feature = "cuda")]
+pub mod card;
+pub mod catching;
+pub mod described;
+pub mod device;
+mod drill;
+pub mod encoder;
+mod exact;
+mod graphs;
+#[cfg(feature = "cuda")]
+mod hold;
+pub mod lesson;
+pub mod line;
+#[cfg(feature = "cuda")]
+pub mod memory;
+pub mod mode;
+pub mod network;
+mod observe;
+pub mod planned;
+mod ranks;
+mod steps;
+mod sweep;
+#[cfg(feature = "cuda")]
+mod trace;
+pub mod training;
+mod unready;
+mod warm;
+pub mod weights;
+
+use anyhow::bail;
+use clap::{Args, Parser, Subcommand};
+use gpu_tuned::{Options, Tuned};
+
+use described::WithConfig;
+
+/// Measures training steps and prints lines of JSON
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Reserved memory of the pools after each of many steps
+    #[cfg(feature = "cuda")]
+    Trace(trace::Arguments),
+    /// Allocate all of a GPU's memory but a part until ended, to simulate a smaller GPU
+    #[cfg(feature = "cuda")]
+    Hold(hold::Arguments),
+    /// Measures a model for the lock that `GPU_TUNED_LOCK` names, with `GPU_TUNED_MEASURE=1`, as `cargo gpu-tuned measure` does
+    Measure(Measure),
+    /// Time of optimizer steps of one global batch, in many splits into micro-batches
+    Sweep(sweep::Arguments),
+    /// Checks of metrics: memory and utilisation of the GPU, and gradients
+    Observe(observe::Arguments),
+    /// Gradients of one split step, compared with fp64
+    Exact(exact::Arguments),
+    /// Gradients of a step with every kind of loss, in every precision and split, compared with fp64
+    Steps(steps::Arguments),
+    /// Provoke out-of-memory errors in training, and recover
+    Drill(drill::Arguments),
+    /// Micro-steps replayed as CUDA graphs: time, memory and losses, beside plain ones
+    Graphs(graphs::Arguments),
+    /// Steps as one of the processes of a launcher, or alone: speed, losses, memory, and faults of one
+    Ranks(ranks::Arguments),
+    /// Train a model that is not ready for 16 bits where the planner chooses them: the program starts again in f32
+    Unready(unready::Arguments),
+    /// Time of the first optimizer steps of a session, or an archive of kernels for them if `GPU_TUNED_WARM` requests
+    /// one
+    Warm(warm::Arguments),
+}
+
+#[derive(Args)]
+struct Measure {
+    /// The model
+    #[arg(long)]
+    model: network::Model,
+    /// Format of parameters and activations
+    #[arg(long, default_value = "f32")]
+    precision: mode::Precision,
+}
+
+/// Ends the process once the model is measured.
+impl WithConfig for &Measure {
+    type Output = anyhow::Result<()>;
+
+    fn run<C: Tuned>(self, config: C) -> Self::Output {
+        Options::default().start(config)?.measure_if_asked(self.model.name(), &self.model.subject())?;
+        bail!(
+            "nothing is measured without GPU_TUNED_MEASURE=1 in the environment, and the lock's path as GPU_TUNED_LOCK"
+        )
+    }
+}
+
+/// Runs the subcommand that the arguments of the process name.
+pub fn run() -> anyhow::Result<()> {
+    match Arguments::parse().command {
+        #[cfg(feature = "cuda")]
+        Command::Trace(arguments) => trace::run(&arguments),
+        #[cfg(feature = "cuda")]
+        Command::Hold(arguments) => hold::run(&arguments),
+        Command::Measure(arguments) => arguments.model.with_config(arguments.precision.into(), &arguments),
+        Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Observe(arguments) => observe::run(&arguments),
+        Command::Exact(arguments) => exact::run(&arguments),
+        Command::Steps(arguments) => steps::run(&arguments),
+        Command::Drill(arguments) => drill::run(&arguments),
+        Command::Graphs(arguments) => graphs::run(&arguments),
+        Command::Ranks(arguments) => ranks::run(&arguments),
+        Command::Unready(arguments) => unready::run(&arguments),
+        Command::Warm(arguments) => warm::run(&arguments),
+    }
+}
