@@ -16,7 +16,9 @@ use gpu_tuned::{Options, Session, Tuned, gpu_tuned};
 use serde::Serialize;
 
 use checkpoint::Checkpoint;
-use model::{Encoder, Shape};
+use model::{Shape, hash, loss};
+
+use crate::encoder::Encoder;
 
 const LEARNING_RATE: f64 = 1e-4;
 /// Steps before the time counts: kernels are compiled and tuned.
@@ -187,7 +189,7 @@ impl Arguments {
         let usage = session.inner_device().memory_pool_usage();
         line.memory =
             usage.map(|usage| Memory { in_use_bytes: usage.bytes_in_use, reserved_bytes: usage.bytes_reserved });
-        line.parameters = trainer.model().hash();
+        line.parameters = hash(trainer.model());
         Ok(line)
     }
 
@@ -217,7 +219,7 @@ impl Arguments {
         let batch = self.model.batch(session.part(self.global_batch), number, &device);
         let step = trainer.step(LEARNING_RATE, batch, |model, micro| {
             let samples = micro.0.dims()[0];
-            let loss = model.loss(micro);
+            let loss = loss(model, micro);
             match fault {
                 None => loss,
                 Some(Fault::Rescue) if samples <= self.batch / 2 => loss,

@@ -9,7 +9,7 @@ use burn::store::ModuleRecord;
 use gpu_tuned::train::Trainer;
 use gpu_tuned::{Session, Tuned};
 
-use super::model::Encoder;
+use crate::encoder::Encoder;
 
 /// Folder of a checkpoint, which is replaced as a whole.
 pub(super) struct Checkpoint(PathBuf);

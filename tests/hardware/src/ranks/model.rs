@@ -5,11 +5,12 @@ use std::ops::Range;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::loss::CrossEntropyLossConfig;
-use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
-use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use clap::ValueEnum;
 use serde::Serialize;
+
+use crate::encoder::{Encoder, EncoderDimensions};
+use crate::network::ENCODER;
 
 /// A transformer by its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -24,36 +25,23 @@ pub(super) enum Shape {
 /// Tokens, and the ones to be found.
 pub(super) type Batch = (Tensor<2, Int>, Tensor<2, Int>);
 
-#[derive(Module, Debug)]
-pub(super) struct Encoder {
-    tokens: Embedding,
-    layers: TransformerEncoder,
-    head: Linear,
-}
-
 impl Shape {
-    /// Vocabulary, width, heads, layers, tokens.
-    const fn dimensions(self) -> [usize; 5] {
+    const fn dimensions(self) -> EncoderDimensions {
         match self {
-            Self::Transformer => [8192, 512, 8, 6, 256],
-            Self::Small => [64, 32, 4, 2, 8],
+            Self::Transformer => ENCODER,
+            Self::Small => EncoderDimensions { layers: 2, d_model: 32, heads: 4, vocab: 64, tokens: 8 },
         }
     }
 
     /// The model with random weights.
     pub(super) fn model(self, device: &Device) -> Encoder {
-        let [vocabulary, width, heads, layers, _] = self.dimensions();
         device.seed(7);
-        Encoder {
-            tokens: EmbeddingConfig::new(vocabulary, width).init(device),
-            layers: TransformerEncoderConfig::new(width, 4 * width, heads, layers).with_dropout(0.0).init(device),
-            head: LinearConfig::new(width, vocabulary).init(device),
-        }
+        Encoder::new(&self.dimensions(), device)
     }
 
     /// A part of the samples of a step, which are the same in every process.
     pub(super) fn batch(self, part: Range<usize>, step: usize, device: &Device) -> Batch {
-        let [vocabulary, .., tokens] = self.dimensions();
+        let EncoderDimensions { vocab, tokens, .. } = self.dimensions();
         let samples = part.len();
         let draw = |which: u64| -> Vec<i32> {
             let of_sample = |sample: usize| {
@@ -61,7 +49,7 @@ impl Shape {
                 (0..tokens).map(move |_| {
                     // Knuth's linear congruential generator.
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    i32::try_from((state >> 33) % vocabulary as u64).unwrap_or_default()
+                    i32::try_from((state >> 33) % vocab as u64).unwrap_or_default()
                 })
             };
             part.clone().flat_map(of_sample).collect()
@@ -71,20 +59,17 @@ impl Shape {
     }
 }
 
-impl Encoder {
-    /// The mean loss.
-    pub(super) fn loss(&self, (tokens, targets): Batch) -> Tensor<1> {
-        let hidden = self.layers.forward(TransformerEncoderInput::new(self.tokens.forward(tokens)));
-        let logits: Tensor<2> = self.head.forward(hidden).flatten(0, 1);
-        CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, targets.flatten(0, 1))
-    }
+/// The mean loss.
+pub(super) fn loss(encoder: &Encoder, (tokens, targets): Batch) -> Tensor<1> {
+    let logits = encoder.logits(tokens);
+    CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, targets.flatten(0, 1))
+}
 
-    /// Hash of all parameters' bits, in the order of the model.
-    pub(super) fn hash(&self) -> String {
-        let mut hash = Hash(DefaultHasher::new());
-        self.visit(&mut hash);
-        format!("{:016x}", hash.0.finish())
-    }
+/// Hash of all parameters' bits, in the order of the model.
+pub(super) fn hash(encoder: &Encoder) -> String {
+    let mut hash = Hash(DefaultHasher::new());
+    encoder.visit(&mut hash);
+    format!("{:016x}", hash.0.finish())
 }
 
 struct Hash(DefaultHasher);
