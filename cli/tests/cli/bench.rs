@@ -205,21 +205,6 @@ fn a_program_that_fails_or_never_measures_is_told_apart_from_both() {
     assert_eq!(project.read(RESULTS), "my own notes\n");
 }
 
-#[test]
-fn lists_that_make_no_sense_are_refused() {
-    for flags in [
-        ["--batch", "0"],
-        ["--batch", "5..7"],
-        ["--precision", "f8"],
-        ["--checkpointing", "maybe"],
-        ["--prefetch", "2"],
-        ["--seconds", "-1"],
-    ] {
-        let said = project().run(&["bench", flags[0], flags[1]]).refused(2);
-        assert!(said.contains("error:"), "{flags:?}: {said}");
-    }
-}
-
 /// Signal as from a terminal: to the command, to cargo and to the program.
 #[cfg(unix)]
 #[test]

@@ -102,27 +102,6 @@ fn the_run_that_began_last_is_judged_in_whichever_order_files_are_named() {
     assert_eq!(diagnose(&project, &["new.jsonl", "old.jsonl"]).ended(0), judged);
 }
 
-#[test]
-fn what_cannot_be_read_is_2() {
-    let project = Project::new("bare");
-    project.write("empty.jsonl", "");
-    project.write("broken.jsonl", "{\"kind\":\"step\",\"at\":1.0}\nnonsense\n");
-    for (args, said) in [
-        (&["none.jsonl"][..], "error: cannot read `none.jsonl`: "),
-        (&["empty.jsonl"], "error: `empty.jsonl` has no records\n  help: "),
-        (&["broken.jsonl"], "error: not a line of a recording: it is not JSON; GPU_TUNED_RECORD=FILE records "),
-        (&[], "error: the following required arguments were not provided"),
-        (&["run.jsonl", "--pid", "1"], "error: the argument"),
-        (&["run.jsonl", "--try"], "error: "),
-        (&["--pid", "4294967295"], "error: there is no process 4294967295\n  help: "),
-        (&["--duration", "soon", "--", "true"], "error: invalid value 'soon'"),
-        (&["--before", "none.jsonl", "--", "true"], "error: cannot read `none.jsonl`"),
-    ] {
-        let refused = diagnose(&project, args).refused(2);
-        assert!(refused.starts_with(said), "{args:?}: {refused}");
-    }
-}
-
 #[cfg(unix)]
 #[test]
 fn a_program_that_is_started_is_judged_and_its_output_passes_through() {
@@ -142,8 +121,6 @@ fn of_a_program_that_fails_the_rest_is_judged_and_it_is_3() {
     Recorded::waiting(0.4).write("now.jsonl", &project);
     let text = diagnose(&project, &["--", "sh", "-c", &(program("none") + "; exit 7")]).ended(3);
     assert!(text.contains("[loader_bound]") && text.contains("program   it ended with exit status 7"), "{text}");
-    let missing = diagnose(&project, &["--", "./no-such-program"]).refused(2);
-    assert!(missing.starts_with("error: cannot run `./no-such-program`"), "{missing}");
 }
 
 #[cfg(unix)]
@@ -258,20 +235,4 @@ fn a_recording_of_a_program_that_cannot_be_read_is_kept() {
         "{said}"
     );
     assert!(fs::read_to_string(kept).expect("it is there").contains("\"kind\":\"step\""));
-}
-
-#[test]
-fn what_is_not_there_cannot_be_tried() {
-    let project = Project::new("bare");
-    project.write("run.jsonl", "{\"kind\":\"value\",\"at\":1.0,\"name\":\"a\",\"value\":1.0}\n");
-    let said = project.run(&["diagnose", "run.jsonl", "--try"]).refused(2);
-    assert!(said.contains("--try"), "{said}");
-}
-
-#[test]
-fn a_start_that_fails_leaves_no_recording_behind() {
-    let project = Project::new("bare");
-    let said = project.run(&["diagnose", "--record", "new.jsonl", "--", "no-such-program"]).refused(2);
-    assert!(said.starts_with("error: cannot run `no-such-program`"), "{said}");
-    assert!(!project.path("new.jsonl").exists());
 }

@@ -1,120 +1,38 @@
 //! JSON documents: all have a version, and figures have names with units.
 
-use fake_nvml::{SCENARIO_VARIABLE, library, scenario};
 use serde_json::Value;
 
 use crate::project::{Project, Ran};
 use crate::recorded_run::Recorded;
 
 /// Ends of names that are units, or what is counted.
-const UNITS: [&str; 22] = [
-    "_bits",
-    "_bytes",
-    "_cores",
-    "_gb_s",
-    "_gen",
-    "_j",
-    "_mhz",
-    "_mib",
-    "_ms",
-    "_mw",
-    "_per_s",
-    "_per_step",
-    "_per_sample",
-    "_percent",
-    "_ratio",
-    "_s",
-    "_samples",
-    "_share",
-    "_steps",
-    "_tflops",
-    "_threads",
-    "_w",
-];
+const UNITS: &str = "_bits _bytes _cores _gb_s _gen _j _mhz _mib _ms _mw _per_s _per_step _per_sample _percent _ratio _s _samples _share \
+    _steps _tflops _threads _w";
 
 /// Names that are units, shares or ratios.
-const WITH_UNIT: [&str; 10] = [
-    "bytes",
-    "flops",
-    "memory_headroom",
-    "reached",
-    "samples_per_s_interval",
-    "seconds",
-    "share",
-    "speedup",
-    "tflops",
-    "throughput_tolerance",
-];
+const WITH_UNIT: &str =
+    "bytes flops memory_headroom reached samples_per_s_interval seconds share speedup tflops throughput_tolerance";
 
 /// Names of counts, of numbers in an order, and of versions.
-const COUNTS: [&str; 56] = [
-    "accumulation",
-    "accumulations",
-    "batch",
-    "batch_size",
-    "batches",
-    "columns",
-    "compute_instance",
-    "copies",
-    "copies_checkpointed",
-    "cores",
-    "count",
-    "cuda_cores",
-    "dims",
-    "entries",
-    "eval_batch_size",
-    "events",
-    "expected",
-    "format",
-    "found",
-    "from",
-    "frozen",
-    "global",
-    "global_batch",
-    "gpu_instance",
-    "gradient_accumulation",
-    "index",
-    "inner",
-    "kernels",
-    "largest",
-    "line",
-    "lines",
-    "micro_batch",
-    "micro_batches",
-    "micro_steps",
-    "num_workers",
-    "number",
-    "other_processes",
-    "packed",
-    "parameters",
-    "pcie_lanes",
-    "planes",
-    "prefetch",
-    "prefetch_depth",
-    "ranks",
-    "recordings",
-    "repeats",
-    "rows",
-    "rows_per_sample",
-    "schema_version",
-    "sm_count",
-    "steps",
-    "to",
-    "tokens",
-    "widths",
-    "workers",
-    "world_size",
-];
+const COUNTS: &str = "accumulation accumulations batch batch_size batches columns compute_instance copies copies_checkpointed cores count \
+    cuda_cores dims entries eval_batch_size events expected format found from frozen global global_batch gpu_instance \
+    gradient_accumulation index inner kernels largest line lines micro_batch micro_batches micro_steps num_workers number \
+    other_processes packed parameters pcie_lanes planes prefetch prefetch_depth ranks recordings repeats rows \
+    rows_per_sample schema_version sm_count steps to tokens widths workers world_size";
 
 /// Values of a prediction, whose key `quantity` has the unit.
-const OF_QUANTITY: [&str; 3] = ["got", "now", "then"];
+const OF_QUANTITY: &str = "got now then";
+
+fn has_unit(name: &str) -> bool {
+    UNITS.split_whitespace().any(|unit| name.ends_with(unit))
+}
 
 /// Paths of numbers whose name has no unit.
 fn without_unit(key: &str, path: &str, value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Number(_) => {
-            let has_unit = UNITS.iter().any(|unit| key.ends_with(unit));
-            let is_known = has_unit || [&WITH_UNIT[..], &COUNTS, &OF_QUANTITY].iter().any(|names| names.contains(&key));
+            let mut known = [WITH_UNIT, COUNTS, OF_QUANTITY].into_iter().flat_map(str::split_whitespace);
+            let is_known = has_unit(key) || known.any(|name| name == key);
             found.extend((!is_known).then(|| path.to_owned()));
         }
         Value::Array(items) => items.iter().for_each(|item| without_unit(key, path, item, found)),
@@ -123,8 +41,7 @@ fn without_unit(key: &str, path: &str, value: &Value, found: &mut Vec<String>) {
         Value::Object(entries) => {
             for (name, value) in entries {
                 // The name of a whole table of figures may have the unit.
-                let has_unit = UNITS.iter().any(|unit| key.ends_with(unit));
-                let inner = if has_unit { key } else { name };
+                let inner = if has_unit(key) { key } else { name };
                 without_unit(inner, &format!("{path}.{name}"), value, found);
             }
         }
@@ -159,9 +76,7 @@ fn every_document_has_a_version_and_units() {
     check("init", json(&declared, &["init", "--dry-run"]), 0);
     check("report", json(&measured, &["report"]), 0);
     for (machine, code) in [("h200-mig-beside-whole", 0), ("two-gpus", 0), ("nonsense", 0)] {
-        let mut here = declared.command(&["targets", "--here", "--json"]);
-        here.env("GPU_TUNED_NVML_PATH", library()).env(SCENARIO_VARIABLE, scenario(machine));
-        check("targets --here", Ran::of(&mut here), code);
+        check("targets --here", declared.on(machine, &["targets", "--here", "--json"]), code);
     }
 }
 

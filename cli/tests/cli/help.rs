@@ -61,23 +61,6 @@ fn cargo_may_pass_on_the_name_that_it_was_called_by() {
 }
 
 #[test]
-fn bad_usage_is_refused_with_2() {
-    let project = Project::new("declared");
-    for args in [
-        &[][..],
-        &["plna"],
-        &["explain"],
-        &["plan", "--all", "h200"],
-        &["plan", "--precision", "f8"],
-        &["plan", "--color", "sometimes"],
-        &["measure", "--bin", "a", "--example", "b"],
-    ] {
-        let said = project.run(args).refused(2);
-        assert!(said.contains("Usage") || said.contains("error:"), "{args:?}: {said}");
-    }
-}
-
-#[test]
 fn colours_are_for_terminals_and_for_those_who_ask() {
     let project = Project::new("declared");
     let plain = project.run(&["plan", "h200", "--workload", "digits"]).ended(0);

@@ -1,9 +1,9 @@
 //! The GPU that a program takes is the one that commands show with `--here`.
 
-use fake_nvml::{SCENARIO_VARIABLE, library, scenario};
+use fake_nvml::{Scenario, scenario};
 use serde_json::Value;
 
-use crate::project::{Project, Ran};
+use crate::project::{Project, Ran, with_gpus};
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 const LM: &[&str] = &["--model", "transformer", "--dim", "layers=12", "--dim", "d_model=768", "--dim", "vocab=8192"];
@@ -11,8 +11,7 @@ const LM: &[&str] = &["--model", "transformer", "--dim", "layers=12", "--dim", "
 /// The command on a machine with the GPUs of a scenario, with these variables.
 fn on(machine: &str, project: &Project, variables: &[(&str, &str)], args: &[&str]) -> Ran {
     let mut command = project.command(args);
-    command.env("GPU_TUNED_NVML_PATH", library()).env(SCENARIO_VARIABLE, scenario(machine));
-    Ran::of(command.envs(variables.iter().copied()))
+    Ran::of(with_gpus(&mut command, &scenario(machine)).envs(variables.iter().copied()))
 }
 
 /// Plans of a transformer in a folder without a package.
@@ -63,69 +62,6 @@ fn commands_show_the_gpu_that_cuda_lists_first() {
 }
 
 #[test]
-fn a_list_without_gpus_leaves_the_cpu_with_the_reason() {
-    for (list, reason) in [
-        ("", "CUDA shows none of the driver's GPUs (NVIDIA GeForce RTX 3090, NVIDIA GeForce RTX 4090)"),
-        ("-1", "CUDA shows none of the driver's GPUs"),
-        ("0,0", "CUDA_VISIBLE_DEVICES names a GPU twice (`0`), and CUDA shows no GPU then"),
-        ("7", "CUDA_VISIBLE_DEVICES: no usable GPU is `7`"),
-    ] {
-        let ran = planned("two-gpus", &[(VISIBLE, list)], &["--here", "--json"]);
-        assert!(ran.stderr.starts_with(&format!("note: {reason}")), "{list:?}: {}", ran.stderr);
-        assert!(ran.stderr.contains("\nnote: no usable GPU: the plan is for the CPU\n"), "{list:?}: {}", ran.stderr);
-        assert!(targets(&ran.json(0))[0].starts_with("CPU"), "{list:?}");
-    }
-}
-
-#[test]
-fn another_gpu_is_chosen_by_its_number() {
-    let with = |args: &[&str]| planned("two-gpus", &[], &[args, &["--json"]].concat());
-    let note = "note: of 2 GPUs a program takes GPU 0; --gpu NUMBER plans for another, --gpu all for each\n";
-    assert_eq!(with(&["--here"]).stderr, note);
-    let second = with(&["--gpu", "1"]);
-    assert_eq!(second.stderr, "");
-    assert_eq!(targets(&second.json(0)), [RTX_3090]);
-    assert_eq!(targets(&with(&["--gpu", "all"]).json(0)), [RTX_4090, RTX_3090]);
-    let said = with(&["--gpu", "2"]).refused(2);
-    assert_eq!(said, "error: there is no GPU 2\n  help: the GPUs of a program are 0, 1\n");
-    assert!(with(&["--gpu", "first"]).refused(2).contains("expected a number, or `all`"));
-    assert!(with(&["--gpu", "1", "--target", "h200"]).refused(2).contains("cannot be used with"));
-    // Numbers count the GPUs of the process.
-    let rows = planned("two-gpus", &[(VISIBLE, "1")], &["--gpu", "0", "--json"]).json(0);
-    assert_eq!(targets(&rows), [RTX_3090]);
-    let explained = ["explain", "--dim", "seq=256", "--gpu", "all"];
-    let said = on("two-gpus", &Project::new("bare"), &[], &[&explained, LM].concat()).refused(2);
-    assert!(said.contains("--gpu NUMBER chooses one"), "{said}");
-}
-
-#[test]
-fn an_idle_gpu_is_shown_in_place_of_a_busy_one() {
-    let ran = planned("first-busy", &[], &["--here", "--json"]);
-    assert!(
-        ran.stderr.contains("GPU 0 has 900.0 MiB free; GPU 1 is the same kind and has 23.5 GiB free"),
-        "{}",
-        ran.stderr
-    );
-    let rows = ran.json(0);
-    assert_eq!(rows["plans"].as_array().map(Vec::len), Some(1));
-    assert_eq!(rows["plans"][0]["plan"]["memory"]["available_bytes"], 24110_u64 << 20);
-    let here = on("first-busy", &Project::new("bare"), &[], &["targets", "--here"]).ended(0);
-    assert!(here.contains("\nGPU 1: NVIDIA GeForce RTX 4090, which a program takes\n"), "{here}");
-    // Where the busy one is asked for, the idle one is named.
-    let misfit = planned("first-busy", &[], &["--gpu", "0"]).ended(1);
-    let text = misfit.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("take GPU 1 (NVIDIA GeForce RTX 4090), which has 23.5 GiB free: there it fits"), "{misfit}");
-}
-
-#[test]
-fn a_memory_limit_of_mps_bounds_the_plan() {
-    let limit = [("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=4G,1=8G")];
-    let ran = planned("rtx4090", &limit, &["--here", "--json"]);
-    assert_eq!(ran.stderr, "note: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT limits this process to 4.0 GiB of GPU 0\n");
-    assert_eq!(ran.json(0)["plans"][0]["plan"]["memory"]["available_bytes"], 4_u64 << 30);
-}
-
-#[test]
 fn a_share_of_the_multiprocessors_slows_the_plan_down() {
     let speed = |variables: &[(&str, &str)]| {
         let rows = planned("rtx4090", variables, &["--here", "--json"]).json(0);
@@ -142,83 +78,6 @@ fn a_job_of_slurm_bounds_the_plan_of_the_cpu() {
     assert_eq!(targets(&rows), ["CPU (1 cores)"]);
     let available = rows["plans"][0]["plan"]["memory"]["available_bytes"].as_u64().expect("bytes");
     assert!(available <= 4000 << 20, "{available}");
-}
-
-#[test]
-fn a_gpu_that_burn_cannot_train_on_is_named_before_the_cpu_is_planned_for() {
-    let ran = planned("k80", &[], &["--here", "--json"]);
-    let reason = "note: GPU 0 (Tesla K80) cannot train: CUDA 13 has dropped compute capability 3.7";
-    assert!(ran.stderr.starts_with(reason), "{}", ran.stderr);
-    assert!(ran.stderr.ends_with("note: no usable GPU: the plan is for the CPU\n"), "{}", ran.stderr);
-    assert!(targets(&ran.json(0))[0].starts_with("CPU"));
-}
-
-#[test]
-fn a_gpu_that_cannot_be_planned_for_is_no_in_every_command() {
-    let k80 = on("k80", &Project::new("bare"), &[], &["targets", "--here"]);
-    let text = k80.ended(1).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("GPU 0 (Tesla K80) cannot train: CUDA 13 has dropped"), "{text}");
-    for args in [&["plan"][..], &["explain"]] {
-        let args = [args, &["--dim", "seq=256", "--global-batch", "512"], LM].concat();
-        for chosen in [&["k80"][..], &["--gpu", "0"], &["gtx1080-ti", "--precision", "mixed_bf16"]] {
-            let ran = on("k80", &Project::new("bare"), &[], &[&args, chosen].concat());
-            let text = format!("{}{}", ran.stdout, ran.stderr);
-            assert!(text.contains("cannot train") || text.contains("tensor cores"), "{args:?} {chosen:?}: {text}");
-            assert_eq!(ran.code, 1, "{args:?} {chosen:?}: {text}");
-        }
-    }
-}
-
-#[test]
-fn a_number_without_a_gpu_has_the_reason() {
-    let said = planned("no-permission", &[], &["--gpu", "0"]).refused(2);
-    assert!(said.starts_with("error: there is no GPU 0: this machine has no usable GPU\n  "), "{said}");
-    assert!(said.ends_with("\n  help: --here plans for the CPU\n") && said.lines().count() == 3, "{said}");
-}
-
-#[test]
-fn a_full_gpu_among_all_is_to_be_freed() {
-    let project = Project::new("bare");
-    let args = ["plan", "--dim", "seq=256", "--global-batch", "512"];
-    let ran = on("full", &project, &[], &[&args, LM, &["--gpu", "all"]].concat());
-    let text = ran.ended(1).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("free the memory of GPU 0"), "{text}");
-}
-
-#[test]
-fn the_limit_of_a_process_is_named_where_the_plan_does_not_fit() {
-    for (machine, variable, limit, is_raised) in [
-        ("no-gpu", "SLURM_MEM_PER_NODE", "200", true),
-        ("rtx4090", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=200M", true),
-        // Memory of the host does not matter to a GPU with memory of its own.
-        ("full", "SLURM_MEM_PER_NODE", "200", false),
-    ] {
-        let ran = planned(machine, &[(variable, limit)], &["--here"]);
-        let text = ran.ended(1).split_whitespace().collect::<Vec<_>>().join(" ");
-        let remedy = format!("raise the limit {variable}, which allows this process 200.0 MiB: then it fits");
-        assert_eq!(text.contains(&remedy), is_raised, "{text}");
-    }
-}
-
-#[test]
-fn builds_for_single_gpus_that_take_another_one_are_named() {
-    let project = Project::new("declared");
-    project.write(
-        "Cargo.toml",
-        "[package]\nname = \"declared\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[features]\nrtx3090 = []\nrtx4090 = []\n[workspace]\n",
-    );
-    let args = ["plan", "--here", "--dim", "seq=256", "--global-batch", "512"];
-    let ran = on("two-gpus", &project, &[], &[&args, LM].concat());
-    let note = "note: a program that is built for rtx3090 alone takes GPU 1\n";
-    assert!(ran.stderr.contains("a program takes GPU 0") && ran.stderr.contains(note), "{}", ran.stderr);
-    assert!(!ran.stderr.contains("built for rtx4090"), "{}", ran.stderr);
-}
-
-#[test]
-fn a_gpu_that_reports_no_memory_is_named_before_the_cpu_is_planned_for() {
-    let ran = planned("vgpu-without-memory", &[], &["--here", "--json"]);
-    assert!(ran.stderr.contains("cannot be planned for: the driver does not report its memory\n"), "{}", ran.stderr);
-    assert!(ran.stderr.ends_with("note: no usable GPU: the plan is for the CPU\n"), "{}", ran.stderr);
 }
 
 #[test]
@@ -245,5 +104,57 @@ fn energy_is_that_of_the_power_limit_in_force_and_of_the_share_of_the_board() {
         assert!((power / watts - 1.0).abs() < 1e-9, "{machine}: {power} W, not {watts}");
         assert_eq!(noted.is_some(), note.is_some(), "{machine}: {noted:?}");
         assert!(noted.unwrap_or_default().ends_with(note.unwrap_or_default()), "{machine}");
+    }
+}
+
+const SMALL: &str = "[workload.lm.transformer]\nlayers = 6\nd_model = 512\nvocab = 8192\nseq = 256\n\
+                  [goal]\nglobal_batch = 512\n";
+
+fn small() -> Project {
+    let project = Project::new("bare");
+    project.write("gpu-tuned.toml", SMALL);
+    project
+}
+
+fn on_file(file: &std::path::Path, args: &[&str]) -> Ran {
+    Ran::of(with_gpus(&mut small().command(args), file))
+}
+
+/// Standard error and standard output of a command on a scenario's machine.
+fn said(machine: &str, args: &[&str]) -> (String, String) {
+    let ran = on_file(&scenario(machine), args);
+    (ran.stderr.clone(), ran.ended(0))
+}
+
+#[test]
+fn a_gpu_whose_rates_are_unknown_is_planned_by_estimates() {
+    let planned = |file: &std::path::Path| {
+        let row = on_file(file, &["plan", "--here", "--json"]).json(0)["plans"][0].clone();
+        let figure = |figure: &serde_json::Value| figure.as_f64().expect("a number");
+        let plan = &row["plan"];
+        (figure(&plan["settings"]["batch_size"]), figure(&plan["samples_per_s"]))
+    };
+    let mut whole = Scenario::load(&scenario("no-rate")).expect("a scenario");
+    let gpu = &mut whole.gpu[0];
+    (gpu.cores, gpu.bus_bits) = (Some(10_240), Some(384));
+    (gpu.memory_clock_mhz, gpu.sm_clock_mhz) = (Some(9501), Some(2100));
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("whole.toml");
+    whole.save(&file).expect("it is written");
+    let (some, all) = (planned(&scenario("no-rate")), planned(&file));
+    assert!((0.5..=2.0).contains(&(some.0 / all.0)), "{some:?} {all:?}");
+    assert!((1.0 / 3.0..=3.0).contains(&(some.1 / all.1)), "{some:?} {all:?}");
+}
+
+#[test]
+fn memory_of_the_host_is_the_memory_of_a_gpu_that_shares_it() {
+    for machine in ["gb10", "orin-nvgpu", "jetson-orin"] {
+        let (notes, table) = said(machine, &["plan", "--here"]);
+        assert!(notes.contains("unified memory: "), "{machine}: {notes}");
+        assert!(!table.contains("CPU"), "{machine}: {table}");
+        let (_, text) = said(machine, &["explain", "--here"]);
+        assert!(text.contains("the host's, which the GPU shares") && text.contains("unified memory: "), "{text}");
+        let (_, here) = said(machine, &["targets", "--here"]);
+        assert!(here.contains("\n  for training "), "{machine}: {here}");
     }
 }

@@ -1,8 +1,6 @@
 use std::fs;
 use std::process::Command;
 
-use fake_nvml::{SCENARIO_VARIABLE, library, scenario};
-
 use crate::project::{Project, Ran};
 
 const FILES: [&str; 3] = ["Cargo.toml", "build.rs", "gpu-tuned.toml"];
@@ -187,44 +185,9 @@ fn line_endings_stay() {
         let text = project.read(file);
         assert_eq!(text.matches('\n').count(), text.matches("\r\n").count(), "{file}: {text:?}");
     }
-    let mixed = package(&PLAIN.replacen('\n', "\r\n", 2));
-    let said = mixed.run(&["init", "--yes", "--force"]).refused(2);
-    assert!(said.contains("--> Cargo.toml:3:1") && said.contains("make all line endings alike"), "{said}");
-}
-
-#[test]
-fn what_would_not_do_is_refused_with_its_place() {
-    for (more, said_of_it) in [
-        (
-            "[dependencies]\ngpu-tuned = { version = \"0.1\", optional = true }\n",
-            ["Cargo.toml:9:32", "remove `optional"],
-        ),
-        ("[target.'cfg(unix)'.dependencies]\ngpu-tuned = \"0.1\"\n", ["Cargo.toml:9:1", "move it into [dependencies]"]),
-        ("[dependencies]\ncuda = { version = \"1\", optional = true }\n", ["Cargo.toml:9:1", "name it `dep:cuda`"]),
-    ] {
-        let project = package(&format!("{PLAIN}\n{more}"));
-        let before = project.read("Cargo.toml");
-        let said = project.run(&["init", "--yes", "--force"]).refused(2);
-        assert!(said_of_it.iter().all(|part| said.contains(part)), "{more}: {said}");
-        assert_eq!(project.read("Cargo.toml"), before);
-        assert!(FILES[1..].iter().all(|file| !project.path(file).exists()), "{more}");
-    }
-    let project = package(&PLAIN.replace("edition", "build = false\nedition"));
-    let said = project.run(&["init", "--yes", "--force"]).refused(2);
-    assert!(said.contains("Cargo.toml:4:1") && said.contains("remove `build = false`"), "{said}");
+    // A package that had the feature's name before keeps it.
     let hidden = "\n[features]\nfast = [\"dep:cuda\"]\n\n[dependencies]\ncuda = { version = \"1\", optional = true }\n";
     written(&package(&format!("{PLAIN}{hidden}")), &[]);
-}
-
-#[test]
-fn a_manifest_that_cargo_cannot_read_is_told_with_its_place() {
-    let project = package("[package]\nname = \"plain\"\nversion = \n");
-    let said = project.run(&["init", "--yes", "--force"]).refused(2);
-    assert!(said.contains("Cargo.toml:3:"), "{said}");
-    project.write("Cargo.toml", PLAIN);
-    project.write("gpu-tuned.toml", "[workload]\nx = 1\n");
-    let said = project.run(&["init", "--yes", "--force"]).refused(2);
-    assert!(said.contains("gpu-tuned.toml:2:"), "{said}");
 }
 
 #[test]
@@ -252,39 +215,4 @@ fn when_one_file_cannot_be_written_none_is() {
     assert!(said.contains("cannot write `") && said.contains("build.rs`: the file is read-only"), "{said}");
     assert_eq!(project.read("Cargo.toml"), before);
     assert!(!project.path("gpu-tuned.toml").exists());
-}
-
-#[test]
-fn a_script_that_cannot_be_edited_is_left_to_the_user() {
-    let project = package(PLAIN);
-    project.write("build.rs", "include!(\"other.rs\");\n");
-    let said = project.run(&["init", "--yes", "--force"]).ended(0);
-    let told =
-        "by hand: add `gpu_tuned_build::configure().emit();` to `main` of build.rs: it has no `main`, or several\n";
-    assert!(said.contains(told), "{said}");
-    assert_eq!(project.read("build.rs"), "include!(\"other.rs\");\n");
-    // It is not set up as long as that is left.
-    let said = project.run(&["init"]).ended(0);
-    assert!(said.starts_with(&format!("nothing to write; left to do by hand:\n{told}")), "{said}");
-    project.write("build.rs", "include!(\"other.rs\");\nfn tuned() { gpu_tuned_build::configure().emit() }\n");
-    assert!(!project.run(&["init"]).ended(0).contains("configure().emit()"));
-    let annotated = "#[gpu_tuned::gpu_tuned(mlp(widths = [1, 1]))]\n#[derive(Clone)]\nstruct Config { #[tuned] batch_size: usize }\nfn main() {}\n";
-    project.write("src/main.rs", annotated);
-    let said = project.run(&["init"]).ended(0);
-    assert!(said.starts_with("nothing to do: `plain` is set up\n"), "{said}");
-}
-
-#[test]
-fn the_gpu_in_the_machine_is_declared_with_the_usual_ones() {
-    let project = package(PLAIN);
-    let mut command = project.command(&["init", "--dry-run"]);
-    command.env("GPU_TUNED_NVML_PATH", library()).env(SCENARIO_VARIABLE, scenario("l4"));
-    let diff = Ran::of(&mut command).ended(0);
-    assert!(["h200", "l4", "rtx4090"].iter().all(|id| diff.contains(&format!("+{id} = []"))), "{diff}");
-    assert!(diff.contains("cargo run --release -p plain --features l4,cuda\n"), "{diff}");
-    let said = project.run(&["init", "--target", "rtx4900"]).refused(2);
-    assert_eq!(
-        said,
-        "error: there is no profile `rtx4900`; did you mean `rtx4090`?\n  help: `cargo gpu-tuned targets` lists all profiles\n"
-    );
 }

@@ -1,14 +1,13 @@
 //! `init` on machines with GPUs.
 
-use fake_nvml::{MatchKind, SCENARIO_VARIABLE, Scenario, library};
+use fake_nvml::{MatchKind, Scenario};
 use serde_json::Value;
 
 use crate::init::{PLAIN, package};
-use crate::project::{Project, Ran};
+use crate::project::{Project, Ran, with_gpus};
 
 fn on(file: &std::path::Path, project: &Project, args: &[&str]) -> Ran {
-    let mut command = project.command(&[&["init", "--dry-run"], args].concat());
-    Ran::of(command.env("GPU_TUNED_NVML_PATH", library()).env(SCENARIO_VARIABLE, file))
+    Ran::of(with_gpus(&mut project.command(&[&["init", "--dry-run"], args].concat()), file))
 }
 
 #[test]
@@ -53,46 +52,5 @@ fn every_scenario_names_its_gpu_and_gives_commands_that_build_for_it() {
         if expected.host_memory_mib.is_none() && gpus.len() == 1 {
             assert_eq!(profile.is_some(), expected.matched == MatchKind::Exact, "{name}");
         }
-    }
-}
-
-#[test]
-fn a_gpu_that_the_package_does_not_declare_is_built_for_with_native() {
-    let project = package(&format!("{PLAIN}\n[features]\nh200 = []\n"));
-    let steps = |machine: &str| {
-        let setup = on(&fake_nvml::scenario(machine), &project, &["--json"]).json(0);
-        setup["steps"]
-            .as_array()
-            .expect("steps")
-            .iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(
-        steps("l4"),
-        [
-            "cargo gpu-tuned measure -p plain --features native,cuda",
-            "cargo gpu-tuned plan -p plain --here",
-            "cargo run --release -p plain --features native,cuda"
-        ]
-    );
-    assert!(steps("h200")[0].ends_with("--features h200,cuda"));
-}
-
-#[test]
-fn reasons_for_missing_gpus_are_reported() {
-    let project = package(PLAIN);
-    for (machine, why) in [
-        ("only-gpu-lost", "note: GPU 0: the GPU is lost"),
-        ("driver-not-loaded", "note: the NVIDIA kernel module is not loaded"),
-        ("l20x", "note: no profile matches NVIDIA L20X exactly: feature `native` builds for it"),
-        ("h100-mig", "exactly: feature `native` builds for it\n"),
-        ("k80", "note: GPU 0 (Tesla K80) cannot train: CUDA 13 has dropped"),
-    ] {
-        let ran = on(&fake_nvml::scenario(machine), &project, &[]);
-        assert!(ran.stderr.contains(why), "{machine}: {}", ran.stderr);
-        // Only a GPU that gets a profile is sent to the command that prints it.
-        assert_eq!(ran.stderr.contains("--toml"), machine == "l20x", "{machine}: {}", ran.stderr);
     }
 }

@@ -49,10 +49,7 @@ fn without_a_number_there_is_a_rank_for_each_gpu() {
     let project = Project::new("bare");
     let args = ["launch", "--", "sh", "-c", "echo $WORLD_SIZE"];
     assert_eq!(project.run(&args).ended(0), "[0] 1\n");
-    let mut command = project.command(&args);
-    command.env("GPU_TUNED_NVML_PATH", fake_nvml::library());
-    command.env(fake_nvml::SCENARIO_VARIABLE, fake_nvml::scenario("watch/eight-h200"));
-    let text = Ran::of(&mut command).ended(0);
+    let text = project.on("watch/eight-h200", &args).ended(0);
     assert_eq!(by_rank(&text), (0..8).map(|rank| (rank, vec!["8"])).collect());
 }
 
@@ -143,22 +140,6 @@ fn after_a_failure_all_start_again_and_no_more_often_than_asked_for() {
     let program = format!("echo start >> {file}; [ $(wc -l < {file}) -ge 5 ]");
     let document = Ran::of(&mut launch(&project, 1, &["--restarts", "9", "--json"], &program)).json(0);
     assert_eq!(document["restarts"], 1);
-}
-
-#[test]
-fn a_program_that_is_not_there_is_bad_input() {
-    let said = Project::new("bare").run(&["launch", "--ranks", "2", "--", "./nothing"]).refused(2);
-    assert!(said.starts_with("error: cannot run `./nothing`: No such file"), "{said}");
-    assert!(said.contains("help: name a program with its arguments"), "{said}");
-    let project = Project::new("bare");
-    project.write("script", "");
-    let said = project.run(&["launch", "--ranks", "2", "--", "./script"]).refused(2);
-    assert!(said.contains("help: make it executable, or name another program"), "{said}");
-    for args in
-        [&["launch"][..], &["launch", "--ranks", "0", "--", "true"], &["launch", "--ranks", "two", "--", "true"]]
-    {
-        Project::new("bare").run(args).refused(2);
-    }
 }
 
 #[test]

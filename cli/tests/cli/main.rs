@@ -4,13 +4,14 @@ mod bench;
 mod book;
 #[cfg(unix)]
 mod browser;
+#[cfg(unix)]
+mod cases;
 mod check;
 mod described;
 mod diagnose;
 #[cfg(unix)]
 mod diagnose_program;
 mod documents;
-mod exchange;
 mod explain;
 mod generate;
 mod help;
@@ -20,8 +21,7 @@ mod init_checkout;
 mod init_compiles;
 mod init_here;
 mod init_layouts;
-mod init_program;
-mod init_proposal;
+mod init_sources;
 #[cfg(unix)]
 mod launch;
 #[cfg(unix)]
@@ -31,8 +31,6 @@ mod measure;
 mod monitor;
 mod monitor_end;
 mod optimize;
-mod optimize_targets;
-mod packages;
 mod plan;
 mod plan_input;
 mod project;
@@ -42,7 +40,5 @@ mod report;
 mod standard_streams;
 #[cfg(unix)]
 mod started;
-mod structs;
 mod targets;
-mod unreported;
 mod warm;

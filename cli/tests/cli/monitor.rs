@@ -5,13 +5,12 @@ use std::process::Command;
 use gpu_tuned_observe::recording::{Record, Run, StepRecord, Writer, now, read};
 use serde_json::Value;
 
-use crate::project::{Project, Ran};
+use crate::project::{Project, Ran, with_gpus};
 
 /// The command on the machine of a scenario in which figures change.
 pub(crate) fn on(scenario: &str, project: &Project, args: &[&str]) -> Command {
     let mut command = project.command(&[&["monitor"], args].concat());
-    command.env("GPU_TUNED_NVML_PATH", fake_nvml::library());
-    command.env(fake_nvml::SCENARIO_VARIABLE, fake_nvml::scenario(&format!("watch/{scenario}")));
+    with_gpus(&mut command, &fake_nvml::scenario(&format!("watch/{scenario}")));
     command
 }
 
@@ -180,19 +179,6 @@ fn the_time_between_two_monitors_in_one_file_is_not_watched() {
 }
 
 #[test]
-fn steps_of_any_rank_are_summarised_and_names_stay_on_their_line() {
-    let project = Project::new("bare");
-    let step = |number: u64| {
-        format!("{{\"kind\":\"step\",\"at\":{number}.0,\"step\":{number},\"rank\":1,\"seconds\":1.0,\"samples\":64}}\n")
-    };
-    let value = "{\"kind\":\"value\",\"at\":2.0,\"name\":\"a\\n\\nok  sound\",\"value\":1.5}\n";
-    project.write("run.jsonl", &(step(1) + &step(2) + value));
-    let text = project.run(&["monitor", "--replay", "run.jsonl"]).ended(0);
-    assert!(text.contains("Steps: 2, 128 samples"), "{text}");
-    assert!(text.contains("  a\u{fffd}\u{fffd}ok  sound  "), "{text}");
-}
-
-#[test]
 fn without_a_driver_the_host_is_watched_and_one_line_says_why() {
     let project = Project::new("bare");
     let ran = project.run(&["monitor", "--interval", "100ms", "--duration", "400ms"]);
@@ -240,29 +226,4 @@ fn a_process_is_watched_until_it_ends() {
     assert!(text.contains(&format!("process {pid}")) && text.contains("process memory, GiB"), "{text}");
     let said = Ran::of(&mut on("idle", &project, &["--pid", "4194400"])).refused(2);
     assert!(said.starts_with("error: there is no process 4194400"), "{said}");
-}
-
-#[test]
-fn bad_input_is_2() {
-    let project = Project::new("bare");
-    project.write("torn.jsonl", "{\"kind\":\"gpu\",\"at\":1.0}\nnonsense\n");
-    project.write("empty.jsonl", "");
-    for (args, said) in [
-        (&["--interval", "10ms"][..], "100ms"),
-        (&["--duration", "soon"], "expected a time"),
-        (&["--gpu", "-1"], "expected a whole number"),
-        (&["--pid", "train"], "expected a whole number"),
-        (&["--replay", "missing.jsonl"], "cannot read `missing.jsonl`"),
-        (&["--csv", "Cargo.toml"], "`Cargo.toml` exists and is not a table of samples; not overwritten"),
-        (&["--replay", "torn.jsonl"], "torn.jsonl:2:"),
-        (&["--replay", "empty.jsonl"], "has no records"),
-        (&["--replay", "torn.jsonl", "--record", "a"], "cannot be used with"),
-        (&["--csv", "--json"], "cannot be used with"),
-        (&["--csv", "missing/gpu.csv"], "cannot write `missing/gpu.csv`"),
-        (&["--record", "Cargo.toml"], "`Cargo.toml` exists and is no recording: nothing was appended"),
-        (&["--record", "missing/run.jsonl"], "help: make the folder, or name another file"),
-    ] {
-        let refused = project.run(&[&["monitor"], args].concat()).refused(2);
-        assert!(refused.starts_with("error: ") && refused.contains(said), "{args:?}: {refused}");
-    }
 }

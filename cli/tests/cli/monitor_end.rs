@@ -97,18 +97,6 @@ fn a_reader_that_has_seen_enough_ends_it() {
 }
 
 #[test]
-fn a_gpu_that_a_recording_lacks_is_refused_with_those_that_it_has() {
-    let project = Project::new("bare");
-    let gpu = |number: u32| format!("{{\"kind\":\"gpu\",\"at\":1.0,\"gpu\":{number},\"utilisation_percent\":5.0}}\n");
-    project.write("run.jsonl", &(gpu(0) + &gpu(2)));
-    let replay = |gpu: &str| project.run(&["monitor", "--replay", "run.jsonl", "--gpu", gpu]);
-    assert!(replay("2").ended(0).contains("GPU 2"));
-    assert_eq!(replay("5").refused(2), "error: there is no GPU 5\n  help: the recording has 0, 2\n");
-    project.write("run.jsonl", "{\"kind\":\"host\",\"at\":1.0}\n");
-    assert_eq!(replay("0").refused(2), "error: there is no GPU 0\n  help: the recording has none\n");
-}
-
-#[test]
 #[cfg(target_os = "linux")]
 fn a_recording_that_cannot_be_written_ends_it() {
     let project = Project::new("bare");

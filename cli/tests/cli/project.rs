@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// A copy of a fixture, to be changed at will.
 pub(crate) struct Project {
     folder: TempDir,
-    name: &'static str,
+    name: String,
 }
 
 /// Output and exit status of a command.
@@ -22,10 +22,10 @@ pub(crate) struct Ran {
 }
 
 impl Project {
-    pub(crate) fn new(name: &'static str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         copy(&fixtures().join(name), &folder.path().join(name));
-        Self { folder, name }
+        Self { folder, name: name.to_owned() }
     }
 
     /// With another fixture beside it.
@@ -35,11 +35,13 @@ impl Project {
     }
 
     pub(crate) fn path(&self, file: &str) -> PathBuf {
-        self.folder.path().join(self.name).join(file)
+        self.folder.path().join(&self.name).join(file)
     }
 
     pub(crate) fn write(&self, file: &str, text: &str) {
-        fs::write(self.path(file), text).expect("a file of the copy can be written");
+        let path = self.path(file);
+        fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("a folder can be made");
+        fs::write(path, text).expect("a file of the copy can be written");
     }
 
     pub(crate) fn read(&self, file: &str) -> String {
@@ -83,6 +85,16 @@ impl Project {
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         Ran::of(&mut self.command(args))
     }
+
+    /// Runs the command on a machine with the GPUs of a scenario.
+    pub(crate) fn on(&self, machine: &str, args: &[&str]) -> Ran {
+        Ran::of(with_gpus(&mut self.command(args), &fake_nvml::scenario(machine)))
+    }
+}
+
+/// Gives a command the GPUs of a scenario's file.
+pub(crate) fn with_gpus<'a>(command: &'a mut Command, scenario: &Path) -> &'a mut Command {
+    command.env("GPU_TUNED_NVML_PATH", fake_nvml::library()).env(fake_nvml::SCENARIO_VARIABLE, scenario)
 }
 
 /// Returns true for variables that bound the GPUs, the cores and the memory of a process.
@@ -133,7 +145,7 @@ impl Ran {
     }
 }
 
-fn fixtures() -> PathBuf {
+pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 

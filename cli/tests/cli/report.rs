@@ -98,21 +98,10 @@ fn json_says_where_it_is() {
 #[test]
 fn nothing_but_a_report_is_written_over() {
     let project = Project::new("measured");
-    recorded(&project);
     let manifest = project.read("Cargo.toml");
     let said = project.run(&["report", "h200", "-o", "Cargo.toml"]).refused(2);
     assert!(said.contains("exists and is not a report"), "{said}");
     assert_eq!(project.read("Cargo.toml"), manifest);
-    let run = project.read("run.jsonl");
-    for args in [
-        &["trace", "run.jsonl", "-o", "run.jsonl"][..],
-        &["export", "run.jsonl", "--csv", "-o", "run.jsonl"],
-        &["monitor", "--replay", "run.jsonl", "--csv", "run.jsonl"],
-    ] {
-        let said = project.run(args).refused(2);
-        assert!(said.contains("refusing to overwrite the input"), "{args:?}: {said}");
-        assert_eq!(project.read("run.jsonl"), run, "{args:?}");
-    }
 }
 
 #[cfg(unix)]
@@ -175,4 +164,16 @@ fn a_time_behind_the_year_9999_is_shown_as_its_end() {
     project.write("run.jsonl", "{\"kind\":\"step\",\"at\":1764273600000,\"step\":1,\"seconds\":0.5}\n");
     project.run(&["report", "h200", "--recording", "run.jsonl"]).ended(0);
     assert!(project.read("gpu-tuned.report.html").contains("since 9999-12-31 23:59 UTC"));
+}
+
+#[test]
+fn a_report_on_several_ranks_has_the_exchange() {
+    let project = Project::new("declared");
+    for (ranks, is_there) in [("1", false), ("2", true)] {
+        let page = format!("{ranks}.html");
+        let model = ["--target", "h200", "--global-batch", "64", "--world-size", ranks, "-o", &page];
+        let ran = project.run(&[&["report"], &model[..]].concat());
+        let text = project.read(&page);
+        assert_eq!(text.contains("of gradients over nvlink: "), is_there, "{ranks}: {}", ran.stderr);
+    }
 }

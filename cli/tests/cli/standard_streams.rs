@@ -54,22 +54,6 @@ fn recordings_are_read_from_standard_input() {
 }
 
 #[test]
-fn standard_input_is_called_so_and_read_once() {
-    let project = project();
-    for args in [
-        &["diagnose", "-", "-"][..],
-        &["diagnose", "--before", "-", "-"],
-        &["report", "--recording", "-", "--recording", "-"],
-    ] {
-        let said = project.run(args).refused(2);
-        assert!(said.starts_with("error: standard input, `-`, can be read once\n  help: "), "{args:?}: {said}");
-    }
-    let empty = project.command(&["diagnose", "-"]).stdin(Stdio::null()).output().expect("the command starts");
-    let said = String::from_utf8_lossy(&empty.stderr);
-    assert!(said.starts_with("error: standard input has no records\n  help: "), "{said}");
-}
-
-#[test]
 fn what_is_written_is_printed_and_nothing_else() {
     let project = project();
     project.write("train.toml", "batch_size = 16\nd_model = 64\n");
@@ -86,23 +70,6 @@ fn what_is_written_is_printed_and_nothing_else() {
     for args in [&["report", "h200"][..], &config] {
         let said = project.run(&[args, &["-o", "-", "--json"]].concat()).refused(2);
         assert!(said.contains("leave --json out, or name a file with -o"), "{args:?}: {said}");
-    }
-    assert!(!project.path("-").exists());
-}
-
-#[test]
-fn where_it_makes_no_sense_it_is_refused() {
-    let project = project();
-    for args in [
-        &["monitor", "--record", "-"][..],
-        &["diagnose", "--record", "-", "--", "true"],
-        &["export", "run.jsonl", "--tensorboard", "-"],
-        &["bench", "--svg", "-"],
-        &["optimize", "-"],
-        &["optimize", "train.toml", "--model-config", "-"],
-    ] {
-        let said = project.run(args).refused(2);
-        assert!(said.contains("expected a name; a file of this name is `./-`"), "{args:?}: {said}");
     }
     assert!(!project.path("-").exists());
 }
