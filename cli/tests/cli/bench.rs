@@ -1,8 +1,11 @@
-use std::fs;
+#[cfg(unix)]
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 
 use serde_json::Value;
 
 use crate::project::Project;
+#[cfg(unix)]
+use crate::started::{asleep, shell};
 
 const RESULTS: &str = "gpu-tuned.bench.jsonl";
 
@@ -131,16 +134,7 @@ fn formats_whose_results_are_of_different_headers_stand_in_one_table() {
     let project = project();
     let flags = ["--batch", "8,16", "--precision", "f32,bf16_params", "--checkpointing", "off"];
     let report = bench(&project, &flags, &["full_f32"]).ended(0);
-    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let lines: Vec<_> = report.lines().map(words).collect();
-    assert_eq!(lines[0].join(" "), "lm on CPU (2 cores): 29,660 parameters, Burn 0.22.1");
-    let rows: Vec<_> = lines[2..6].iter().map(|row| [row[0].as_str(), &row[1], &row[2]]).collect();
-    let (full, half) = (["full_f32", "8", "44.4"], ["bf16_params", "8", "44.4"]);
-    assert_eq!(rows, [full, ["full_f32", "16", "61.5"], half, ["bf16_params", "16", "61.5"]], "{report}");
-    let marks = |mark: &str| lines.iter().filter(|row| row.join(" ").ends_with(mark)).count();
-    assert_eq!((marks("without TF32"), marks("planned without TF32")), (2, 1), "{report}");
-    assert!(report.contains("\nplanned: full_f32, batch 16: 61.5 samples/s"), "{report}");
-
+    insta::assert_snapshot!("bench_formats", timeless(&report));
     let answer = bench(&project, &[&["--json"], &flags[..]].concat(), &["full_f32"]).json(0);
     let points = answer["points"].as_array().expect("points");
     let full: Vec<_> = points.iter().map(|point| point["full_f32"] == true).collect();
@@ -152,34 +146,15 @@ fn why_steps_were_not_fed_is_said_below_the_table_and_to_scripts() {
     let project = project();
     let flags = ["--batch", "8,16", "--checkpointing", "off", "--workers", "0,2"];
     let report = bench(&project, &flags, &["fail=8"]).ended(0);
-    let (_, fed) = report.split_once("\nwith a loader").unwrap_or_else(|| panic!("{report}"));
-    let lines: Vec<_> = fed.lines().skip(2).take(8).collect();
-    let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    for (line, expected) in lines.iter().zip([
-        ["f32", "8", "0", "0", "-", "-", "-", "-", "(1)"],
-        ["f32", "8", "2", "2", "-", "-", "-", "-", "(1)"],
-        ["f32", "16", "0", "0", "-", "-", "-", "-", "(2)"],
-        ["f32", "16", "2", "2", "-", "-", "-", "-", "(2)"],
-    ]) {
-        assert_eq!(cells(line), expected, "{report}");
-    }
-    assert_eq!(
-        lines[4..7].join(" ").split_whitespace().collect::<Vec<_>>().join(" "),
-        "(1) not run, as its steps fail without a \
-         loader: failed: no such image (2) not run: the program has no `host_batch` to \
-         prepare batches with",
-        "{report}"
-    );
+    insta::assert_snapshot!("bench_unfed", timeless(&report));
     let answer = bench(&project, &[&["--json"], &flags[..]].concat(), &[]).json(0);
     let points = answer["points"].as_array().expect("points");
     let why: Vec<_> = points.iter().map(|point| point["why"].as_str()).collect();
-    let (failed, alone) = (Some("failed: no such image"), points.iter().filter(|point| point["workers"].is_null()));
-    assert_eq!((why[0], why[3], alone.count()), (failed, None, 2), "{answer:#}");
-    assert!(
-        [1, 2].iter().all(|at| why[*at].is_some_and(|why| why.ends_with("without a loader: failed: no such image"))),
-        "{why:?}"
-    );
-    assert!([4, 5].iter().all(|at| why[*at].is_some_and(|why| why.contains("`host_batch`"))), "{why:?}");
+    let failed = "failed: no such image";
+    let unfed = format!("not run, as its steps fail without a loader: {failed}");
+    let no_batches = "not run: the program has no `host_batch` to prepare batches with";
+    assert_eq!(why, [Some(failed), Some(&unfed), Some(&unfed), None, Some(no_batches), Some(no_batches)]);
+    assert_eq!(points.iter().filter(|point| point["workers"].is_null()).count(), 2);
 }
 
 #[test]
@@ -209,22 +184,14 @@ fn a_program_that_fails_or_never_measures_is_told_apart_from_both() {
 #[cfg(unix)]
 #[test]
 fn an_interruption_keeps_what_has_run() {
-    use std::io::{BufRead, BufReader};
-    use std::os::unix::process::{CommandExt, ExitStatusExt};
-    use std::process::{Command, Stdio};
-
     let project = project();
     let flags = ["bench", "--batch", "8,16,32", "--checkpointing", "off", "--", "bench"];
-    let mut command = project.command(&[&flags[..], &["sleep=16"]].concat());
-    let mut child = command.process_group(0).stderr(Stdio::piped()).spawn().expect("the command starts");
-    let said = BufReader::new(child.stderr.take().expect("its standard error"));
-    assert!(said.lines().map_while(Result::ok).any(|line| line == "asleep"), "the program never ran");
-    let kill = format!("kill -TERM -{}", child.id());
-    assert!(Command::new("sh").args(["-c", &kill]).status().expect("there is a shell").success());
+    let (mut child, _lines) = asleep(project.command(&[&flags[..], &["sleep=16"]].concat()).process_group(0));
+    shell(&format!("kill -TERM -{}", child.id()));
     assert_eq!(child.wait().expect("the command ends").signal(), Some(15));
 
     // A line that was cut off is no record.
-    let kept = fs::read_to_string(project.path(RESULTS)).expect("the results");
+    let kept = project.read(RESULTS);
     project.write(RESULTS, &format!("{kept}{{\"ended\":{{\"prec\n"));
     let next = project.run(&flags);
     assert_eq!(ran(&next.stderr), 2, "{}", next.stderr);
@@ -235,18 +202,11 @@ fn an_interruption_keeps_what_has_run() {
 #[cfg(unix)]
 #[test]
 fn a_program_that_is_told_to_end_has_not_died_of_its_setup() {
-    use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
-
     let project = project();
-    let mut command =
-        project.command(&["bench", "--batch", "8,16", "--checkpointing", "off", "--", "bench", "sleep=16"]);
-    let mut child = command.stderr(Stdio::piped()).spawn().expect("the command starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("its standard error")).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line == "asleep"), "the program never ran");
+    let words = ["bench", "--batch", "8,16", "--checkpointing", "off", "--", "bench", "sleep=16"];
+    let (mut child, lines) = asleep(&mut project.command(&words));
     // Cargo has become the program, which is the command's only child.
-    let kill = format!("kill -TERM $(ps -o pid= --ppid {})", child.id());
-    assert!(Command::new("sh").args(["-c", &kill]).status().expect("there is a shell").success());
+    shell(&format!("kill -TERM $(ps -o pid= --ppid {})", child.id()));
     let rest = lines.collect::<Vec<_>>().join("\n");
     assert_eq!(child.wait().expect("the command ends").code(), Some(3));
     assert!(rest.contains("error: interrupted: ") && rest.contains("kept in gpu-tuned.bench.jsonl"), "{rest}");
@@ -256,17 +216,10 @@ fn a_program_that_is_told_to_end_has_not_died_of_its_setup() {
 #[cfg(unix)]
 #[test]
 fn a_command_that_is_told_to_end_takes_its_program_with_it() {
-    use std::io::{BufRead, BufReader};
-    use std::os::unix::process::ExitStatusExt;
-    use std::process::{Command, Stdio};
-
     let project = project();
-    let mut command = project.command(&["bench", "--batch", "8", "--checkpointing", "off", "--", "bench", "sleep=8"]);
-    let mut child = command.stderr(Stdio::piped()).spawn().expect("the command starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("its standard error")).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line == "asleep"), "the program never ran");
-    let kill = format!("kill -TERM {}", child.id());
-    assert!(Command::new("sh").args(["-c", &kill]).status().expect("there is a shell").success());
+    let words = ["bench", "--batch", "8", "--checkpointing", "off", "--", "bench", "sleep=8"];
+    let (mut child, lines) = asleep(&mut project.command(&words));
+    shell(&format!("kill -TERM {}", child.id()));
     // The program has its standard error, too: until nobody has it any more. One that goes on says what it ran.
     let rest = lines.collect::<Vec<_>>().join("\n");
     assert!(!rest.contains("ran "), "{rest}");

@@ -8,7 +8,7 @@
 //!   driver, are in front of a command. Behind ` | ` is the part of its output that the transcript shows: `grep TEXT` for lines,
 //!   `words` without line breaks, `count` for the number of lines, or paths in JSON such as `plans.*.target`.
 //!
-//! The table `text` has texts that steps and files name as `$NAME`. With `INSTA_UPDATE=always`, tests write the present transcripts.
+//! The table `text` has texts that steps and files name as `$NAME`; `$CHECKOUT` is this one. With `INSTA_UPDATE=always`, tests write the present transcripts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -57,7 +57,8 @@ enum Step {
 
 impl Table {
     fn expand(&self, text: &str) -> String {
-        self.text.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("${name}"), value))
+        let text = text.replace("$CHECKOUT", concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        self.text.iter().fold(text, |text, (name, value)| text.replace(&format!("${name}"), value))
     }
 
     fn transcript(&self, case: &Case) -> String {
@@ -197,4 +198,4 @@ macro_rules! tables {
     };
 }
 
-tables! { check explain help init machines optimize packages plan programs proposals recordings targets }
+tables! { check explain help init machines optimize packages plan programs proposals recordings setup targets }

@@ -60,23 +60,6 @@ fn rich() -> Project {
     project
 }
 
-/// A workspace whose member has its dependencies from there.
-pub(crate) fn inheriting(dependencies: &str) -> Project {
-    let project = package(
-        "[workspace]\nresolver = \"3\"\nmembers = [\"one\", \"two\"]\n\n[workspace.dependencies]\n# All of it.\nanyhow = \
-         \"1\"\nburn = \"0.22.1\"\nserde = \"1\"\n",
-    );
-    for name in ["one", "two"] {
-        fs::create_dir_all(project.path(name).join("src")).expect("a folder can be made");
-        let manifest = format!(
-            "[package]\nname = {name:?}\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\n{dependencies}"
-        );
-        project.write(&format!("{name}/Cargo.toml"), &manifest);
-        project.write(&format!("{name}/src/lib.rs"), "");
-    }
-    project
-}
-
 /// Metadata of the package, by cargo.
 fn metadata(project: &Project) -> serde_json::Value {
     let mut cargo = Command::new(env!("CARGO"));
@@ -85,7 +68,7 @@ fn metadata(project: &Project) -> serde_json::Value {
 }
 
 /// Writes, sees to it that cargo still reads the package, and that there is nothing to write any more.
-pub(crate) fn written(project: &Project, args: &[&str]) -> serde_json::Value {
+fn written(project: &Project, args: &[&str]) -> serde_json::Value {
     let all = |more: &[&'static str]| [&["init"], args, more].concat();
     project.run(&all(&["--yes", "--force"])).ended(0);
     let read = metadata(project);
@@ -121,56 +104,6 @@ fn what_is_there_is_kept() {
     assert_eq!(read["packages"][0]["features"]["cuda"], serde_json::json!(["burn/cuda", "gpu-tuned/cuda"]));
     let after = project.read("Cargo.toml");
     assert!(RICH.lines().all(|line| after.lines().any(|kept| kept == line)), "{after}");
-}
-
-#[test]
-fn members_have_dependencies_from_their_workspace_if_they_have_others_from_there() {
-    let project = inheriting("anyhow.workspace = true\nburn = { workspace = true, features = [\"std\"] }\n");
-    let said = project.run(&["init"]).refused(2);
-    assert!(said.contains("name one with -p: one, two"), "{said}");
-    insta::assert_snapshot!("init_workspace", project.run(&["init", "--dry-run", "-p", "two"]).ended(0));
-    written(&project, &["-p", "two"]);
-    assert!(!project.path("one/build.rs").exists());
-    // The second finds them there.
-    let diff = project.run(&["init", "--dry-run", "-p", "one"]).ended(0);
-    assert!(diff.contains("+++ b/one/Cargo.toml") && !diff.contains("+++ b/Cargo.toml"), "{diff}");
-    written(&project, &["-p", "one"]);
-
-    let own = inheriting("anyhow = \"1\"\n");
-    let diff = own.run(&["init", "--dry-run", "-p", "two"]).ended(0);
-    assert!(diff.contains("+gpu-tuned = { version") && !diff.contains("+++ b/Cargo.toml"), "{diff}");
-    written(&own, &["-p", "two"]);
-}
-
-#[test]
-fn what_is_half_set_up_is_completed() {
-    for (dependency, completed) in [
-        ("gpu-tuned = \"0.1\" # ours\n", "gpu-tuned = { version = \"0.1\", features = [\"burn\"] } # ours\n"),
-        ("gpu-tuned = { version = \"0.1\" }\n", "gpu-tuned = { version = \"0.1\", features = [\"burn\"] }\n"),
-        (
-            "gpu-tuned = { version = \"0.1\", features = [\"nvml\"] }\n",
-            "gpu-tuned = { version = \"0.1\", features = [\"nvml\", \"burn\"] }\n",
-        ),
-        ("gpu-tuned.version = \"0.1\"\n", "gpu-tuned.version = \"0.1\"\ngpu-tuned.features = [\"burn\"]\n"),
-        ("gpu-tuned = { version = \"0.1\", features = [\"train\"] }\n", ""),
-        ("\n[dependencies.gpu-tuned]\nversion = \"0.1\"\n", "version = \"0.1\"\nfeatures = [\"burn\"]\n"),
-        ("tuned = { package = \"gpu-tuned\", version = \"0.1\", features = [\"burn\"] }\n", "[\"tuned/cuda\"]"),
-    ] {
-        let project = package(&format!("{PLAIN}\n[dependencies]\n{dependency}"));
-        written(&project, &[]);
-        let after = project.read("Cargo.toml");
-        assert!(after.contains(completed), "{dependency}: {after}");
-    }
-}
-
-#[test]
-fn dependencies_in_one_line_stay_there() {
-    let manifest = "dependencies = { anyhow = \"1\" }\nfeatures = { slow = [] }\n".to_owned() + PLAIN;
-    let project = package(&manifest);
-    written(&project, &[]);
-    let after = project.read("Cargo.toml");
-    assert!(after.starts_with("dependencies = { anyhow = \"1\", gpu-tuned = { "), "{after}");
-    assert!(after.contains("features = { slow = [], h200 = [], rtx4090 = []"), "{after}");
 }
 
 #[test]
@@ -215,4 +148,38 @@ fn when_one_file_cannot_be_written_none_is() {
     assert!(said.contains("cannot write `") && said.contains("build.rs`: the file is read-only"), "{said}");
     assert_eq!(project.read("Cargo.toml"), before);
     assert!(!project.path("gpu-tuned.toml").exists());
+}
+
+/// Puts the crates of a checkout beside the package's folder.
+fn check_out(project: &Project) {
+    for (folder, name) in [("runtime", "gpu-tuned"), ("build-support", "gpu-tuned-build")] {
+        let features = "[features]\nburn = []\ncuda = []\nnative = []\n\n[workspace]\n";
+        let manifest = format!("[package]\nname = {name:?}\nversion = \"0.1.3\"\nedition = \"2024\"\n\n{features}");
+        project.write(&format!("../tuned/{folder}/Cargo.toml"), &manifest);
+        project.write(&format!("../tuned/{folder}/src/lib.rs"), "");
+    }
+}
+
+#[test]
+fn the_build_crate_comes_from_beside_a_runtime_that_is_by_path() {
+    for (dependency, added) in [
+        ("gpu-tuned = { path = \"../tuned/runtime\" }\n", "gpu-tuned-build = { path = \"../tuned/build-support\" }\n"),
+        (
+            "\n[dependencies.gpu-tuned]\npath = \"../tuned/runtime/\"\nversion = \"0.1.2\"\n",
+            "gpu-tuned-build = { path = \"../tuned/build-support\", version = \"0.1.2\" }\n",
+        ),
+    ] {
+        let project = package(&format!("{PLAIN}\n[dependencies]\n{dependency}"));
+        check_out(&project);
+        let said = project.run(&["init", "--yes", "--force"]);
+        assert!(!said.stderr.contains("no release of gpu-tuned"), "{}", said.stderr);
+        said.ended(0);
+        let after = project.read("Cargo.toml");
+        assert!(after.contains(added), "{dependency}: {after}");
+        // All that the package depends on is found without a registry.
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["metadata", "--offline", "--format-version=1"]).current_dir(project.path(""));
+        assert_eq!(Ran::of(&mut cargo).json(0)["packages"].as_array().map(Vec::len), Some(3));
+        written(&project, &[]);
+    }
 }

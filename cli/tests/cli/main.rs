@@ -17,7 +17,6 @@ mod generate;
 mod help;
 mod here;
 mod init;
-mod init_checkout;
 mod init_compiles;
 mod init_here;
 mod init_layouts;

@@ -1,6 +1,8 @@
 use std::fs;
 
 use crate::project::{Project, Ran};
+#[cfg(unix)]
+use crate::started::{asleep, shell};
 
 const LOCK: &str = "gpu-tuned.lock";
 
@@ -152,19 +154,12 @@ fn a_program_that_fails_or_never_measures_is_told_apart_from_both() {
 #[cfg(unix)]
 #[test]
 fn an_interruption_before_anything_is_measured_leaves_the_lock_as_it_was() {
-    use std::io::{BufRead, BufReader};
-    use std::os::unix::process::{CommandExt, ExitStatusExt};
-    use std::process::{Command, Stdio};
+    use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 
-    let project = project();
-    fs::copy(project.path("../measured/gpu-tuned.lock"), project.path(LOCK)).expect("a lock");
+    let project = measured();
     let before = project.read(LOCK);
-    let mut command = project.command(&["measure", "--", "sleep"]);
-    let mut child = command.process_group(0).stderr(Stdio::piped()).spawn().expect("the command starts");
-    let said = BufReader::new(child.stderr.take().expect("its standard error"));
-    assert!(said.lines().map_while(Result::ok).any(|line| line == "asleep"), "the program never ran");
-    let kill = format!("kill -TERM -{}", child.id());
-    assert!(Command::new("sh").args(["-c", &kill]).status().expect("there is a shell").success());
+    let (mut child, _lines) = asleep(project.command(&["measure", "--", "sleep"]).process_group(0));
+    shell(&format!("kill -TERM -{}", child.id()));
     let status = child.wait().expect("the command ends");
     assert_eq!(status.signal(), Some(15), "{status}");
     assert_eq!(project.read(LOCK), before);
@@ -179,8 +174,7 @@ fn an_interruption_after_the_measurement_loses_nothing() {
 
     use rustix::process::{Pid, Signal, kill_process};
 
-    let project = project();
-    fs::copy(project.path("../measured/gpu-tuned.lock"), project.path(LOCK)).expect("a lock");
+    let project = measured();
     let mut command = project.command(&["measure", "--json", "--", "leaves"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
     let said = BufReader::new(child.stderr.take().expect("its standard error"));

@@ -83,3 +83,16 @@ impl Drop for Started {
         }
     }
 }
+
+/// A command whose program prints `asleep`, once that is printed, and the lines of its standard error that follow.
+pub(crate) fn asleep(command: &mut Command) -> (Child, impl Iterator<Item = String> + use<>) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("its standard error")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "asleep"), "the program never ran");
+    (child, lines)
+}
+
+/// Runs a line of a shell.
+pub(crate) fn shell(line: &str) {
+    assert!(Command::new("sh").args(["-c", line]).status().expect("there is a shell").success(), "{line}");
+}
