@@ -1,7 +1,7 @@
 //! Programs that `diagnose` starts, and how they end.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+
 use std::thread;
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use rustix::process::{Signal, kill_process};
 
 use crate::project::Project;
 use crate::started::{Started, runs, worker};
+#[cfg(target_os = "linux")]
+use crate::started::{behind, on_terminal};
 
 /// Program with a worker; prints the worker's process id when both run.
 const WITH_WORKER: &str = "sleep 1000 & echo worker $!; wait";
@@ -80,11 +82,7 @@ fn the_second_ctrl_c_ends_everything_at_once() {
 fn what_whoever_starts_it_wants_ignored_is_ignored() {
     let project = Project::new("bare");
     let command = project.command(&["diagnose", "--json", "--", "sh", "-c", WITH_WORKER]);
-    let mut ignoring = Command::new("sh");
-    ignoring.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
-    ignoring.current_dir(project.path(""));
-    ignoring.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let mut started = Started::new(&mut ignoring);
+    let mut started = Started::new(&mut behind("trap '' HUP", &command));
     started.send(Signal::HUP);
     // It would be the second otherwise, which ends everything at once.
     started.send(Signal::INT);
@@ -110,13 +108,7 @@ fn what_has_left_its_group_is_not_waited_for() {
 fn without_a_monitor_the_program_does_not_go_on() {
     let project = Project::new("bare");
     let command = project.command(&["diagnose", "--record", "run.jsonl", "--", "sleep", "30"]);
-    let mut limited = Command::new("sh");
-    limited
-        .args(["-c", "trap '' XFSZ; ulimit -f 0; echo worker $$ >&2; exec \"$0\" \"$@\""])
-        .arg(command.get_program());
-    limited.args(command.get_args()).current_dir(project.path(""));
-    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let mut started = Started::new(&mut limited);
+    let mut started = Started::new(&mut behind("trap '' XFSZ; ulimit -f 0; echo worker $$ >&2", &command));
     assert_eq!(started.ended().code(), Some(2));
     // Processes that it started had the same pipe: no process has the pipe any more.
     let said: Vec<_> = started.said.iter().collect();
@@ -140,12 +132,7 @@ fn a_program_that_is_started_from_a_terminal_sees_none_to_print_to() {
     let program = "if [ -t 1 ]; then stty raw <&1; fi; [ -t 2 ] && echo went on";
     let project = Project::new("bare");
     let command = project.command(&["diagnose", "--duration", "5s", "--", "sh", "-c", &format!("'{program}'")]);
-    let words: Vec<_> = [command.get_program()].into_iter().chain(command.get_args()).collect();
-    let line = words.iter().map(|word| word.to_str().expect("a word")).collect::<Vec<_>>().join(" ");
-    let mut terminal = Command::new("script");
-    terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]).stdin(Stdio::null());
-    terminal.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let ran = crate::project::Ran::of(&mut terminal);
+    let ran = crate::project::Ran::of(&mut on_terminal(&command));
     assert!(ran.stdout.starts_with("went on\r\n"), "{}", ran.stdout);
     assert!(!ran.stdout.contains("is held"), "{}", ran.stdout);
     assert_eq!(ran.code, 4);

@@ -157,12 +157,7 @@ fn programs_keep_their_colors_on_a_terminal_only() {
     let project = Project::new("bare");
     let program = "echo ${CLICOLOR_FORCE-unset} ${NO_COLOR-unset}";
     let on_terminal = |color: &[&str]| {
-        let command = launch(&project, 1, color, &format!("'{program}'"));
-        let words: Vec<_> = [command.get_program()].into_iter().chain(command.get_args()).collect();
-        let line = words.iter().map(|word| word.to_str().expect("a word")).collect::<Vec<_>>().join(" ");
-        let mut terminal = Command::new("script");
-        terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]).stdin(std::process::Stdio::null());
-        terminal.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let mut terminal = crate::started::on_terminal(&launch(&project, 1, color, &format!("'{program}'")));
         for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "CI"] {
             terminal.env_remove(name);
         }

@@ -104,11 +104,7 @@ fn a_recording_that_cannot_be_written_ends_it() {
     assert!(said.starts_with("error: cannot write `/dev/full`: No space left"), "{said}");
     // The same after a while: no file may have more than a few blocks here, and no signal is raised.
     let command = on("training", &project, &["--interval", "100ms", "--duration", "30s", "--record", "run.jsonl"]);
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""]).arg(command.get_program());
-    limited.args(command.get_args()).current_dir(project.path(""));
-    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let ran = Ran::of(&mut limited);
+    let ran = Ran::of(&mut crate::started::behind("trap '' XFSZ; ulimit -f 8", &command));
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     assert!(ran.stderr.starts_with("error: cannot write `run.jsonl`: File too large"), "{}", ran.stderr);
     assert!(ran.stdout.contains("GPU 0"), "{}", ran.stdout);

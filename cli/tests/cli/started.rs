@@ -96,3 +96,24 @@ pub(crate) fn asleep(command: &mut Command) -> (Child, impl Iterator<Item = Stri
 pub(crate) fn shell(line: &str) {
     assert!(Command::new("sh").args(["-c", line]).status().expect("there is a shell").success(), "{line}");
 }
+
+/// A command behind a line of a shell that prepares the process.
+#[cfg(target_os = "linux")]
+pub(crate) fn behind(line: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{line}; exec \"$0\" \"$@\"")]).arg(command.get_program()).args(command.get_args());
+    shell.current_dir(command.get_current_dir().expect("the folder of a package"));
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell
+}
+
+/// A command on a terminal of its own. Its words are those of a shell.
+#[cfg(target_os = "linux")]
+pub(crate) fn on_terminal(command: &Command) -> Command {
+    let words: Vec<_> = [command.get_program()].into_iter().chain(command.get_args()).collect();
+    let line = words.iter().map(|word| word.to_str().expect("UTF-8")).collect::<Vec<_>>().join(" ");
+    let mut terminal = Command::new("script");
+    terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]).stdin(Stdio::null());
+    terminal.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    terminal
+}
