@@ -1,14 +1,13 @@
 //! Tables of commands, `tests/cases/*.toml`, and transcripts of what the commands print, `tests/cases/*.snap`.
 //!
-//! Keys of a case:
-//! - `name`: the behaviour.
-//! - `package`: its fixture, `bare` if left out. `with`: a fixture whose files are added. `beside`: fixtures in the same folder.
-//! - `files`: texts that are written first. `columns`: the longest line of standard output.
-//! - `steps`: commands without `cargo gpu-tuned`, and changes of files. Variables such as `GPUS=two-gpus`, a scenario of the fake
-//!   driver, are in front of a command. Behind ` | ` is the part of its output that the transcript shows: `grep TEXT` for lines,
-//!   `words` without line breaks, `count` for the number of lines, or paths in JSON such as `plans.*.target`.
+//! A case has a `name`. Its `package` is a fixture, `bare` by default. `with` names a fixture whose files are added, and `beside`
+//! fixtures in the same folder. `files` are written first. `columns` is the length of the longest line on standard output.
 //!
-//! The table `text` has texts that steps and files name as `$NAME`; `$CHECKOUT` is this one. With `INSTA_UPDATE=always`, tests write the present transcripts.
+//! `steps` are commands without `cargo gpu-tuned`, and changes of files. Variables are in front of a command. `GPUS=two-gpus` is a
+//! scenario of the fake driver. Behind ` | ` is the part of the output to show. `grep TEXT` shows lines, `words` removes line breaks,
+//! and `count` counts lines. Others are paths in JSON, such as `plans.*.target`.
+//!
+//! `$NAME` stands for a text of the table `text`. `$CHECKOUT` is this checkout. `INSTA_UPDATE=always` writes transcripts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
