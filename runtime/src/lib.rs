@@ -190,7 +190,7 @@ pub mod measure {
     pub use gpu_tuned_measure::measure::{MeasureError, Memory, Step, Subject, Times, parameters, shape, timed};
     #[cfg(feature = "counting-allocator")]
     #[doc(inline)]
-    pub use gpu_tuned_measure::measure::{Replayed, Trace, Traces, held};
+    pub use gpu_tuned_measure::measure::{Trace, Traces, held};
 }
 
 /// Allocator that counts live bytes, their peak, and live allocations by size.

@@ -38,7 +38,7 @@ pub use cuda::dry;
 pub use gpu_tuned_train::shape::{parameters, shape};
 pub use range::requested_precision;
 #[cfg(feature = "counting-allocator")]
-pub use replay::{Replayed, Trace, Traces};
+pub use replay::{Trace, Traces};
 pub use subject::Subject;
 pub use target::{BuiltFor, MeasurementTarget};
 pub use timed::{Times, timed};

@@ -3,19 +3,18 @@
 //! Burn's CPU backend copies weight and input into rows of channels, and frees the copies: three zeroed allocations in
 //! a row, of which the output alone stays. This pattern identifies convolutions.
 //!
-//! On CUDA, the output's rows are its channels, and rows are padded. The input's gradient needs columns of a matrix
-//! (`dgrad_im2col` in `burn-cubecl`). The weight's gradient needs them too (`wgrad_im2col`), twice at a time, because
-//! merging padded dimensions copies. Autotune also chooses kernels without columns: for the weight's gradient where
-//! rows of columns need no padding, according to the pages of two models on an H200.
+//! On CUDA, the output's rows are its channels, and rows are padded. The weight's gradient needs columns of a matrix
+//! (`wgrad_im2col` in `burn-cubecl`), twice at a time, because merging padded dimensions copies. Where rows of columns
+//! need no padding, autotune chooses kernels without columns, according to the pages of two models on an H200.
 //!
 //! Burn fuses optimizers on CUDA: all operations of a parameter become one kernel. It makes nothing that is not kept, and writes what is kept over its
 //! inputs of the same size: gradients, and the parameter itself, unless its rows are padded.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::program::{Op, Phase, Program, Recorded, Size, deaths, phases};
+use super::program::{Op, Phase, Program, Size, deaths, phases};
 
-/// The gradient for the input is made at most so many ops before the gradient for the weight.
+/// Copies for the gradient of a weight are freed within so many ops.
 const FURTHEST: usize = 64;
 
 /// A convolution's weight, as the model has it.
@@ -36,15 +35,6 @@ struct ConvOutput {
     pixels: [u64; 2],
 }
 
-/// The input as a matrix with a row for each pixel of the output.
-#[derive(Clone, Copy, Debug)]
-struct Columns {
-    size: Size,
-    is_copied: bool,
-    /// Gradients of the weight, each over a part of the rows.
-    partial: Option<Size>,
-}
-
 impl Weight {
     fn from_shape(shape: &[u64]) -> Option<Self> {
         let [outputs, inputs, kernel @ ..] = shape else { return None };
@@ -53,12 +43,6 @@ impl Weight {
 
     fn bytes(self) -> u64 {
         self.outputs * self.inputs * self.taps * 4
-    }
-
-    // With a stride, the CPU computes a gradient of more taps than exist, and uses a part of it.
-    fn is_overhung_by(self, bytes: u64) -> bool {
-        let of_tap = self.outputs * self.inputs * 4;
-        of_tap > 0 && bytes.is_multiple_of(of_tap) && (self.taps + 1..=4 * self.taps).contains(&(bytes / of_tap))
     }
 }
 
@@ -73,7 +57,6 @@ pub(super) fn lower_convolutions(program: Program, shapes: &[Vec<u64>], value_by
         deaths: deaths(&ops),
         program,
         value_bytes,
-        unused: weights.clone(),
         weights,
         made: Vec::new(),
         phase: Phase::Parameters,
@@ -91,14 +74,12 @@ struct Lowering {
     deaths: HashMap<usize, usize>,
     value_bytes: u64,
     weights: Vec<Weight>,
-    /// Not met yet in this forward pass.
-    unused: Vec<Weight>,
     /// Without a gradient yet.
     made: Vec<ConvOutput>,
     phase: Phase,
     dropped: HashSet<usize>,
-    /// Columns that are allocated before an output.
-    columns: HashMap<usize, Columns>,
+    /// The input as a matrix with a row for each pixel of the output, by the place of the gradient that needs it.
+    columns: HashMap<usize, Size>,
 }
 
 impl Lowering {
@@ -106,18 +87,25 @@ impl Lowering {
         if let Op::Enter(phase) = ops[place] {
             self.phase = phase;
             if phase == Phase::Forward {
-                self.unused.clone_from(&self.weights);
                 self.made.clear();
             }
         }
-        let is_zeros = |id| self.is_zeros(id);
-        let Some((_, made)) = Recorded::end_of_convolution(ops, place, is_zeros, &self.deaths) else { return };
+        let Some(made) = self.convolution(ops, place) else { return };
         let [weight, _, output] = made;
         if self.phase == Phase::Backward && self.is_constant(output) {
             self.backward(ops, place, made);
         } else if self.is_constant(weight) {
             self.forward(made);
         }
+    }
+
+    /// A convolution that begins with three zeroed vectors at a place: copies of weight and input, freed one right after
+    /// the other, and the output.
+    fn convolution(&self, ops: &[Op], place: usize) -> Option<[usize; 3]> {
+        let [Op::Allocate(weight), Op::Allocate(input), Op::Allocate(output), ..] = ops[place..] else { return None };
+        let [weight_death, input_death] = [self.deaths.get(&weight)?, self.deaths.get(&input)?];
+        let made = [weight, input, output];
+        (made.into_iter().all(|id| self.is_zeros(id)) && input_death + 1 == *weight_death).then_some(made)
     }
 
     fn is_zeros(&self, id: usize) -> bool {
@@ -130,14 +118,7 @@ impl Lowering {
 
     fn forward(&mut self, [weight, input, output]: [usize; 3]) {
         let bytes = self.program.sizes[weight].bytes[0];
-        let [unused, any] =
-            [&self.unused, &self.weights].map(|of| of.iter().position(|weight| weight.bytes() == bytes));
-        let shape = match (unused, any) {
-            (Some(index), _) => self.unused.remove(index),
-            // A module that is applied again.
-            (None, Some(index)) => self.weights[index],
-            (None, None) => return,
-        };
+        let Some(shape) = self.weights.iter().copied().find(|weight| weight.bytes() == bytes) else { return };
         let pixels = self.program.sizes[output].bytes.map(|bytes| bytes / 4 / shape.outputs);
         self.made.push(ConvOutput { weight: shape, input: self.program.sizes[input].bytes, pixels });
         self.dropped.extend([weight, input]);
@@ -147,64 +128,41 @@ impl Lowering {
     // The CPU convolves the input with the output's gradient.
     fn backward(&mut self, ops: &[Op], place: usize, [output_gradient, input, gradient]: [usize; 3]) {
         let bytes = self.program.sizes[gradient].bytes[0];
-        let exact = self.made.iter().rposition(|made| made.weight.bytes() == bytes);
-        let found = exact.or_else(|| self.made.iter().rposition(|made| made.weight.is_overhung_by(bytes)));
-        let Some(found) = found else { return };
+        let Some(found) = self.made.iter().rposition(|made| made.weight.bytes() == bytes) else { return };
         let ConvOutput { weight, input: input_bytes, pixels } = self.made.remove(found);
-        let row = weight.inputs * weight.taps;
-        let size = Size::rows(pixels, row);
-        if size.is_padded(self.value_bytes) {
-            let partial = Size::rows([weight.outputs; 2], row).in_pieces(pixels);
-            self.columns.insert(place + 2, Columns { size, is_copied: true, partial: Some(partial) });
+        let columns = Size::rows(pixels, weight.inputs * weight.taps);
+        if columns.is_padded(self.value_bytes) {
+            self.columns.insert(place + 2, columns);
         }
-        self.program.sizes[gradient] = Size::plain([weight.bytes(); 2]);
         // Both operands are copied before, since their dimensions were swapped.
         let copies = ops[..place].iter().rev().map_while(Op::allocated).take(2);
-        let dies_here =
-            |id: &usize| self.deaths.get(id) > self.deaths.get(&output_gradient) && self.is_brief(*id, place);
-        let copies: Vec<_> = copies.take_while(dies_here).collect();
-        let begin = place - copies.len();
-        self.dropped.extend(copies.into_iter().chain([output_gradient, input]));
-        self.input_gradient(ops, begin, input_bytes, weight, size);
-    }
-
-    fn is_brief(&self, id: usize, place: usize) -> bool {
-        self.deaths.get(&id).is_some_and(|death| *death < place + FURTHEST)
-    }
-
-    fn input_gradient(&mut self, ops: &[Op], end: usize, input: [u64; 2], weight: Weight, columns: Size) {
-        let is_gradient = |place: &usize| {
-            ops[*place].allocated().is_some_and(|id| self.is_zeros(id) && self.program.sizes[id].bytes == input)
+        let dies_here = |id: &usize| {
+            let death = self.deaths.get(id);
+            death > self.deaths.get(&output_gradient) && death.is_some_and(|death| *death < place + FURTHEST)
         };
-        let Some(place) = (end.saturating_sub(FURTHEST)..end).rev().find(is_gradient) else { return };
-        let between = ops[place + 1..end].iter().filter_map(Op::allocated);
-        let scratch = between.filter(|id| self.deaths.get(id).is_some_and(|death| *death < end));
-        self.dropped.extend(scratch);
-        self.columns.insert(place, Columns { size: columns, is_copied: false, partial: None });
-        if let Some(id) = ops[place].allocated() {
-            self.program.sizes[id] = Size::rows(input.map(|bytes| bytes / 4 / weight.inputs), weight.inputs);
+        let copies: Vec<_> = copies.take_while(dies_here).collect();
+        self.input_gradient(ops, place - copies.len(), input_bytes, weight);
+        self.dropped.extend(copies.into_iter().chain([output_gradient, input]));
+    }
+
+    /// Lays out the gradient for the input, which is made before a place, in rows.
+    fn input_gradient(&mut self, ops: &[Op], end: usize, input: [u64; 2], weight: Weight) {
+        let is_gradient = |id: &usize| self.is_zeros(*id) && self.program.sizes[*id].bytes == input;
+        let near = &ops[end.saturating_sub(FURTHEST)..end];
+        if let Some(gradient) = near.iter().rev().filter_map(Op::allocated).find(is_gradient) {
+            self.program.sizes[gradient] = Size::rows(input.map(|bytes| bytes / 4 / weight.inputs), weight.inputs);
         }
     }
 
     fn rewritten(mut self, ops: &[Op]) -> Program {
         let mut rewritten = Vec::with_capacity(ops.len());
         for (place, op) in ops.iter().enumerate().filter(|(_, op)| !op.is_of(&self.dropped)) {
-            let Some(Columns { size, is_copied, partial }) = self.columns.remove(&place) else {
+            let Some(size) = self.columns.remove(&place) else {
                 rewritten.push(*op);
                 continue;
             };
-            let mut columns = self.program.add(size);
-            rewritten.push(Op::Allocate(columns));
-            if is_copied {
-                let copy = self.program.add(size);
-                rewritten.extend([Op::Allocate(copy), Op::Free(columns)]);
-                columns = copy;
-            }
-            let partial = partial.map(|partial| self.program.add(partial));
-            rewritten.extend(partial.map(Op::Allocate));
-            rewritten.push(*op);
-            rewritten.extend(partial.map(Op::Free));
-            rewritten.push(Op::Free(columns));
+            let [columns, copy] = [(); 2].map(|()| self.program.add(size));
+            rewritten.extend([Op::Allocate(columns), Op::Allocate(copy), Op::Free(columns), *op, Op::Free(copy)]);
         }
         Program { ops: rewritten, ..self.program }
     }

@@ -35,8 +35,6 @@ use pools::Pools;
 use program::{Op, Phase, Program, phases};
 use trace::{aligned, parameter_size, record, shapes};
 
-/// As many as dry runs take at most.
-const STEPS: usize = 12;
 /// Even, so that a sample more changes nothing but sizes, and more than one: a micro-batch of one is computed otherwise. The
 /// first two neighbours that take the same steps do: small products are worked out otherwise than large ones.
 const BATCHES: [u64; 4] = [2, 4, 8, 16];
@@ -57,8 +55,8 @@ const BATCHES: [u64; 4] = [2, 4, 8, 16];
 /// #     |model: &Linear, batch| model.forward(batch).mean(),
 /// # );
 /// let trace = Trace::record(&Device::flex(), &subject, 1, false)?;
-/// if let Some(replayed) = trace.replayed(64, 4, Bytes::from_mib(24 << 10)) {
-///     println!("{} MiB on a GPU with 24 GiB", replayed.memory().reserved_bytes.mib());
+/// if let Some(memory) = trace.replayed(64, 4, Bytes::from_mib(24 << 10)) {
+///     println!("{} MiB on a GPU with 24 GiB", memory.reserved_bytes.mib());
 /// }
 /// # Ok::<(), gpu_tuned::measure::MeasureError>(())
 /// ```
@@ -67,23 +65,6 @@ pub struct Trace {
     program: Program,
     /// Shapes of the parameters.
     shapes: Vec<Vec<u64>>,
-}
-
-/// Simulated memory of steps on a GPU.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replayed {
-    /// Bytes reserved by the memory pools after each step.
-    pub reserved_bytes: Vec<Bytes>,
-    /// In use after the last forward pass, with the loss alive.
-    pub in_use_bytes: Bytes,
-}
-
-impl Replayed {
-    /// Most bytes reserved after a step, and bytes in use after a forward pass.
-    pub fn memory(&self) -> Memory {
-        let reserved_bytes = self.reserved_bytes.iter().copied().max().unwrap_or_default();
-        Memory { reserved_bytes, in_use_bytes: Some(self.in_use_bytes) }
-    }
 }
 
 impl Trace {
@@ -110,11 +91,8 @@ impl Trace {
         let mut small = recorded(BATCHES[0])?;
         for (from, to) in BATCHES.into_iter().zip(BATCHES.into_iter().skip(1)) {
             let large = recorded(to)?;
-            let program = aligned(&small, &large, [from, to]).and_then(|mut program| {
+            if let Some(mut program) = aligned(&small, &large, [from, to]) {
                 lay_out_parameters(&mut program, &shapes);
-                program.repeated(STEPS)
-            });
-            if let Some(program) = program {
                 return Ok(Self { program, shapes });
             }
             small = large;
@@ -122,11 +100,12 @@ impl Trace {
         Err(step(BATCHES[3]).failed(&"it allocates otherwise than smaller micro-batches"))
     }
 
-    /// Simulates a dozen steps with a micro-batch on a CUDA GPU with so much memory, for values of so many bytes.
-    /// `None` if one tensor exceeds the GPU's largest allocation.
+    /// Simulates steps with a micro-batch on a CUDA GPU with so much memory, for values of so many bytes. Returns the most
+    /// bytes reserved after a step, and the bytes in use after the last forward pass, with the loss alive. `None` if one
+    /// tensor exceeds the GPU's largest allocation.
     ///
     /// More than the GPU's memory is an answer, too.
-    pub fn replayed(&self, batch: u64, value_bytes: u64, gpu: Bytes) -> Option<Replayed> {
+    pub fn replayed(&self, batch: u64, value_bytes: u64, gpu: Bytes) -> Option<Memory> {
         self.lowered(value_bytes).replayed(batch, gpu)
     }
 
@@ -145,11 +124,11 @@ struct Lowered {
 
 impl Lowered {
     /// See [`Trace::replayed`].
-    fn replayed(&self, batch: u64, gpu: Bytes) -> Option<Replayed> {
+    fn replayed(&self, batch: u64, gpu: Bytes) -> Option<Memory> {
         let Self { program, value_bytes } = self;
         // CubeCL takes at most a quarter of the memory at once.
         let mut pools = Pools::new(gpu.0 / 4);
-        let (mut reserved_bytes, mut in_use_bytes) = (Vec::new(), Bytes::ZERO);
+        let (mut reserved_bytes, mut in_use_bytes) = (Bytes::ZERO, Bytes::ZERO);
         for op in &program.ops {
             match *op {
                 Op::Allocate(id) => {
@@ -162,11 +141,11 @@ impl Lowered {
                 }
                 Op::Free(id) => pools.free(id),
                 Op::Enter(Phase::Backward) => in_use_bytes = Bytes(pools.in_use),
-                Op::Enter(Phase::End) => reserved_bytes.push(Bytes(pools.reserved())),
+                Op::Enter(Phase::End) => reserved_bytes = reserved_bytes.max(Bytes(pools.reserved())),
                 Op::Enter(_) => {}
             }
         }
-        Some(Replayed { reserved_bytes, in_use_bytes })
+        Some(Memory { reserved_bytes, in_use_bytes: Some(in_use_bytes) })
     }
 }
 
@@ -221,12 +200,11 @@ impl Traces {
     ) -> Option<MeasuredMode> {
         let value_bytes = precision.parameter_bytes();
         let [single, accumulating] = [&self.single, &self.accumulating].map(|trace| trace.lowered(value_bytes));
-        let memory = |steps: &Lowered, batch| steps.replayed(batch, gpu).map(|replayed| replayed.memory());
         let simulated = |batch: u64| {
             let tried = Tried {
                 batch,
-                memory: Some(memory(&single, batch)?),
-                accumulating: memory(&accumulating, batch),
+                memory: Some(single.replayed(batch, gpu)?),
+                accumulating: accumulating.replayed(batch, gpu),
                 ..Tried::default()
             };
             Some((batch, tried.measured()))

@@ -7,7 +7,6 @@ use std::collections::{HashMap, HashSet};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Bool, Device, Int, Tensor};
-use gpu_tuned_train::allocation::SMALLEST_TENSOR_BYTES;
 use gpu_tuned_train::allocation::log::{self, Event};
 use gpu_tuned_train::train::{accumulate, in_parameter_types};
 
@@ -130,23 +129,7 @@ impl Recorded {
             }
         }
         recorded.drop_staging();
-        recorded.drop_tiles();
         recorded
-    }
-
-    /// End of a convolution that begins with three zeroed vectors at a place: copies of weight and input, freed one
-    /// right after the other, and the output.
-    pub(super) fn end_of_convolution(
-        ops: &[Op],
-        place: usize,
-        is_zeros: impl Fn(usize) -> bool,
-        deaths: &HashMap<usize, usize>,
-    ) -> Option<(usize, [usize; 3])> {
-        let [Op::Allocate(weight), Op::Allocate(input), Op::Allocate(output), ..] = ops[place..] else { return None };
-        let end = *deaths.get(&weight)?;
-        let is_convolution =
-            [weight, input, output].into_iter().all(is_zeros) && deaths.get(&input).is_some_and(|died| died + 1 == end);
-        is_convolution.then_some((end, [weight, input, output]))
     }
 
     // Burn makes some tensors in one allocation, copies them into another of a different alignment, and frees the first.
@@ -161,20 +144,6 @@ impl Recorded {
         let staging = self.ops.windows(3).filter_map(staged).collect();
         self.ops.retain(|op| !op.is_of(&staging));
     }
-
-    // Threads share the work of a convolution in tiles, and chance has it how many fall to this one.
-    fn drop_tiles(&mut self) {
-        let deaths = deaths(&self.ops);
-        let is_zeros = |id: usize| self.allocations[id].is_zeros();
-        let mut tiles = HashSet::new();
-        for place in 0..self.ops.len() {
-            if let Some((end, _)) = Self::end_of_convolution(&self.ops, place, is_zeros, &deaths) {
-                let made = self.ops[place + 3..end].iter().filter_map(Op::allocated);
-                tiles.extend(made.filter(|id| deaths.get(id).is_some_and(|death| *death < end)));
-            }
-        }
-        self.ops.retain(|op| !op.is_of(&tiles));
-    }
 }
 
 /// Pairs in a row that end a stretch without pairs.
@@ -187,24 +156,12 @@ const FURTHEST: usize = 200;
 const MOST_UNPAIRED_PER_MILLE: u64 = 5;
 /// Allocations freed within so many ops of their phase are scratch.
 const BRIEF: usize = 64;
-/// Allocations of this alignment are integers, or no tensors at all.
-const INTEGER_ALIGN: u64 = 8;
-/// Allocations of this alignment may be hash tables, in which autodiff keeps its graph.
-const TABLE_ALIGN: u64 = 16;
-
 /// The program of both recordings; `None` if they have different steps.
 pub(super) fn aligned(small: &Recorded, large: &Recorded, batches: [u64; 2]) -> Option<Program> {
     let pairs = Pairs { small, large, batches }.all()?;
     let size = |(large, pair): (&Allocation, &Option<usize>)| {
-        let bytes = match pair {
-            Some(id) => [small.allocations[*id].bytes, large.bytes],
-            // Too small to be recorded at the smaller micro-batch.
-            None if large.bytes < 2 * SMALLEST_TENSOR_BYTES as u64 && large.align != INTEGER_ALIGN => {
-                [large.bytes * batches[0] / batches[1], large.bytes]
-            }
-            None => [large.bytes; 2],
-        };
-        if large.align == INTEGER_ALIGN { Size::integers(bytes) } else { Size::plain(bytes) }
+        let smaller = pair.map_or(large.bytes, |id| small.allocations[id].bytes);
+        Size::plain([smaller, large.bytes])
     };
     let sizes: Vec<_> = large.allocations.iter().zip(&pairs).map(size).collect();
     let deaths = deaths(&large.ops);
@@ -212,35 +169,21 @@ pub(super) fn aligned(small: &Recorded, large: &Recorded, batches: [u64; 2]) -> 
     let [mut bytes, mut unpaired] = [0; 2];
     for (place, op) in large.ops.iter().enumerate() {
         let Op::Allocate(id) = *op else { continue };
-        let made = large.allocations[id];
+        let size = large.allocations[id].bytes;
         // The scratch of a thread that happened to take more of the work; what a backward pass frees of a forward one is none.
         let is_in_phase = |death: usize| !large.ops[place..death].iter().any(|op| matches!(op, Op::Enter(_)));
         let is_brief = |death: &usize| *death < place + BRIEF && is_in_phase(*death);
-        let is_scratch = pairs[id].is_none() && deaths.get(&id).is_some_and(is_brief);
-        if is_scratch || sizes[id].is_constant() && is_no_tensor(made) {
+        if pairs[id].is_none() && deaths.get(&id).is_some_and(is_brief) {
             noise.insert(id);
             continue;
         }
-        bytes += made.bytes;
-        unpaired += if pairs[id].is_none() && sizes[id].is_constant() { made.bytes } else { 0 };
+        bytes += size;
+        unpaired += if pairs[id].is_none() { size } else { 0 };
     }
     let mut ops = large.ops.clone();
     ops.retain(|op| !op.is_of(&noise));
     let program = Program { ops, sizes, made: large.allocations.clone(), persistent: HashSet::new(), batches };
     (unpaired <= bytes / 1000 * MOST_UNPAIRED_PER_MILLE).then_some(program)
-}
-
-// Of what does not grow with the micro-batch.
-fn is_no_tensor(Allocation { bytes, align, .. }: Allocation) -> bool {
-    align == INTEGER_ALIGN || align == TABLE_ALIGN && is_table(bytes)
-}
-
-/// Returns true for the size of a standard hash table: a power of two of entries with one byte each besides, and 16
-/// bytes more. Entries take a multiple of eight bytes.
-fn is_table(bytes: u64) -> bool {
-    let entries = bytes.saturating_sub(16);
-    let odd = entries >> entries.trailing_zeros().min(63);
-    entries.trailing_zeros() >= 3 && odd > 1 && odd % 8 == 1
 }
 
 struct Pairs<'r> {

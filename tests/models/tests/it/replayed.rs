@@ -22,8 +22,11 @@ use gpu_tuned_core::{
 };
 use models_tests::{
     convnet::{self, Convnet},
-    cross_entropy, measure,
+    cross_entropy, encoder_decoder, experts, measure,
+    mlp::Mlp,
     recurrent::{self, Recurrent},
+    transformer::{self, Classifier, Gpt, Llama},
+    vit,
 };
 
 const H200: Bytes = Bytes::from_mib(143_771);
@@ -43,30 +46,50 @@ fn optimizer() -> ModuleOptimizer {
     AdamWConfig::new().init()
 }
 
-/// Compares the simulated and the planned memory with the reserved memory.
-fn check<M: Module, B: Clone>(family: Family, subject: &Subject<'_, M, B>, reserved: &[Reserved]) {
-    let _counting = measure::counting();
-    let (mut errors, mut bounds) = (Vec::new(), Vec::new());
-    for Reserved { checkpointing, mib } in reserved {
-        let trace = Trace::record(&Device::flex(), subject, 1, *checkpointing).expect("two small micro-batches");
-        let planned = Planned::by(&trace, family, *checkpointing);
-        for &(batch, mib) in *mib {
-            let replayed = trace.replayed(batch, 4, H200).expect("no tensor is large");
-            let error = replayed.memory().reserved_bytes.mib() / mib as f64 - 1.0;
-            let bound = planned.mib(batch) / mib as f64 - 1.0;
-            println!(
-                "checkpointing {checkpointing}, batch {batch}: {:+.1}% of {mib} MiB, planned are {:+.1}%",
-                error * 100.0,
-                bound * 100.0
-            );
-            errors.push(error.abs());
-            bounds.extend((mib >= MATTERS_MIB).then_some(bound));
+/// Relative errors of the simulated memory, and of the planned memory from [`MATTERS_MIB`] on.
+#[derive(Default)]
+struct Errors {
+    simulated: Vec<f64>,
+    planned: Vec<f64>,
+}
+
+impl Errors {
+    /// Compares the simulated and the planned memory with the reserved memory.
+    fn add<M: Module, B: Clone>(&mut self, family: Family, subject: &Subject<'_, M, B>, reserved: &[Reserved]) {
+        let _counting = measure::counting();
+        for Reserved { checkpointing, mib } in reserved {
+            let trace = Trace::record(&Device::flex(), subject, 1, *checkpointing).expect("two small micro-batches");
+            let planned = Planned::by(&trace, family, *checkpointing);
+            for &(batch, mib) in *mib {
+                let replayed = trace.replayed(batch, 4, H200).expect("no tensor is large");
+                let error = replayed.reserved_bytes.mib() / mib as f64 - 1.0;
+                let bound = planned.mib(batch) / mib as f64 - 1.0;
+                println!(
+                    "checkpointing {checkpointing}, batch {batch}: {:+.1}% of {mib} MiB, planned are {:+.1}%",
+                    error * 100.0,
+                    bound * 100.0
+                );
+                self.simulated.push(error.abs());
+                self.planned.extend((mib >= MATTERS_MIB).then_some(bound));
+            }
         }
     }
-    errors.sort_by(f64::total_cmp);
-    assert!(errors[errors.len() / 2] <= MEDIAN && errors[errors.len() * 95 / 100] <= WORST, "{errors:?}");
-    let missed = bounds.iter().filter(|bound| **bound < 0.0).count();
-    assert!(missed * 20 <= bounds.len(), "{missed} of {} reserve more than is planned", bounds.len());
+
+    /// Checks the largest error in 95 of 100 cases, and the share of plans that are too low.
+    fn check(mut self, worst: f64, missed: f64) {
+        let Self { simulated, planned } = &mut self;
+        simulated.sort_by(f64::total_cmp);
+        let count = simulated.len();
+        assert!(simulated[count / 2] <= MEDIAN && simulated[count * 95 / 100] <= worst, "{simulated:?}");
+        let low = planned.iter().filter(|bound| **bound < 0.0).count();
+        assert!(low as f64 <= missed * planned.len() as f64, "{low} of {} reserve more than is planned", planned.len());
+    }
+}
+
+fn check<M: Module, B: Clone>(family: Family, subject: &Subject<'_, M, B>, reserved: &[Reserved]) {
+    let mut errors = Errors::default();
+    errors.add(family, subject, reserved);
+    errors.check(WORST, 0.05);
 }
 
 /// Plans for an H200 from a lock with simulated steps.
@@ -223,4 +246,105 @@ fn a_transformer() {
     let plain = Reserved { checkpointing: false, mib: &TRANSFORMER };
     let checkpointed = Reserved { checkpointing: true, mib: &[(48, 5495), (64, 6262), (96, 9334), (160, 15478)] };
     check(Family::Transformer, &subject, &[plain, checkpointed]);
+}
+
+/// Networks that had no part in the rules of the simulation, with dry runs beside a driver that runs no kernels. Such dry
+/// runs of dense and recurrent layers reserve what an H200 reserves.
+#[test]
+#[ignore = "takes minutes"]
+fn networks_outside_of_the_fit() {
+    let mut errors = Errors::default();
+    macro_rules! add {
+        ($family:ident, with $new:expr, $loss:expr, $mib:expr) => {{
+            let batch = |samples: usize, device: &Device| (samples, device.clone());
+            let subject = Subject::new($new, optimizer, batch, $loss);
+            errors.add(Family::$family, &subject, &[Reserved { checkpointing: false, mib: &$mib }]);
+        }};
+        ($family:ident, $model:path, $dimensions:expr, $mib:expr) => {{
+            type Model = $model;
+            let d = $dimensions;
+            let loss = |model: &Model, (samples, device): (usize, Device)| model.loss(&d, samples, &device);
+            add!($family, with |device: &Device| Model::new(&d, device), loss, $mib);
+        }};
+    }
+    let gpt = transformer::Dimensions {
+        layers: 6,
+        d_model: 384,
+        d_ff: 1536,
+        heads: 6,
+        kv_heads: 6,
+        vocab: 16_000,
+        seq: 256,
+        dropout: 0.0,
+        causal: true,
+        tied: true,
+        norm_first: true,
+    };
+    add!(Transformer, Gpt, gpt, [(4, 927), (16, 2704), (64, 9078)]);
+    let wide = transformer::Dimensions { layers: 3, d_model: 512, d_ff: 2048, heads: 8, kv_heads: 8, ..gpt };
+    let wide = transformer::Dimensions { vocab: 50_257, seq: 128, dropout: 0.1, tied: false, ..wide };
+    add!(Transformer, Gpt, wide, [(4, 2311), (16, 6927), (64, 20_681)]);
+    let llama = transformer::Dimensions { layers: 4, d_ff: 1376, kv_heads: 2, vocab: 8000, seq: 256, ..wide };
+    let llama = transformer::Dimensions { dropout: 0.0, ..llama };
+    add!(Transformer, Llama, llama, [(4, 788), (16, 2108), (64, 7147)]);
+    let classifier = transformer::Dimensions { seq: 128, vocab: 2, dropout: 0.1, causal: false, ..gpt };
+    let loss = |model: &Classifier, (samples, device): (usize, Device)| model.loss(&classifier, samples, &device);
+    let new = |device: &Device| Classifier::new(&classifier, 30_000, device);
+    add!(Transformer, with new, loss, [(8, 754), (32, 1699), (128, 5584)]);
+    let experts = experts::Dimensions {
+        layers: 3,
+        d_model: 256,
+        d_ff: 512,
+        heads: 4,
+        kv_heads: 4,
+        head_dim: 64,
+        vocab: 8000,
+        seq: 128,
+        qk_norm: false,
+        norms_after: false,
+        experts: Some([4, 2]),
+    };
+    add!(Transformer, experts::Llama, experts, [(8, 495), (32, 1565), (128, 5092)]);
+    let vit = vit::Dimensions {
+        image: 224,
+        patch: 16,
+        layers: 6,
+        d_model: 384,
+        heads: 6,
+        classes: 1000,
+        class_token: true,
+        dropout: 0.0,
+    };
+    add!(Transformer, vit::Vit, vit, [(8, 660), (32, 2169), (128, 7855)]);
+    let translation = encoder_decoder::Dimensions {
+        layers: [4, 4],
+        d_model: 384,
+        d_ff: 1536,
+        heads: 6,
+        vocab: 16_000,
+        seq: [128, 128],
+        spectrogram: None,
+        dropout: 0.0,
+    };
+    add!(Transformer, encoder_decoder::EncoderDecoder, translation, [(8, 1229), (32, 3850), (128, 15_100)]);
+    let text = recurrent::Dimensions {
+        input: 128,
+        hidden: 512,
+        layers: 2,
+        seq: 100,
+        classes: 128,
+        vocab: 128,
+        every_step: true,
+        gru: true,
+        bidirectional: false,
+    };
+    add!(Recurrent, Recurrent, text, [(32, 210), (128, 686), (512, 2598)]);
+    let series = recurrent::Dimensions { input: 80, hidden: 256, seq: 60, classes: 10, vocab: 0, ..text };
+    let series = recurrent::Dimensions { every_step: false, gru: false, bidirectional: true, ..series };
+    add!(Recurrent, Recurrent, series, [(32, 165), (128, 473), (512, 1725)]);
+    let widths = [1024, 4096, 4096, 4096, 10];
+    let loss = |model: &Mlp, (samples, device): (usize, Device)| model.loss(&widths, samples, &device);
+    add!(Other, with |device: &Device| Mlp::new(&widths, device), loss, [(256, 607), (2048, 737), (16_384, 2979)]);
+    // With few pages, one page more or less is a fifth. One plan of 19 is too low.
+    errors.check(0.25, 0.06);
 }
