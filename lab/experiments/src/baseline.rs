@@ -9,6 +9,7 @@ use burn::{
 };
 use clap::Args;
 use gpu_tuned::{MicroBatch, Options, Pins, Precision, Tuned, train::GraphStatus};
+use gpu_tuned_kernels::selection::{Kernels, select};
 use hardware_tests::{
     catching::catching,
     described::WithConfig,
@@ -57,6 +58,9 @@ pub(crate) struct Arguments {
     /// Replay micro-steps as CUDA graphs
     #[arg(long)]
     cuda_graphs: bool,
+    /// Compute products with the library
+    #[arg(long)]
+    library: bool,
     /// Samples of all steps; the second half is timed
     #[arg(long, default_value_t = 12_800)]
     samples: usize,
@@ -108,6 +112,9 @@ struct Head<'a> {
 
 /// Prints one line.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.library {
+        select(Kernels::Library { tf32: true })?;
+    }
     let micro_batch = arguments.micro_batch.unwrap_or(arguments.batch);
     let arguments = Arguments { micro_batch: Some(micro_batch), ..arguments.clone() };
     let trained = || {

@@ -26,6 +26,13 @@ described! {
     TransformerConfig;
 
     #[gpu_tuned(
+        transformer(layers = 6, d_model = 384, vocab = 50257, seq = 256, heads = 6, causal = false, dropout = false,
+                    positions = "none", final_norm = false, tied_head = false),
+        global_batch = 256, target = "h200"
+    )]
+    GptConfig;
+
+    #[gpu_tuned(
         convnet(image = 64, classes = 10, stages = [[96, 8]], batch_statistics = true),
         global_batch = 512, target = "h200"
     )]
@@ -68,6 +75,7 @@ impl Model {
     pub fn with_config<W: WithConfig>(self, precision: Precision, work: W) -> W::Output {
         match self {
             Self::Transformer => work.run(TransformerConfig { precision }),
+            Self::Gpt => work.run(GptConfig { precision }),
             Self::Convnet => work.run(ConvnetConfig { precision }),
             Self::ResNet => work.run(ResNetConfig { precision }),
             Self::Lstm => work.run(LstmConfig { precision }),
@@ -91,13 +99,14 @@ mod tests {
     use burn::{module::Module, tensor::Device};
     use gpu_tuned::Tuned;
 
-    use super::{ConvnetConfig, LstmConfig, ResNetConfig, TransformerConfig, UNetConfig};
+    use super::{ConvnetConfig, GptConfig, LstmConfig, ResNetConfig, TransformerConfig, UNetConfig};
     use crate::network::Model;
 
     #[test]
     fn descriptions_have_the_parameters_of_the_models() {
         let described = [
             (Model::Transformer, TransformerConfig::default().workload()),
+            (Model::Gpt, GptConfig::default().workload()),
             (Model::Convnet, ConvnetConfig::default().workload()),
             (Model::ResNet, ResNetConfig::default().workload()),
             (Model::Lstm, LstmConfig::default().workload()),

@@ -2,11 +2,11 @@
 
 use burn::{
     module::Module,
-    nn::{
-        Embedding, EmbeddingConfig, Linear, LinearConfig,
-        transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput},
-    },
     tensor::{Device, Int, Tensor},
+};
+use gpu_tuned_kernels::nn::{
+    Embedding, EmbeddingConfig, Linear, LinearConfig,
+    transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput},
 };
 
 /// The dimensions of an [`Encoder`].

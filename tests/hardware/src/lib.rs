@@ -24,6 +24,7 @@ pub mod mode;
 pub mod network;
 mod observe;
 pub mod planned;
+mod products;
 mod ranks;
 mod steps;
 mod sweep;
@@ -69,6 +70,8 @@ enum Command {
     Drill(drill::Arguments),
     /// Micro-steps replayed as CUDA graphs: time, memory and losses, beside plain ones
     Graphs(graphs::Arguments),
+    /// Library operations against fp64, and their time beside Burn's
+    Products(products::Arguments),
     /// Steps as one of the processes of a launcher, or alone: speed, losses, memory, and faults of one
     Ranks(ranks::Arguments),
     /// Train a model that is not ready for 16 bits where the planner chooses them: the program starts again in f32
@@ -114,6 +117,7 @@ pub fn run() -> anyhow::Result<()> {
         Command::Steps(arguments) => steps::run(&arguments),
         Command::Drill(arguments) => drill::run(&arguments),
         Command::Graphs(arguments) => graphs::run(&arguments),
+        Command::Products(arguments) => products::run(&arguments),
         Command::Ranks(arguments) => ranks::run(&arguments),
         Command::Unready(arguments) => unready::run(&arguments),
         Command::Warm(arguments) => warm::run(&arguments),

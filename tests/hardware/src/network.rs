@@ -2,12 +2,12 @@
 
 use burn::{
     module::Module,
-    nn::loss::CrossEntropyLossConfig,
     tensor::{Device, Distribution, Int, Shape, Tensor, TensorData},
 };
 use clap::ValueEnum;
 use gpu_tuned::mixed::in_f32;
 use gpu_tuned_core::workload::Block;
+use gpu_tuned_kernels::nn::loss::CrossEntropyLossConfig;
 use models_tests::{
     convnet::{self, Convnet},
     recurrent::{self, Recurrent},
@@ -23,6 +23,7 @@ pub const CLASSES: usize = 10;
 /// Dimensions of the transformer.
 pub(crate) const ENCODER: EncoderDimensions =
     EncoderDimensions { layers: 6, d_model: 512, heads: 8, vocab: 8192, tokens: 256 };
+const GPT: EncoderDimensions = EncoderDimensions { layers: 6, d_model: 384, heads: 6, vocab: 50_257, tokens: 256 };
 const SMALL_ENCODER: EncoderDimensions = EncoderDimensions { layers: 2, d_model: 64, heads: 4, vocab: 128, tokens: 32 };
 
 /// The dimensions of a network.
@@ -56,6 +57,8 @@ impl Dimensions {
 pub enum Model {
     /// Six layers of width 512, eight heads, 256 tokens of a vocabulary of 8192, a head over every token
     Transformer,
+    /// Six layers of width 384, six heads, 256 tokens of a vocabulary of 50,257, a head over every token
+    Gpt,
     /// Eight convolutions of 96 channels on 64x64 images
     Convnet,
     /// ResNet-18 without its stem on 32x32 images
@@ -148,6 +151,7 @@ impl Model {
     pub fn dimensions(self) -> Dimensions {
         match self {
             Self::Transformer => Dimensions::Encoder(ENCODER),
+            Self::Gpt => Dimensions::Encoder(GPT),
             Self::Convnet | Self::ResNet => Dimensions::Convnet(self.images()),
             Self::Lstm => Dimensions::Lstm,
             Self::UNet => Dimensions::UNet(PIXELS),
@@ -158,8 +162,8 @@ impl Model {
     pub fn batch(self, samples: usize, fill: Fill, device: &Device) -> Batch {
         let classes = |limit, rows| fill.below(limit, [rows], device);
         let (samples, targets) = match self {
-            Self::Transformer => {
-                let EncoderDimensions { vocab, tokens: length, .. } = ENCODER;
+            Self::Transformer | Self::Gpt => {
+                let EncoderDimensions { vocab, tokens: length, .. } = if self == Self::Gpt { GPT } else { ENCODER };
                 let tokens = fill.below(vocab, [samples, length], device);
                 (Samples::Tokens(tokens), classes(vocab, samples * length))
             }
@@ -183,7 +187,7 @@ impl Model {
     /// A network of the same kind, small enough for a CPU to train in seconds.
     pub fn small(self) -> Dimensions {
         match self {
-            Self::Transformer => Dimensions::Encoder(SMALL_ENCODER),
+            Self::Transformer | Self::Gpt => Dimensions::Encoder(SMALL_ENCODER),
             Self::Convnet | Self::ResNet => {
                 let small = convnet::Dimensions { image: 16, stages: vec![[16, 2], [32, 2]], ..self.images() };
                 Dimensions::Convnet(small)
@@ -226,7 +230,7 @@ impl Network {
 
     /// The loss, with 16-bit logits widened to fp32 first, as in mixed precision.
     pub fn loss_in_f32(&self, batch: Batch) -> Tensor<1> {
-        let logits = in_f32(self.logits(batch.samples));
+        let logits = self.logits(batch.samples);
         CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, batch.targets)
     }
 

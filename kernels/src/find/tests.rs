@@ -1,0 +1,49 @@
+use std::fs;
+
+use super::*;
+
+fn file(root: &Path, path: &str) -> PathBuf {
+    let file = root.join(path);
+    fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+    fs::write(&file, "no library").expect("a file");
+    file
+}
+
+#[test]
+fn wheels_of_the_newest_python_come_after_toolkits() {
+    let root = tempfile::tempdir().expect("a folder");
+    let root = root.path();
+    let old = file(root, "env/lib/python3.9/site-packages/nvidia/cublas/lib/libcublasLt.so.12");
+    let new = file(root, "env/lib/python3.13/site-packages/nvidia/cu13/lib/libcublasLt.so.13");
+    let toolkit = file(root, "cuda/lib64/libcublasLt.so.12");
+    let places = Places { folders: None, toolkits: vec![root.join("cuda")], pythons: vec![root.join("env")] };
+    let found = candidates(&places);
+    assert_eq!(found[..2], NAMES.map(PathBuf::from));
+    assert_eq!(found[2..], [toolkit, new, old]);
+}
+
+#[test]
+fn named_folders_replace_all_places() {
+    let root = tempfile::tempdir().expect("a folder");
+    let root = root.path();
+    file(root, "cuda/lib64/libcublasLt.so.13");
+    let named = file(root, "mine/libcublasLt.so.12");
+    let places =
+        Places { folders: Some(vec![root.join("mine")]), toolkits: vec![root.join("cuda")], ..Places::default() };
+    assert_eq!(candidates(&places), [named]);
+}
+
+#[test]
+fn a_file_that_is_no_library_is_named() {
+    let root = tempfile::tempdir().expect("a folder");
+    let named = file(root.path(), "libcublasLt.so.13");
+    let message = first(vec![named.clone()]).expect_err("no library").to_string();
+    assert!(message.contains(&named.display().to_string()), "{message}");
+    assert!(message.contains("GPU_TUNED_LIBRARIES"), "{message}");
+}
+
+#[test]
+fn nothing_found_has_advice() {
+    let message = first(Vec::new()).expect_err("no library").to_string();
+    assert!(message.contains("pip install nvidia-cublas"), "{message}");
+}

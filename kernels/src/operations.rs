@@ -1,0 +1,452 @@
+//! Library products as operations of Burn's backends.
+
+mod autodiff;
+mod rows;
+mod stream;
+
+use burn::backend::fusion::custom::TensorSpec;
+use burn::backend::ops::{FloatTensorOps, ModuleOps};
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Backend, backend_extension};
+use burn::tensor::{DType, Shape};
+use burn_cubecl::CubeBackend;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::ops::numeric::empty_device_dtype;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::zspace::metadata::Metadata;
+
+use crate::cublaslt::{Element, Epilogue, MOST_ALIGNED, Product};
+use crate::matrix::Matrices;
+
+/// Products by the library, with sums in f32. Shapes are in rows; all strides are read.
+///
+/// `tf32` lets tensor cores round the factors of f32 products. Where the library has no algorithm, Burn's kernels
+/// compute the product.
+#[backend_extension(Cube, Fusion, Autodiff)]
+pub trait LibraryOps: Backend {
+    /// `[.., m, k] · [.., k, n]` to `[.., m, n]`, with equal leading dimensions.
+    #[fusion(dtype = left, shape = product_shape(left, right))]
+    fn library_product(left: FloatTensor<Self>, right: FloatTensor<Self>, tf32: bool) -> FloatTensor<Self>;
+
+    /// `[.., k] · [k, n]` to `[.., n]`.
+    #[fusion(dtype = input, shape = linear_shape(input, weight))]
+    fn library_linear(input: FloatTensor<Self>, weight: FloatTensor<Self>, tf32: bool) -> FloatTensor<Self>;
+
+    /// `[.., k] · [k, n] + [n]` to `[.., n]`.
+    #[fusion(dtype = input, shape = linear_shape(input, weight))]
+    fn library_linear_with_bias(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        tf32: bool,
+    ) -> FloatTensor<Self>;
+
+    /// Gradient of a linear operation's weight: `[.., k]ᵀ · [.., n]` to `[k, n]`.
+    #[fusion(dtype = input, shape = weight_shape(input, gradient))]
+    fn library_weight_gradient(input: FloatTensor<Self>, gradient: FloatTensor<Self>, tf32: bool) -> FloatTensor<Self>;
+
+    /// Gradients of a linear operation's weight and bias: `[k, n]`, and `[n]`.
+    #[fusion(meta = |input, gradient, _tf32| (
+        TensorSpec::new(weight_shape(&input.shape, &gradient.shape), input.dtype),
+        TensorSpec::new(Shape::new([last(&gradient.shape)]), gradient.dtype),
+    ))]
+    fn library_weight_and_bias_gradients(
+        input: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        tf32: bool,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// Sums of the columns of `[.., n]`: `[n]`, as a product with ones.
+    #[fusion(dtype = rows, shape = Shape::new([last(rows)]))]
+    fn library_column_sums(rows: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// Logarithms of the probabilities of targets: `[rows, classes]` and `[rows]` to `[rows]` in f32. NaN for a target
+    /// that is no class.
+    #[fusion(meta = |logits, _targets| TensorSpec::new(Shape::new([logits.shape[0]]), DType::F32))]
+    fn library_log_probs(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self>;
+
+    /// Gradient of the logits of [`library_log_probs`](Self::library_log_probs).
+    #[fusion(meta = |logits, _targets, _gradient| logits.clone())]
+    fn library_log_probs_gradient(
+        logits: FloatTensor<Self>,
+        targets: IntTensor<Self>,
+        gradient: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
+
+    /// Layer norm of `[.., n]` with a factor and a term `[n]`.
+    #[fusion(dtype = input, shape = input)]
+    fn library_layer_norm(
+        input: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f32,
+    ) -> FloatTensor<Self>;
+
+    /// Gradient of the input of a layer norm, and the rows whose sum is the gradient of `gamma`.
+    #[fusion(meta = |input, _gamma, _gradient, _epsilon| (input.clone(), input.clone()))]
+    fn library_layer_norm_gradients(
+        input: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        epsilon: f32,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+}
+
+fn last(shape: &Shape) -> usize {
+    shape[shape.num_dims() - 1]
+}
+
+fn product_shape(left: &Shape, right: &Shape) -> Shape {
+    let rank = left.num_dims();
+    assert!(
+        rank >= 2 && rank == right.num_dims() && left[rank - 1] == right[rank - 2],
+        "no product of shapes {left:?} and {right:?}"
+    );
+    let mut shape = left.clone();
+    shape[rank - 1] = right[rank - 1];
+    shape
+}
+
+fn linear_shape(input: &Shape, weight: &Shape) -> Shape {
+    let rank = input.num_dims();
+    assert!(
+        weight.num_dims() == 2 && rank >= 1 && input[rank - 1] == weight[0],
+        "no linear operation of an input {input:?} and a weight {weight:?}"
+    );
+    let mut shape = input.clone();
+    shape[rank - 1] = weight[1];
+    shape
+}
+
+fn weight_shape(input: &Shape, gradient: &Shape) -> Shape {
+    Shape::new([last(input), last(gradient)])
+}
+
+impl LibraryOps for CubeBackend {
+    fn library_product(left: CubeTensor, right: CubeTensor, tf32: bool) -> CubeTensor {
+        let shape = product_shape(left.meta.shape(), right.meta.shape());
+        let [left, right] = [left, right].map(|tensor| Operand::new(tensor, Matrices::batched));
+        let rank = shape.num_dims();
+        let size = Size {
+            rows: shape[rank - 2],
+            inner: last(left.tensor.meta.shape()),
+            columns: shape[rank - 1],
+            batches: shape.iter().take(rank - 2).product(),
+        };
+        match computed(&left, &right, size, shape, Matrices::batched, Vector::None, tf32) {
+            Some((output, _)) => output,
+            None => Self::float_matmul(left.tensor, right.tensor),
+        }
+    }
+
+    fn library_linear(input: CubeTensor, weight: CubeTensor, tf32: bool) -> CubeTensor {
+        linear(input, weight, None, tf32)
+    }
+
+    fn library_linear_with_bias(input: CubeTensor, weight: CubeTensor, bias: CubeTensor, tf32: bool) -> CubeTensor {
+        linear(input, weight, Some(bias), tf32)
+    }
+
+    fn library_weight_gradient(input: CubeTensor, gradient: CubeTensor, tf32: bool) -> CubeTensor {
+        weight_gradient(&Operand::new(input, Matrices::flat), &Operand::new(gradient, Matrices::flat), tf32)
+    }
+
+    fn library_weight_and_bias_gradients(
+        input: CubeTensor,
+        gradient: CubeTensor,
+        tf32: bool,
+    ) -> (CubeTensor, CubeTensor) {
+        let [input, gradient] = [input, gradient].map(|tensor| Operand::new(tensor, Matrices::flat));
+        match weight_and_sums(&input, &gradient, Vector::ColumnSums, tf32) {
+            Some((weight, Some(sums))) => (weight, sums),
+            // A few layouts have products without this epilogue.
+            _ => (weight_gradient(&input, &gradient, tf32), Self::library_column_sums(gradient.tensor)),
+        }
+    }
+
+    fn library_column_sums(rows: CubeTensor) -> CubeTensor {
+        let columns = last(rows.meta.shape());
+        let rows = Operand::new(rows, Matrices::flat);
+        let height = flat_size(&rows, &rows).rows;
+        let ones = Self::float_ones(Shape::new([1, height]), &rows.tensor.device, rows.tensor.dtype.into());
+        let ones = Operand::new(ones, Matrices::flat);
+        let size = Size { rows: 1, inner: height, columns, batches: 1 };
+        match computed(&ones, &rows, size, Shape::new([1, columns]), Matrices::flat, Vector::None, false) {
+            Some((sums, _)) => with_shape(sums, [columns]),
+            None => Self::linear_bias_backward(rows.tensor),
+        }
+    }
+
+    fn library_log_probs(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {
+        rows::log_probs(logits, targets)
+    }
+
+    fn library_log_probs_gradient(logits: CubeTensor, targets: CubeTensor, gradient: CubeTensor) -> CubeTensor {
+        rows::log_probs_gradient(logits, targets, gradient)
+    }
+
+    fn library_layer_norm(input: CubeTensor, gamma: CubeTensor, beta: CubeTensor, epsilon: f32) -> CubeTensor {
+        rows::layer_norm(input, gamma, beta, epsilon)
+    }
+
+    fn library_layer_norm_gradients(
+        input: CubeTensor,
+        gamma: CubeTensor,
+        gradient: CubeTensor,
+        epsilon: f32,
+    ) -> (CubeTensor, CubeTensor) {
+        rows::layer_norm_gradient(input, gamma, gradient, epsilon)
+    }
+}
+
+fn linear(input: CubeTensor, weight: CubeTensor, bias: Option<CubeTensor>, tf32: bool) -> CubeTensor {
+    let shape = linear_shape(input.meta.shape(), weight.meta.shape());
+    let input = Operand::new(input, Matrices::flat);
+    let weight = Operand::new(weight, Matrices::flat);
+    let vector = bias.clone().map_or(Vector::None, Vector::Bias);
+    match computed(&input, &weight, flat_size(&input, &weight), shape, Matrices::flat, vector, tf32) {
+        Some((output, _)) => output,
+        None => match bias {
+            Some(bias) => add_to_rows(linear(input.tensor, weight.tensor, None, tf32), bias),
+            None => CubeBackend::linear(input.tensor, weight.tensor, None),
+        },
+    }
+}
+
+fn add_to_rows(rows: CubeTensor, vector: CubeTensor) -> CubeTensor {
+    let shape = rows.meta.shape();
+    if shape.num_elements() == 0 {
+        return rows;
+    }
+    let mut of_vector = vec![1; shape.num_dims()];
+    of_vector[shape.num_dims() - 1] = last(shape);
+    CubeBackend::float_add(rows, CubeBackend::float_reshape(vector, Shape::from(of_vector)))
+}
+
+fn weight_gradient(input: &Operand, gradient: &Operand, tf32: bool) -> CubeTensor {
+    match weight_and_sums(input, gradient, Vector::None, tf32) {
+        Some((weight, _)) => weight,
+        None => CubeBackend::linear_weight_backward(input.tensor.clone(), gradient.tensor.clone()),
+    }
+}
+
+fn weight_and_sums(input: &Operand, gradient: &Operand, vector: Vector, tf32: bool) -> Option<Computed> {
+    let shape = weight_shape(input.tensor.meta.shape(), gradient.tensor.meta.shape());
+    let size = flat_size(input, gradient);
+    // The input is read as its transpose.
+    let size = Size { rows: size.inner, inner: size.rows, ..size };
+    let input = Operand { matrices: input.matrices.transpose(), tensor: input.tensor.clone() };
+    computed(&input, gradient, size, shape, Matrices::flat, vector, tf32)
+}
+
+/// Sizes of the product of two matrices whose rows are all dimensions but the last.
+fn flat_size(left: &Operand, right: &Operand) -> Size {
+    let shape = left.tensor.meta.shape();
+    let inner = last(shape);
+    let rows = shape.iter().take(shape.num_dims() - 1).product();
+    Size { rows, inner, columns: last(right.tensor.meta.shape()), batches: 1 }
+}
+
+#[derive(Clone, Copy)]
+struct Size {
+    rows: usize,
+    inner: usize,
+    columns: usize,
+    batches: usize,
+}
+
+/// A tensor and its matrices.
+struct Operand {
+    tensor: CubeTensor,
+    matrices: Matrices,
+}
+
+type Read = fn(&[usize], &[usize]) -> Option<Matrices>;
+
+impl Operand {
+    /// The tensor, copied where its strides are not those of matrices.
+    fn new(tensor: CubeTensor, read: Read) -> Self {
+        let matrices = if tensor.meta.is_tiled() { None } else { read(tensor.meta.shape(), tensor.meta.strides()) };
+        match matrices {
+            Some(matrices) => Self { tensor, matrices },
+            None => {
+                let tensor = into_contiguous(tensor);
+                let matrices = read(tensor.meta.shape(), tensor.meta.strides()).expect("BUG: contiguous rows");
+                Self { tensor, matrices }
+            }
+        }
+    }
+}
+
+/// Numbers for each column beside a product.
+enum Vector {
+    None,
+    Bias(CubeTensor),
+    ColumnSums,
+}
+
+/// The product, and the column sums if asked for.
+type Computed = (CubeTensor, Option<CubeTensor>);
+
+/// Launches a product. `None` where the library has no algorithm.
+fn computed(
+    left: &Operand,
+    right: &Operand,
+    size: Size,
+    shape: Shape,
+    read: Read,
+    vector: Vector,
+    tf32: bool,
+) -> Option<Computed> {
+    let Size { rows, inner, columns, batches } = size;
+    let dtype = left.tensor.dtype;
+    let element = match dtype {
+        DType::F32 => Element::F32 { tf32 },
+        DType::F16 => Element::F16,
+        DType::BF16 => Element::Bf16,
+        _ => return None,
+    };
+    if right.tensor.dtype != dtype {
+        return None;
+    }
+    if rows * inner * columns * batches == 0 {
+        return match vector {
+            Vector::None => Some((zeros(&left.tensor, shape), None)),
+            // Burn's sums of no rows are zeros.
+            Vector::Bias(_) | Vector::ColumnSums => None,
+        };
+    }
+    let output = Operand::new(empty(&left.tensor, shape), read);
+    let padded = padded_columns(right, &output, size, element);
+    let product = |inner, epilogue, accumulate| Product {
+        element,
+        rows,
+        inner,
+        columns: padded,
+        batches,
+        left: left.matrices,
+        right: right.matrices,
+        output: output.matrices,
+        epilogue,
+        accumulate,
+    };
+    let epilogue = match vector {
+        Vector::None => Epilogue::None,
+        Vector::Bias(_) => Epilogue::Bias,
+        Vector::ColumnSums => Epilogue::ColumnSums,
+    };
+    let whole = if epilogue == Epilogue::ColumnSums { inner } else { whole_inner(left, right, inner, element) };
+    // The rest comes first, because the larger product then adds to it: its rounding is that of a small part.
+    let rest = if whole < inner {
+        Some(launchable(left, right, &output, whole, product(inner - whole, epilogue, false))?)
+    } else {
+        None
+    };
+    let main = match rest {
+        None => launchable(left, right, &output, 0, product(inner, epilogue, false))?,
+        Some(_) => launchable(left, right, &output, 0, product(whole, Epilogue::None, true))?,
+    };
+    let (mut bias, mut sums) = (None, None);
+    match vector {
+        Vector::None => {}
+        Vector::Bias(vector) => bias = Some(with_length(vector, padded)),
+        Vector::ColumnSums => sums = Some(with_shape(empty(&left.tensor, Shape::new([padded])), [columns])),
+    }
+    for launchable in rest.into_iter().chain([main]) {
+        let bias = bias.take().map(|bias| bias.handle);
+        stream::launch(&left.tensor.client, launchable, bias, sums.as_ref().map(|sums| sums.handle.clone()));
+    }
+    Some((output.tensor, sums))
+}
+
+/// A product of the inner numbers from `first` on, with its plan.
+fn launchable(
+    left: &Operand,
+    right: &Operand,
+    output: &Operand,
+    first: usize,
+    product: Product,
+) -> Option<stream::Launch> {
+    let bytes = product.element.bytes();
+    let left_offset = first * bytes * if left.matrices.transposed { left.matrices.leading } else { 1 };
+    let right_offset = first * bytes * if right.matrices.transposed { 1 } else { right.matrices.leading };
+    let at = |operand: &Operand, offset: usize| {
+        let start = operand.tensor.handle.offset_start.unwrap_or(0) + offset as u64;
+        let mut handle = operand.tensor.handle.clone();
+        handle.offset_start = Some(start);
+        (handle, alignment_of(start))
+    };
+    let [(left, of_left), (right, of_right), (output, of_output)] =
+        [at(left, left_offset), at(right, right_offset), at(output, 0)];
+    let plan = stream::plan(left.service.device, product, [of_left, of_right, of_output])?;
+    Some(stream::Launch { plan, left, right, output })
+}
+
+/// Columns whose rows in memory are whole vectors of tensor cores: more than the product's, where the padding of both
+/// tensors has the room. A vocabulary of 50,257 is five times as slow as one of 50,304 in bf16. A column of padding
+/// affects nothing but itself.
+fn padded_columns(right: &Operand, output: &Operand, size: Size, element: Element) -> usize {
+    let padded = size.columns.next_multiple_of(COLUMNS);
+    let bytes = element.bytes() as u64;
+    let fits = |operand: &Operand, rows: usize| {
+        let matrices = operand.matrices;
+        let buffer = operand.tensor.handle.size_in_used() / bytes;
+        matrices.leading >= padded && !matrices.transposed && matrices.span(rows, padded, size.batches) as u64 <= buffer
+    };
+    if size.columns % (VECTOR / element.bytes()) != 0 && fits(right, size.inner) && fits(output, size.rows) {
+        padded
+    } else {
+        size.columns
+    }
+}
+
+/// Inner numbers in whole vectors, where they are contiguous and end within one. The rest is a product of its own.
+fn whole_inner(left: &Operand, right: &Operand, inner: usize, element: Element) -> usize {
+    let whole = inner / COLUMNS * COLUMNS;
+    let contiguous = !left.matrices.transposed || right.matrices.transposed;
+    if contiguous && inner % (VECTOR / element.bytes()) != 0 && whole >= LONG { whole } else { inner }
+}
+
+/// Bytes of one load of tensor-core kernels.
+const VECTOR: usize = 16;
+/// Columns of the smallest tile of tensor-core kernels.
+const COLUMNS: usize = 64;
+/// Inner numbers from which two launches are faster than one with loads of single numbers.
+const LONG: usize = 1024;
+
+/// A vector with zeros behind it.
+fn with_length(vector: CubeTensor, length: usize) -> CubeTensor {
+    let missing = length - vector.meta.shape()[0];
+    if missing == 0 {
+        return into_contiguous(vector);
+    }
+    let zeros = CubeBackend::float_zeros(Shape::new([missing]), &vector.device, vector.dtype.into());
+    CubeBackend::float_cat(vec![vector, zeros], 0)
+}
+
+/// The first numbers of a vector or row.
+fn with_shape(vector: CubeTensor, shape: [usize; 1]) -> CubeTensor {
+    CubeTensor { meta: Box::new(Metadata::new(Shape::new(shape), [1].as_slice())), ..vector }
+}
+
+/// Largest power of two by which an address is divisible, as far as its offset in the buffer shows.
+fn alignment_of(offset: u64) -> u64 {
+    // The allocator aligns buffers to more than the library distinguishes.
+    if offset == 0 { MOST_ALIGNED } else { 1 << offset.trailing_zeros().min(MOST_ALIGNED.trailing_zeros()) }
+}
+
+fn zeros(beside: &CubeTensor, shape: Shape) -> CubeTensor {
+    if shape.num_elements() == 0 {
+        return empty(beside, shape);
+    }
+    CubeBackend::float_zeros(shape, &beside.device, beside.dtype.into())
+}
+
+/// A new tensor beside another, of its type.
+fn empty(beside: &CubeTensor, shape: Shape) -> CubeTensor {
+    empty_of(beside, shape, beside.dtype)
+}
+
+fn empty_of(beside: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
+    empty_device_dtype(beside.client.clone(), beside.device.clone(), shape, dtype)
+}

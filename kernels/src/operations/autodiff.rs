@@ -1,0 +1,234 @@
+//! Gradients of library products, which are library products.
+
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn_autodiff::Autodiff;
+use burn_autodiff::NodeId;
+use burn_autodiff::checkpoint::base::Checkpointer;
+use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn_autodiff::grads::Gradients;
+use burn_autodiff::ops::{Backward, Ops, OpsKind};
+
+use super::LibraryOps;
+
+/// Inputs of an operation, as nodes to read in the backward pass, and `tf32`.
+type State = (NodeId, NodeId, bool);
+
+#[derive(Debug)]
+struct ProductBackward;
+
+impl<B: LibraryOps> Backward<B, 2> for ProductBackward {
+    type State = State;
+
+    fn backward(self, ops: Ops<State, 2>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+        let [of_left, of_right] = ops.parents;
+        let (left, right, tf32) = ops.state;
+        let gradient = gradients.consume::<B>(&ops.node);
+        let left: FloatTensor<B> = checkpointer.retrieve_node_output(left);
+        let right: FloatTensor<B> = checkpointer.retrieve_node_output(right);
+        if let Some(node) = of_left {
+            let product = B::library_product(gradient.clone(), B::float_transpose(right), tf32);
+            gradients.register::<B>(node.id, product);
+        }
+        if let Some(node) = of_right {
+            gradients.register::<B>(node.id, B::library_product(B::float_transpose(left), gradient, tf32));
+        }
+    }
+}
+
+#[derive(Debug)]
+struct LinearBackward;
+
+impl<B: LibraryOps> Backward<B, 2> for LinearBackward {
+    type State = State;
+
+    fn backward(self, ops: Ops<State, 2>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+        let [of_input, of_weight] = ops.parents;
+        let (input, weight, tf32) = ops.state;
+        let gradient = gradients.consume::<B>(&ops.node);
+        let input: FloatTensor<B> = checkpointer.retrieve_node_output(input);
+        let weight: FloatTensor<B> = checkpointer.retrieve_node_output(weight);
+        if let Some(node) = of_input {
+            gradients.register::<B>(node.id, B::library_linear(gradient.clone(), B::float_transpose(weight), tf32));
+        }
+        if let Some(node) = of_weight {
+            gradients.register::<B>(node.id, B::library_weight_gradient(input, gradient, tf32));
+        }
+    }
+}
+
+#[derive(Debug)]
+struct LinearWithBiasBackward;
+
+impl<B: LibraryOps> Backward<B, 3> for LinearWithBiasBackward {
+    type State = State;
+
+    fn backward(self, ops: Ops<State, 3>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+        let [of_input, of_weight, of_bias] = ops.parents;
+        let (input, weight, tf32) = ops.state;
+        let gradient = gradients.consume::<B>(&ops.node);
+        let input: FloatTensor<B> = checkpointer.retrieve_node_output(input);
+        let weight: FloatTensor<B> = checkpointer.retrieve_node_output(weight);
+        if let Some(node) = of_input {
+            gradients.register::<B>(node.id, B::library_linear(gradient.clone(), B::float_transpose(weight), tf32));
+        }
+        match (of_weight, of_bias) {
+            (Some(of_weight), Some(of_bias)) => {
+                let (weight, bias) = B::library_weight_and_bias_gradients(input, gradient, tf32);
+                gradients.register::<B>(of_weight.id, weight);
+                gradients.register::<B>(of_bias.id, bias);
+            }
+            (Some(of_weight), None) => {
+                gradients.register::<B>(of_weight.id, B::library_weight_gradient(input, gradient, tf32));
+            }
+            (None, Some(of_bias)) => gradients.register::<B>(of_bias.id, B::library_column_sums(gradient)),
+            (None, None) => {}
+        }
+    }
+}
+
+#[derive(Debug)]
+struct LogProbsBackward;
+
+impl<B: LibraryOps> Backward<B, 1> for LogProbsBackward {
+    type State = (NodeId, IntTensor<B>);
+
+    fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+        let [of_logits] = ops.parents;
+        let (logits, targets) = ops.state;
+        let gradient = gradients.consume::<B>(&ops.node);
+        if let Some(node) = of_logits {
+            let logits: FloatTensor<B> = checkpointer.retrieve_node_output(logits);
+            gradients.register::<B>(node.id, B::library_log_probs_gradient(logits, targets, gradient));
+        }
+    }
+}
+
+#[derive(Debug)]
+struct LayerNormBackward;
+
+impl<B: LibraryOps> Backward<B, 3> for LayerNormBackward {
+    type State = (NodeId, NodeId, f32);
+
+    fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+        let [of_input, of_gamma, of_beta] = ops.parents;
+        let (input, gamma, epsilon) = ops.state;
+        let gradient = gradients.consume::<B>(&ops.node);
+        let input: FloatTensor<B> = checkpointer.retrieve_node_output(input);
+        let gamma: FloatTensor<B> = checkpointer.retrieve_node_output(gamma);
+        let (input, gamma) = B::library_layer_norm_gradients(input, gamma, gradient.clone(), epsilon);
+        if let Some(node) = of_input {
+            gradients.register::<B>(node.id, input);
+        }
+        if let Some(node) = of_gamma {
+            gradients.register::<B>(node.id, B::library_column_sums(gamma));
+        }
+        if let Some(node) = of_beta {
+            gradients.register::<B>(node.id, B::library_column_sums(gradient));
+        }
+    }
+}
+
+impl<B: LibraryOps, C: CheckpointStrategy> LibraryOps for Autodiff<B, C> {
+    fn library_product(left: FloatTensor<Self>, right: FloatTensor<Self>, tf32: bool) -> FloatTensor<Self> {
+        match ProductBackward.prepare::<C>([left.node(), right.node()]).compute_bound().stateful() {
+            OpsKind::Tracked(mut prep) => {
+                let state = (prep.checkpoint(&left), prep.checkpoint(&right), tf32);
+                prep.finish(state, B::library_product(left.into_primitive(), right.into_primitive(), tf32))
+            }
+            OpsKind::UnTracked(prep) => {
+                prep.finish(B::library_product(left.into_primitive(), right.into_primitive(), tf32))
+            }
+        }
+    }
+
+    fn library_linear(input: FloatTensor<Self>, weight: FloatTensor<Self>, tf32: bool) -> FloatTensor<Self> {
+        match LinearBackward.prepare::<C>([input.node(), weight.node()]).compute_bound().stateful() {
+            OpsKind::Tracked(mut prep) => {
+                let state = (prep.checkpoint(&input), prep.checkpoint(&weight), tf32);
+                prep.finish(state, B::library_linear(input.into_primitive(), weight.into_primitive(), tf32))
+            }
+            OpsKind::UnTracked(prep) => {
+                prep.finish(B::library_linear(input.into_primitive(), weight.into_primitive(), tf32))
+            }
+        }
+    }
+
+    fn library_linear_with_bias(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        tf32: bool,
+    ) -> FloatTensor<Self> {
+        let computed = |input: FloatTensor<Self>, weight: FloatTensor<Self>, bias: FloatTensor<Self>| {
+            B::library_linear_with_bias(input.into_primitive(), weight.into_primitive(), bias.into_primitive(), tf32)
+        };
+        let nodes = [input.node(), weight.node(), bias.node()];
+        match LinearWithBiasBackward.prepare::<C>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(mut prep) => {
+                let state = (prep.checkpoint(&input), prep.checkpoint(&weight), tf32);
+                prep.finish(state, computed(input, weight, bias))
+            }
+            OpsKind::UnTracked(prep) => prep.finish(computed(input, weight, bias)),
+        }
+    }
+
+    fn library_log_probs(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self> {
+        match LogProbsBackward.prepare::<C>([logits.node()]).compute_bound().stateful() {
+            OpsKind::Tracked(mut prep) => {
+                let state = (prep.checkpoint(&logits), targets.clone());
+                prep.finish(state, B::library_log_probs(logits.into_primitive(), targets))
+            }
+            OpsKind::UnTracked(prep) => prep.finish(B::library_log_probs(logits.into_primitive(), targets)),
+        }
+    }
+
+    fn library_layer_norm(
+        input: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f32,
+    ) -> FloatTensor<Self> {
+        let computed = |input: FloatTensor<Self>, gamma: FloatTensor<Self>, beta: FloatTensor<Self>| {
+            B::library_layer_norm(input.into_primitive(), gamma.into_primitive(), beta.into_primitive(), epsilon)
+        };
+        let nodes = [input.node(), gamma.node(), beta.node()];
+        match LayerNormBackward.prepare::<C>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(mut prep) => {
+                let state = (prep.checkpoint(&input), prep.checkpoint(&gamma), epsilon);
+                prep.finish(state, computed(input, gamma, beta))
+            }
+            OpsKind::UnTracked(prep) => prep.finish(computed(input, gamma, beta)),
+        }
+    }
+
+    fn library_weight_gradient(_: FloatTensor<Self>, _: FloatTensor<Self>, _: bool) -> FloatTensor<Self> {
+        unimplemented!("{NO_SECOND}")
+    }
+
+    fn library_weight_and_bias_gradients(
+        _: FloatTensor<Self>,
+        _: FloatTensor<Self>,
+        _: bool,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        unimplemented!("{NO_SECOND}")
+    }
+
+    fn library_column_sums(_: FloatTensor<Self>) -> FloatTensor<Self> {
+        unimplemented!("{NO_SECOND}")
+    }
+
+    fn library_log_probs_gradient(_: FloatTensor<Self>, _: IntTensor<Self>, _: FloatTensor<Self>) -> FloatTensor<Self> {
+        unimplemented!("{NO_SECOND}")
+    }
+
+    fn library_layer_norm_gradients(
+        _: FloatTensor<Self>,
+        _: FloatTensor<Self>,
+        _: FloatTensor<Self>,
+        _: f32,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+        unimplemented!("{NO_SECOND}")
+    }
+}
+
+const NO_SECOND: &str = "gradients of gradients are not computed, as by Burn's linear operation";

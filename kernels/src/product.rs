@@ -1,0 +1,112 @@
+//! Operations on tensors by the selected kernels.
+
+#[cfg(feature = "cuda")]
+use burn::backend::{Dispatch, DispatchDevice};
+#[cfg(feature = "cuda")]
+use burn::tensor::Device;
+use burn::tensor::{DType, FloatDType, Int, Tensor};
+
+#[cfg(feature = "cuda")]
+use crate::operations::LibraryOps;
+#[cfg(feature = "cuda")]
+use crate::selection::{Kernels, selected};
+
+/// Product of the matrices in the last two dimensions, like [`Tensor::matmul`].
+///
+/// `[.., m, k] · [.., k, n]` to `[.., m, n]`. By the library where it is selected, the device is a CUDA device, the
+/// leading dimensions are equal, and the type is f32, f16 or bf16.
+pub fn matmul<const D: usize>(left: Tensor<D>, right: Tensor<D>) -> Tensor<D> {
+    #[cfg(feature = "cuda")]
+    if let Some(tf32) = by_library(&left)
+        && left.dtype() == right.dtype()
+        && left.dims()[..D - 2] == right.dims()[..D - 2]
+    {
+        return Tensor::from_dispatch(Dispatch::library_product(left.into_dispatch(), right.into_dispatch(), tf32));
+    }
+    left.matmul(right)
+}
+
+/// `input · weight + bias`, like [`burn::tensor::module::linear`]: `[.., k] · [k, n] + [n]` to `[.., n]`.
+pub fn linear<const D: usize>(input: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
+    #[cfg(feature = "cuda")]
+    if let Some(tf32) = by_library(&input)
+        && input.dtype() == weight.dtype()
+    {
+        let (input, weight) = (input.into_dispatch(), weight.into_dispatch());
+        return Tensor::from_dispatch(match bias {
+            Some(bias) => Dispatch::library_linear_with_bias(input, weight, bias.into_dispatch(), tf32),
+            None => Dispatch::library_linear(input, weight, tf32),
+        });
+    }
+    burn::tensor::module::linear(input, weight, bias)
+}
+
+/// `tf32` if the library computes products of this tensor.
+#[cfg(feature = "cuda")]
+fn by_library<const D: usize>(tensor: &Tensor<D>) -> Option<bool> {
+    let Kernels::Library { tf32 } = selected() else { return None };
+    let is_float = matches!(tensor.dtype(), DType::F32 | DType::F16 | DType::BF16);
+    (D >= 2 && is_float && is_cuda(&tensor.device())).then_some(tf32)
+}
+
+#[cfg(feature = "cuda")]
+fn is_cuda(device: &Device) -> bool {
+    match device.as_dispatch() {
+        DispatchDevice::Cube(_) => true,
+        DispatchDevice::Autodiff(_) => is_cuda(&device.clone().inner()),
+        _ => false,
+    }
+}
+
+/// Rows of a table, like [`burn::tensor::module::embedding`]: `[n, d]` and `[batch, length]` to `[batch, length, d]`.
+pub fn embedding(weight: Tensor<2>, tokens: Tensor<2, Int>) -> Tensor<3> {
+    #[cfg(feature = "cuda")]
+    if by_library(&weight).is_some() {
+        let ([batch, length], [_, width]) = (tokens.dims(), weight.dims());
+        let rows = tokens.reshape([batch * length, 1]).expand([batch * length, width]);
+        let outside = weight.dtype();
+        // The gradient of `gather` is a sum of atomic additions. In 16 bits each of them would round.
+        let vectors = if outside == DType::F32 {
+            weight.gather(0, rows)
+        } else {
+            weight.cast(FloatDType::F32).gather(0, rows).cast(outside)
+        };
+        return vectors.reshape([batch, length, width]);
+    }
+    burn::tensor::module::embedding(weight, tokens)
+}
+
+/// Logarithms of the probabilities of targets: `[rows, classes]` and `[rows]` to `[rows]`.
+///
+/// With the library selected, one kernel reads the logits, sums in f32, and returns f32 for 16-bit logits as well.
+pub fn target_log_probs(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
+    let [rows, _] = logits.dims();
+    #[cfg(feature = "cuda")]
+    if by_library(&logits).is_some() {
+        return Tensor::from_dispatch(Dispatch::library_log_probs(logits.into_dispatch(), targets.into_dispatch()));
+    }
+    let logits = match logits.dtype() {
+        DType::F16 | DType::BF16 => logits.cast(FloatDType::F32),
+        _ => logits,
+    };
+    burn::tensor::activation::log_softmax(logits, 1).gather(1, targets.reshape([rows, 1])).reshape([rows])
+}
+
+/// Layer norm of the last dimension, with a factor and a term `[n]`: `[.., n]` to `[.., n]`.
+///
+/// With the library selected, one kernel reads the input and sums in f32.
+pub fn layer_norm<const D: usize>(input: Tensor<D>, gamma: Tensor<1>, beta: Tensor<1>, epsilon: f64) -> Tensor<D> {
+    #[cfg(feature = "cuda")]
+    if by_library(&input).is_some() && input.dtype() == gamma.dtype() && input.dtype() == beta.dtype() {
+        let (gamma, beta) = (gamma.into_dispatch(), beta.into_dispatch());
+        let output = Dispatch::library_layer_norm(input.into_dispatch(), gamma, beta, epsilon as f32);
+        return Tensor::from_dispatch(output);
+    }
+    // As in Burn's module: sums of squares exceed f16.
+    let outside = input.dtype();
+    if outside == DType::F16 {
+        let [gamma, beta] = [gamma, beta].map(|tensor| tensor.cast(FloatDType::F32));
+        return burn::tensor::module::layer_norm(input.cast(FloatDType::F32), gamma, Some(beta), epsilon).cast(outside);
+    }
+    burn::tensor::module::layer_norm(input, gamma, Some(beta), epsilon)
+}
