@@ -7,8 +7,11 @@
 pub mod cublaslt;
 pub mod find;
 pub mod matrix;
+#[cfg(feature = "nn")]
 pub mod nn;
 #[cfg(feature = "cuda")]
 pub mod operations;
+#[cfg(feature = "nn")]
 pub mod product;
+#[cfg(feature = "nn")]
 pub mod selection;

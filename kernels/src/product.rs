@@ -1,15 +1,13 @@
 //! Operations on tensors by the selected kernels.
 
 #[cfg(feature = "cuda")]
-use burn::backend::{Dispatch, DispatchDevice};
-#[cfg(feature = "cuda")]
-use burn::tensor::Device;
+use burn::backend::Dispatch;
 use burn::tensor::{DType, FloatDType, Int, Tensor};
 
 #[cfg(feature = "cuda")]
 use crate::operations::LibraryOps;
 #[cfg(feature = "cuda")]
-use crate::selection::{Kernels, selected};
+use crate::selection::{Kernels, is_cuda, selected};
 
 /// Product of the matrices in the last two dimensions, like [`Tensor::matmul`].
 ///
@@ -47,15 +45,6 @@ fn by_library<const D: usize>(tensor: &Tensor<D>) -> Option<bool> {
     let Kernels::Library { tf32 } = selected() else { return None };
     let is_float = matches!(tensor.dtype(), DType::F32 | DType::F16 | DType::BF16);
     (D >= 2 && is_float && is_cuda(&tensor.device())).then_some(tf32)
-}
-
-#[cfg(feature = "cuda")]
-fn is_cuda(device: &Device) -> bool {
-    match device.as_dispatch() {
-        DispatchDevice::Cube(_) => true,
-        DispatchDevice::Autodiff(_) => is_cuda(&device.clone().inner()),
-        _ => false,
-    }
 }
 
 /// Rows of a table, like [`burn::tensor::module::embedding`]: `[n, d]` and `[batch, length]` to `[batch, length, d]`.

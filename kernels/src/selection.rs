@@ -1,62 +1,118 @@
-//! Which kernels compute products in this process.
+//! Kernels of the operations in this process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use burn::tensor::Device;
+
 use crate::cublaslt::CublasLt;
+use crate::find::{self, NotFound};
 
-const BURN: u8 = 0;
-const LIBRARY: u8 = 1;
-const LIBRARY_TF32: u8 = 2;
-
-static SELECTED: AtomicU8 = AtomicU8::new(BURN);
-static LIBRARIES: OnceLock<&'static CublasLt> = OnceLock::new();
-
-/// Kernels that compute products on CUDA devices.
+/// Kernels of operations on CUDA devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kernels {
     /// Burn's own.
     #[default]
     Burn,
-    /// NVIDIA's cuBLASLt.
+    /// NVIDIA's cuBLASLt for products, and one kernel each for norms and losses.
     Library {
         /// Tensor cores may round the factors of f32 products to 10 bits of fraction.
         tf32: bool,
     },
 }
 
-/// Kernels of the modules' next products.
-pub fn selected() -> Kernels {
-    match SELECTED.load(Ordering::Relaxed) {
-        LIBRARY => Kernels::Library { tf32: false },
-        LIBRARY_TF32 => Kernels::Library { tf32: true },
-        _ => Kernels::Burn,
-    }
+impl Kernels {
+    const ALL: [Self; 3] = [Self::Burn, Self::Library { tf32: false }, Self::Library { tf32: true }];
 }
 
-/// Selects kernels for all products that modules compute from now on. Backward passes use the kernels of their forward
-/// passes.
-///
-/// # Errors
-///
-/// When cuBLASLt is not found; Burn's kernels stay selected.
-pub fn select(kernels: Kernels) -> Result<(), crate::find::NotFound> {
-    if let Kernels::Library { .. } = kernels
-        && LIBRARIES.get().is_none()
-    {
-        let library = crate::find::cublaslt()?;
-        LIBRARIES.get_or_init(|| Box::leak(Box::new(library)));
-    }
-    let number = match kernels {
-        Kernels::Burn => BURN,
-        Kernels::Library { tf32: false } => LIBRARY,
-        Kernels::Library { tf32: true } => LIBRARY_TF32,
-    };
-    SELECTED.store(number, Ordering::Relaxed);
-    Ok(())
+/// Position in [`Kernels::ALL`].
+static SELECTED: AtomicU8 = AtomicU8::new(0);
+static LIBRARY: OnceLock<CublasLt> = OnceLock::new();
+
+/// Kernels of the next operations.
+pub fn selected() -> Kernels {
+    Kernels::ALL[usize::from(SELECTED.load(Ordering::Relaxed))]
 }
 
 /// The library, once it is loaded.
 pub fn library() -> Option<&'static CublasLt> {
-    LIBRARIES.get().copied()
+    LIBRARY.get()
 }
+
+/// Reason why the library is not used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SelectError {
+    /// The program was built without CUDA, or the device is another one.
+    #[error("{device} is no CUDA device")]
+    NoCuda {
+        /// The device.
+        device: String,
+    },
+    /// No file of the library can be loaded.
+    #[error(transparent)]
+    NotFound(#[from] NotFound),
+    /// An operation failed or has another result than Burn's.
+    #[error("{operation} by {path} {fault}")]
+    Wrong {
+        /// The operation that was tried.
+        operation: &'static str,
+        /// The library's file.
+        path: String,
+        /// What happened.
+        fault: String,
+    },
+}
+
+/// Selects Burn's kernels for all operations from now on. Backward passes use the kernels of their forward passes.
+pub fn select_burn() {
+    SELECTED.store(0, Ordering::Relaxed);
+}
+
+/// Selects the library for all operations from now on, once small operations on the device had Burn's results.
+///
+/// `tf32` lets tensor cores round the factors of f32 products.
+///
+/// # Errors
+///
+/// When the device is no CUDA device, no library is found, or a result differs; the selection stays as it was.
+pub fn select_library(device: &Device, tf32: bool) -> Result<&'static CublasLt, SelectError> {
+    if !is_cuda(device) {
+        return Err(SelectError::NoCuda { device: format!("{device:?}") });
+    }
+    let library = match LIBRARY.get() {
+        Some(library) => library,
+        None => {
+            let found = find::cublaslt()?;
+            LIBRARY.get_or_init(|| found)
+        }
+    };
+    let before = SELECTED.load(Ordering::Relaxed);
+    let selected = Kernels::Library { tf32 };
+    let position = Kernels::ALL.iter().position(|kernels| *kernels == selected).expect("BUG: all are listed");
+    SELECTED.store(position as u8, Ordering::Relaxed);
+    if let Err((operation, fault)) = check::all(device) {
+        SELECTED.store(before, Ordering::Relaxed);
+        return Err(SelectError::Wrong { operation, path: library.path().display().to_string(), fault });
+    }
+    Ok(library)
+}
+
+#[cfg(not(feature = "cuda"))]
+pub(crate) fn is_cuda(_device: &Device) -> bool {
+    false
+}
+
+#[cfg(feature = "cuda")]
+pub(crate) fn is_cuda(device: &Device) -> bool {
+    use burn::backend::DispatchDevice;
+
+    match device.as_dispatch() {
+        // Of the GPUs' runtimes, this crate builds CUDA's only; the CPU has Burn's other backend.
+        DispatchDevice::Cube(_) => true,
+        DispatchDevice::Autodiff(_) => is_cuda(&device.clone().inner()),
+        _ => false,
+    }
+}
+
+mod check;

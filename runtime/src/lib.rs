@@ -125,6 +125,9 @@ pub use gpu_tuned_core::{
     SettingValue, Settings,
 };
 #[cfg(feature = "burn")]
+#[doc(inline)]
+pub use gpu_tuned_kernels::{nn, selection as kernels};
+#[cfg(feature = "burn")]
 pub use gpu_tuned_macros::MicroBatch;
 pub use gpu_tuned_macros::gpu_tuned;
 #[cfg(feature = "warm")]

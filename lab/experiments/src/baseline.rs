@@ -8,8 +8,8 @@ use burn::{
     tensor::{DType, Device, Tensor},
 };
 use clap::Args;
+use gpu_tuned::kernels::select_library;
 use gpu_tuned::{MicroBatch, Options, Pins, Precision, Tuned, train::GraphStatus};
-use gpu_tuned_kernels::selection::{Kernels, select};
 use hardware_tests::{
     catching::catching,
     described::WithConfig,
@@ -112,9 +112,6 @@ struct Head<'a> {
 
 /// Prints one line.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    if arguments.library {
-        select(Kernels::Library { tf32: true })?;
-    }
     let micro_batch = arguments.micro_batch.unwrap_or(arguments.batch);
     let arguments = Arguments { micro_batch: Some(micro_batch), ..arguments.clone() };
     let trained = || {
@@ -129,6 +126,9 @@ impl WithConfig for &Arguments {
 
     fn run<C: Tuned>(self, config: C) -> Self::Output {
         let session = self.options().start(config)?;
+        if self.library {
+            select_library(&session.inner_device(), true)?;
+        }
         let mut trainer = session.trainer(self.network(&session.device()), AdamWConfig::new().init())?;
         let trained = self.time(&session.inner_device(), |batch| {
             let step = trainer.step(self.rate, batch, |network: &Network, batch| network.loss_in_f32(batch))?;
@@ -152,6 +152,9 @@ impl Arguments {
     /// The loop of Burn's book. No step waits for the loss.
     fn untuned(&self) -> anyhow::Result<Trained> {
         let device = self.choice.open(mode::Precision::F32)?;
+        if self.library {
+            select_library(&device, true)?;
+        }
         let mut model = Some(self.network(&device.clone().autodiff()));
         let mut optimizer: ModuleOptimizer = AdamWConfig::new().init();
         self.time(&device, |batch| {

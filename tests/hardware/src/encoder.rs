@@ -4,7 +4,7 @@ use burn::{
     module::Module,
     tensor::{Device, Int, Tensor},
 };
-use gpu_tuned_kernels::nn::{
+use gpu_tuned::nn::{
     Embedding, EmbeddingConfig, Linear, LinearConfig,
     transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput},
 };

@@ -6,8 +6,8 @@ use burn::{
 };
 use clap::ValueEnum;
 use gpu_tuned::mixed::in_f32;
+use gpu_tuned::nn::loss::CrossEntropyLossConfig;
 use gpu_tuned_core::workload::Block;
-use gpu_tuned_kernels::nn::loss::CrossEntropyLossConfig;
 use models_tests::{
     convnet::{self, Convnet},
     recurrent::{self, Recurrent},
@@ -135,6 +135,7 @@ impl Model {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Transformer => "transformer",
+            Self::Gpt => "gpt",
             Self::Convnet => "convnet",
             Self::ResNet => "resnet",
             Self::Lstm => "lstm",

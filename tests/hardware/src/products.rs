@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use burn::tensor::{DType, Device, Distribution, FloatDType, Int, Tensor, TensorData};
 use clap::{Args, ValueEnum};
+use gpu_tuned::kernels::{select_burn, select_library};
 use gpu_tuned_kernels::product::{embedding, layer_norm, linear, matmul, target_log_probs};
-use gpu_tuned_kernels::selection::{Kernels, select};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde::Serialize;
 
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut wrong = 0;
     for operation in Operation::ALL {
         for numbers in Numbers::ALL {
-            select(Kernels::Library { tf32: numbers == Numbers::Tf32 }).context("no library")?;
+            select_library(&device, numbers == Numbers::Tf32)?;
             let begin = Instant::now();
             let mut random = StdRng::seed_from_u64(arguments.seed);
             let mut checked = Checked {
@@ -489,8 +489,12 @@ fn time(device: &Device) -> anyhow::Result<()> {
                 (input.grad(&gradients), weight.grad(&gradients), bias.grad(&gradients))
             };
             let mut milliseconds = [0.0; 2];
-            for (at, kernels) in [(1, Kernels::Library { tf32: true }), (0, Kernels::Burn)] {
-                select(kernels)?;
+            for (at, by_library) in [(1, true), (0, false)] {
+                if by_library {
+                    select_library(&device, true)?;
+                } else {
+                    select_burn();
+                }
                 for _ in 0..3 {
                     drop(pass());
                 }
