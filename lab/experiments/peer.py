@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional
 
 # Trained parameters; a test of `pages` compares them with the locks of Burn's models.
-PARAMETERS = {"transformer": 27311104, "convnet": 585706, "resnet": 11137290, "lstm": 1384970}
+PARAMETERS = {"transformer": 27311104, "gpt": 49294417, "convnet": 585706, "resnet": 11137290, "lstm": 1384970}
 CLASSES = 10
 # Batches that steps take in turns.
 BATCHES = 4
@@ -32,14 +32,15 @@ WINDOW_SECONDS = 0.3
 class Transformer(nn.Module):
     """Six layers of width 512 with norms after, over 256 tokens without positions; a head over every token."""
 
-    VOCAB, TOKENS = 8192, 256
+    VOCAB, TOKENS, WIDTH, HEADS = 8192, 256, 512, 8
 
     def __init__(self):
         super().__init__()
-        self.tokens = nn.Embedding(self.VOCAB, 512)
-        layer = nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.0, activation="gelu", batch_first=True)
+        width = self.WIDTH
+        self.tokens = nn.Embedding(self.VOCAB, width)
+        layer = nn.TransformerEncoderLayer(width, self.HEADS, 4 * width, dropout=0.0, activation="gelu", batch_first=True)
         self.layers = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
-        self.head = nn.Linear(512, self.VOCAB)
+        self.head = nn.Linear(width, self.VOCAB)
 
     def forward(self, tokens):
         return self.head(self.layers(self.tokens(tokens))).flatten(0, 1)
@@ -48,6 +49,12 @@ class Transformer(nn.Module):
     def batch(cls, samples, device):
         tokens = torch.randint(cls.VOCAB, (samples, cls.TOKENS), device=device)
         return tokens, torch.randint(cls.VOCAB, (samples * cls.TOKENS,), device=device)
+
+
+class Gpt(Transformer):
+    """Six layers of width 384, with GPT-2's vocabulary."""
+
+    VOCAB, WIDTH, HEADS = 50257, 384, 6
 
 
 def normed(inputs, outputs, kernel=3, stride=1):
@@ -128,7 +135,7 @@ class Lstm(nn.Module):
         return sequences, torch.randint(CLASSES, (samples,), device=device)
 
 
-MODELS = {"transformer": Transformer, "convnet": Convnet, "resnet": ResNet, "lstm": Lstm}
+MODELS = {"transformer": Transformer, "gpt": Gpt, "convnet": Convnet, "resnet": ResNet, "lstm": Lstm}
 
 
 @contextlib.contextmanager

@@ -165,7 +165,11 @@ impl Case {
             5 => random.random_range(100..300),
             _ => random.random_range(1..40),
         };
-        let (rows, inner, columns) = (size(), size(), size());
+        let (rows, mut inner, columns) = (size(), size(), size());
+        // Long sums of odd length are two products.
+        if random.random_range(0..50) == 0 {
+            inner += 1024;
+        }
         let batch = (0..random.random_range(0..3)).map(|_| random.random_range(1..4)).collect();
         let view = |random: &mut StdRng| match random.random_range(0..4) {
             0 => View::Own,
