@@ -15,8 +15,10 @@ use crate::matrix::Matrices;
 const OLDEST: usize = 120_000;
 /// Largest alignment of addresses in bytes that the library distinguishes.
 pub const MOST_ALIGNED: u64 = 256;
+/// Alignment in bytes from which the library's kernels are the same: that of their widest loads.
+const WIDEST_LOAD: u64 = 16;
 /// Largest scratch memory of a product: what the library's manual advises for Hopper GPUs.
-const MOST_WORKSPACE: usize = 32 << 20;
+const MOST_WORKSPACE: u64 = 32 << 20;
 
 /// Failure of loading cuBLASLt, or of one of its calls.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -48,13 +50,21 @@ pub enum CublasError {
     /// No algorithm of the library computes this product.
     #[error("cuBLASLt has no algorithm for this product")]
     NoAlgorithm,
-    /// A matrix does not lie within its buffer.
+    /// A matrix, vector or workspace does not lie within its buffer, or has none.
     #[error("a matrix of {needed} bytes exceeds its buffer of {found} bytes")]
     TooLarge {
         /// Bytes from the first to the last number of the matrices.
         needed: u64,
         /// Bytes of the buffer.
         found: u64,
+    },
+    /// An address is less aligned than the plan assumes.
+    #[error("address {address:#x} is not divisible by {alignment} bytes, as planned")]
+    Misaligned {
+        /// Address of a matrix or vector.
+        address: u64,
+        /// Bytes.
+        alignment: u64,
     },
 }
 
@@ -155,6 +165,9 @@ impl CublasLt {
     }
 }
 
+/// `CUBLAS_STATUS_NOT_SUPPORTED`.
+const NOT_SUPPORTED: c_int = 15;
+
 fn checked(call: &'static str, status: c_int) -> Result<(), CublasError> {
     if status == 0 { Ok(()) } else { Err(CublasError::Call { call, status }) }
 }
@@ -207,9 +220,9 @@ const CUDA_R_32F: c_int = 0;
 pub enum Epilogue {
     /// The product alone.
     None,
-    /// A number for each column is added to the product.
+    /// A number for each column is added to the product. All batches have the same numbers.
     Bias,
-    /// Sums of the columns of the right matrix are written as well.
+    /// Sums of the columns of the right matrix are written as well. Of one batch only.
     ColumnSums,
 }
 
@@ -242,7 +255,7 @@ pub struct Product {
     pub left: Matrices,
     /// Layout of the right matrices.
     pub right: Matrices,
-    /// Layout of the output.
+    /// Layout of the output, which is not transposed.
     pub output: Matrices,
     /// Added to the product.
     pub epilogue: Epilogue,
@@ -257,6 +270,10 @@ pub struct Memory {
     pub address: u64,
     /// Bytes from the address to the end of the buffer.
     pub bytes: u64,
+}
+
+impl Memory {
+    const NONE: Self = Self { address: 0, bytes: 0 };
 }
 
 /// Memory of one product.
@@ -301,14 +318,21 @@ impl Handle {
 
     /// Describes a product and chooses the algorithm that the library predicts to be the fastest.
     ///
-    /// `alignment` is a power of two by which the addresses of left, right and output are divisible.
+    /// `alignment` has powers of two by which the addresses of left, right, and of output and vector are divisible.
     ///
     /// # Errors
     ///
-    /// [`CublasError::NoAlgorithm`] when the library cannot compute the product.
+    /// [`CublasError::NoAlgorithm`] when the library cannot compute the product, one of the sizes is 0 or more than the
+    /// library counts, or the output is transposed. [`CublasError::Call`] when a call fails.
     pub fn plan(&'static self, product: Product, alignment: [u64; 3]) -> Result<Plan, CublasError> {
         let Product { element, rows, inner, columns, batches, left, right, output, epilogue, .. } = product;
         let library = self.library;
+        let is_counted = |size: usize| (1..=i32::MAX as usize).contains(&size);
+        let sums_of_batches = epilogue == Epilogue::ColumnSums && batches > 1;
+        // Layouts have no transposed output, and one batch is the library's default: it would compute these wrongly.
+        if ![rows, inner, columns, batches].into_iter().all(is_counted) || output.transposed || sums_of_batches {
+            return Err(CublasError::NoAlgorithm);
+        }
         // A matrix in rows is the transpose of the same memory in columns, so the right matrix comes first.
         let layouts = [
             Layout::new(library, element, inner, columns, batches, right)?,
@@ -345,10 +369,12 @@ impl Handle {
                 &raw mut found,
             )
         };
-        if status != 0 || found == 0 || best.status != 0 {
+        if status == NOT_SUPPORTED || (status == 0 && (found == 0 || best.status != 0)) {
             return Err(CublasError::NoAlgorithm);
         }
-        Ok(Plan { handle: self, product, description: Mutex::new(description), layouts, best })
+        checked("cublasLtMatmulAlgoGetHeuristic", status)?;
+        let alignment = alignment.map(|bytes| bytes.min(WIDEST_LOAD));
+        Ok(Plan { handle: self, product, alignment, description: Mutex::new(description), layouts, best })
     }
 }
 
@@ -364,6 +390,8 @@ impl Drop for Handle {
 pub struct Plan {
     handle: &'static Handle,
     product: Product,
+    /// Least alignment of left, right, and output and vector.
+    alignment: [u64; 3],
     /// Has the address of a vector while a product is launched.
     description: Mutex<Description>,
     layouts: [Layout; 3],
@@ -386,29 +414,34 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// When a matrix exceeds its memory, or the library refuses the launch.
+    /// When a matrix exceeds its memory or is less aligned than planned, a vector or workspace is missing, or the library
+    /// refuses the launch. Nothing is launched then.
     ///
     /// # Safety
     ///
     /// The memory belongs to the device and stays allocated until the product has run, `stream` is a `CUstream` of the
     /// device, and its context is current.
     pub unsafe fn launch(&self, operands: Operands, stream: *mut c_void) -> Result<(), CublasError> {
-        let Product { rows, inner, columns, batches, left, right, output, element, .. } = self.product;
+        let Product { rows, inner, columns, batches, left, right, output, element, epilogue, .. } = self.product;
+        let [of_left, of_right, of_output] = self.alignment;
         let bytes = element.bytes();
-        for (memory, matrices, rows, columns) in [
-            (operands.left, left, rows, inner),
-            (operands.right, right, inner, columns),
-            (operands.output, output, rows, columns),
+        for (memory, matrices, rows, columns, alignment) in [
+            (operands.left, left, rows, inner, of_left),
+            (operands.right, right, inner, columns, of_right),
+            (operands.output, output, rows, columns, of_output),
         ] {
-            within(memory, matrices.span(rows, columns, batches) * bytes)?;
+            within(memory, matrices.span(rows, columns, batches).saturating_mul(bytes))?;
+            aligned(memory, alignment)?;
         }
-        if let Some(vector) = operands.vector {
-            within(vector, columns * bytes)?;
+        let vector = (epilogue != Epilogue::None).then(|| operands.vector.unwrap_or(Memory::NONE));
+        if let Some(vector) = vector {
+            within(vector, columns.saturating_mul(bytes))?;
+            aligned(vector, of_output)?;
         }
-        let workspace = operands.workspace.unwrap_or(Memory { address: 0, bytes: 0 });
+        let workspace = operands.workspace.unwrap_or(Memory::NONE);
         within(workspace, self.best.workspace_bytes)?;
         let description = self.description.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(vector) = operands.vector {
+        if let Some(vector) = vector {
             description.set(BIAS_POINTER, &vector.address)?;
         }
         let (one, before) = (1f32, f32::from(u8::from(self.product.accumulate)));
@@ -440,6 +473,11 @@ impl Plan {
 fn within(memory: Memory, needed: usize) -> Result<(), CublasError> {
     let needed = needed as u64;
     if needed <= memory.bytes { Ok(()) } else { Err(CublasError::TooLarge { needed, found: memory.bytes }) }
+}
+
+fn aligned(memory: Memory, alignment: u64) -> Result<(), CublasError> {
+    let address = memory.address;
+    if address.is_multiple_of(alignment) { Ok(()) } else { Err(CublasError::Misaligned { address, alignment }) }
 }
 
 // `cublasLtMatmulDescAttributes_t`

@@ -60,13 +60,15 @@ impl Matrices {
         Self { transposed: !self.transposed, ..self }
     }
 
-    /// Numbers from the first to the last of so many matrices.
+    /// Numbers from the first to the last of so many matrices; `usize::MAX` if they are more.
     pub fn span(&self, rows: usize, columns: usize, batches: usize) -> usize {
-        if rows * columns * batches == 0 {
+        if [rows, columns, batches].contains(&0) {
             return 0;
         }
         let (outer, inner) = if self.transposed { (columns, rows) } else { (rows, columns) };
-        (batches - 1) * self.batch_stride + (outer - 1) * self.leading + inner
+        let of_batches = (batches - 1).saturating_mul(self.batch_stride);
+        let of_rows = (outer - 1).saturating_mul(self.leading);
+        of_batches.saturating_add(of_rows).saturating_add(inner)
     }
 }
 

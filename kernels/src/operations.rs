@@ -335,23 +335,25 @@ fn computed(
         Vector::Bias(_) => Epilogue::Bias,
         Vector::ColumnSums => Epilogue::ColumnSums,
     };
-    let whole = if epilogue == Epilogue::ColumnSums { inner } else { whole_inner(left, right, inner, element) };
-    // The rest comes first, because the larger product then adds to it: its rounding is that of a small part.
-    let rest = if whole < inner {
-        Some(launchable(left, right, &output, whole, product(inner - whole, epilogue, false))?)
-    } else {
-        None
-    };
-    let main = match rest {
-        None => launchable(left, right, &output, 0, product(inner, epilogue, false))?,
-        Some(_) => launchable(left, right, &output, 0, product(whole, Epilogue::None, true))?,
-    };
     let (mut bias, mut sums) = (None, None);
     match vector {
         Vector::None => {}
         Vector::Bias(vector) => bias = Some(with_length(vector, padded)),
         Vector::ColumnSums => sums = Some(with_shape(empty(&left.tensor, Shape::new([padded])), [columns])),
     }
+    let vector = bias.as_ref().or(sums.as_ref());
+    let of_vector = vector.map_or(MOST_ALIGNED, |vector| alignment_of(vector.handle.offset_start.unwrap_or(0)));
+    let whole = if epilogue == Epilogue::ColumnSums { inner } else { whole_inner(left, right, inner, element) };
+    // The rest comes first, because the larger product then adds to it: its rounding is that of a small part.
+    let rest = if whole < inner {
+        Some(launchable(left, right, &output, whole, product(inner - whole, epilogue, false), of_vector)?)
+    } else {
+        None
+    };
+    let main = match rest {
+        None => launchable(left, right, &output, 0, product(inner, epilogue, false), of_vector)?,
+        Some(_) => launchable(left, right, &output, 0, product(whole, Epilogue::None, true), MOST_ALIGNED)?,
+    };
     for launchable in rest.into_iter().chain([main]) {
         let bias = bias.take().map(|bias| bias.handle);
         stream::launch(&left.tensor.client, launchable, bias, sums.as_ref().map(|sums| sums.handle.clone()));
@@ -359,13 +361,14 @@ fn computed(
     Some((output.tensor, sums))
 }
 
-/// A product of the inner numbers from `first` on, with its plan.
+/// A product of the inner numbers from `first` on, with its plan for a vector of this alignment.
 fn launchable(
     left: &Operand,
     right: &Operand,
     output: &Operand,
     first: usize,
     product: Product,
+    of_vector: u64,
 ) -> Option<stream::Launch> {
     let bytes = product.element.bytes();
     let left_offset = first * bytes * if left.matrices.transposed { left.matrices.leading } else { 1 };
@@ -378,7 +381,7 @@ fn launchable(
     };
     let [(left, of_left), (right, of_right), (output, of_output)] =
         [at(left, left_offset), at(right, right_offset), at(output, 0)];
-    let plan = stream::plan(left.service.device, product, [of_left, of_right, of_output])?;
+    let plan = stream::plan(left.service.device, product, [of_left, of_right, of_output.min(of_vector)])?;
     Some(stream::Launch { plan, left, right, output })
 }
 
