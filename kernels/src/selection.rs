@@ -7,6 +7,8 @@ use burn::tensor::Device;
 
 use crate::cublaslt::CublasLt;
 use crate::find::{self, NotFound};
+#[cfg(feature = "cuda")]
+use crate::operations::planned_products;
 
 /// Kernels of operations on CUDA devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +77,8 @@ pub fn select_burn() {
 ///
 /// # Errors
 ///
-/// When the device is no CUDA device, no library is found, or a result differs; the selection stays as it was.
+/// When the device is no CUDA device, no library is found, the library does not support the device, or a result differs;
+/// the selection stays as it was.
 pub fn select_library(device: &Device, tf32: bool) -> Result<&'static CublasLt, SelectError> {
     if !is_cuda(device) {
         return Err(SelectError::NoCuda { device: format!("{device:?}") });
@@ -91,11 +94,22 @@ pub fn select_library(device: &Device, tf32: bool) -> Result<&'static CublasLt, 
     let selected = Kernels::Library { tf32 };
     let position = Kernels::ALL.iter().position(|kernels| *kernels == selected).expect("BUG: all are listed");
     SELECTED.store(position as u8, Ordering::Relaxed);
-    if let Err((operation, fault)) = check::all(device) {
+    let planned = planned_products();
+    let checked = check::all(device).and_then(|()| {
+        // A library for another driver or device has no algorithms: Burn's kernels would compute all, with right results.
+        let is_used = planned_products() > planned;
+        if is_used { Ok(()) } else { Err(("a product", "is not supported on this device".to_owned())) }
+    });
+    if let Err((operation, fault)) = checked {
         SELECTED.store(before, Ordering::Relaxed);
         return Err(SelectError::Wrong { operation, path: library.path().display().to_string(), fault });
     }
     Ok(library)
+}
+
+#[cfg(not(feature = "cuda"))]
+fn planned_products() -> usize {
+    0
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -1,6 +1,7 @@
 //! Calls of the library on CubeCL's CUDA streams, in order with its kernels.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cubecl::client::Client;
@@ -26,10 +27,22 @@ type Key = (DeviceId, Product, [u64; 3]);
 
 /// `None` where the library has no algorithm.
 static PLANS: Mutex<Option<HashMap<Key, Option<Arc<Plan>>>>> = Mutex::new(None);
+/// Products of this process that the library computes.
+static PLANNED: AtomicUsize = AtomicUsize::new(0);
 static HANDLES: Mutex<Vec<(DeviceId, &'static Handle)>> = Mutex::new(Vec::new());
+
+pub(super) fn planned() -> usize {
+    PLANNED.load(Ordering::Relaxed)
+}
 
 /// The plan of a product on a device, made at its first call. `None` where Burn has to compute it.
 pub(super) fn plan(device: DeviceId, product: Product, alignment: [u64; 3]) -> Option<Arc<Plan>> {
+    let plan = known_or_made(device, product, alignment);
+    PLANNED.fetch_add(usize::from(plan.is_some()), Ordering::Relaxed);
+    plan
+}
+
+fn known_or_made(device: DeviceId, product: Product, alignment: [u64; 3]) -> Option<Arc<Plan>> {
     let key = (device, product, alignment);
     let known =
         PLANS.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|plans| plans.get(&key).cloned());
