@@ -36,7 +36,7 @@ pub enum CublasError {
     Version {
         /// The file.
         path: PathBuf,
-        /// Major version times 10,000, and minor version times 100.
+        /// See [`CublasLt::version`].
         found: usize,
     },
     /// A call failed.
@@ -153,7 +153,7 @@ impl CublasLt {
         Ok(Self { functions, path: path.into(), _library: library })
     }
 
-    /// Major version times 10,000, and minor version times 100: 130,100 is version 13.1.
+    /// Major version times 10,000, minor version times 100, and patch: 130,100 is version 13.1.0.
     pub fn version(&self) -> usize {
         // SAFETY: the function has no preconditions.
         unsafe { (self.functions.version)() }

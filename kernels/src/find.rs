@@ -27,7 +27,24 @@ const WHEELS: [&str; 2] = ["nvidia/cu13/lib", "nvidia/cublas/lib"];
     tried(failures)
 )]
 pub struct NotFound {
+    searched: Vec<String>,
     failures: Vec<CublasError>,
+}
+
+impl NotFound {
+    /// Places that were searched, in order.
+    pub fn searched(&self) -> &[String] {
+        &self.searched
+    }
+
+    /// Failures of loading the files that are there.
+    pub fn failures(&self) -> impl Iterator<Item = &CublasError> {
+        self.failures.iter().filter(|failure| match failure {
+            // The dynamic loader fails for a bare name that it does not find.
+            CublasError::Load { path, .. } => path.components().count() > 1,
+            _ => true,
+        })
+    }
 }
 
 fn tried(failures: &[CublasError]) -> String {
@@ -43,21 +60,21 @@ fn tried(failures: &[CublasError]) -> String {
 ///
 /// When no file is found, or none can be loaded.
 pub fn cublaslt() -> Result<CublasLt, NotFound> {
-    first(candidates(&Places::of_process()))
+    first(&Places::of_process())
 }
 
-fn first(candidates: Vec<PathBuf>) -> Result<CublasLt, NotFound> {
+fn first(places: &Places) -> Result<CublasLt, NotFound> {
     let mut failures = Vec::new();
-    for path in candidates {
+    for path in candidates(places) {
         match CublasLt::load(&path) {
             Ok(library) => return Ok(library),
             Err(failure) => failures.push(failure),
         }
     }
-    Err(NotFound { failures })
+    Err(NotFound { searched: places.names(), failures })
 }
 
-/// Where to search.
+/// Places to search.
 #[derive(Clone, Debug, Default)]
 struct Places {
     /// If set, the only ones.
@@ -90,6 +107,18 @@ impl Places {
             .flatten()
             .collect(),
         }
+    }
+
+    /// Names of the places, in the order of the search.
+    fn names(&self) -> Vec<String> {
+        let named = |paths: &[PathBuf], below: &str| -> Vec<String> {
+            paths.iter().map(|path| format!("{}{below}", path.display())).collect()
+        };
+        if let Some(folders) = &self.folders {
+            return named(folders, "");
+        }
+        let system = vec!["the system's paths".to_owned()];
+        [system, named(&self.toolkits, ""), named(&self.pythons, "/lib/python3*")].concat()
     }
 }
 

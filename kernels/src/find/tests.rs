@@ -1,5 +1,7 @@
 use std::fs;
 
+use fake_cublaslt::{Behaviour, Fake};
+
 use super::*;
 
 fn file(root: &Path, path: &str) -> PathBuf {
@@ -37,13 +39,38 @@ fn named_folders_replace_all_places() {
 fn a_file_that_is_no_library_is_named() {
     let root = tempfile::tempdir().expect("a folder");
     let named = file(root.path(), "libcublasLt.so.13");
-    let message = first(vec![named.clone()]).expect_err("no library").to_string();
+    let places = Places { folders: Some(vec![root.path().to_owned()]), ..Places::default() };
+    let failure = first(&places).expect_err("no library");
+    let message = failure.to_string();
+    assert_eq!((failure.searched(), failure.failures().count()), (&[root.path().display().to_string()][..], 1));
     assert!(message.contains(&named.display().to_string()), "{message}");
     assert!(message.contains("GPU_TUNED_LIBRARIES"), "{message}");
 }
 
 #[test]
 fn nothing_found_has_advice() {
-    let message = first(Vec::new()).expect_err("no library").to_string();
+    let places = Places { folders: Some(Vec::new()), ..Places::default() };
+    let message = first(&places).expect_err("no library").to_string();
     assert!(message.contains("pip install nvidia-cublas"), "{message}");
+}
+
+#[test]
+fn places_are_named_in_the_order_of_the_search() {
+    let places = Places { folders: None, toolkits: vec!["/usr/local/cuda".into()], pythons: vec!["/usr".into()] };
+    assert_eq!(places.names(), ["the system's paths", "/usr/local/cuda", "/usr/lib/python3*"]);
+}
+
+#[test]
+fn a_library_that_is_too_old_is_passed_over() {
+    let [old, new] = [Fake::new(), Fake::new()];
+    let _loaded = CublasLt::load(&old.path()).expect("a library");
+    old.behave(&Behaviour { version: 110_000, ..Behaviour::default() });
+    let folders = |folders: &[&Fake]| Places {
+        folders: Some(folders.iter().map(|fake| fake.folder().to_owned()).collect()),
+        ..Places::default()
+    };
+    assert_eq!(first(&folders(&[&old, &new])).expect("a library").path(), new.path());
+    let failure = first(&folders(&[&old])).expect_err("no library");
+    let failures: Vec<_> = failure.failures().collect();
+    assert_eq!(failures, [&CublasError::Version { path: old.path(), found: 110_000 }]);
 }
