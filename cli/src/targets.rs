@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod here;
+mod library;
 
 use gpu_tuned_core::device::ComputeCapability;
 use gpu_tuned_core::profile::{Peak, Profile, ProfileId};
@@ -29,7 +30,7 @@ pub(crate) struct TargetsArgs {
     /// Show profiles in full
     #[arg(long)]
     pub details: bool,
-    /// Show the GPUs of this machine: their profiles, how certain those are, and the differences
+    /// Show the GPUs of this machine: their profiles, how certain those are, the differences, and the library of kernels
     #[arg(long, conflicts_with_all = ["words", "min_memory", "compute_capability", "bf16", "project", "details"])]
     pub here: bool,
     /// Print the GPUs of this machine as profiles for gpu-tuned.toml, from the figures of NVML and CUDA

@@ -8,6 +8,7 @@ use gpu_tuned_project::profile_text::{DescribedGpu, describe};
 use serde::Serialize;
 
 use super::catalogue::{Catalogue, Limits};
+use super::library::Library;
 use crate::args::Common;
 use crate::output::{Answer, BOLD, Code, Form, GOOD, MARKED, PLAIN, Table, section, styled, wrapped};
 use crate::target::{Here, is_describable};
@@ -24,6 +25,7 @@ struct Report<'a> {
     gpus: Vec<Gpu<'a>>,
     /// Reasons why GPUs are missing, one sentence each.
     trouble: &'a [String],
+    cublaslt: Library,
 }
 
 #[derive(Serialize)]
@@ -53,6 +55,7 @@ pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<Stri
         driver_version: here.machine.driver_version.as_deref(),
         gpus: read.map(|(number, (reading, found))| gpu(here, number, reading, found)).collect(),
         trouble: &here.machine.trouble,
+        cublaslt: Library::find(),
     };
     notes.extend(trouble(here));
     let code = if here.usable.is_empty() { Code::No } else { Code::Ok };
@@ -92,7 +95,8 @@ fn text(here: &Report, catalogue: &Catalogue) -> String {
         count => format!("{count} GPUs{driver}\n"),
     };
     let sections: String = here.gpus.iter().map(|gpu| gpu_section(gpu, here.gpus.len() > 1)).collect();
-    heading + &sections + &section("to build for this machine", &building(here, catalogue))
+    let library = section("library for `kernels = \"library\"`", &here.cublaslt.text());
+    heading + &sections + &library + &section("to build for this machine", &building(here, catalogue))
 }
 
 fn gpu_section(gpu: &Gpu, is_one_of_several: bool) -> String {

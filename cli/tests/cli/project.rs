@@ -72,6 +72,7 @@ impl Project {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-gpu-tuned"));
         command.args(args).current_dir(self.path(""));
         command.env("GPU_TUNED_NVML_PATH", "/nonexistent/libnvidia-ml.so.1");
+        command.env("GPU_TUNED_LIBRARIES", "/nonexistent");
         command.env("CARGO_TARGET_DIR", self.folder.path().join("target"));
         for variable in ["CLICOLOR", "CLICOLOR_FORCE", "NO_COLOR", "RUSTFLAGS", "GPU_TUNED_TARGET"] {
             command.env_remove(variable);

@@ -1,7 +1,8 @@
-use fake_nvml::{MatchKind, Scenario};
-use serde_json::Value;
+use fake_cublaslt::Fake;
+use fake_nvml::{MatchKind, Scenario, scenario};
+use serde_json::{Value, json};
 
-use crate::project::{Project, Ran};
+use crate::project::{Project, Ran, with_gpus};
 
 fn targets(args: &[&str]) -> Ran {
     Project::new("declared").run(&[&["targets"], args].concat())
@@ -100,4 +101,49 @@ fn colours_are_for_those_who_ask() {
     assert!(!plain.contains('\x1b'), "{plain}");
     let coloured = project.on("rtx4090", &["targets", "--here", "--color", "always"]).ended(0);
     assert!(coloured.contains('\x1b'), "{coloured}");
+}
+
+/// Answers of `targets --here` with libraries in these folders, as text and as JSON.
+fn with_libraries(folders: &str, behaviour: &str) -> (String, Value) {
+    let project = Project::new("declared");
+    let run = |args: &[&str]| {
+        let mut command = project.command(&[&["targets", "--here"], args].concat());
+        command.env("GPU_TUNED_LIBRARIES", folders).env(fake_cublaslt::VARIABLE, behaviour);
+        Ran::of(with_gpus(&mut command, &scenario("rtx4090")))
+    };
+    (run(&[]).ended(0), run(&["--json"]).json(0)["cublaslt"].clone())
+}
+
+#[test]
+fn the_library_of_kernels_is_shown_with_its_version() {
+    let fake = Fake::new();
+    let folders = std::env::join_paths(["/nonexistent".as_ref(), fake.folder()]).expect("folders");
+    let (text, library) = with_libraries(folders.to_str().expect("UTF-8"), "version=120405");
+    let file = fake.path().display().to_string();
+    assert!(text.contains(&format!("\n  cuBLASLt 12.4.5  {file}\n")), "{text}");
+    assert_eq!(library, json!({ "file": file, "version": "12.4.5", "searched": [], "failures": [] }));
+}
+
+#[test]
+fn a_missing_library_of_kernels_is_shown_with_the_places_searched() {
+    let (text, library) = with_libraries("/nonexistent/a:/nonexistent/b", "");
+    assert!(text.contains("  no cuBLASLt: programs use Burn's kernels\n"), "{text}");
+    assert!(text.contains("  searched: /nonexistent/a, /nonexistent/b\n"), "{text}");
+    let searched = ["/nonexistent/a", "/nonexistent/b"];
+    assert_eq!(library, json!({ "file": null, "version": null, "searched": searched, "failures": [] }));
+}
+
+#[test]
+fn libraries_that_cannot_be_loaded_are_shown_with_the_reason() {
+    let [old, torn] = [Fake::new(), Fake::without("cublasLtMatmul")];
+    let folders = std::env::join_paths([old.folder(), torn.folder()]).expect("folders");
+    let (_, library) = with_libraries(folders.to_str().expect("UTF-8"), "version=111103");
+    let failures = library["failures"].as_array().expect("failures");
+    let is_about = |index: usize, fake: &Fake, part: &str| {
+        let text = failures[index].as_str().expect("text");
+        assert!(text.contains(&fake.path().display().to_string()) && text.contains(part), "{text}");
+    };
+    assert_eq!((failures.len(), &library["file"]), (2, &Value::Null));
+    is_about(0, &old, "version 111103");
+    is_about(1, &torn, "cublasLtMatmul");
 }
