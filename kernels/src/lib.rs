@@ -1,8 +1,36 @@
 //! Products of NVIDIA's cuBLASLt in Burn, and Burn's modules with them.
 //!
 //! Burn's own products reach an eighth of a GPU's peak; those of the library 2 to 8 times as much, without autotune. The
-//! modules in [`nn`] have Burn's names, configs and records. On a CUDA device with the library they compute with it;
-//! elsewhere they are Burn's.
+//! modules in `nn` have Burn's names, configs and records. On a CUDA device with the library they compute with it;
+//! elsewhere they are Burn's. Programs use them as `gpu_tuned::nn`, and a session selects the kernels.
+//!
+//! ```
+//! # #[cfg(feature = "nn")]
+//! # {
+//! use burn::tensor::{Device, Distribution, Tensor};
+//! use gpu_tuned_kernels::nn::{Linear, LinearConfig}; // instead of burn::nn
+//! use gpu_tuned_kernels::selection::{SelectError, select_library};
+//!
+//! let device = Device::flex();
+//! let layer: Linear = LinearConfig::new(4, 2).init(&device);
+//! let output = layer.forward(Tensor::<2>::random([3, 4], Distribution::Default, &device));
+//! assert_eq!(output.dims(), [3, 2]);
+//! // The library computes on CUDA devices only. Elsewhere Burn's kernels stay selected.
+//! assert!(matches!(select_library(&device, true), Err(SelectError::NoCuda { .. })));
+//! # }
+//! ```
+//!
+//! | module | content | feature |
+//! |---|---|---|
+//! | [`find`] | search for the library | |
+//! | [`cublaslt`] | the library's functions, without Burn | |
+//! | [`matrix`] | layouts of matrices in tensors | |
+//! | `nn` | Burn's modules | `nn` |
+//! | `product` | operations on tensors | `nn` |
+//! | `selection` | kernels of this process: Burn's or the library's | `nn` |
+//! | `operations` | operations of Burn's backends | `cuda` |
+//!
+//! Feature `nn` compiles on every machine. `cuda` adds the library's operations, and Burn's CUDA backend.
 
 pub mod cublaslt;
 pub mod find;

@@ -32,7 +32,7 @@ fn published_packages_describe_themselves() {
         assert!(folder.join(readme).is_file(), "{name} has no README");
         published.push(name.to_owned());
     }
-    assert_eq!(published.len(), 14, "{published:?}");
+    assert_eq!(published.len(), 15, "{published:?}");
 }
 
 #[test]
