@@ -27,5 +27,6 @@ pages! {
     watching = "watching.md",
     several_gpus = "several-gpus.md",
     ranks = "ranks.md",
+    kernels = "kernels.md",
     pytorch = "pytorch.md",
 }
