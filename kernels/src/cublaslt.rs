@@ -204,7 +204,7 @@ impl Element {
         }
     }
 
-    /// `cublasComputeType_t`: 32F, or 32F_FAST_TF32.
+    /// `cublasComputeType_t`: `32F`, or `32F_FAST_TF32`.
     const fn compute_type(self) -> c_int {
         match self {
             Self::F32 { tf32: true } => 77,
@@ -530,6 +530,9 @@ impl Layout {
         matrices: Matrices,
     ) -> Result<Self, CublasError> {
         let (rows, columns) = if matrices.transposed { (columns, rows) } else { (rows, columns) };
+        let counted = |size: usize| i64::try_from(size).map_err(|_| CublasError::NoAlgorithm);
+        let (leading, stride) = (counted(matrices.leading)?, counted(matrices.batch_stride)?);
+        let count = i32::try_from(batches).map_err(|_| CublasError::NoAlgorithm)?;
         let mut object = null_mut();
         // SAFETY: the pointer is valid for one layout.
         checked("cublasLtMatrixLayoutCreate", unsafe {
@@ -538,7 +541,7 @@ impl Layout {
                 element.data_type(),
                 columns as u64,
                 rows as u64,
-                matrices.leading as i64,
+                leading,
             )
         })?;
         let layout = Self(Owned { object, destroy: library.functions.layout_destroy });
@@ -549,7 +552,6 @@ impl Layout {
             })
         };
         if batches > 1 {
-            let (count, stride) = (batches as i32, matrices.batch_stride as i64);
             set(BATCH_COUNT, (&raw const count).cast(), size_of_val(&count))?;
             set(BATCH_STRIDE, (&raw const stride).cast(), size_of_val(&stride))?;
         }

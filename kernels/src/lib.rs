@@ -1,8 +1,8 @@
 //! Products of NVIDIA's cuBLASLt in Burn, and Burn's modules with them.
 //!
-//! Burn's own products reach an eighth of a GPU's peak; those of the library 2 to 8 times as much, without autotune. The
-//! modules in `nn` have Burn's names, configs and records. On a CUDA device with the library they compute with it;
-//! elsewhere they are Burn's. Programs use them as `gpu_tuned::nn`, and a session selects the kernels.
+//! On an H200, products of transformers took cuBLASLt an eighth to a half of the time of Burn 0.22's kernels, without
+//! autotune. The modules in `nn` have Burn's names, configs and records. On a CUDA device with the library they compute
+//! with it; elsewhere they are Burn's. Programs use them as `gpu_tuned::nn`, and a session selects the kernels.
 //!
 //! ```
 //! # #[cfg(feature = "nn")]

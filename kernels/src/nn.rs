@@ -11,7 +11,7 @@ pub mod transformer;
 use std::ops::{Deref, DerefMut};
 
 use burn::module::{
-    Content, Devices, DisplaySettings, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
+    Content, Devices, DisplaySettings, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param,
 };
 use burn::nn as burn_nn;
 use burn::tensor::{Device, Int, Tensor};
@@ -125,7 +125,7 @@ impl Linear {
 fn linear<const D: usize>(layer: &burn_nn::Linear, input: Tensor<D>) -> Tensor<D> {
     let weight = layer.weight.val();
     assert_eq!(input.dims()[D - 1], weight.dims()[0], "last dimension of a linear layer's input");
-    product::linear(input, weight, layer.bias.as_ref().map(|bias| bias.val()))
+    product::linear(input, weight, layer.bias.as_ref().map(Param::val))
 }
 
 impl LayerNorm {

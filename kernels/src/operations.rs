@@ -208,7 +208,7 @@ fn linear(input: CubeTensor, weight: CubeTensor, bias: Option<CubeTensor>, tf32:
     let shape = linear_shape(input.meta.shape(), weight.meta.shape());
     let input = Operand::new(input, Matrices::flat);
     let weight = Operand::new(weight, Matrices::flat);
-    let vector = bias.clone().map_or(Vector::None, Vector::Bias);
+    let vector = bias.clone().map_or(Vector::None, |bias| Vector::Bias(Box::new(bias)));
     match computed(&input, &weight, flat_size(&input, &weight), shape, Matrices::flat, vector, tf32) {
         Some((output, _)) => output,
         None => match bias {
@@ -272,21 +272,19 @@ impl Operand {
     /// The tensor, copied where its strides are not those of matrices.
     fn new(tensor: CubeTensor, read: Read) -> Self {
         let matrices = if tensor.meta.is_tiled() { None } else { read(tensor.meta.shape(), tensor.meta.strides()) };
-        match matrices {
-            Some(matrices) => Self { tensor, matrices },
-            None => {
-                let tensor = into_contiguous(tensor);
-                let matrices = read(tensor.meta.shape(), tensor.meta.strides()).expect("BUG: contiguous rows");
-                Self { tensor, matrices }
-            }
+        if let Some(matrices) = matrices {
+            return Self { tensor, matrices };
         }
+        let tensor = into_contiguous(tensor);
+        let matrices = read(tensor.meta.shape(), tensor.meta.strides()).expect("BUG: contiguous rows");
+        Self { tensor, matrices }
     }
 }
 
 /// Numbers for each column beside a product.
 enum Vector {
     None,
-    Bias(CubeTensor),
+    Bias(Box<CubeTensor>),
     ColumnSums,
 }
 
@@ -343,7 +341,7 @@ fn computed(
     let (mut bias, mut sums) = (None, None);
     match vector {
         Vector::None => {}
-        Vector::Bias(vector) => bias = Some(with_length(vector, padded)),
+        Vector::Bias(vector) => bias = Some(with_length(*vector, padded)),
         Vector::ColumnSums => sums = Some(with_shape(empty(&left.tensor, Shape::new([padded])), [columns])),
     }
     let vector = bias.as_ref().or(sums.as_ref());
@@ -401,7 +399,7 @@ fn padded_columns(right: &Operand, output: &Operand, size: Size, element: Elemen
         let buffer = operand.tensor.handle.size_in_used() / bytes;
         matrices.leading >= padded && !matrices.transposed && matrices.span(rows, padded, size.batches) as u64 <= buffer
     };
-    if size.columns % (VECTOR / element.bytes()) != 0 && fits(right, size.inner) && fits(output, size.rows) {
+    if !size.columns.is_multiple_of(VECTOR / element.bytes()) && fits(right, size.inner) && fits(output, size.rows) {
         padded
     } else {
         size.columns
@@ -412,7 +410,7 @@ fn padded_columns(right: &Operand, output: &Operand, size: Size, element: Elemen
 fn whole_inner(left: &Operand, right: &Operand, inner: usize, element: Element) -> usize {
     let whole = inner / COLUMNS * COLUMNS;
     let contiguous = !left.matrices.transposed || right.matrices.transposed;
-    if contiguous && inner % (VECTOR / element.bytes()) != 0 && whole >= LONG { whole } else { inner }
+    if contiguous && !inner.is_multiple_of(VECTOR / element.bytes()) && whole >= LONG { whole } else { inner }
 }
 
 /// Bytes of one load of tensor-core kernels.

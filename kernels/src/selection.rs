@@ -83,13 +83,11 @@ pub fn select_library(device: &Device, tf32: bool) -> Result<&'static CublasLt, 
     if !is_cuda(device) {
         return Err(SelectError::NoCuda { device: format!("{device:?}") });
     }
-    let library = match LIBRARY.get() {
-        Some(library) => library,
-        None => {
-            let found = find::cublaslt()?;
-            LIBRARY.get_or_init(|| found)
-        }
-    };
+    if LIBRARY.get().is_none() {
+        let found = find::cublaslt()?;
+        LIBRARY.get_or_init(|| found);
+    }
+    let library = LIBRARY.get().expect("BUG: initialised above");
     let before = SELECTED.load(Ordering::Relaxed);
     let selected = Kernels::Library { tf32 };
     let position = Kernels::ALL.iter().position(|kernels| *kernels == selected).expect("BUG: all are listed");
@@ -121,12 +119,10 @@ pub(crate) fn is_cuda(_device: &Device) -> bool {
 pub(crate) fn is_cuda(device: &Device) -> bool {
     use burn::backend::DispatchDevice;
 
-    match device.as_dispatch() {
-        // Of the GPUs' runtimes, this crate builds CUDA's only; the CPU has Burn's other backend.
-        DispatchDevice::Cube(_) => true,
-        DispatchDevice::Autodiff(_) => is_cuda(&device.clone().inner()),
-        _ => false,
-    }
+    let dispatch = device.as_dispatch();
+    // Of the GPUs' runtimes, this crate builds CUDA's only; the CPU has Burn's other backend.
+    matches!(dispatch, DispatchDevice::Cube(_))
+        || matches!(dispatch, DispatchDevice::Autodiff(_)) && is_cuda(&device.clone().inner())
 }
 
 mod check;

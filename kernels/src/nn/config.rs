@@ -27,6 +27,7 @@ macro_rules! configs {
 
         impl $name {
             /// The config with these values, and Burn's defaults.
+            #[allow(clippy::new_without_default, reason = "Burn's configs have no default either")]
             pub fn new($($field: $field_type),*) -> Self {
                 Self(<$burn>::new($($field),*))
             }

@@ -24,8 +24,8 @@ impl CrossEntropyLoss {
             return self.0.forward(in_f32(logits), targets);
         }
         let tokens = self.pad_tokens.iter().flatten();
-        let masks = tokens.map(|token| targets.clone().equal_scalar(*token as i64));
-        let padded = masks.reduce(|mask, other| mask.bool_or(other));
+        let masks = tokens.map(|token| targets.clone().equal_scalar(i64::try_from(*token).unwrap_or(i64::MAX)));
+        let padded = masks.reduce(Tensor::bool_or);
         let log_probs = target_log_probs(logits, targets.clone());
         let weights = self.weights.clone().map(|weights| in_f32(weights.gather(0, targets)));
         if weights.is_none() && padded.is_none() {

@@ -1,5 +1,8 @@
 //! Kernels that read rows once: log probabilities of targets, and layer norms. Sums are in f32.
 
+#![allow(clippy::used_underscore_binding, reason = "the macro `cube` uses the types of elements")]
+#![allow(clippy::cast_possible_wrap, reason = "columns are counted in u32 and classes in i32")]
+
 use burn::backend::cubecl::dtype_to_storage_type;
 use burn::tensor::{DType, Shape};
 use burn_cubecl::kernel::into_contiguous;

@@ -90,6 +90,7 @@ pub(super) struct Launch {
 
 /// Launches a product in order with the device's kernels, with a bias to read or column sums to write. A failure marks
 /// the output: reading it, or what is computed from it, is the error.
+#[allow(clippy::default_trait_access, reason = "the type of backtraces is in a crate that is no dependency")]
 pub(super) fn launch(client: &Client, launch: Launch, bias: Option<Buffer>, sums: Option<Buffer>) {
     let Launch { plan, left, right, output } = launch;
     let workspace = (plan.workspace_bytes() > 0).then(|| client.empty(plan.workspace_bytes()));

@@ -6,7 +6,7 @@ use super::{Kernels, SELECTED, selected};
 use crate::product;
 
 /// Rows, inner numbers and columns: none is a power of two.
-const SIZES: [usize; 3] = [24, 40, 56];
+const SIZES: [u32; 3] = [24, 40, 56];
 /// Largest difference, relative to the largest value: what bf16 rounds.
 const LARGEST: f64 = 2e-2;
 
@@ -19,8 +19,9 @@ pub(super) fn all(device: &Device) -> Result<(), Fault> {
             let found = outcome(operation, device, float).map_err(|fault| (name, fault))?;
             let expected = by_burn(|| outcome(operation, device, float)).map_err(|fault| (name, fault))?;
             let largest = expected.iter().copied().fold(f64::MIN_POSITIVE, |largest, value| largest.max(value.abs()));
-            let differs = |(found, expected): (&f64, &f64)| !((found - expected).abs() <= LARGEST * largest);
-            if found.len() != expected.len() || found.iter().zip(&expected).any(differs) {
+            // False for NaN.
+            let agree = |(found, expected): (&f64, &f64)| (found - expected).abs() <= LARGEST * largest;
+            if found.len() != expected.len() || !found.iter().zip(&expected).all(agree) {
                 return Err((name, "has another result than by Burn's kernels".into()));
             }
         }
@@ -49,7 +50,7 @@ const OPERATIONS: [(&str, Operation); 5] = [
         product::embedding(table, tokens).sum()
     }),
     ("a loss", |_, logits, _| {
-        let targets = Tensor::<1, Int>::arange(0..SIZES[1] as i64, &logits.device());
+        let targets = Tensor::<1, Int>::arange(0..i64::from(SIZES[1]), &logits.device());
         product::target_log_probs(logits, targets).sum()
     }),
 ];
@@ -62,12 +63,13 @@ fn squares(tensor: Tensor<2>) -> Tensor<1> {
 fn outcome(operation: Operation, device: &Device, float: FloatDType) -> Result<Vec<f64>, String> {
     let device = device.clone().inner().autodiff();
     let [rows, inner, columns] = SIZES;
-    let matrix = |shape: [usize; 2]| {
-        let numbers = Tensor::<1, Int>::arange(0..(shape[0] * shape[1]) as i64, &device).float().cast(FloatDType::F32);
-        ((numbers * 0.7).sin()).reshape(shape).cast(float).detach().require_grad()
+    let matrix = |shape: [u32; 2]| {
+        let numbers =
+            Tensor::<1, Int>::arange(0..i64::from(shape[0] * shape[1]), &device).float().cast(FloatDType::F32);
+        ((numbers * 0.7).sin()).reshape(shape.map(|size| size as usize)).cast(float).detach().require_grad()
     };
     let (left, right) = (matrix([rows, inner]), matrix([inner, columns]));
-    let vector = matrix([1, columns]).reshape([columns]).detach().require_grad();
+    let vector = matrix([1, columns]).reshape([columns as usize]).detach().require_grad();
     let scalar = operation(left.clone(), right.clone(), vector.clone());
     let gradients = scalar.backward();
     let mut outcome = host(scalar.inner())?;

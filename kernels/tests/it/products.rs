@@ -1,5 +1,7 @@
 //! Products of random sizes and layouts beside a plain product.
 
+#![allow(clippy::float_cmp, reason = "small whole numbers are exact")]
+
 use gpu_tuned_kernels::cublaslt::{Element, Epilogue, Operands, Product};
 use gpu_tuned_kernels::matrix::Matrices;
 use proptest::prelude::*;

@@ -174,6 +174,7 @@ unsafe extern "C" fn cublasLtMatrixLayoutCreate(
     leading: i64,
 ) -> c_int {
     call("cublasLtMatrixLayoutCreate", || {
+        let [rows, columns] = [rows, columns].map(|size| i64::try_from(size).unwrap_or(0));
         let layout = Layout { data_type, rows, columns, leading, batches: 1, batch_stride: 0 };
         // SAFETY: by cuBLASLt's contract.
         unsafe { create(out, Object::Layout(layout)) };

@@ -38,8 +38,8 @@ pub(crate) struct Description {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) data_type: c_int,
-    pub(crate) rows: u64,
-    pub(crate) columns: u64,
+    pub(crate) rows: i64,
+    pub(crate) columns: i64,
     pub(crate) leading: i64,
     pub(crate) batches: i32,
     pub(crate) batch_stride: i64,

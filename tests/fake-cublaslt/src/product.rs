@@ -17,7 +17,7 @@ pub(crate) struct Product {
     a: Layout,
     b: Layout,
     output: Layout,
-    inner: u64,
+    inner: i64,
 }
 
 impl Product {
@@ -29,7 +29,7 @@ impl Product {
         let (rows, inner) = turned(a, description.transposed[0]);
         let (other_inner, columns) = turned(b, description.transposed[1]);
         let is_valid = [a, b, d].iter().all(|it| {
-            it.rows > 0 && it.columns > 0 && it.leading >= it.rows as i64 && it.batches > 0 && it.batches == d.batches
+            it.rows > 0 && it.columns > 0 && it.leading >= it.rows && it.batches > 0 && it.batches == d.batches
         });
         if !is_valid || c != d || inner != other_inner || (d.rows, d.columns) != (rows, columns) {
             return Err(INVALID_VALUE);
@@ -61,19 +61,19 @@ impl Product {
         let [a_transposed, b_transposed] = description.transposed;
         let vector = description.vector as *mut c_void;
         for batch in 0..i64::from(layout.batches) {
-            for row in 0..layout.rows as i64 {
+            for row in 0..layout.rows {
                 if description.epilogue == BIAS_GRADIENT_A {
                     // SAFETY: by this function's contract.
-                    let terms = (0..self.inner as i64)
+                    let terms = (0..self.inner)
                         .map(|inner| unsafe { read(data_type, a, at(&self.a, a_transposed, batch, row, inner)) });
                     let sum = terms.sum();
                     // SAFETY: as above.
                     unsafe { write(data_type, vector, row as usize, sum) };
                 }
-                for column in 0..layout.columns as i64 {
+                for column in 0..layout.columns {
                     let place = at(layout, false, batch, row, column);
                     let mut sum = 0.0;
-                    for inner in 0..self.inner as i64 {
+                    for inner in 0..self.inner {
                         // SAFETY: as above.
                         let factors = unsafe {
                             [
