@@ -20,10 +20,15 @@ fn random<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
     Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
 }
 
+thread_local! {
+    /// Records of a test: with some features of Burn, parameters are read at their first use.
+    static FOLDER: tempfile::TempDir = tempfile::tempdir().expect("a folder");
+}
+
 /// Loads the record of one module into another, through a file.
 fn copied<A: Module, B: Module>(from: &A, to: B) -> B {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("model");
+    let folder = FOLDER.with(|all| tempfile::tempdir_in(all.path()).expect("a folder").keep());
+    let file = folder.join("model");
     from.clone().save_file(&file).expect("a record");
     to.load_file(&file)
 }
