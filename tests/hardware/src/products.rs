@@ -1,6 +1,10 @@
 //! Library products against fp64 on the host: forward and all gradients, of any shape and layout; and their time beside
 //! Burn's.
 
+#![allow(clippy::many_single_char_names, reason = "formulas of layer norms")]
+#![allow(clippy::neg_cmp_op_on_partial_ord, reason = "an error of NaN is wrong")]
+#![allow(clippy::cast_possible_wrap, reason = "sizes of cases are small")]
+
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
@@ -205,7 +209,7 @@ impl Case {
             shape
         };
         let device = device.clone().autodiff();
-        let left = view(shape(rows, inner), self.views[0], numbers, &device, random)?;
+        let left = view(shape(rows, inner), self.views[0], numbers, &device, random);
         let factor = random_host(&shape(rows, columns), random);
         let factor_tensor = on_device(factor, shape(rows, columns), numbers, &device);
         let factor = host(factor_tensor.clone())?;
@@ -213,7 +217,7 @@ impl Case {
         let a = host(left.clone())?;
         let mut errors = Vec::new();
         if self.operation == Operation::Product {
-            let right = view(shape(inner, columns), self.views[1], numbers, &device, random)?;
+            let right = view(shape(inner, columns), self.views[1], numbers, &device, random);
             let b = host(right.clone())?;
             let output = matmul(left.clone(), right.clone());
             let gradients = (output.clone() * factor_tensor).sum().backward();
@@ -236,7 +240,7 @@ impl Case {
             errors.push(of_a.error(&host(left.grad(&gradients).context("no gradient of the left matrix")?)?));
             errors.push(of_b.error(&host(right.grad(&gradients).context("no gradient of the right matrix")?)?));
         } else {
-            let weight = view([inner, columns], self.views[1], numbers, &device, random)?;
+            let weight = view([inner, columns], self.views[1], numbers, &device, random);
             let with_bias = self.operation == Operation::LinearWithBias;
             let bias = with_bias
                 .then(|| on_device(random_host(&[columns], random), [columns], numbers, &device).require_grad());
@@ -276,7 +280,7 @@ impl Case {
         let (words, width) = (rows.max(1), columns.max(1));
         let (samples, length) = (self.batch.iter().product::<usize>(), inner.max(1));
         let device = device.clone().autodiff();
-        let table = view([words, width], self.views[0], numbers, &device, random)?;
+        let table = view([words, width], self.views[0], numbers, &device, random);
         let tokens: Vec<i32> = (0..samples * length).map(|_| random.random_range(0..words as i32)).collect();
         let ids = Tensor::<2, Int>::from_data(TensorData::new(tokens.clone(), [samples, length]), &device);
         let shape = [samples, length, width];
@@ -302,7 +306,7 @@ impl Case {
         let Self { rows, columns, numbers, .. } = *self;
         let classes = (columns + 2) * self.batch.iter().product::<usize>().pow(2);
         let device = device.clone().autodiff();
-        let logits = view([rows, classes], self.views[0], numbers, &device, random)?;
+        let logits = view([rows, classes], self.views[0], numbers, &device, random);
         let targets: Vec<i32> = (0..rows).map(|_| random.random_range(0..classes as i32)).collect();
         let ids = Tensor::<1, Int>::from_data(TensorData::new(targets.clone(), [rows]), &device);
         let factor = on_device(random_host(&[rows], random), [rows], Numbers::F32, &device);
@@ -331,7 +335,7 @@ impl Case {
         // The gradient of a row of two numbers or fewer is zero.
         let (samples, width) = (self.batch.iter().product::<usize>(), columns + 3);
         let device = device.clone().autodiff();
-        let input = view([samples, rows, width], self.views[0], numbers, &device, random)?;
+        let input = view([samples, rows, width], self.views[0], numbers, &device, random);
         let [gamma, beta] =
             [(); 2].map(|()| on_device(random_host(&[width], random), [width], numbers, &device).require_grad());
         let shape = [samples, rows, width];
@@ -423,7 +427,7 @@ fn view<const D: usize>(
     numbers: Numbers,
     device: &Device,
     random: &mut StdRng,
-) -> anyhow::Result<Tensor<D>> {
+) -> Tensor<D> {
     let mut random_tensor = |shape: [usize; D]| on_device(random_host(&shape, random), shape, numbers, device);
     let [rows, columns] = [shape[D - 2], shape[D - 1]];
     let with = |rows: usize, columns: usize| {
@@ -451,7 +455,7 @@ fn view<const D: usize>(
         }
         View::Repeated => random_tensor(with(1, columns)).expand(shape),
     };
-    Ok(tensor.detach().require_grad())
+    tensor.detach().require_grad()
 }
 
 #[derive(Serialize)]
@@ -485,7 +489,7 @@ fn time(device: &Device) -> anyhow::Result<()> {
             let device = device.clone().autodiff();
             let [input, weight, factor] = [[rows, inner], [inner, columns], [rows, columns]].map(tensor);
             let bias = Tensor::<1>::zeros([columns], (&device, DType::F32)).cast(numbers.float());
-            let [input, weight, factor] = [input, weight, factor].map(|tensor| Tensor::from_inner(tensor));
+            let [input, weight, factor] = [input, weight, factor].map(Tensor::from_inner);
             let (input, weight, bias) = (input.require_grad(), weight.require_grad(), bias.require_grad());
             let pass = || {
                 let output = linear(input.clone(), weight.clone(), Some(bias.clone()));
