@@ -247,15 +247,17 @@ impl Field {
     pub fn holder(&self, kind: SettingKind) -> Option<Holder> {
         if let Type::Reference(reference) = bare(&self.ty) {
             let is_text = matches!(&*reference.elem, Type::Path(path) if path.path.is_ident("str"));
-            return (is_text && kind == SettingKind::Precision).then_some(Holder::Text { is_owned: false });
+            let has_names = matches!(kind, SettingKind::Precision | SettingKind::Kernels);
+            return (is_text && has_names).then_some(Holder::Text { is_owned: false });
         }
         let name = self.type_name()?;
         match (kind, name.as_str()) {
             (SettingKind::Count | SettingKind::Flag, name) => {
                 kind.field_types().contains(&name).then_some(Holder::Plain)
             }
-            (SettingKind::Precision, "String") => Some(Holder::Text { is_owned: true }),
-            (SettingKind::Precision, "bool") => Some(Holder::Switch),
+            (SettingKind::Precision | SettingKind::Kernels, "String") => Some(Holder::Text { is_owned: true }),
+            (SettingKind::Precision | SettingKind::Kernels, "bool") => Some(Holder::Switch),
+            (SettingKind::Kernels, name) => (name == "Kernels").then_some(Holder::Plain),
             // Only the compiler sees the variants.
             (SettingKind::Precision, name) => name.starts_with(char::is_uppercase).then_some(Holder::Enum),
         }

@@ -72,6 +72,7 @@ pub(crate) fn cells(target: &str, plan: &Plan) -> Vec<String> {
         SettingValue::Count(count) => grouped(count),
         SettingValue::Flag(flag) => if flag { "on" } else { "off" }.to_owned(),
         SettingValue::Precision(precision) => precision.to_string(),
+        SettingValue::Kernels(kernels) => kernels.to_string(),
     });
     let memory = &plan.memory;
     let speed = with_interval(plan.samples_per_s, plan.samples_per_s_interval);

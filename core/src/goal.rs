@@ -1,6 +1,6 @@
 use crate::dims::schema;
 use crate::exchange::Share;
-use crate::{Pins, PrecisionPolicy, SettingRow};
+use crate::{Kernels, Pins, PrecisionPolicy, SettingRow};
 
 schema! {
     /// The user's request to the planner.
@@ -25,6 +25,8 @@ schema! {
              tuned precision field)";
         allow_cuda_graphs?: bool, Flag,
             "use CUDA graphs where they are measured to be 5% faster (default false; true with a tuned field)";
+        kernels?: Kernels, Choice(&Kernels::CHOICES),
+            "kernels of the modules in `gpu_tuned::nn` (default burn); measure again after a change";
         /// From 0 to 0.9 of the available memory.
         memory_headroom: f64 = 0.10, Number(0.0..=0.9),
             "memory headroom: fraction of the memory left free (default 0.1)";

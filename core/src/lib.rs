@@ -14,6 +14,7 @@ pub mod dims;
 pub mod exchange;
 mod figure;
 mod goal;
+mod kernels;
 pub mod matching;
 pub mod measured;
 pub mod plan;
@@ -32,6 +33,7 @@ pub mod workload;
 
 pub use figure::{Bytes, Provenance, grouped, three_digits};
 pub use goal::Goal;
+pub use kernels::Kernels;
 pub use plan::plan;
 pub use precision::{Precision, PrecisionPolicy};
 pub use setting::{OnResume, Pins, SetError, Setting, SettingKind, SettingRow, SettingValue, Settings};

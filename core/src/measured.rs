@@ -169,11 +169,12 @@ impl DeviceFacts {
 
     /// The mode of a plan's settings on this device.
     pub fn mode(&self, settings: &Settings) -> Mode {
-        let Settings { precision, gradient_checkpointing, allow_tf32, cuda_graphs, .. } = *settings;
-        self.mode_of(precision, gradient_checkpointing, allow_tf32).with_graphs(cuda_graphs)
+        let Settings { precision, gradient_checkpointing, allow_tf32, cuda_graphs, kernels, .. } = *settings;
+        let library = kernels.is_library() && self.kind == DeviceKind::Gpu;
+        self.mode_of(precision, gradient_checkpointing, allow_tf32).with_graphs(cuda_graphs).with_library(library)
     }
 
-    /// The mode of a precision on this device, without CUDA graphs.
+    /// The mode of a precision on this device, with Burn's kernels and without CUDA graphs.
     pub fn mode_of(&self, precision: Precision, checkpointing: bool, allow_tf32: bool) -> Mode {
         Mode::new(precision, checkpointing).with_full_f32(self.has_tf32 && !allow_tf32)
     }
@@ -194,8 +195,8 @@ impl Rates {
 
 /// A way to run the step. Memory and time depend on the mode, the workload and the micro-batch.
 ///
-/// In files and on command lines `f32`, `f32-checkpointed`, `f32-graphs`, `f32-checkpointed-graphs`, or `full_f32` in place
-/// of `f32` without TF32.
+/// In files and on command lines `f32`, with the suffixes `-checkpointed`, `-graphs` and `-library` in this order, or
+/// `full_f32` in place of `f32` without TF32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Mode {
@@ -207,22 +208,31 @@ pub struct Mode {
     pub full_f32: bool,
     /// True if micro-steps are replayed as CUDA graphs.
     pub cuda_graphs: bool,
+    /// True if products, norms and losses run on [kernels of the library](crate::Kernels::Library).
+    pub library: bool,
 }
 
 const CHECKPOINTED: &str = "-checkpointed";
 const GRAPHS: &str = "-graphs";
+const LIBRARY: &str = "-library";
 const FULL_F32: &str = "full_f32";
 
 impl Mode {
-    /// A mode with TF32, where the device has it, and without CUDA graphs.
+    /// A mode with TF32, where the device has it, with Burn's kernels and without CUDA graphs.
     pub const fn new(precision: Precision, checkpointing: bool) -> Self {
-        Self { precision, checkpointing, full_f32: false, cuda_graphs: false }
+        Self { precision, checkpointing, full_f32: false, cuda_graphs: false, library: false }
     }
 
     /// The mode with CUDA graphs, or without.
     #[must_use]
     pub const fn with_graphs(self, cuda_graphs: bool) -> Self {
         Self { cuda_graphs, ..self }
+    }
+
+    /// The mode with kernels of the library, or with Burn's.
+    #[must_use]
+    pub const fn with_library(self, library: bool) -> Self {
+        Self { library, ..self }
     }
 
     /// The mode with full f32 products in place of the device's TF32; only f32 has such products.
@@ -237,7 +247,8 @@ impl fmt::Display for Mode {
         let formats = if self.full_f32 { FULL_F32 } else { self.precision.name() };
         let checkpointed = if self.checkpointing { CHECKPOINTED } else { "" };
         let graphs = if self.cuda_graphs { GRAPHS } else { "" };
-        write!(f, "{formats}{checkpointed}{graphs}")
+        let library = if self.library { LIBRARY } else { "" };
+        write!(f, "{formats}{checkpointed}{graphs}{library}")
     }
 }
 
@@ -246,17 +257,19 @@ impl FromStr for Mode {
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let without = |text, suffix| str::strip_suffix(text, suffix).map_or((text, false), |rest| (rest, true));
-        let (rest, cuda_graphs) = without(text, GRAPHS);
+        let (rest, library) = without(text, LIBRARY);
+        let (rest, cuda_graphs) = without(rest, GRAPHS);
         let (precision, checkpointing) = without(rest, CHECKPOINTED);
         let full_f32 = precision == FULL_F32;
         let precision = if full_f32 { Ok(Precision::F32) } else { precision.parse() };
         let precision = precision.map_err(|_| {
             ParseError(format!(
-                "unknown mode `{text}`, expected a precision, such as `f32`, or one with checkpointing or CUDA graphs, such as \
-                 `f32-checkpointed` or `f32-graphs`"
+                "unknown mode `{text}`, expected a precision, such as `f32`, or one with checkpointing, CUDA graphs or the \
+                 library's kernels, such as `f32-checkpointed`, `f32-graphs` or `f32-library`"
             ))
         })?;
-        Ok(Self { full_f32, ..Self::new(precision, checkpointing).with_graphs(cuda_graphs) })
+        let mode = Self::new(precision, checkpointing).with_graphs(cuda_graphs).with_library(library);
+        Ok(Self { full_f32, ..mode })
     }
 }
 

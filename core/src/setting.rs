@@ -6,7 +6,7 @@ use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Precision, suggest};
+use crate::{Kernels, Precision, suggest};
 
 /// Columns of a row in the table of settings.
 #[derive(Debug)]
@@ -217,6 +217,12 @@ settings! {
     /// CUDA graphs: the trainer records a micro-step once and launches it again. Planned where they were measured to be 5%
     /// faster; a replayed micro-step does not call the loss function.
     cuda_graphs: bool = false, CudaGraphs {}
+
+    /// Kernels of the modules in `gpu_tuned::nn`: `burn`, or `library` for NVIDIA's cuBLASLt. Without the library a session
+    /// falls back to Burn's.
+    kernels: Kernels = Kernels::Burn, Kernels {
+        changes_results: true, on_resume: OnResume::Keep
+    }
 }
 
 impl Setting {
@@ -267,6 +273,8 @@ pub enum SettingKind {
     Flag,
     /// [`Precision`].
     Precision,
+    /// [`Kernels`].
+    Kernels,
 }
 
 impl SettingKind {
@@ -276,6 +284,7 @@ impl SettingKind {
             Self::Count => &["usize", "u32", "u64", "i32", "i64"],
             Self::Flag => &["bool"],
             Self::Precision => &["Precision", "String", "&str", "bool"],
+            Self::Kernels => &["Kernels", "String", "&str", "bool"],
         }
     }
 }
@@ -290,6 +299,8 @@ pub enum SettingValue {
     Flag(bool),
     /// Precision.
     Precision(Precision),
+    /// Kernels.
+    Kernels(Kernels),
 }
 
 impl fmt::Display for SettingValue {
@@ -298,6 +309,7 @@ impl fmt::Display for SettingValue {
             Self::Count(count) => f.pad(&count.to_string()),
             Self::Flag(flag) => f.pad(if *flag { "true" } else { "false" }),
             Self::Precision(precision) => f.pad(precision.name()),
+            Self::Kernels(kernels) => f.pad(kernels.name()),
         }
     }
 }
@@ -320,7 +332,7 @@ macro_rules! from {
     )+};
 }
 
-from!(u64: Count, bool: Flag, Precision: Precision);
+from!(u64: Count, bool: Flag, Precision: Precision, Kernels: Kernels);
 
 impl Typed for u64 {
     const KIND: SettingKind = SettingKind::Count;
@@ -346,6 +358,15 @@ impl Typed for Precision {
     fn parse(text: &str, _: &SettingRow) -> Result<Self, String> {
         let names = Self::ALL.map(Self::name);
         text.parse().map_err(|_| format!("expected {}{}", names.join(", "), suggest(text, names)))
+    }
+}
+
+impl Typed for Kernels {
+    const KIND: SettingKind = SettingKind::Kernels;
+
+    fn parse(text: &str, _: &SettingRow) -> Result<Self, String> {
+        let names = Self::ALL.map(Self::name);
+        text.parse().map_err(|_| format!("expected {}{}", names.join(" or "), suggest(text, names)))
     }
 }
 

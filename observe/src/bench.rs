@@ -239,6 +239,9 @@ pub struct Header {
     /// Steps in fp32 ran without TF32 on a device that has TF32.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub full_f32: bool,
+    /// Steps ran on kernels of the library.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub library: bool,
 }
 
 impl Header {
@@ -429,12 +432,15 @@ pub struct Row {
     /// True for fp32 without TF32 on a device with TF32.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub full_f32: bool,
+    /// True for kernels of the library.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub library: bool,
 }
 
 impl Row {
-    /// Precision and checkpointing.
+    /// Precision, checkpointing and kernels.
     pub const fn mode(&self) -> Mode {
-        Mode { full_f32: self.full_f32, ..self.setup.mode() }
+        Mode { full_f32: self.full_f32, library: self.library, ..self.setup.mode() }
     }
 
     /// Name without the loader: `full_f32, batch 32`.
@@ -451,13 +457,14 @@ impl Comparison {
         let row = |header: &Header, setup: &Setup| {
             let outcome = sections.section(header)?.outcomes.get(setup)?.clone();
             let planned = planned.matches(setup);
-            Some(Row { setup: *setup, outcome, frontier: false, planned, full_f32: header.full_f32 })
+            let Header { full_f32, library, .. } = *header;
+            Some(Row { setup: *setup, outcome, frontier: false, planned, full_f32, library })
         };
         let rows = begun.iter().flat_map(|(header, begin)| begin.setups.iter().map(move |setup| row(header, setup)));
         let mut rows: Vec<_> = rows.collect::<Option<_>>()?;
         mark_frontier(&mut rows);
-        // Rows have their own field for TF32.
-        let header = Header { full_f32: false, ..header.clone() };
+        // Rows have their own fields for TF32 and kernels.
+        let header = Header { full_f32: false, library: false, ..header.clone() };
         Some(Self { header, planned: *planned, rows })
     }
 

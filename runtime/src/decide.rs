@@ -8,11 +8,11 @@ use std::fmt;
 
 #[cfg(any(test, feature = "cuda"))]
 use gpu_tuned_core::Provenance;
-use gpu_tuned_core::device::{DeviceFacts, GpuReading};
+use gpu_tuned_core::device::{DeviceFacts, DeviceKind, GpuReading};
 use gpu_tuned_core::plan::{Plan, PlanError, Reason, Schedule};
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Goal, Pins, Precision, PrecisionPolicy, Setting};
+use gpu_tuned_core::{Goal, Kernels, Pins, Precision, PrecisionPolicy, Setting};
 use gpu_tuned_nvml::{FirstFit, Fit, Host, Machine, UnusableGpu, UsableGpu};
 use serde::Serialize;
 
@@ -99,6 +99,8 @@ pub(crate) struct DecisionContext<'a> {
     pub set: &'a Pins,
     /// Why the model is not ready for 16 bits.
     pub not_ready: Option<&'a str>,
+    /// Why the library's kernels cannot be used on the device that was opened.
+    pub no_library: Option<&'a str>,
     /// The ranks that this process trains with, if it was launched as one of several.
     pub ranks: Option<&'a RanksHere>,
 }
@@ -267,6 +269,8 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
     }
     let (goal, not_ready) = in_ready_precision(goal, context.set);
     fallbacks.extend(not_ready.map(|because| Fallback::NotReady { because: because.to_owned() }));
+    let (goal, no_library) = without_library(goal, context, &facts);
+    fallbacks.extend(no_library.map(|because| Fallback::Kernels { because: because.to_owned() }));
     let mut plan = match context.saved {
         None => planning.run(goal.clone(), built_for_it, &mut fallbacks)?,
         Some(saved) => planning.restore(saved, goal.clone(), built_for_it, &mut fallbacks)?,
@@ -280,8 +284,40 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
         give_reason(&mut plan, Setting::Precision, "the model is not ready for 16 bits");
     }
     name_the_source(&mut plan, context.set);
-    let selection = selection(config, context, gpu, fallbacks, &plan);
+    if no_library.is_some() {
+        give_reason(&mut plan, Setting::Kernels, "the library cannot be used here");
+    }
+    let mut selection = selection(config, context, gpu, fallbacks, &plan);
+    if no_library.is_some() {
+        let kernels = selection.changes.iter_mut().filter(|change| change.setting == Setting::Kernels);
+        kernels.for_each(|change| change.by_user = false);
+    }
     Ok(Decision { selection, plan, workload, inputs: PlanInputs { facts, goal } })
+}
+
+/// Asks for Burn's kernels, if the library was asked for and cannot be used. Also returns why not, and what to do.
+fn without_library<'a>(
+    mut goal: Goal,
+    context: DecisionContext<'a>,
+    facts: &DeviceFacts,
+) -> (Goal, Option<&'a str>) {
+    let saved = context.saved.map(|saved| saved.settings.kernels);
+    let asked = goal.pins.kernels.or(saved).or(goal.kernels).unwrap_or_default();
+    let is_cpu = facts.kind == DeviceKind::Cpu;
+    let without_cuda = cfg!(all(feature = "burn", not(feature = "cuda")));
+    let because = match context.no_library {
+        Some(because) => because,
+        None if is_cpu && without_cuda => "this program is built without feature `cuda` of gpu-tuned; enable it, or set burn",
+        None if is_cpu => "a CPU has no cuBLASLt; train on a CUDA GPU, or set burn",
+        None => return (goal, None),
+    };
+    if !asked.is_library() {
+        return (goal, None);
+    }
+    goal.kernels = None;
+    // The saved kernels give way to a pin only.
+    goal.pins.kernels = saved.map(|_| Kernels::Burn);
+    (goal, Some(because))
 }
 
 /// Returns the workload of a config whose fields have usable values.
@@ -289,8 +325,10 @@ fn spec<C: Tuned>(config: &C) -> Result<WorkloadSpec, StartError> {
     if let Some((field, count)) = config.negative() {
         return Err(StartError::Negative { field, count });
     }
-    if let Some(field) = config.unreadable() {
-        return Err(StartError::Precision { field });
+    match config.unreadable() {
+        Some((Setting::Kernels, field)) => return Err(StartError::Kernels { field }),
+        Some((_, field)) => return Err(StartError::Precision { field }),
+        None => {}
     }
     let spec = config.workload();
     match spec.mistakes().into_iter().next() {

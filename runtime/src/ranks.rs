@@ -94,12 +94,26 @@ impl Connection {
         Self { shares: shares.map(|shares| shares.of_ranks.clone().into()), ..self }
     }
 
+    /// Returns why the library's kernels cannot be used on some rank: the first of the ranks' own reasons, with the rank.
+    pub(crate) fn why_no_library(&self, own: Option<String>) -> Result<Option<String>, RanksError> {
+        let (rank, host) = (self.number(), self.host());
+        let own = own.map(|because| format!("rank {rank} on {host}: {because}")).unwrap_or_default();
+        let reply = self.group.meet("kernels", own.into_bytes(), |all| {
+            Ok(all.into_iter().find(|because| !because.is_empty()).unwrap_or_default())
+        })?;
+        let because = String::from_utf8_lossy(&reply).into_owned();
+        Ok(Some(because).filter(|because| !because.is_empty()))
+    }
+
     /// Checks that all ranks have the same plan, apart from unequal shares.
     pub(crate) fn agree(&self, decision: &Decision) -> Result<(), RanksError> {
         let plan = &decision.plan;
         let plan = match &self.shares {
             None => serde_json::to_string(&(&plan.settings, &plan.schedule)),
-            Some(shares) => serde_json::to_string(&(plan.settings.precision, plan.schedule.global_batch, &**shares)),
+            Some(shares) => {
+                let (settings, global_batch) = (&plan.settings, plan.schedule.global_batch);
+                serde_json::to_string(&(settings.precision, settings.kernels, global_batch, &**shares))
+            }
         };
         Ok(self.group.agree("plan", &plan.map_err(RanksError::from_json)?)?)
     }

@@ -173,6 +173,11 @@ pub enum Fallback {
         /// Why not, and what to do.
         because: String,
     },
+    /// The kernels of the library cannot be used: Burn's compute. This changes the results by rounding.
+    Kernels {
+        /// Why not, and what to do.
+        because: String,
+    },
 }
 
 impl Fallback {
@@ -180,7 +185,11 @@ impl Fallback {
     pub fn changes_meaning(&self) -> bool {
         matches!(
             self,
-            Self::Precision { .. } | Self::NotReady { .. } | Self::BatchStatistics { .. } | Self::Tf32 { .. }
+            Self::Precision { .. }
+                | Self::NotReady { .. }
+                | Self::BatchStatistics { .. }
+                | Self::Tf32 { .. }
+                | Self::Kernels { .. }
         )
     }
 }
@@ -210,6 +219,9 @@ impl fmt::Display for Fallback {
                 write!(f, "the micro-batch of {planned} cannot be kept; another one changes the batch statistics")
             }
             Self::Tf32 { because } => write!(f, "TF32 stays on, which changes the results: {because}"),
+            Self::Kernels { because } => {
+                write!(f, "kernels burn in place of library, which changes the results by rounding: {because}")
+            }
         }
     }
 }

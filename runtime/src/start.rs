@@ -3,6 +3,8 @@ mod distributed;
 mod error;
 #[cfg(feature = "cuda")]
 mod full_f32;
+#[cfg(feature = "burn")]
+mod kernels;
 mod opening;
 
 use std::path::PathBuf;
@@ -187,7 +189,7 @@ impl Options {
     /// See [`StartError`].
     pub fn decide<C: Tuned>(&self, config: &C) -> Result<Decision, StartError> {
         let request = self.request(self.wanted(), config)?;
-        request.or_fail(self.decide_without(&[], &request, config, None))
+        request.or_fail(self.decide_without(Unusable::default(), &request, config, None))
     }
 
     /// Reads the machine, confirms the constants of the build or plans again, and opens the device.
@@ -272,10 +274,10 @@ impl Options {
         Ok(set.or(&self.set))
     }
 
-    /// Decides without the GPUs that turned out to be broken, and with TF32 as it is where nothing can be done about it.
+    /// Decides without what turned out to be unusable, and with TF32 as it is where nothing can be done about it.
     fn decide_without<C: Tuned>(
         &self,
-        broken: &[UnusableGpu],
+        Unusable { broken, no_library }: Unusable<'_>,
         request: &Request,
         config: &C,
         allow_tf32: Option<bool>,
@@ -288,8 +290,8 @@ impl Options {
         let not_ready = restart::reason();
         let not_ready = not_ready.as_deref();
         let (wanted, saved, ranks) = (&request.wanted, request.saved.as_ref(), request.ranks.as_ref());
-        let decision = decide(config, DecisionContext { machine, wanted, broken, saved, set: &set, not_ready, ranks });
-        let decision = decision.map_err(|error| error.with_pins(fixed))?;
+        let context = DecisionContext { machine, wanted, broken, saved, set: &set, not_ready, no_library, ranks };
+        let decision = decide(config, context).map_err(|error| error.with_pins(fixed))?;
         tracing::debug!(elapsed = ?begin.elapsed(), "decided");
         self.refuse_fallbacks(&decision)?;
         Ok(decision)
@@ -322,6 +324,15 @@ enum LaunchedAs {
     /// Ranks of a launch that the program passes.
     #[cfg(feature = "distributed")]
     As(Box<crate::ranks::Launch>),
+}
+
+/// Parts of the machine that turned out to be unusable once they were opened.
+#[derive(Clone, Copy, Default)]
+struct Unusable<'a> {
+    /// GPUs that failed to open.
+    broken: &'a [UnusableGpu],
+    /// Why the library's kernels cannot be used, and what to do.
+    no_library: Option<&'a str>,
 }
 
 /// Request of a start.

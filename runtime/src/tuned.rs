@@ -3,7 +3,7 @@
 use core::fmt::Debug;
 
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_core::{Bytes, Goal, Pins, Settings};
+use gpu_tuned_core::{Bytes, Goal, Pins, Setting, Settings};
 use gpu_tuned_project::resolved::{Resolved, ResolvedError};
 
 /// A training config whose settings were planned at compile time. Implemented by [`#[gpu_tuned]`](crate::gpu_tuned).
@@ -28,8 +28,8 @@ pub trait Tuned {
     /// The values of the tuned fields; `None` for the settings that the struct has no field for.
     fn tuned(&self) -> Pins;
 
-    /// Name of a tuned field whose value is none of its setting's, such as a text that names no precision.
-    fn unreadable(&self) -> Option<&'static str> {
+    /// Setting and name of a tuned field whose value is none of the setting's, such as a text that names no precision.
+    fn unreadable(&self) -> Option<(Setting, &'static str)> {
         None
     }
 

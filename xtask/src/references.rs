@@ -31,7 +31,7 @@ fn setting(setting: Setting) -> [String; 5] {
     let kind = match (kind, unit) {
         (SettingKind::Count, Some(unit)) => format!("count of {unit}, from {least}"),
         (SettingKind::Count, None) => format!("count, from {least}"),
-        (SettingKind::Flag, _) => field_types(*kind),
+        (SettingKind::Flag | SettingKind::Kernels, _) => field_types(*kind),
         (SettingKind::Precision, _) => format!("{}, or an enum with the usual variants", field_types(*kind)),
     };
     let resumed = match on_resume {

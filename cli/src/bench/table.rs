@@ -124,6 +124,9 @@ fn marks(row: &Row) -> String {
     if row.full_f32 {
         marks.push(styled(FAINT, "without TF32"));
     }
+    if row.library {
+        marks.push(styled(FAINT, "library kernels"));
+    }
     if row.outcome.figures().is_some_and(|figures| !figures.is_finite) {
         marks.push(styled(BAD, "the loss is not finite"));
     }

@@ -10,6 +10,8 @@ fn modes_are_read_as_they_are_written() {
         "bf16_params-checkpointed",
         "f32-graphs",
         "full_f32-checkpointed-graphs",
+        "mixed_bf16-library",
+        "full_f32-checkpointed-graphs-library",
     ] {
         assert_eq!(text.parse::<Mode>().expect("a mode").to_string(), text);
     }
@@ -22,6 +24,8 @@ fn modes_are_read_as_they_are_written() {
         "full_bf16_params",
         "-graphs",
         "f32-graphs-checkpointed",
+        "-library",
+        "f32-library-graphs",
     ] {
         assert!(text.parse::<Mode>().is_err(), "{text}");
     }

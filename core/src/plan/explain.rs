@@ -218,8 +218,8 @@ fn number_or_nan<'de, D: Deserializer<'de>>(number: D) -> Result<f64, D::Error> 
 pub fn curve(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Vec<Expected>, PlanError> {
     let mut goal = goal.in_samples(workload)?;
     let precision = chosen_precision(Problem { device, workload, goal: &goal })?;
-    let Pins { prefetch_depth, allow_tf32, .. } = goal.pins;
-    goal.pins = Pins { precision: Some(precision), prefetch_depth, allow_tf32, ..Pins::default() };
+    let Pins { prefetch_depth, allow_tf32, kernels, .. } = goal.pins;
+    goal.pins = Pins { precision: Some(precision), prefetch_depth, allow_tf32, kernels, ..Pins::default() };
     let free = Goal { global_batch: None, ..goal.clone() };
     let share = rank_share(&goal)?.unwrap_or(0);
     let problem = Problem { device, workload, goal: &goal };

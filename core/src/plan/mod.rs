@@ -118,6 +118,7 @@ impl Plan {
             allow_tf32: device.has_tf32,
             gradient_checkpointing: best.mode.checkpointing,
             cuda_graphs: best.mode.cuda_graphs,
+            kernels: goal.kernels_on(device),
             prefetch_depth: prefetch_depth(problem, best.split.batch),
             num_workers: workers.count,
             eval_batch_size: eval_batch(best, workload),
@@ -234,6 +235,7 @@ fn reasons(
         Setting::AllowTf32 => tf32_reason(problem.device),
         Setting::GradientCheckpointing => checkpointing_reason(problem.workload, found, choice),
         Setting::CudaGraphs => graphs_reason(problem, found, choice),
+        Setting::Kernels => kernels_reason(problem),
         Setting::PrefetchDepth => prefetch_reason(problem, planned),
         Setting::NumWorkers => workers.clone(),
         Setting::EvalBatchSize => eval_reason(planned),
@@ -372,6 +374,15 @@ fn graphs_reason(problem: Problem<'_>, found: &Candidates, choice: &Choice) -> R
         }
     };
     Reason::new(Setting::CudaGraphs, provenance, why)
+}
+
+fn kernels_reason(problem: Problem<'_>) -> Reason {
+    let (provenance, why) = match (problem.device.kind, problem.goal.kernels) {
+        (DeviceKind::Cpu, _) => (Provenance::Derived, "a CPU has no cuBLASLt"),
+        (DeviceKind::Gpu, Some(_)) => (Provenance::Declared, "asked for"),
+        (DeviceKind::Gpu, None) => (Provenance::Derived, "the default; `library` is taken where it is set"),
+    };
+    Reason::new(Setting::Kernels, provenance, why)
 }
 
 fn prefetch_reason(problem: Problem<'_>, planned: &Settings) -> Reason {

@@ -10,7 +10,7 @@ use super::time::StepTime;
 use super::{measured, precision};
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::measured::Mode;
-use crate::{Bytes, Goal, Precision, Provenance};
+use crate::{Bytes, Goal, Kernels, Precision, Provenance};
 
 /// Samples of a micro-batch below which the error of BatchNorm grows. Source: Wu and He, "Group Normalization", 2018,
 /// table 2: ResNet-50 errs on `ImageNet` by 23.6% with 32 samples on a GPU, 23.7% with 16, 24.8% with 8, 27.3% with 4.
@@ -85,6 +85,12 @@ impl Goal {
     /// Returns true if a GPU may replay steps as CUDA graphs: those of one rank, unless the setting is pinned to false.
     pub fn may_use_graphs(&self) -> bool {
         self.world_size == 1 && self.pins.cuda_graphs != Some(false)
+    }
+
+    /// Kernels of steps on a device: the requested ones, and Burn's without a request and on a CPU.
+    pub(super) fn kernels_on(&self, device: &DeviceFacts) -> Kernels {
+        let asked = self.pins.kernels.or(self.kernels).filter(|_| device.kind == DeviceKind::Gpu);
+        asked.unwrap_or_default()
     }
 
     /// Number of ranks with `samples` of a step each that make up the global batch.
@@ -566,7 +572,11 @@ impl<'a> ModeModel<'a> {
 pub(super) fn modes(problem: Problem<'_>, precision: Precision) -> Vec<Mode> {
     let Problem { device, workload, goal } = problem;
     let has_graphs = goal.pins.cuda_graphs == Some(true) && can_use_graphs(problem);
-    let mode = |checkpointing| device.mode_of(precision, checkpointing, goal.pins.allow_tf32()).with_graphs(has_graphs);
+    let library = goal.kernels_on(device).is_library();
+    let mode = |checkpointing| {
+        let mode = device.mode_of(precision, checkpointing, goal.pins.allow_tf32());
+        mode.with_graphs(has_graphs).with_library(library)
+    };
     // With dropout Burn's checkpointing keeps more, because it cannot recompute random masks.
     let kept = workload.sample.checkpointed_activations;
     let saves = kept.is_some_and(|kept| kept < workload.sample.activations);

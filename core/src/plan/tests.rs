@@ -2,6 +2,7 @@ mod curve;
 mod explanations;
 mod fits;
 mod graphs;
+mod kernels;
 mod measured;
 #[expect(clippy::field_reassign_with_default, reason = "many fields are set only in some cases")]
 mod planner;

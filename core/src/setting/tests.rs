@@ -5,7 +5,7 @@ use super::{OnResume, Pins, Setting, SettingKind, SettingRow, SettingValue, Sett
 use crate::device::DeviceFacts;
 use crate::profile::ProfileTable;
 use crate::workload::Transformer;
-use crate::{Goal, Precision, Provenance, plan};
+use crate::{Goal, Kernels, Precision, Provenance, plan};
 
 /// A value that differs from the default.
 fn other(setting: Setting) -> SettingValue {
@@ -13,6 +13,7 @@ fn other(setting: Setting) -> SettingValue {
         SettingValue::Count(count) => SettingValue::Count(count + 1),
         SettingValue::Flag(flag) => SettingValue::Flag(!flag),
         SettingValue::Precision(_) => SettingValue::Precision(Precision::MixedBf16),
+        SettingValue::Kernels(_) => SettingValue::Kernels(Kernels::Library),
     }
 }
 
@@ -122,6 +123,7 @@ fn a_mistake_is_reported_with_a_correction() {
             "precision cannot be `mixed_bf1`: expected f32, mixed_bf16, mixed_f16, bf16_params; did you mean \
              `mixed_bf16`?",
         ),
+        ("kernels=librari", "kernels cannot be `librari`: expected burn or library; did you mean `library`?"),
         ("num_workers=1,num_workers=2", "num_workers is given twice: keep one of them"),
     ] {
         assert_eq!(text.parse::<Pins>().unwrap_err().to_string(), message, "{text}");

@@ -2,7 +2,7 @@
 
 use gpu_tuned_attribute::{Field, Holder};
 use gpu_tuned_core::dims::{Choices, Dim, DimKind, DimValue, PRODUCT_KEYS, Presence, Schema};
-use gpu_tuned_core::{Goal, Precision, SettingKind, SettingValue, Settings};
+use gpu_tuned_core::{Goal, Kernels, Precision, SettingKind, SettingValue, Settings};
 use proc_macro2::{Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned as _;
@@ -77,13 +77,13 @@ fn variant(root: &Path, choices: &Choices, name: &str) -> TokenStream {
 
 /// Returns the value of a setting in the form of its field.
 pub(super) fn held(root: &Path, field: &Field, value: SettingValue) -> TokenStream {
-    let SettingValue::Precision(precision) = value else { return setting(root, value) };
+    let precision = match value {
+        SettingValue::Precision(precision) => precision,
+        SettingValue::Kernels(kernels) => return held_kernels(root, field, kernels),
+        SettingValue::Count(_) | SettingValue::Flag(_) => return setting(root, value),
+    };
     match field.holder(SettingKind::Precision) {
-        Some(Holder::Text { is_owned: true }) => {
-            let name = precision.name();
-            quote!(::std::borrow::ToOwned::to_owned(#name))
-        }
-        Some(Holder::Text { is_owned: false }) => precision.name().to_token_stream(),
+        Some(Holder::Text { is_owned }) => text(precision.name(), is_owned),
         Some(Holder::Switch) => precision.is_mixed().to_token_stream(),
         Some(Holder::Plain | Holder::Enum) | None => {
             let (ty, variant) = (&field.ty, format_ident!("{precision:?}"));
@@ -91,6 +91,20 @@ pub(super) fn held(root: &Path, field: &Field, value: SettingValue) -> TokenStre
             quote_spanned!(place(ty)=> #root::__precision_variant!(#ty, #variant))
         }
     }
+}
+
+/// Returns kernels in the form of their field.
+fn held_kernels(root: &Path, field: &Field, kernels: Kernels) -> TokenStream {
+    match field.holder(SettingKind::Kernels) {
+        Some(Holder::Text { is_owned }) => text(kernels.name(), is_owned),
+        Some(Holder::Switch) => kernels.is_library().to_token_stream(),
+        Some(Holder::Plain | Holder::Enum) | None => setting(root, kernels.into()),
+    }
+}
+
+/// Returns a text as a `String` or a `&str`.
+fn text(text: &str, is_owned: bool) -> TokenStream {
+    if is_owned { quote!(::std::borrow::ToOwned::to_owned(#text)) } else { text.to_token_stream() }
 }
 
 /// Returns the path with the place of the type, where the compiler then reports errors of a macro call.
@@ -113,6 +127,7 @@ pub(super) fn setting(root: &Path, value: SettingValue) -> TokenStream {
         SettingValue::Count(value) => count(value).to_token_stream(),
         SettingValue::Flag(flag) => flag.to_token_stream(),
         SettingValue::Precision(value) => variant(root, &Precision::CHOICES, value.name()),
+        SettingValue::Kernels(value) => variant(root, &Kernels::CHOICES, value.name()),
     }
 }
 

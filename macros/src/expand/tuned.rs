@@ -137,6 +137,10 @@ fn read(root: &Path, field: &Field, setting: Setting) -> TokenStream {
             let precision = precision(root, field);
             return guarded(field, quote!(pins.#pin = #precision;));
         }
+        SettingKind::Kernels => {
+            let kernels = kernels(root, field);
+            return guarded(field, quote!(pins.#pin = #kernels;));
+        }
     };
     guarded(field, quote!(pins.#pin = ::core::option::Option::Some(#value);))
 }
@@ -178,22 +182,55 @@ fn write_precision(root: &Path, field: &Field) -> TokenStream {
     quote!(if #held != ::core::option::Option::Some(settings.precision) { #write })
 }
 
+/// Returns the kernels in a field as an `Option`, which is `None` for a text that names none.
+fn kernels(root: &Path, field: &Field) -> TokenStream {
+    let ident = &field.ident;
+    let some = quote!(::core::option::Option::Some);
+    match field.holder(SettingKind::Kernels) {
+        Some(Holder::Text { .. }) => {
+            quote!(::core::result::Result::ok(<#root::Kernels as ::core::str::FromStr>::from_str(&self.#ident)))
+        }
+        Some(Holder::Switch) => quote!(#some(#root::Kernels::switched(self.#ident))),
+        Some(Holder::Plain | Holder::Enum) | None => quote!(#some(self.#ident)),
+    }
+}
+
+/// Returns the statement that writes the planned kernels, unless a text names them already.
+fn write_kernels(root: &Path, field: &Field) -> TokenStream {
+    let ident = &field.ident;
+    let write = match field.holder(SettingKind::Kernels) {
+        Some(Holder::Text { is_owned: true }) => {
+            quote!(self.#ident = ::std::borrow::ToOwned::to_owned(settings.kernels.name());)
+        }
+        Some(Holder::Text { is_owned: false }) => quote!(self.#ident = settings.kernels.name();),
+        Some(Holder::Switch) => return quote!(self.#ident = settings.kernels.is_library();),
+        Some(Holder::Plain | Holder::Enum) | None => return quote!(self.#ident = settings.kernels;),
+    };
+    let held = kernels(root, field);
+    quote!(if #held != ::core::option::Option::Some(settings.kernels) { #write })
+}
+
 /// Returns `Tuned::unreadable`; `None` if every value of the fields is a setting's.
 fn unreadable(root: &Path, tuned: &[(&Field, Setting)]) -> Option<TokenStream> {
-    let can_fail =
-        |field: &Field| matches!(field.holder(SettingKind::Precision), Some(Holder::Text { .. } | Holder::Enum));
-    let precisions = tuned.iter().filter(|(_, setting)| setting.kind() == SettingKind::Precision);
-    let checks: Vec<_> = precisions
-        .filter(|(field, _)| can_fail(field))
-        .map(|(field, _)| {
-            let (name, held) = (field.name(), precision(root, field));
-            let found = quote!(::core::option::Option::Some(#name));
+    let can_fail = |field: &Field, setting: Setting| {
+        matches!(field.holder(setting.kind()), Some(Holder::Text { .. } | Holder::Enum))
+    };
+    let checks: Vec<_> = tuned
+        .iter()
+        .filter(|(field, setting)| can_fail(field, *setting))
+        .map(|(field, setting)| {
+            let (name, variant) = (field.name(), format_ident!("{setting:?}"));
+            let held = match setting {
+                Setting::Kernels => kernels(root, field),
+                _ => precision(root, field),
+            };
+            let found = quote!(::core::option::Option::Some((#root::Setting::#variant, #name)));
             guarded(field, quote!(if ::core::option::Option::is_none(&#held) { return #found; }))
         })
         .collect();
     (!checks.is_empty()).then(|| {
         quote! {
-            fn unreadable(&self) -> ::core::option::Option<&'static str> {
+            fn unreadable(&self) -> ::core::option::Option<(#root::Setting, &'static str)> {
                 #(#checks)*
                 ::core::option::Option::None
             }
@@ -275,6 +312,9 @@ fn amp_switch(tuned: &[(&Field, Setting)]) -> Option<TokenStream> {
 fn write(root: &Path, field: &Field, setting: Setting) -> TokenStream {
     if setting.kind() == SettingKind::Precision {
         return guarded(field, write_precision(root, field));
+    }
+    if setting.kind() == SettingKind::Kernels {
+        return guarded(field, write_kernels(root, field));
     }
     let (ident, ty) = (&field.ident, bare(&field.ty));
     let planned = format_ident!("{}", setting.name());

@@ -92,9 +92,10 @@ impl MeasurementTarget {
         self.max_samples.map_or(limit, |samples| limit.min(samples as u64).max(1))
     }
 
-    /// Mode of steps without checkpointing.
+    /// Mode of steps without checkpointing, with the session's kernels.
     pub(super) fn mode(&self, precision: Precision) -> Mode {
-        self.facts.mode_of(precision, false, !tf32_is_off())
+        let mode = self.facts.mode_of(precision, false, !tf32_is_off());
+        mode.with_library(self.settings.kernels.is_library() && !self.is_cpu())
     }
 
     fn with_max_samples(self, samples: usize) -> Self {

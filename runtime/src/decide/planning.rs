@@ -184,6 +184,7 @@ impl Planning<'_> {
         }
         self.lower_headroom(&mut goal);
         goal.precision = Some(saved.settings.precision.into());
+        goal.kernels = Some(saved.settings.kernels);
         let plan = plan(self.facts, self.workload, &goal)?;
         let (micro_batch, used) = (saved.settings.batch_size, plan.settings.batch_size);
         fallbacks.push(match obstacle {

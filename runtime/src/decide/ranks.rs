@@ -155,6 +155,7 @@ mod tests {
             saved: None,
             set: &set,
             not_ready: None,
+            no_library: None,
             ranks: None,
         };
         let refused = |layers| unequal_shares(&Config { layers }, context, &[]).expect_err("the field is unusable");

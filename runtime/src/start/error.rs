@@ -1,7 +1,7 @@
 //! Why there is no session.
 
 use gpu_tuned_core::plan::PlanError;
-use gpu_tuned_core::{Pins, Precision, SetError};
+use gpu_tuned_core::{Kernels, Pins, Precision, SetError};
 use gpu_tuned_project::resolved::ResolvedError;
 use thiserror::Error;
 
@@ -80,6 +80,12 @@ pub enum StartError {
         Precision::ALL.map(Precision::name).join(", ")
     )]
     Precision {
+        /// The field.
+        field: &'static str,
+    },
+    /// The value of a tuned field names no kernels.
+    #[error("the config's `{field}` names no kernels: expected {}", Kernels::ALL.map(Kernels::name).join(" or "))]
+    Kernels {
         /// The field.
         field: &'static str,
     },

@@ -10,19 +10,29 @@ use gpu_tuned_observe::log::warn_user;
 #[cfg(feature = "burn")]
 use gpu_tuned_observe::progress::Progress;
 
-use super::{Options, Request, StartError};
+use super::{Options, Request, StartError, Unusable};
 use crate::decide::{Decision, DeviceRequest};
 use crate::session::Opened;
 use crate::tuned::Tuned;
 
 impl Options {
-    /// Opens the decided device. If a GPU does not open, decides again without it.
+    /// Opens the decided device and selects its kernels. Decides again without a GPU that does not open, and without a library
+    /// that cannot be used.
     pub(super) fn open<C: Tuned>(&self, request: &Request, config: &C) -> Result<(Decision, Opened), StartError> {
         let mut broken = Vec::new();
+        let mut no_library: Option<String> = None;
         loop {
-            let decide = |allow_tf32| self.decide_without(&broken, request, config, allow_tf32);
+            let unusable = Unusable { broken: &broken, no_library: no_library.as_deref() };
+            let decide = |allow_tf32| self.decide_without(unusable, request, config, allow_tf32);
             match self.open_decided(decide(None)?, &|allow_tf32| decide(Some(allow_tf32)))? {
                 Ok(decided_and_opened) => {
+                    #[cfg(feature = "burn")]
+                    if no_library.is_none() {
+                        no_library = request.select_kernels(&decided_and_opened.0, &decided_and_opened.1)?;
+                        if no_library.is_some() {
+                            continue;
+                        }
+                    }
                     #[cfg(feature = "distributed")]
                     request.check_ranks(&decided_and_opened)?;
                     return Ok(decided_and_opened);

@@ -24,6 +24,7 @@ fn header() -> Header {
         debug: true,
         counts_memory: true,
         full_f32: false,
+        library: false,
     }
 }
 
@@ -42,7 +43,7 @@ fn row(batch: u64, feed: Option<Feed>, median: f64) -> Row {
         cpu_percent: Some(50.0),
         is_finite: false,
     };
-    Row { setup, outcome: Outcome::Measured(figures), frontier: false, planned: false, full_f32: false }
+    Row { setup, outcome: Outcome::Measured(figures), frontier: false, planned: false, full_f32: false, library: false }
 }
 
 fn lines(rows: Vec<Row>) -> Vec<String> {

@@ -95,7 +95,7 @@ impl MeasurementTarget {
         let (parameters, shape) = (parameters(&model), shape(&model));
         let facts = self.facts.clone();
         let (is_cpu, package) = (self.is_cpu(), package());
-        let gpu = self.gpu.as_ref();
+        let (gpu, mode) = (self.gpu.as_ref(), self.mode(precision));
         Header {
             format: Header::FORMAT,
             workload: workload.to_owned(),
@@ -112,7 +112,8 @@ impl MeasurementTarget {
             described: self.described.clone(),
             debug: cfg!(debug_assertions),
             counts_memory: cfg!(feature = "counting-allocator") || !is_cpu,
-            full_f32: self.mode(precision).full_f32,
+            full_f32: mode.full_f32,
+            library: mode.library,
         }
     }
 }

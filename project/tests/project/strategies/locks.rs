@@ -76,8 +76,10 @@ fn possible(mut mode: MeasuredMode, kind: DeviceKind) -> MeasuredMode {
 }
 
 fn mode_names() -> impl Strategy<Value = Mode> {
-    (select(Precision::ALL.to_vec()), any::<bool>(), any::<bool>()).prop_map(|(precision, checkpointing, full)| Mode {
+    let any = (select(Precision::ALL.to_vec()), any::<bool>(), any::<bool>(), any::<bool>());
+    any.prop_map(|(precision, checkpointing, full, library)| Mode {
         full_f32: full && precision == Precision::F32,
+        library,
         ..Mode::new(precision, checkpointing)
     })
 }

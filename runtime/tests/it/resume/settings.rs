@@ -1,7 +1,7 @@
 //! Every setting of the table, pinned, saved and restored.
 
 use gpu_tuned::{
-    Built, Goal, OnResume, Options, Pins, Precision, SavedRun, Setting, SettingValue, Settings, Tuned, WorkloadSpec,
+    Built, Goal, Kernels, OnResume, Options, Pins, Precision, SavedRun, Setting, SettingValue, Settings, Tuned, WorkloadSpec,
 };
 
 use super::{Lm, edit, machine, resume, saved};
@@ -35,6 +35,7 @@ fn pin(setting: Setting) -> (Pins, SettingValue) {
         SettingValue::Count(count) => SettingValue::Count(count + 2),
         SettingValue::Flag(flag) => SettingValue::Flag(!flag),
         SettingValue::Precision(_) => SettingValue::Precision(Precision::MixedBf16),
+        SettingValue::Kernels(_) => SettingValue::Kernels(Kernels::Library),
     };
     (format!("{setting}={value}").parse().expect("a pin"), value)
 }

@@ -200,6 +200,7 @@ fn header() -> Header {
         debug: true,
         counts_memory: false,
         full_f32: false,
+        library: false,
     }
 }
 
@@ -251,7 +252,8 @@ fn what_was_written_is_known_again_and_what_was_cut_off_is_not() {
 
     let mut journal = Journal::open(&path).expect("it is opened");
     assert_eq!(journal.known(0, &header()).expect("it is read"), outcomes);
-    for other in [Header { shape: "01".to_owned(), ..header() }, Header { full_f32: true, ..header() }] {
+    let other_model = Header { shape: "01".to_owned(), ..header() };
+    for other in [other_model, Header { full_f32: true, ..header() }, Header { library: true, ..header() }] {
         assert_eq!(journal.known(0, &other).expect("it is read"), []);
     }
     let ignored = fs::metadata(&path).expect("the file").len();

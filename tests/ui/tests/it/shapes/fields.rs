@@ -45,6 +45,10 @@ shapes! { fields_of_each_type_have_the_planned_values:
     StrPrecision => { struct StrPrecision { #[tuned] precision: &'static str } }
     SwitchedPrecision => { struct SwitchedPrecision { #[tuned(setting = precision)] amp: bool } }
     OwnPrecision => { struct OwnPrecision { #[tuned] precision: own::Precision } }
+    TypedKernels => { struct TypedKernels { #[tuned] kernels: gpu_tuned::Kernels } }
+    TextKernels => { struct TextKernels { #[tuned] kernels: String } }
+    StrKernels => { struct StrKernels { #[tuned] kernels: &'static str } }
+    SwitchedKernels => { struct SwitchedKernels { #[tuned(setting = kernels)] cublas: bool } }
     RenamedSettings => {
         struct RenamedSettings {
             #[tuned(setting = batch_size)] micro: usize,
@@ -92,6 +96,14 @@ shapes! { a_field_named_as_a_setting_has_the_global_batch (
     mlp(widths = [8, 8]), global_batch = batch_size, target = "h200"
 ):
     NamedAsSetting => { struct NamedAsSetting { #[tuned(default = 48)] batch_size: i64, #[tuned] num_workers: usize } }
+}
+
+shapes! { kernels_of_the_attribute_are_planned (
+    mlp(widths = [8, 8]), global_batch = 64, kernels = "library", target = "h200"
+):
+    AskedKernels => {
+        struct AskedKernels { #[tuned] kernels: &'static str, #[tuned(setting = precision)] amp: bool }
+    }
 }
 
 #[derive(Debug)]
@@ -145,6 +157,19 @@ fn own_defaults_are_the_written_expressions() {
     assert_eq!(config.text, "as \"quoted\" \u{1f600} text, with = and ,");
     assert_eq!(GlobalBatchInField::default().asked().global_batch, Some(48));
     assert_eq!(GlobalBatchInField { size: 12 }.asked().global_batch, Some(12));
+}
+
+#[test]
+fn texts_that_name_no_kernels_are_found() {
+    use gpu_tuned::{Kernels, Pins, Setting};
+
+    assert_eq!((TextKernels::default().kernels.as_str(), AskedKernels::default().kernels), ("burn", "library"));
+    assert!(!SwitchedKernels::default().cublas);
+    let library = Pins { kernels: Some(Kernels::Library), ..Pins::default() };
+    assert_eq!(SwitchedKernels { cublas: true }.tuned(), library);
+    assert_eq!(TextKernels { kernels: "library".to_owned() }.tuned(), library);
+    assert_eq!(StrKernels { kernels: "cublas" }.unreadable(), Some((Setting::Kernels, "kernels")));
+    assert_eq!(StrPrecision { precision: "f33" }.unreadable(), Some((Setting::Precision, "precision")));
 }
 
 #[test]

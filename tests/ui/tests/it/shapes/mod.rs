@@ -3,7 +3,7 @@
 
 use core::any::type_name;
 
-use gpu_tuned::{Precision, Settings, Tuned};
+use gpu_tuned::{Kernels, Precision, Settings, Tuned};
 
 /// A test of a list of configs: each row has the type to check and the struct, which gets the attribute and `Debug`. Arguments
 /// of the attribute are for an H200 unless the list begins with others.
@@ -61,6 +61,7 @@ fn check_from<C: Tuned>(mut config: C) {
         num_workers: 11,
         eval_batch_size: 13,
         cuda_graphs: !built.cuda_graphs,
+        kernels: Kernels::switched(!built.kernels.is_library()),
     };
     config.apply(&other);
     let applied = config.tuned();

@@ -1,0 +1,43 @@
+//! Kernels of the process, selected once the device of the session is open.
+
+use gpu_tuned_core::Kernels;
+use gpu_tuned_kernels::selection::{SelectError, select_burn, select_library};
+use gpu_tuned_observe::progress::Progress;
+
+use super::{Request, StartError};
+use crate::decide::Decision;
+use crate::session::Opened;
+
+impl Request {
+    /// Selects the planned kernels for all operations of this process from now on. Returns why the library cannot be used, on
+    /// this rank or on another one, and what to do.
+    #[cfg_attr(not(feature = "distributed"), expect(clippy::unnecessary_wraps, reason = "ranks may have ended"))]
+    pub(super) fn select_kernels(&self, decision: &Decision, opened: &Opened) -> Result<Option<String>, StartError> {
+        let settings = &decision.plan.settings;
+        let why_not = match settings.kernels {
+            Kernels::Burn => None,
+            Kernels::Library => {
+                let _progress = Progress::begin("comparing the library's kernels with Burn's");
+                select_library(&opened.device, settings.allow_tf32).err().map(|error| with_remedy(&error))
+            }
+        };
+        // All ranks or none: one rank with other rounding would still train, at another speed.
+        #[cfg(feature = "distributed")]
+        let why_not = match (&self.connection, &decision.selection.gpu) {
+            (Some(connection), Some(_)) => connection.why_no_library(why_not)?,
+            _ => why_not,
+        };
+        if why_not.is_some() || !settings.kernels.is_library() {
+            select_burn();
+        }
+        Ok(why_not)
+    }
+}
+
+/// Formats the reason with what to do. The error of a library that is not found has its own remedy.
+fn with_remedy(error: &SelectError) -> String {
+    match error {
+        SelectError::NotFound(_) => error.to_string(),
+        _ => format!("{error}; install another release of cuBLASLt, or set burn"),
+    }
+}
