@@ -56,6 +56,8 @@ mod fuzz;
 mod generated;
 #[cfg(feature = "counting-allocator")]
 mod group_bytes;
+#[cfg(feature = "nvml")]
+mod kernels;
 #[cfg(feature = "distributed")]
 mod launched;
 #[cfg(feature = "nvml")]
