@@ -20,6 +20,7 @@ impl Options {
     /// that cannot be used.
     pub(super) fn open<C: Tuned>(&self, request: &Request, config: &C) -> Result<(Decision, Opened), StartError> {
         let mut broken = Vec::new();
+        #[cfg_attr(not(feature = "burn"), expect(unused_mut, reason = "nothing is selected without Burn"))]
         let mut no_library: Option<String> = None;
         loop {
             let unusable = Unusable { broken: &broken, no_library: no_library.as_deref() };

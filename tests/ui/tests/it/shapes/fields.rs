@@ -161,11 +161,11 @@ fn own_defaults_are_the_written_expressions() {
 
 #[test]
 fn texts_that_name_no_kernels_are_found() {
-    use gpu_tuned::{Kernels, Pins, Setting};
+    use gpu_tuned::{Pins, Setting};
 
     assert_eq!((TextKernels::default().kernels.as_str(), AskedKernels::default().kernels), ("burn", "library"));
     assert!(!SwitchedKernels::default().cublas);
-    let library = Pins { kernels: Some(Kernels::Library), ..Pins::default() };
+    let library: Pins = "kernels=library".parse().expect("a pin");
     assert_eq!(SwitchedKernels { cublas: true }.tuned(), library);
     assert_eq!(TextKernels { kernels: "library".to_owned() }.tuned(), library);
     assert_eq!(StrKernels { kernels: "cublas" }.unreadable(), Some((Setting::Kernels, "kernels")));
