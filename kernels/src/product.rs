@@ -29,7 +29,11 @@ pub fn linear<const D: usize>(input: Tensor<D>, weight: Tensor<2>, bias: Option<
     #[cfg(feature = "cuda")]
     if let Some(tf32) = by_library(&input)
         && input.dtype() == weight.dtype()
+        && bias.as_ref().is_none_or(|bias| bias.dtype() == weight.dtype())
     {
+        if let Some(bias) = &bias {
+            assert_eq!(bias.dims()[0], weight.dims()[1], "length of a linear operation's bias");
+        }
         let (input, weight) = (input.into_dispatch(), weight.into_dispatch());
         return Tensor::from_dispatch(match bias {
             Some(bias) => Dispatch::library_linear_with_bias(input, weight, bias.into_dispatch(), tf32),

@@ -1,7 +1,7 @@
 //! Kernels of the operations in this process.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use burn::tensor::Device;
 
@@ -9,6 +9,8 @@ use crate::cublaslt::CublasLt;
 use crate::find::{self, NotFound};
 #[cfg(feature = "cuda")]
 use crate::operations::planned_products;
+
+mod check;
 
 /// Kernels of operations on CUDA devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,10 +90,10 @@ pub fn select_library(device: &Device, tf32: bool) -> Result<&'static CublasLt, 
         LIBRARY.get_or_init(|| found);
     }
     let library = LIBRARY.get().expect("BUG: initialised above");
-    let before = SELECTED.load(Ordering::Relaxed);
-    let selected = Kernels::Library { tf32 };
-    let position = Kernels::ALL.iter().position(|kernels| *kernels == selected).expect("BUG: all are listed");
-    SELECTED.store(position as u8, Ordering::Relaxed);
+    // One check at a time: it counts the products that the library computes.
+    static CHECKING: Mutex<()> = Mutex::new(());
+    let _alone = CHECKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let tried = Tried::new(Kernels::Library { tf32 });
     let planned = planned_products();
     let checked = check::all(device).and_then(|()| {
         // A library for another driver or device has no algorithms: Burn's kernels would compute all, with right results.
@@ -99,10 +101,32 @@ pub fn select_library(device: &Device, tf32: bool) -> Result<&'static CublasLt, 
         if is_used { Ok(()) } else { Err(("a product", "is not supported on this device".to_owned())) }
     });
     if let Err((operation, fault)) = checked {
-        SELECTED.store(before, Ordering::Relaxed);
         return Err(SelectError::Wrong { operation, path: library.path().display().to_string(), fault });
     }
+    tried.keep();
     Ok(library)
+}
+
+/// A selection that ends when it is dropped.
+struct Tried {
+    before: u8,
+}
+
+impl Tried {
+    fn new(kernels: Kernels) -> Self {
+        let position = Kernels::ALL.iter().position(|other| *other == kernels).expect("BUG: all are listed");
+        Self { before: SELECTED.swap(position as u8, Ordering::Relaxed) }
+    }
+
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Tried {
+    fn drop(&mut self) {
+        SELECTED.store(self.before, Ordering::Relaxed);
+    }
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -124,5 +148,3 @@ pub(crate) fn is_cuda(device: &Device) -> bool {
     matches!(dispatch, DispatchDevice::Cube(_))
         || matches!(dispatch, DispatchDevice::Autodiff(_)) && is_cuda(&device.clone().inner())
 }
-
-mod check;

@@ -296,18 +296,16 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
 }
 
 /// Asks for Burn's kernels, if the library was asked for and cannot be used. Also returns why not, and what to do.
-fn without_library<'a>(
-    mut goal: Goal,
-    context: DecisionContext<'a>,
-    facts: &DeviceFacts,
-) -> (Goal, Option<&'a str>) {
+fn without_library<'a>(mut goal: Goal, context: DecisionContext<'a>, facts: &DeviceFacts) -> (Goal, Option<&'a str>) {
     let saved = context.saved.map(|saved| saved.settings.kernels);
     let asked = goal.pins.kernels.or(saved).or(goal.kernels).unwrap_or_default();
     let is_cpu = facts.kind == DeviceKind::Cpu;
     let without_cuda = cfg!(all(feature = "burn", not(feature = "cuda")));
     let because = match context.no_library {
         Some(because) => because,
-        None if is_cpu && without_cuda => "this program is built without feature `cuda` of gpu-tuned; enable it, or set burn",
+        None if is_cpu && without_cuda => {
+            "this program is built without feature `cuda` of gpu-tuned; enable it, or set burn"
+        }
         None if is_cpu => "a CPU has no cuBLASLt; train on a CUDA GPU, or set burn",
         None => return (goal, None),
     };

@@ -121,8 +121,8 @@ pub use gpu_tuned_core::matching::{Difference, Match};
 pub use gpu_tuned_core::plan::{Plan, PlanError, Schedule};
 pub use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 pub use gpu_tuned_core::{
-    Bytes, Goal, Kernels, OnResume, Pins, Precision, PrecisionPolicy, Provenance, SetError, Setting, SettingKind, SettingRow,
-    SettingValue, Settings,
+    Bytes, Goal, Kernels, OnResume, Pins, Precision, PrecisionPolicy, Provenance, SetError, Setting, SettingKind,
+    SettingRow, SettingValue, Settings,
 };
 #[cfg(feature = "burn")]
 #[doc(inline)]

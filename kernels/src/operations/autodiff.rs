@@ -10,8 +10,13 @@ use burn_autodiff::ops::{Backward, Ops, OpsKind};
 
 use super::LibraryOps;
 
-/// Inputs of an operation, as nodes to read in the backward pass, and `tf32`.
-type State = (NodeId, NodeId, bool);
+/// Left and right factor of a product, and `tf32`. A factor is kept where the other one has a gradient.
+type State = (Option<NodeId>, Option<NodeId>, bool);
+
+/// A tensor of the forward pass, computed again where that is cheaper than keeping.
+fn kept<B: LibraryOps>(node: Option<NodeId>, checkpointer: &mut Checkpointer) -> FloatTensor<B> {
+    checkpointer.retrieve_node_output(node.expect("BUG: kept for the gradient of the other factor"))
+}
 
 #[derive(Debug)]
 struct ProductBackward;
@@ -23,14 +28,13 @@ impl<B: LibraryOps> Backward<B, 2> for ProductBackward {
         let [of_left, of_right] = ops.parents;
         let (left, right, tf32) = ops.state;
         let gradient = gradients.consume::<B>(&ops.node);
-        let left: FloatTensor<B> = checkpointer.retrieve_node_output(left);
-        let right: FloatTensor<B> = checkpointer.retrieve_node_output(right);
         if let Some(node) = of_left {
-            let product = B::library_product(gradient.clone(), B::float_transpose(right), tf32);
-            gradients.register::<B>(node.id, product);
+            let right = B::float_transpose(kept::<B>(right, checkpointer));
+            gradients.register::<B>(node.id, B::library_product(gradient.clone(), right, tf32));
         }
         if let Some(node) = of_right {
-            gradients.register::<B>(node.id, B::library_product(B::float_transpose(left), gradient, tf32));
+            let left = B::float_transpose(kept::<B>(left, checkpointer));
+            gradients.register::<B>(node.id, B::library_product(left, gradient, tf32));
         }
     }
 }
@@ -45,12 +49,12 @@ impl<B: LibraryOps> Backward<B, 2> for LinearBackward {
         let [of_input, of_weight] = ops.parents;
         let (input, weight, tf32) = ops.state;
         let gradient = gradients.consume::<B>(&ops.node);
-        let input: FloatTensor<B> = checkpointer.retrieve_node_output(input);
-        let weight: FloatTensor<B> = checkpointer.retrieve_node_output(weight);
         if let Some(node) = of_input {
-            gradients.register::<B>(node.id, B::library_linear(gradient.clone(), B::float_transpose(weight), tf32));
+            let weight = B::float_transpose(kept::<B>(weight, checkpointer));
+            gradients.register::<B>(node.id, B::library_linear(gradient.clone(), weight, tf32));
         }
         if let Some(node) = of_weight {
+            let input = kept::<B>(input, checkpointer);
             gradients.register::<B>(node.id, B::library_weight_gradient(input, gradient, tf32));
         }
     }
@@ -66,18 +70,19 @@ impl<B: LibraryOps> Backward<B, 3> for LinearWithBiasBackward {
         let [of_input, of_weight, of_bias] = ops.parents;
         let (input, weight, tf32) = ops.state;
         let gradient = gradients.consume::<B>(&ops.node);
-        let input: FloatTensor<B> = checkpointer.retrieve_node_output(input);
-        let weight: FloatTensor<B> = checkpointer.retrieve_node_output(weight);
         if let Some(node) = of_input {
-            gradients.register::<B>(node.id, B::library_linear(gradient.clone(), B::float_transpose(weight), tf32));
+            let weight = B::float_transpose(kept::<B>(weight, checkpointer));
+            gradients.register::<B>(node.id, B::library_linear(gradient.clone(), weight, tf32));
         }
         match (of_weight, of_bias) {
             (Some(of_weight), Some(of_bias)) => {
+                let input = kept::<B>(input, checkpointer);
                 let (weight, bias) = B::library_weight_and_bias_gradients(input, gradient, tf32);
                 gradients.register::<B>(of_weight.id, weight);
                 gradients.register::<B>(of_bias.id, bias);
             }
             (Some(of_weight), None) => {
+                let input = kept::<B>(input, checkpointer);
                 gradients.register::<B>(of_weight.id, B::library_weight_gradient(input, gradient, tf32));
             }
             (None, Some(of_bias)) => gradients.register::<B>(of_bias.id, B::library_column_sums(gradient)),
@@ -132,7 +137,8 @@ impl<B: LibraryOps, C: CheckpointStrategy> LibraryOps for Autodiff<B, C> {
     fn library_product(left: FloatTensor<Self>, right: FloatTensor<Self>, tf32: bool) -> FloatTensor<Self> {
         match ProductBackward.prepare::<C>([left.node(), right.node()]).compute_bound().stateful() {
             OpsKind::Tracked(mut prep) => {
-                let state = (prep.checkpoint(&left), prep.checkpoint(&right), tf32);
+                let of_left = right.is_tracked().then(|| prep.checkpoint(&left));
+                let state = (of_left, left.is_tracked().then(|| prep.checkpoint(&right)), tf32);
                 prep.finish(state, B::library_product(left.into_primitive(), right.into_primitive(), tf32))
             }
             OpsKind::UnTracked(prep) => {
@@ -144,7 +150,8 @@ impl<B: LibraryOps, C: CheckpointStrategy> LibraryOps for Autodiff<B, C> {
     fn library_linear(input: FloatTensor<Self>, weight: FloatTensor<Self>, tf32: bool) -> FloatTensor<Self> {
         match LinearBackward.prepare::<C>([input.node(), weight.node()]).compute_bound().stateful() {
             OpsKind::Tracked(mut prep) => {
-                let state = (prep.checkpoint(&input), prep.checkpoint(&weight), tf32);
+                let of_input = weight.is_tracked().then(|| prep.checkpoint(&input));
+                let state = (of_input, input.is_tracked().then(|| prep.checkpoint(&weight)), tf32);
                 prep.finish(state, B::library_linear(input.into_primitive(), weight.into_primitive(), tf32))
             }
             OpsKind::UnTracked(prep) => {
@@ -165,7 +172,8 @@ impl<B: LibraryOps, C: CheckpointStrategy> LibraryOps for Autodiff<B, C> {
         let nodes = [input.node(), weight.node(), bias.node()];
         match LinearWithBiasBackward.prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(mut prep) => {
-                let state = (prep.checkpoint(&input), prep.checkpoint(&weight), tf32);
+                let of_input = weight.is_tracked().then(|| prep.checkpoint(&input));
+                let state = (of_input, input.is_tracked().then(|| prep.checkpoint(&weight)), tf32);
                 prep.finish(state, computed(input, weight, bias))
             }
             OpsKind::UnTracked(prep) => prep.finish(computed(input, weight, bias)),

@@ -15,8 +15,8 @@ use crate::matrix::Matrices;
 /// Units of a cube: 8 planes of 32 on NVIDIA's GPUs.
 const UNITS: u32 = 256;
 const PLANES: usize = 8;
-/// Below all logits, and finite: the difference to itself is a number.
-const LOWEST: f32 = -3.4e38;
+/// Not above any logit, and finite: the difference to itself is a number.
+const LOWEST: f32 = f32::MIN;
 
 /// Logarithm of the sum of exponentials of a row, computed by all units of a cube.
 #[cube]
@@ -68,9 +68,9 @@ fn log_probabilities<F: Float, I: Int>(
     let width = width as usize;
     let normaliser = log_sum_exp::<F>(logits, first, width);
     if UNIT_POS_X == 0 {
-        let target = i32::cast_from(targets[row]);
+        let target = i64::cast_from(targets[row]);
         let mut probability = f32::new(f32::NAN);
-        if target >= 0 && (target as usize) < width {
+        if target >= 0 && target < width as i64 {
             probability = f32::cast_from(logits[first + target as usize]) - normaliser;
         }
         output[row] = probability;
@@ -92,12 +92,12 @@ fn log_probabilities_backward<F: Float, I: Int>(
     let first = row * leading as usize;
     let width = width as usize;
     let normaliser = log_sum_exp::<F>(logits, first, width);
-    let target = i32::cast_from(targets[row]);
+    let target = i64::cast_from(targets[row]);
     let factor = gradient[row];
     let mut column = UNIT_POS_X as usize;
     while column < width {
         let mut of_column = -(f32::cast_from(logits[first + column]) - normaliser).exp();
-        if column as i32 == target {
+        if column as i64 == target {
             of_column += 1.0;
         }
         output[row * output_leading as usize + column] = F::cast_from(of_column * factor);
@@ -114,6 +114,11 @@ fn in_rows(tensor: CubeTensor) -> (CubeTensor, u32) {
         operand
     };
     (operand.tensor, operand.matrices.leading as u32)
+}
+
+/// Width of indices into the largest of the tensors.
+fn addresses(tensors: &[&CubeTensor]) -> AddressType {
+    tensors.iter().map(|tensor| tensor.required_address_type()).max().unwrap_or_default()
 }
 
 fn row_count(tensor: &CubeTensor) -> usize {
@@ -136,7 +141,7 @@ pub(super) fn log_probs(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {
             &logits.client.clone(),
             CubeCount::Static(rows as u32, 1, 1),
             CubeDim::new_1d(UNITS),
-            logits.required_address_type(),
+            addresses(&[&logits]),
             logits.clone().into_tensor_arg(),
             targets.clone().into_tensor_arg(),
             output.clone().into_tensor_arg(),
@@ -159,7 +164,7 @@ pub(super) fn log_probs_gradient(logits: CubeTensor, targets: CubeTensor, gradie
             &logits.client.clone(),
             CubeCount::Static(rows as u32, 1, 1),
             CubeDim::new_1d(UNITS),
-            logits.required_address_type().max(output.required_address_type()),
+            addresses(&[&logits, &output]),
             logits.clone().into_tensor_arg(),
             targets.clone().into_tensor_arg(),
             gradient.into_tensor_arg(),
@@ -291,7 +296,7 @@ pub(super) fn layer_norm(input: CubeTensor, gamma: CubeTensor, beta: CubeTensor,
             &input.client.clone(),
             cubes(&input, rows),
             CubeDim::new_1d(UNITS),
-            input.required_address_type(),
+            addresses(&[&input, &output]),
             input.clone().into_tensor_arg(),
             gamma.into_tensor_arg(),
             beta.into_tensor_arg(),
@@ -325,7 +330,7 @@ pub(super) fn layer_norm_gradient(
             &input.client.clone(),
             cubes(&input, rows),
             CubeDim::new_1d(UNITS),
-            input.required_address_type(),
+            addresses(&[&input, &gradient, &output, &of_gamma]),
             input.clone().into_tensor_arg(),
             gamma.into_tensor_arg(),
             gradient.into_tensor_arg(),

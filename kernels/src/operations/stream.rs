@@ -1,5 +1,6 @@
 //! Calls of the library on CubeCL's CUDA streams, in order with its kernels.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,14 +51,19 @@ fn known_or_made(device: DeviceId, product: Product, alignment: [u64; 3]) -> Opt
         return known;
     }
     // The thread of the device has its context.
-    let made = DeviceHandle::<Server>::new(device)
+    let made = server_of(device)
         .submit_blocking(move |_| handle(device).and_then(|handle| handle.plan(product, alignment)))
         .unwrap_or_else(|failure| failure.resume());
     let made = match made {
         Ok(plan) => Some(Arc::new(plan)),
-        Err(error) => {
-            tracing::debug!(%error, ?product, "Burn's kernels compute this product");
+        Err(CublasError::NoAlgorithm) => {
+            tracing::debug!(?product, "Burn's kernels compute this product: cuBLASLt has no algorithm");
             None
+        }
+        // Not for good: the next call tries again.
+        Err(error) => {
+            tracing::warn!(%error, "Burn's kernels compute this product");
+            return None;
         }
     };
     let mut plans = PLANS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,6 +73,21 @@ fn known_or_made(device: DeviceId, product: Product, alignment: [u64; 3]) -> Opt
     }
     plans.insert(key, made.clone());
     made
+}
+
+/// CubeCL's server of a device. A new handle waits while another device is opened, so each thread keeps its own.
+fn server_of(device: DeviceId) -> DeviceHandle<Server> {
+    thread_local! {
+        static SERVERS: RefCell<Vec<(DeviceId, DeviceHandle<Server>)>> = const { RefCell::new(Vec::new()) };
+    }
+    SERVERS.with_borrow_mut(|servers| {
+        if let Some((_, server)) = servers.iter().find(|(known, _)| *known == device) {
+            return server.clone();
+        }
+        let server = DeviceHandle::new(device);
+        servers.push((device, server.clone()));
+        server
+    })
 }
 
 fn handle(device: DeviceId) -> Result<&'static Handle, CublasError> {
@@ -90,44 +111,58 @@ pub(super) struct Launch {
 
 /// Launches a product in order with the device's kernels, with a bias to read or column sums to write. A failure marks
 /// the output: reading it, or what is computed from it, is the error.
+///
+/// # Panics
+///
+/// Panics if the buffers are on several devices.
 #[allow(clippy::default_trait_access, reason = "the type of backtraces is in a crate that is no dependency")]
 pub(super) fn launch(client: &Client, launch: Launch, bias: Option<Buffer>, sums: Option<Buffer>) {
     let Launch { plan, left, right, output } = launch;
     let workspace = (plan.workspace_bytes() > 0).then(|| client.empty(plan.workspace_bytes()));
+    let read: Vec<Buffer> = [left.clone(), right.clone()].into_iter().chain(bias.clone()).collect();
+    assert!(
+        read.iter().all(|buffer| buffer.service == client.service_id()),
+        "the tensors of a product are on several devices"
+    );
     // As CubeCL's own launches do, a dry run allocates and computes nothing.
     if launch_mode().is_skipped() {
         return;
     }
-    DeviceHandle::<Server>::new(client.service_id().device).submit(move |server| {
+    server_of(client.service_id().device).submit(move |server| {
         let stream = output.stream;
-        let vector = bias.or_else(|| sums.clone());
-        let written = || -> Vec<BufferBinding> {
-            [Some(&output), sums.as_ref(), workspace.as_ref()]
-                .into_iter()
-                .flatten()
-                .map(|buffer| buffer.clone().binding())
-                .collect()
-        };
+        let written: Vec<BufferBinding> =
+            [Some(&output), sums.as_ref(), workspace.as_ref()].into_iter().flatten().map(binding).collect();
+        // Guards of the pages, until the product is launched.
+        let mut guards = Vec::new();
         // Before the scope: within it the outputs count as not yet written, and reading their address would fail.
         let mut memory = |buffer: &Buffer| {
-            let resource = server.get_resource(buffer.clone().binding(), stream)?;
-            let resource = resource.resource();
-            Ok::<_, ServerError>(Memory { address: resource.ptr, bytes: resource.size })
+            let guard = server.get_resource(binding(buffer), stream)?;
+            let memory = Memory { address: guard.resource().ptr, bytes: guard.resource().size };
+            guards.push(guard);
+            Ok::<_, ServerError>(memory)
         };
+        let vector = bias.as_ref().or(sums.as_ref());
         let operands = (|| {
             Ok(Operands {
                 left: memory(&left)?,
                 right: memory(&right)?,
                 output: memory(&output)?,
-                vector: vector.as_ref().map(&mut memory).transpose()?,
+                vector: vector.map(&mut memory).transpose()?,
                 workspace: workspace.as_ref().map(&mut memory).transpose()?,
             })
         })();
         let operands = match operands {
             Ok(operands) => operands,
-            Err(error) => return failed_writing(server, stream, written(), error),
+            Err(error) => return failed_writing(server, stream, written, error),
         };
-        ExecuteScope::over(server, stream, written()).execute(|server| {
+        let touched: Vec<BufferBinding> = read.iter().map(binding).chain(written.iter().cloned()).collect();
+        ExecuteScope::over(server, stream, written).execute(|server| {
+            // A CUDA graph replays at these addresses: its pages stay until the graph ends.
+            if let Some(capture) = server.capturing(stream) {
+                for binding in touched {
+                    capture.touch(binding.stream, binding.memory.descriptor().location());
+                }
+            }
             let stream =
                 server.write_streams().try_stream_mut(&stream).expect("BUG: the addresses were resolved on it");
             // SAFETY: the buffers were resolved on this device and its stream, which orders the product before all that
@@ -135,5 +170,13 @@ pub(super) fn launch(client: &Client, launch: Launch, bias: Option<Buffer>, sums
             unsafe { plan.launch(operands, stream.signal().cast()) }
                 .map_err(|error| ServerError::Generic { reason: error.to_string(), backtrace: Default::default() })
         });
+        // Resolved again, memory of another stream is released behind the product, not behind the first resolution.
+        for buffer in read.iter().filter(|buffer| buffer.stream != stream) {
+            drop(server.get_resource(binding(buffer), stream));
+        }
     });
+}
+
+fn binding(buffer: &Buffer) -> BufferBinding {
+    buffer.clone().binding()
 }

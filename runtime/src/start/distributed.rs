@@ -89,8 +89,7 @@ impl Options {
         let (machine, set) = (self.seen(), self.fixed()?);
         let (wanted, saved, ranks) = (&request.wanted, request.saved.as_ref(), request.ranks.as_ref());
         let (not_ready, no_library) = (None, None);
-        let context =
-            DecisionContext { machine, wanted, broken: &[], saved, set: &set, not_ready, no_library, ranks };
+        let context = DecisionContext { machine, wanted, broken: &[], saved, set: &set, not_ready, no_library, ranks };
         let own = rank_facts::<C>(context, connection.host()).map_err(|error| error.with_pins(set.clone()))?;
         let shares =
             |devices: &[DeviceFacts]| unequal_shares(config, context, devices).map_err(|error| error.to_string());

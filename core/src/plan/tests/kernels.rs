@@ -33,7 +33,10 @@ fn kernels_are_planned_as_asked_for_from_their_own_measurements() {
     ] {
         let plan = planned(&nominal(H200), &both, &goal(pinned, asked));
         assert_eq!(plan.settings.kernels, kernels);
-        assert_eq!((plan.samples_per_s_provenance, plan.memory.provenance), (Provenance::Measured, Provenance::Measured));
+        assert_eq!(
+            (plan.samples_per_s_provenance, plan.memory.provenance),
+            (Provenance::Measured, Provenance::Measured)
+        );
         assert!((plan.samples_per_s * ms / 8e3 - 1.0).abs() < 0.01, "{plan}");
     }
     for (pinned, others) in [(Library, [false]), (Burn, [true])] {

@@ -1,7 +1,8 @@
 //! Every setting of the table, pinned, saved and restored.
 
 use gpu_tuned::{
-    Built, Goal, Kernels, OnResume, Options, Pins, Precision, SavedRun, Setting, SettingValue, Settings, Tuned, WorkloadSpec,
+    Built, Goal, Kernels, OnResume, Options, Pins, Precision, SavedRun, Setting, SettingValue, Settings, Tuned,
+    WorkloadSpec,
 };
 
 use super::{Lm, edit, machine, resume, saved};
