@@ -4,6 +4,7 @@ use core::str::FromStr;
 
 use crate::ParseError;
 use crate::dims::choices;
+use crate::sparse::Sparse;
 
 choices! {
     /// Kernels that the modules of `gpu_tuned::nn` compute with.
@@ -28,6 +29,13 @@ impl Kernels {
     #[must_use]
     pub const fn switched(is_on: bool) -> Self {
         if is_on { Self::Library } else { Self::Burn }
+    }
+}
+
+/// Files leave out Burn's kernels.
+impl Sparse for Kernels {
+    fn is_absent(&self) -> bool {
+        !self.is_library()
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::{DeviceFacts, Rates};
 use crate::text::through_text;
-use crate::{Bytes, ParseError, Precision, Settings};
+use crate::{Bytes, Kernels, ParseError, Precision, Settings};
 
 /// Measurements of one workload, on any number of devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -208,8 +208,8 @@ pub struct Mode {
     pub full_f32: bool,
     /// True if micro-steps are replayed as CUDA graphs.
     pub cuda_graphs: bool,
-    /// True if products, norms and losses run on [kernels of the library](crate::Kernels::Library).
-    pub library: bool,
+    /// Kernels of the modules in `gpu_tuned::nn`.
+    pub kernels: Kernels,
 }
 
 const CHECKPOINTED: &str = "-checkpointed";
@@ -220,7 +220,7 @@ const FULL_F32: &str = "full_f32";
 impl Mode {
     /// A mode with TF32, where the device has it, with Burn's kernels and without CUDA graphs.
     pub const fn new(precision: Precision, checkpointing: bool) -> Self {
-        Self { precision, checkpointing, full_f32: false, cuda_graphs: false, library: false }
+        Self { precision, checkpointing, full_f32: false, cuda_graphs: false, kernels: Kernels::Burn }
     }
 
     /// The mode with CUDA graphs, or without.
@@ -232,7 +232,7 @@ impl Mode {
     /// The mode with kernels of the library, or with Burn's.
     #[must_use]
     pub const fn with_library(self, library: bool) -> Self {
-        Self { library, ..self }
+        Self { kernels: Kernels::switched(library), ..self }
     }
 
     /// The mode with full f32 products in place of the device's TF32; only f32 has such products.
@@ -247,7 +247,7 @@ impl fmt::Display for Mode {
         let formats = if self.full_f32 { FULL_F32 } else { self.precision.name() };
         let checkpointed = if self.checkpointing { CHECKPOINTED } else { "" };
         let graphs = if self.cuda_graphs { GRAPHS } else { "" };
-        let library = if self.library { LIBRARY } else { "" };
+        let library = if self.kernels.is_library() { LIBRARY } else { "" };
         write!(f, "{formats}{checkpointed}{graphs}{library}")
     }
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_core::{Bytes, Precision, grouped, three_digits};
+use gpu_tuned_core::{Bytes, Kernels, Precision, grouped, three_digits};
 use serde::{Deserialize, Serialize};
 
 use crate::plot::{Limit, Mark, MarkKind, MemorySpeedPlot, ModeLine, Point};
@@ -239,9 +239,9 @@ pub struct Header {
     /// Steps in fp32 ran without TF32 on a device that has TF32.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub full_f32: bool,
-    /// Steps ran on kernels of the library.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub library: bool,
+    /// Kernels of the steps.
+    #[serde(default, skip_serializing_if = "gpu_tuned_core::sparse::Sparse::is_absent")]
+    pub kernels: Kernels,
 }
 
 impl Header {
@@ -432,15 +432,15 @@ pub struct Row {
     /// True for fp32 without TF32 on a device with TF32.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub full_f32: bool,
-    /// True for kernels of the library.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub library: bool,
+    /// Kernels of the steps.
+    #[serde(skip_serializing_if = "gpu_tuned_core::sparse::Sparse::is_absent")]
+    pub kernels: Kernels,
 }
 
 impl Row {
     /// Precision, checkpointing and kernels.
     pub const fn mode(&self) -> Mode {
-        Mode { full_f32: self.full_f32, library: self.library, ..self.setup.mode() }
+        Mode { full_f32: self.full_f32, kernels: self.kernels, ..self.setup.mode() }
     }
 
     /// Name without the loader: `full_f32, batch 32`.
@@ -457,14 +457,14 @@ impl Comparison {
         let row = |header: &Header, setup: &Setup| {
             let outcome = sections.section(header)?.outcomes.get(setup)?.clone();
             let planned = planned.matches(setup);
-            let Header { full_f32, library, .. } = *header;
-            Some(Row { setup: *setup, outcome, frontier: false, planned, full_f32, library })
+            let Header { full_f32, kernels, .. } = *header;
+            Some(Row { setup: *setup, outcome, frontier: false, planned, full_f32, kernels })
         };
         let rows = begun.iter().flat_map(|(header, begin)| begin.setups.iter().map(move |setup| row(header, setup)));
         let mut rows: Vec<_> = rows.collect::<Option<_>>()?;
         mark_frontier(&mut rows);
         // Rows have their own fields for TF32 and kernels.
-        let header = Header { full_f32: false, library: false, ..header.clone() };
+        let header = Header { full_f32: false, kernels: Kernels::Burn, ..header.clone() };
         Some(Self { header, planned: *planned, rows })
     }
 

@@ -124,7 +124,7 @@ fn marks(row: &Row) -> String {
     if row.full_f32 {
         marks.push(styled(FAINT, "without TF32"));
     }
-    if row.library {
+    if row.kernels.is_library() {
         marks.push(styled(FAINT, "library kernels"));
     }
     if row.outcome.figures().is_some_and(|figures| !figures.is_finite) {

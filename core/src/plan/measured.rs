@@ -52,7 +52,7 @@ impl<'a> Baseline<'a> {
     /// the device with the most similar peak rates. Precision counts for more than checkpointing. Steps with other kernels
     /// are of no use: those of the library are up to 3.5 times as fast.
     pub(super) fn for_time(device: &'a DeviceFacts, workload: &'a Workload, mode: Mode) -> Option<Self> {
-        let has_kernels = |baseline: &Self| baseline.mode.library == mode.library;
+        let has_kernels = |baseline: &Self| baseline.mode.kernels == mode.kernels;
         let timed = Self::all(device, workload).filter(has_kernels);
         let timed = timed.filter(|baseline| baseline.micro_steps().next().is_some());
         timed.min_by(|a, b| {

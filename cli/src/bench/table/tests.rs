@@ -1,6 +1,6 @@
 use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_core::{Bytes, Precision};
+use gpu_tuned_core::{Bytes, Kernels, Precision};
 use gpu_tuned_observe::bench::{Comparison, Feed, Figures, Header, Interval, Outcome, Planned, Row, Setup};
 
 use super::text;
@@ -24,7 +24,7 @@ fn header() -> Header {
         debug: true,
         counts_memory: true,
         full_f32: false,
-        library: false,
+        kernels: Kernels::Burn,
     }
 }
 
@@ -43,7 +43,8 @@ fn row(batch: u64, feed: Option<Feed>, median: f64) -> Row {
         cpu_percent: Some(50.0),
         is_finite: false,
     };
-    Row { setup, outcome: Outcome::Measured(figures), frontier: false, planned: false, full_f32: false, library: false }
+    let (outcome, kernels) = (Outcome::Measured(figures), Kernels::Burn);
+    Row { setup, outcome, frontier: false, planned: false, full_f32: false, kernels }
 }
 
 fn lines(rows: Vec<Row>) -> Vec<String> {

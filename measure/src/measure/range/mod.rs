@@ -113,7 +113,7 @@ impl MeasurementTarget {
             debug: cfg!(debug_assertions),
             counts_memory: cfg!(feature = "counting-allocator") || !is_cpu,
             full_f32: mode.full_f32,
-            library: mode.library,
+            kernels: mode.kernels,
         }
     }
 }

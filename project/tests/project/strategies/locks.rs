@@ -4,7 +4,7 @@ use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
 use gpu_tuned_core::source::Source;
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_core::{Bytes, Goal, Precision};
+use gpu_tuned_core::{Bytes, Goal, Kernels, Precision};
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::lock::{Lock, LockedWorkload};
 use proptest::collection::btree_map;
@@ -79,7 +79,7 @@ fn mode_names() -> impl Strategy<Value = Mode> {
     let any = (select(Precision::ALL.to_vec()), any::<bool>(), any::<bool>(), any::<bool>());
     any.prop_map(|(precision, checkpointing, full, library)| Mode {
         full_f32: full && precision == Precision::F32,
-        library,
+        kernels: Kernels::switched(library),
         ..Mode::new(precision, checkpointing)
     })
 }

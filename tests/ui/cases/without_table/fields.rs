@@ -12,6 +12,8 @@ struct Mistakes {
     #[tuned]
     precision: u8,
     #[tuned]
+    kernels: usize,
+    #[tuned]
     gradient_accumulation: f32,
     #[tuned(settings = prefetch_depth)]
     queue: usize,

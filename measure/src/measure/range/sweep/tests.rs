@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gpu_tuned_core::device::DeviceKind;
 use gpu_tuned_core::workload::{Mlp, ModelSpec, Training, WorkloadSpec};
-use gpu_tuned_core::{Bytes, Precision};
+use gpu_tuned_core::{Bytes, Kernels, Precision};
 use gpu_tuned_observe::bench::{Begin, Feed, Figures, Header, Interval, Line, Outcome, Phases, Planned, Setup};
 use tempfile::TempDir;
 
@@ -200,7 +200,7 @@ fn header() -> Header {
         debug: true,
         counts_memory: false,
         full_f32: false,
-        library: false,
+        kernels: Kernels::Burn,
     }
 }
 
@@ -253,7 +253,8 @@ fn what_was_written_is_known_again_and_what_was_cut_off_is_not() {
     let mut journal = Journal::open(&path).expect("it is opened");
     assert_eq!(journal.known(0, &header()).expect("it is read"), outcomes);
     let other_model = Header { shape: "01".to_owned(), ..header() };
-    for other in [other_model, Header { full_f32: true, ..header() }, Header { library: true, ..header() }] {
+    for other in [other_model, Header { full_f32: true, ..header() }, Header { kernels: Kernels::Library, ..header() }]
+    {
         assert_eq!(journal.known(0, &other).expect("it is read"), []);
     }
     let ignored = fs::metadata(&path).expect("the file").len();
