@@ -418,6 +418,7 @@ fn run_record<C: Tuned>(decision: &Decision) -> Run {
     let memory = &plan.memory;
     let mut goal = inputs.goal.clone();
     goal.precision = Some(plan.settings.precision.into());
+    goal.kernels = Some(plan.settings.kernels);
     // Headroom that the plan leaves, for a nominal or a probed device.
     goal.memory_headroom = memory.headroom_share();
     let reason = |reason: &gpu_tuned_core::plan::Reason| {
