@@ -18,15 +18,19 @@ use gpu_tuned_core::{
     measured::{Measured, MeasuredMode, MeasuredOn, Mode},
     plan,
     profile::ProfileTable,
-    workload::{Block, Declared, Family, Workload},
+    workload::{self, Block, Declared, Family, Transformer, Workload},
 };
 use models_tests::{
+    Network,
     convnet::{self, Convnet},
-    cross_entropy, encoder_decoder, experts, measure,
+    cross_entropy,
+    encoder_decoder::EncoderDecoder,
+    llama::{Llama, llama},
+    measure,
     mlp::Mlp,
     recurrent::{self, Recurrent},
-    transformer::{self, Classifier, Gpt, Llama},
-    vit,
+    transformer::{Classes, Classifier, Gpt},
+    vit::Vit,
 };
 
 const H200: Bytes = Bytes::from_mib(143_771);
@@ -254,79 +258,61 @@ fn a_transformer() {
 #[ignore = "takes minutes"]
 fn networks_outside_of_the_fit() {
     let mut errors = Errors::default();
-    macro_rules! add {
-        ($family:ident, with $new:expr, $loss:expr, $mib:expr) => {{
-            let batch = |samples: usize, device: &Device| (samples, device.clone());
-            let subject = Subject::new($new, optimizer, batch, $loss);
-            errors.add(Family::$family, &subject, &[Reserved { checkpointing: false, mib: &$mib }]);
-        }};
-        ($family:ident, $model:path, $dimensions:expr, $mib:expr) => {{
-            type Model = $model;
-            let d = $dimensions;
-            let loss = |model: &Model, (samples, device): (usize, Device)| model.loss(&d, samples, &device);
-            add!($family, with |device: &Device| Model::new(&d, device), loss, $mib);
-        }};
+    fn add<N: Network<Dimensions: Sync>>(
+        errors: &mut Errors,
+        family: Family,
+        dimensions: &N::Dimensions,
+        mib: &'static [(u64, u64)],
+    ) {
+        let subject = Subject::new(
+            |device| N::new(dimensions, device),
+            optimizer,
+            |samples: usize, device: &Device| (samples, device.clone()),
+            |model: &N, (samples, device): (usize, Device)| model.loss(dimensions, samples, &device),
+        );
+        errors.add(family, &subject, &[Reserved { checkpointing: false, mib }]);
     }
-    let gpt = transformer::Dimensions {
-        layers: 6,
-        d_model: 384,
-        d_ff: 1536,
-        heads: 6,
-        kv_heads: 6,
-        vocab: 16_000,
-        seq: 256,
-        dropout: 0.0,
-        causal: true,
-        tied: true,
-        norm_first: true,
-    };
-    add!(Transformer, Gpt, gpt, [(4, 927), (16, 2704), (64, 9078)]);
-    let wide = transformer::Dimensions { layers: 3, d_model: 512, d_ff: 2048, heads: 8, kv_heads: 8, ..gpt };
-    let wide = transformer::Dimensions { vocab: 50_257, seq: 128, dropout: 0.1, tied: false, ..wide };
-    add!(Transformer, Gpt, wide, [(4, 2311), (16, 6927), (64, 20_681)]);
-    let llama = transformer::Dimensions { layers: 4, d_ff: 1376, kv_heads: 2, vocab: 8000, seq: 256, ..wide };
-    let llama = transformer::Dimensions { dropout: 0.0, ..llama };
-    add!(Transformer, Llama, llama, [(4, 788), (16, 2108), (64, 7147)]);
-    let classifier = transformer::Dimensions { seq: 128, vocab: 2, dropout: 0.1, causal: false, ..gpt };
-    let loss = |model: &Classifier, (samples, device): (usize, Device)| model.loss(&classifier, samples, &device);
-    let new = |device: &Device| Classifier::new(&classifier, 30_000, device);
-    add!(Transformer, with new, loss, [(8, 754), (32, 1699), (128, 5584)]);
-    let experts = experts::Dimensions {
-        layers: 3,
-        d_model: 256,
-        d_ff: 512,
-        heads: 4,
-        kv_heads: 4,
-        head_dim: 64,
-        vocab: 8000,
+    let gpt = Transformer { heads: Some(6), dropout: false, ..Transformer::new(6, 384, 16_000, 256) };
+    add::<Gpt>(&mut errors, Family::Transformer, &gpt, &[(4, 927), (16, 2704), (64, 9078)]);
+    let wide = Transformer { heads: Some(8), tied_head: false, ..Transformer::new(3, 512, 50_257, 128) };
+    add::<Gpt>(&mut errors, Family::Transformer, &wide, &[(4, 2311), (16, 6927), (64, 20_681)]);
+    let grouped = llama([4, 512, 8000, 256], 1376, [8, 2]);
+    add::<Llama>(&mut errors, Family::Transformer, &grouped, &[(4, 788), (16, 2108), (64, 7147)]);
+    let classes = Transformer {
+        vocab: 30_000,
         seq: 128,
-        qk_norm: false,
-        norms_after: false,
-        experts: Some([4, 2]),
+        dropout: true,
+        causal: false,
+        final_norm: false,
+        tied_head: false,
+        classes: Some(2),
+        ..gpt
     };
-    add!(Transformer, experts::Llama, experts, [(8, 495), (32, 1565), (128, 5092)]);
-    let vit = vit::Dimensions {
+    let classes = Classes { transformer: classes, norm_first: true };
+    add::<Classifier>(&mut errors, Family::Transformer, &classes, &[(8, 754), (32, 1699), (128, 5584)]);
+    let experts = Transformer { head_dim: Some(64), experts: Some(4), ..llama([3, 256, 8000, 128], 512, [4, 4]) };
+    add::<Llama>(&mut errors, Family::Transformer, &experts, &[(8, 495), (32, 1565), (128, 5092)]);
+    let vit = workload::Vit {
         image: 224,
         patch: 16,
         layers: 6,
         d_model: 384,
-        heads: 6,
+        heads: Some(6),
         classes: 1000,
-        class_token: true,
-        dropout: 0.0,
+        dropout: false,
+        ..workload::Vit::default()
     };
-    add!(Transformer, vit::Vit, vit, [(8, 660), (32, 2169), (128, 7855)]);
-    let translation = encoder_decoder::Dimensions {
-        layers: [4, 4],
+    add::<Vit>(&mut errors, Family::Transformer, &vit, &[(8, 660), (32, 2169), (128, 7855)]);
+    let translation = workload::EncoderDecoder {
+        layers: 4,
         d_model: 384,
-        d_ff: 1536,
-        heads: 6,
+        heads: Some(6),
         vocab: 16_000,
-        seq: [128, 128],
-        spectrogram: None,
-        dropout: 0.0,
+        seq: 128,
+        dropout: false,
+        ..workload::EncoderDecoder::default()
     };
-    add!(Transformer, encoder_decoder::EncoderDecoder, translation, [(8, 1229), (32, 3850), (128, 15_100)]);
+    add::<EncoderDecoder>(&mut errors, Family::Transformer, &translation, &[(8, 1229), (32, 3850), (128, 15_100)]);
     let text = recurrent::Dimensions {
         input: 128,
         hidden: 512,
@@ -338,13 +324,12 @@ fn networks_outside_of_the_fit() {
         gru: true,
         bidirectional: false,
     };
-    add!(Recurrent, Recurrent, text, [(32, 210), (128, 686), (512, 2598)]);
+    add::<Recurrent>(&mut errors, Family::Recurrent, &text, &[(32, 210), (128, 686), (512, 2598)]);
     let series = recurrent::Dimensions { input: 80, hidden: 256, seq: 60, classes: 10, vocab: 0, ..text };
     let series = recurrent::Dimensions { every_step: false, gru: false, bidirectional: true, ..series };
-    add!(Recurrent, Recurrent, series, [(32, 165), (128, 473), (512, 1725)]);
-    let widths = [1024, 4096, 4096, 4096, 10];
-    let loss = |model: &Mlp, (samples, device): (usize, Device)| model.loss(&widths, samples, &device);
-    add!(Other, with |device: &Device| Mlp::new(&widths, device), loss, [(256, 607), (2048, 737), (16_384, 2979)]);
+    add::<Recurrent>(&mut errors, Family::Recurrent, &series, &[(32, 165), (128, 473), (512, 1725)]);
+    let dense = workload::Mlp { widths: vec![1024, 4096, 4096, 4096, 10] };
+    add::<Mlp>(&mut errors, Family::Other, &dense, &[(256, 607), (2048, 737), (16_384, 2979)]);
     // With few pages, one page more or less is a fifth. One plan of 19 is too low.
     errors.check(0.25, 0.06);
 }
