@@ -5,6 +5,7 @@
 //! `cfg(test)`, and expands no macros.
 
 mod modules;
+mod walk;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -16,12 +17,12 @@ use gpu_tuned_core::source::{FileError, Position};
 use proc_macro2::{Delimiter, LineColumn, Span, TokenStream, TokenTree};
 use syn::parse::Parse;
 use syn::spanned::Spanned;
-use syn::visit::Visit;
-use syn::{Attribute, ItemUse, Meta, UseTree};
+use syn::{Attribute, Item, Meta, UseTree};
 
 use crate::parse::flatten;
 use crate::{Mistakes, PlanInput, Table, check_depth, parse, plan_input};
 pub use modules::needs_test;
+pub use walk::{Node, Visitor};
 
 /// The root file of a target.
 #[derive(Clone, Debug)]
@@ -190,7 +191,7 @@ impl Aliases {
     /// Collects the renamed imports of a file: `use gpu_tuned::gpu_tuned as tuned`.
     pub fn in_file(file: &syn::File) -> Self {
         let mut aliases = Self::default();
-        aliases.visit_file(file);
+        Node::File(file).walk(&mut aliases);
         aliases
     }
 
@@ -230,12 +231,15 @@ impl Aliases {
     }
 }
 
-impl Visit<'_> for Aliases {
-    fn visit_item_use(&mut self, item: &ItemUse) {
+impl Visitor<'_> for Aliases {
+    fn visit(&mut self, node: Node<'_>) {
         // A crate renamed with `as` does not change the last segment of a path.
-        if let UseTree::Path(path) = &item.tree {
+        if let Node::Item(Item::Use(item)) = node
+            && let UseTree::Path(path) = &item.tree
+        {
             self.add_renamed(&path.tree);
         }
+        node.walk(self);
     }
 }
 

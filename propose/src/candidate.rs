@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use gpu_tuned_attribute::gives_default;
+use gpu_tuned_attribute::sources::{Node, Visitor};
 use gpu_tuned_core::Setting;
 use gpu_tuned_optimize::{Role, role};
 use quote::ToTokens as _;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
-use syn::visit::{self, Visit};
 use syn::{
     Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, ExprStruct, Field, ImplItem, ImplItemFn, Item, ItemImpl,
     ItemStruct, Lit, Member, Meta, Stmt, Token,
@@ -327,7 +327,7 @@ pub(super) fn edit_constructor<'a>(
     for source in users(of, sources, candidate) {
         let of = candidate.item.ident.to_string();
         let mut calls = Constructors { of, implements: None, arguments: arguments.len(), found: Vec::new() };
-        calls.visit_file(&source.file);
+        Node::File(&source.file).walk(&mut calls);
         for call in calls.found {
             let kept = call.args.iter().zip(&arguments).filter(|(_, field)| !fields.contains(field));
             let kept: Vec<_> = kept.map(|(argument, _)| &source.text[argument.span().byte_range()]).collect();
@@ -352,21 +352,27 @@ struct Constructors<'a> {
     found: Vec<&'a ExprCall>,
 }
 
-impl<'a> Visit<'a> for Constructors<'a> {
-    fn visit_item_impl(&mut self, item: &'a ItemImpl) {
-        let outer = std::mem::replace(&mut self.implements, last(&item.self_ty));
-        visit::visit_item_impl(self, item);
-        self.implements = outer;
-    }
-
-    fn visit_expr_call(&mut self, call: &'a ExprCall) {
-        if let Some([of, function]) = path(&call.func) {
-            let is_it = of == self.of || of == "Self" && self.implements.as_ref() == Some(&self.of);
-            if is_it && function == "new" && call.args.len() == self.arguments {
-                self.found.push(call);
+impl<'a> Visitor<'a> for Constructors<'a> {
+    fn visit(&mut self, node: Node<'a>) {
+        match node {
+            Node::Item(Item::Impl(item)) => {
+                let outer = std::mem::replace(&mut self.implements, last(&item.self_ty));
+                node.walk(self);
+                self.implements = outer;
+                return;
             }
+            Node::Expr(Expr::Call(call)) if self.is_constructor(call) => self.found.push(call),
+            _ => {}
         }
-        visit::visit_expr_call(self, call);
+        node.walk(self);
+    }
+}
+
+impl Constructors<'_> {
+    fn is_constructor(&self, call: &ExprCall) -> bool {
+        let Some([of, function]) = path(&call.func) else { return false };
+        let is_it = of == self.of || of == "Self" && self.implements.as_ref() == Some(&self.of);
+        is_it && function == "new" && call.args.len() == self.arguments
     }
 }
 

@@ -7,13 +7,12 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-use gpu_tuned_attribute::sources::parse_within_limit;
+use gpu_tuned_attribute::sources::{Node, Visitor, parse_within_limit};
 use proc_macro2::TokenTree;
 use quote::ToTokens as _;
-use syn::visit::{self, Visit};
 use syn::{
-    Attribute, BinOp, Expr, ExprCall, ExprLit, ExprMethodCall, ExprStruct, Fields, ImplItem, Item, ItemImpl,
-    ItemStruct, Lit, Member, Stmt, Type,
+    Attribute, BinOp, Expr, ExprCall, ExprLit, ExprMethodCall, ExprStruct, Fields, ImplItem, Item, ItemStruct, Lit,
+    Member, Stmt, Type,
 };
 
 use crate::candidate::{derives, without_default};
@@ -56,7 +55,7 @@ impl Code {
         let own: Vec<(String, Vec<String>)> = sources.clone().flat_map(|source| configs(&source.file.items)).collect();
         for source in sources {
             let mut reader = Reader { code: &mut code, own: &own, implements: None };
-            reader.visit_file(&source.file);
+            Node::File(&source.file).walk(&mut reader);
             code.constants(&source.file.items);
             code.structs(source);
             code.names.extend(source.tokens.iter().filter_map(|token| match token {
@@ -129,23 +128,46 @@ struct Reader<'c> {
     implements: Option<String>,
 }
 
-impl<'ast> Visit<'ast> for Reader<'_> {
-    fn visit_expr_call(&mut self, call: &'ast ExprCall) {
-        if let Some([of, function]) = path(&call.func) {
-            match function.as_str() {
-                "new" => self.constructed(&of, call),
-                "Fixed" | "Max" => {
-                    let length = call.args.first().and_then(|value| self.code.number(value));
-                    self.code.lengths.extend(length);
-                }
-                _ => {}
+impl Visitor<'_> for Reader<'_> {
+    fn visit(&mut self, node: Node<'_>) {
+        match node {
+            Node::Expr(Expr::Call(call)) => self.call(call),
+            // The last call is visited first, and counts.
+            Node::Expr(Expr::MethodCall(call)) => self.method_call(call),
+            Node::Expr(Expr::Struct(literal)) => self.literal(literal),
+            Node::Item(Item::Impl(item)) => {
+                let outer = std::mem::replace(&mut self.implements, last(&item.self_ty));
+                node.walk(self);
+                self.implements = outer;
+                return;
             }
+            Node::Attribute(attribute) => {
+                // Defaults of Burn's configs may be in quotes.
+                if let Some(value @ Expr::Call(_)) = default(attribute) {
+                    self.visit(Node::Expr(&value));
+                }
+                return;
+            }
+            _ => {}
         }
-        visit::visit_expr_call(self, call);
+        node.walk(self);
+    }
+}
+
+impl Reader<'_> {
+    fn call(&mut self, call: &ExprCall) {
+        let Some([of, function]) = path(&call.func) else { return };
+        match function.as_str() {
+            "new" => self.constructed(&of, call),
+            "Fixed" | "Max" => {
+                let length = call.args.first().and_then(|value| self.code.number(value));
+                self.code.lengths.extend(length);
+            }
+            _ => {}
+        }
     }
 
-    // The last call is visited first, and counts.
-    fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
+    fn method_call(&mut self, call: &ExprMethodCall) {
         let field = call.method.to_string();
         if let Some(field) = field.strip_prefix("with_")
             && let Some(value) = call.args.first()
@@ -154,10 +176,9 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         {
             self.set(of, field.to_owned(), value);
         }
-        visit::visit_expr_method_call(self, call);
     }
 
-    fn visit_expr_struct(&mut self, literal: &'ast ExprStruct) {
+    fn literal(&mut self, literal: &ExprStruct) {
         let name = literal.path.segments.last().map(|segment| segment.ident.to_string());
         let name = name.and_then(|name| if name == "Self" { self.implements.clone() } else { Some(name) });
         for field in &literal.fields {
@@ -165,24 +186,8 @@ impl<'ast> Visit<'ast> for Reader<'_> {
                 self.set(name.clone(), field_name.to_string(), &field.expr);
             }
         }
-        visit::visit_expr_struct(self, literal);
     }
 
-    fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
-        let outer = std::mem::replace(&mut self.implements, last(&item.self_ty));
-        visit::visit_item_impl(self, item);
-        self.implements = outer;
-    }
-
-    // Defaults of Burn's configs may be in quotes.
-    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
-        if let Some(Expr::Call(call)) = default(attribute) {
-            self.visit_expr_call(&call);
-        }
-    }
-}
-
-impl Reader<'_> {
     fn set(&mut self, of: String, field: String, value: &Expr) {
         // A value that is passed on is set elsewhere.
         let is_passed_on = matches!(value, Expr::Path(path) if path.path.is_ident(&field));
@@ -291,7 +296,7 @@ impl Values {
         let mut values = Self::default();
         for source in sources {
             values.is_own = source.is_own();
-            values.visit_file(&source.file);
+            Node::File(&source.file).walk(&mut values);
         }
         values
     }
@@ -379,21 +384,20 @@ fn evaluate(value: &Expr, named: &mut dyn FnMut(&str) -> Option<u64>) -> Option<
     }
 }
 
-impl<'ast> Visit<'ast> for Values {
-    fn visit_item(&mut self, item: &'ast Item) {
-        match item {
-            Item::Const(item) => self.add_constant(&item.ident, &item.expr),
-            Item::Static(item) if matches!(item.mutability, syn::StaticMutability::None) => {
+impl Visitor<'_> for Values {
+    fn visit(&mut self, node: Node<'_>) {
+        match node {
+            Node::Item(Item::Const(item)) => self.add_constant(&item.ident, &item.expr),
+            Node::Item(Item::Static(item)) if matches!(item.mutability, syn::StaticMutability::None) => {
                 self.add_constant(&item.ident, &item.expr);
             }
-            Item::Fn(item) if item.sig.inputs.is_empty() => self.add_function(&item.sig.ident, &item.block),
+            Node::Item(Item::Fn(item)) if item.sig.inputs.is_empty() => {
+                self.add_function(&item.sig.ident, &item.block);
+            }
+            Node::ImplItem(ImplItem::Const(item)) => return self.add_constant(&item.ident, &item.expr),
             _ => {}
         }
-        visit::visit_item(self, item);
-    }
-
-    fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
-        self.add_constant(&item.ident, &item.expr);
+        node.walk(self);
     }
 }
 

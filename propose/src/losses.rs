@@ -5,15 +5,15 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gpu_tuned_attribute::sources::{Node, Visitor};
 use proc_macro2::Span;
 use quote::ToTokens as _;
 use syn::parse::Parser as _;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
-use syn::visit::{self, Visit};
 use syn::{
-    BinOp, Block, Expr, ExprBinary, ExprCall, ExprClosure, ExprMethodCall, ExprPath, Field, ImplItemFn, ItemFn,
-    ItemImpl, ItemStruct, Local, Pat, ReturnType, Signature, Stmt, Token, Type, TypePath,
+    BinOp, Block, Expr, ExprCall, ExprClosure, ExprMethodCall, ExprPath, Field, ImplItem, Item, Local, Pat, ReturnType,
+    Signature, Stmt, Token, Type,
 };
 
 use crate::candidate::{derives, structs};
@@ -56,7 +56,7 @@ impl Losses {
     pub(super) fn new(sources: &[&Source]) -> Self {
         let own = || sources.iter().copied().filter(|source| source.is_own());
         let mut functions = Functions::default();
-        own().for_each(|source| functions.visit_file(&source.file));
+        own().for_each(|source| Node::File(&source.file).walk(&mut functions));
         let mut losses =
             Self { has_key: own().any(|source| has_ident(&source.tokens, "whole_batch_loss")), ..Self::default() };
         let mut weighted = Vec::new();
@@ -64,7 +64,7 @@ impl Losses {
         for source in own() {
             let mut finder =
                 Finder { functions: &functions, found: Found::default(), chains: BTreeSet::new(), is_divided: false };
-            finder.visit_file(&source.file);
+            Node::File(&source.file).walk(&mut finder);
             let Found { sums, coupling, settings, has_weight: returns_weight, .. } = finder.found;
             has_weight |= returns_weight;
             weighted.extend(settings.iter().map(|loss| loss.describe(&source.name, functions.has_train_step)));
@@ -133,21 +133,18 @@ fn is_weighing(ty: &Type) -> bool {
     matches!(ty, Type::Tuple(tuple) if tuple.elems.len() == 2) || last(ty).is_some_and(|name| name == "Loss")
 }
 
-impl<'a> Visit<'a> for Functions<'a> {
-    fn visit_item_fn(&mut self, function: &'a ItemFn) {
-        self.add(&function.sig, &function.block);
-        visit::visit_item_fn(self, function);
-    }
-
-    fn visit_impl_item_fn(&mut self, function: &'a ImplItemFn) {
-        self.add(&function.sig, &function.block);
-        visit::visit_impl_item_fn(self, function);
-    }
-
-    fn visit_item_impl(&mut self, item: &'a ItemImpl) {
-        let of = item.trait_.as_ref().and_then(|(path, _)| path.segments.last());
-        self.has_train_step |= of.is_some_and(|of| of.ident == "TrainStep");
-        visit::visit_item_impl(self, item);
+impl<'a> Visitor<'a> for Functions<'a> {
+    fn visit(&mut self, node: Node<'a>) {
+        match node {
+            Node::Item(Item::Fn(function)) => self.add(&function.sig, &function.block),
+            Node::ImplItem(ImplItem::Fn(function)) => self.add(&function.sig, &function.block),
+            Node::Item(Item::Impl(item)) => {
+                let of = item.trait_.as_ref().and_then(|(path, _)| path.segments.last());
+                self.has_train_step |= of.is_some_and(|of| of.ident == "TrainStep");
+            }
+            _ => {}
+        }
+        node.walk(self);
     }
 }
 
@@ -361,12 +358,12 @@ impl<'a> Finder<'_, 'a> {
         }
     }
 
-    fn function(&mut self, name: &proc_macro2::Ident, walk: impl FnOnce(&mut Self)) {
+    fn function(&mut self, name: &proc_macro2::Ident, function: Node<'a>) {
         self.coupling(name);
         let numbered = std::mem::take(&mut self.found.numbered);
         let variables = std::mem::take(&mut self.found.variables);
         let multiplies = std::mem::take(&mut self.found.multiplies_transpose);
-        walk(self);
+        function.walk(self);
         (self.found.numbered, self.found.variables) = (numbered, variables);
         self.found.multiplies_transpose = multiplies;
     }
@@ -385,9 +382,9 @@ impl<'a> Finder<'_, 'a> {
         root(value).is_some_and(is_arange) || name_of(value).is_some_and(|name| self.found.numbered.contains(&name))
     }
 
-    fn divided(&mut self, walk: impl FnOnce(&mut Self)) {
+    fn divided(&mut self, division: Node<'a>) {
         let outer = std::mem::replace(&mut self.is_divided, true);
-        walk(self);
+        division.walk(self);
         self.is_divided = outer;
     }
 
@@ -405,23 +402,35 @@ impl<'a> Finder<'_, 'a> {
     }
 }
 
-impl<'a> Visit<'a> for Finder<'_, 'a> {
-    fn visit_item_fn(&mut self, function: &'a ItemFn) {
-        self.function(&function.sig.ident, |finder| visit::visit_item_fn(finder, function));
+impl<'a> Visitor<'a> for Finder<'_, 'a> {
+    fn visit(&mut self, node: Node<'a>) {
+        match node {
+            Node::Item(Item::Fn(function)) => return self.function(&function.sig.ident, node),
+            Node::ImplItem(ImplItem::Fn(function)) => return self.function(&function.sig.ident, node),
+            Node::Item(Item::Struct(item)) => self.coupling(&item.ident),
+            Node::Local(local) => return self.local(local),
+            Node::Expr(Expr::Binary(binary)) if matches!(binary.op, BinOp::Div(_)) => return self.divided(node),
+            Node::Expr(Expr::MethodCall(call)) => {
+                self.method_call(call);
+                if ["div", "div_scalar"].iter().any(|name| call.method == name) {
+                    return self.divided(node);
+                }
+            }
+            Node::Expr(Expr::Call(call)) => self.call(call),
+            Node::Type(Type::Path(ty)) => {
+                ty.path.segments.iter().next_back().into_iter().for_each(|segment| self.coupling(&segment.ident));
+            }
+            Node::Path(path) => return self.path(path),
+            _ => {}
+        }
+        node.walk(self);
     }
+}
 
-    fn visit_impl_item_fn(&mut self, function: &'a ImplItemFn) {
-        self.function(&function.sig.ident, |finder| visit::visit_impl_item_fn(finder, function));
-    }
-
-    fn visit_item_struct(&mut self, item: &'a ItemStruct) {
-        self.coupling(&item.ident);
-        visit::visit_item_struct(self, item);
-    }
-
-    fn visit_local(&mut self, local: &'a Local) {
+impl<'a> Finder<'_, 'a> {
+    fn local(&mut self, local: &'a Local) {
         let before = self.found.settings.len();
-        visit::visit_local(self, local);
+        Node::Local(local).walk(self);
         let Pat::Ident(name) = &local.pat else { return };
         let name = name.ident.to_string();
         if self.found.settings.len() > before {
@@ -432,27 +441,18 @@ impl<'a> Visit<'a> for Finder<'_, 'a> {
         }
     }
 
-    fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
+    fn method_call(&mut self, call: &'a ExprMethodCall) {
         self.coupling(&call.method);
         self.chain(call);
         self.forward(call);
         match (call.method.to_string().as_str(), call.args.last()) {
             ("matmul", Some(other)) => self.found.multiplies_transpose |= is_transpose(other),
             ("step", Some(Expr::Closure(closure))) if call.args.len() == 3 => self.step(closure),
-            ("div" | "div_scalar", _) => return self.divided(|finder| visit::visit_expr_method_call(finder, call)),
             _ => {}
         }
-        visit::visit_expr_method_call(self, call);
     }
 
-    fn visit_expr_binary(&mut self, binary: &'a ExprBinary) {
-        if matches!(binary.op, BinOp::Div(_)) {
-            return self.divided(|finder| visit::visit_expr_binary(finder, binary));
-        }
-        visit::visit_expr_binary(self, binary);
-    }
-
-    fn visit_expr_call(&mut self, call: &'a ExprCall) {
+    fn call(&mut self, call: &ExprCall) {
         if let (Some([of, function]), Some(index)) = (path(&call.func), call.args.first())
             && of == "CrossEntropyLoss"
             && function == "new"
@@ -468,15 +468,9 @@ impl<'a> Visit<'a> for Finder<'_, 'a> {
         if let Expr::Path(function) = &*call.func {
             function.path.segments.iter().rev().take(2).for_each(|segment| self.coupling(&segment.ident));
         }
-        visit::visit_expr_call(self, call);
     }
 
-    fn visit_type_path(&mut self, ty: &'a TypePath) {
-        ty.path.segments.iter().next_back().into_iter().for_each(|segment| self.coupling(&segment.ident));
-        visit::visit_type_path(self, ty);
-    }
-
-    fn visit_expr_path(&mut self, path: &'a ExprPath) {
+    fn path(&mut self, path: &ExprPath) {
         let mut names = path.path.segments.iter().rev().map(|segment| &segment.ident);
         let [last, of] = [names.next(), names.next()];
         if of.is_some_and(|of| of == "Reduction") && last.is_some_and(|last| last == "Sum") && !self.is_divided {
@@ -508,17 +502,18 @@ fn statistics(source: &Source) -> impl Iterator<Item = String> {
 
 fn has_statistics(field: &Field) -> bool {
     struct Search(bool);
-    impl<'ast> Visit<'ast> for Search {
-        fn visit_type_path(&mut self, ty: &'ast TypePath) {
+    impl Visitor<'_> for Search {
+        fn visit(&mut self, node: Node<'_>) {
+            let Node::Type(Type::Path(ty)) = node else { return node.walk(self) };
             match ty.path.segments.last() {
                 Some(last) if last.ident == "InF32" => {}
                 Some(last) if last.ident == "BatchNorm" => self.0 = true,
-                _ => visit::visit_type_path(self, ty),
+                _ => node.walk(self),
             }
         }
     }
     let mut search = Search(false);
-    search.visit_field(field);
+    search.visit(Node::Type(&field.ty));
     search.0
 }
 

@@ -8,14 +8,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use cargo_metadata::{Package, Target, TargetKind};
-use gpu_tuned_attribute::sources::{self, SourceFile, Unread};
+use gpu_tuned_attribute::sources::{self, Node, SourceFile, Unread, Visitor};
 use gpu_tuned_project::workspace::manifest;
 use proc_macro2::extra::DelimSpan;
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use serde::Serialize;
-use syn::visit::{self, Visit};
-use syn::{Attribute, Block, ExprCall, ExprMethodCall, ExprPath, Item};
+use syn::{Attribute, Block, Expr, ExprCall, ExprMethodCall, ExprPath, Item};
 
 use crate::candidate;
 use crate::diff::{added_lines, display_name, unified};
@@ -486,31 +485,26 @@ pub(super) struct Calls<'a> {
 impl<'a> Calls<'a> {
     pub(super) fn of_file(file: &'a syn::File) -> Self {
         let mut calls = Self::default();
-        calls.visit_file(file);
+        Node::File(file).walk(&mut calls);
         calls
     }
 
     pub(super) fn of_block(block: &'a Block) -> Self {
         let mut calls = Self::default();
-        calls.visit_block(block);
+        Node::Block(block).walk(&mut calls);
         calls
     }
 }
 
-impl<'a> Visit<'a> for Calls<'a> {
-    fn visit_expr_call(&mut self, call: &'a ExprCall) {
-        self.functions.push(call);
-        visit::visit_expr_call(self, call);
-    }
-
-    fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
-        self.methods.push(call);
-        visit::visit_expr_method_call(self, call);
-    }
-
-    fn visit_expr_path(&mut self, path: &'a ExprPath) {
-        self.paths.push(path);
-        visit::visit_expr_path(self, path);
+impl<'a> Visitor<'a> for Calls<'a> {
+    fn visit(&mut self, node: Node<'a>) {
+        match node {
+            Node::Expr(Expr::Call(call)) => self.functions.push(call),
+            Node::Expr(Expr::MethodCall(call)) => self.methods.push(call),
+            Node::Path(path) => self.paths.push(path),
+            _ => {}
+        }
+        node.walk(self);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Burn's own training loop in a program: its edits, its device, and the type of its batches.
 
+use gpu_tuned_attribute::sources::{Node, Visitor};
 use syn::spanned::Spanned;
-use syn::visit::Visit;
 use syn::{
     Attribute, Block, Expr, ExprCall, ExprMethodCall, File, FnArg, GenericArgument, ImplItem, Item, ItemImpl,
     ItemStruct, Local, Meta, Pat, PathArguments, ReturnType, Signature, Stmt, Type, UseTree,
@@ -28,7 +28,7 @@ pub(super) struct TrainingLoop<'a> {
 pub(super) fn training_loops(sources: &[Source]) -> Vec<TrainingLoop<'_>> {
     let of = |source| {
         let mut functions = Functions { source, found: Vec::new() };
-        functions.visit_file(&source.file);
+        Node::File(&source.file).walk(&mut functions);
         functions.found
     };
     sources.iter().filter(|source| source.is_own()).flat_map(of).collect()
@@ -177,13 +177,13 @@ impl<'a> Functions<'a> {
     }
 }
 
-impl<'a> Visit<'a> for Functions<'a> {
-    fn visit_item_fn(&mut self, function: &'a syn::ItemFn) {
-        self.look(&function.sig, &function.block);
-    }
-
-    fn visit_impl_item_fn(&mut self, function: &'a syn::ImplItemFn) {
-        self.look(&function.sig, &function.block);
+impl<'a> Visitor<'a> for Functions<'a> {
+    fn visit(&mut self, node: Node<'a>) {
+        match node {
+            Node::Item(Item::Fn(function)) => self.look(&function.sig, &function.block),
+            Node::ImplItem(ImplItem::Fn(function)) => self.look(&function.sig, &function.block),
+            other => other.walk(self),
+        }
     }
 }
 

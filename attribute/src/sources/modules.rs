@@ -8,10 +8,9 @@ use proc_macro2::Span;
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::punctuated::Punctuated;
-use syn::visit::{self, Visit};
 use syn::{Attribute, DeriveInput, Expr, ExprLit, Item, ItemMod, Lit, LitStr, Macro, Meta, Token};
 
-use super::{Aliases, Annotated, Found, SourceFile, Sources, Target, Unread, find_attribute};
+use super::{Aliases, Annotated, Found, Node, SourceFile, Sources, Target, Unread, Visitor, find_attribute};
 use crate::parse::flatten;
 
 /// A reader of targets that reads each file once.
@@ -149,7 +148,7 @@ impl<'a> Collector<'a> {
         let (inline, structs, modules) = (Vec::new(), Vec::new(), Vec::new());
         let (included, unread) = (Vec::new(), Vec::new());
         let mut collector = Self { file, text, aliases, is_test, path, inline, structs, modules, included, unread };
-        collector.visit_file(&file.syntax);
+        Node::File(&file.syntax).walk(&mut collector);
         collector
     }
 
@@ -181,32 +180,38 @@ impl<'a> Collector<'a> {
     }
 }
 
-impl<'ast> Visit<'ast> for Collector<'_> {
-    fn visit_item(&mut self, item: &'ast Item) {
-        let item_of = |input: DeriveInput| (input.attrs.clone(), input);
-        let (attributes, input) = match item {
-            Item::Struct(item) => item_of(item.clone().into()),
-            Item::Enum(item) => item_of(item.clone().into()),
-            Item::Union(item) => item_of(item.clone().into()),
-            other => return visit::visit_item(self, other),
-        };
-        if self.is_left_out(&attributes) {
+impl Visitor<'_> for Collector<'_> {
+    fn visit(&mut self, node: Node<'_>) {
+        match node {
+            Node::Item(Item::Struct(item)) => self.add_if_annotated(item.clone().into()),
+            Node::Item(Item::Enum(item)) => self.add_if_annotated(item.clone().into()),
+            Node::Item(Item::Union(item)) => self.add_if_annotated(item.clone().into()),
+            Node::Item(Item::Mod(module)) => self.read_module(module),
+            Node::Macro(call) => self.read_macro(call),
+            other => other.walk(self),
+        }
+    }
+}
+
+impl Collector<'_> {
+    fn add_if_annotated(&mut self, item: DeriveInput) {
+        if self.is_left_out(&item.attrs) {
             return;
         }
-        if let Some(found) = find_attribute(&attributes, &self.aliases) {
-            self.add_annotated(input, found);
+        if let Some(found) = find_attribute(&item.attrs, &self.aliases) {
+            self.add_annotated(item, found);
         }
     }
 
-    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
+    fn read_module(&mut self, module: &ItemMod) {
         if self.is_left_out(&module.attrs) {
             return;
         }
         let name = module.ident.unraw().to_string();
         self.path.push(name.clone());
-        if module.content.is_some() {
+        if let Some((_, items)) = &module.content {
             self.inline.push(name);
-            visit::visit_item_mod(self, module);
+            items.iter().for_each(|item| self.visit(Node::Item(item)));
             self.inline.pop();
         } else {
             self.modules.push(FileModule {
@@ -218,7 +223,7 @@ impl<'ast> Visit<'ast> for Collector<'_> {
         self.path.pop();
     }
 
-    fn visit_macro(&mut self, call: &'ast Macro) {
+    fn read_macro(&mut self, call: &Macro) {
         let is_include = call.path.segments.last().is_some_and(|last| last.ident == "include");
         if let (true, Ok(file)) = (is_include, call.parse_body::<LitStr>()) {
             self.included.push(file.value().into());

@@ -4,12 +4,12 @@ use super::*;
 fn constants_of_the_package_are_named() {
     let file = syn::parse_file("const STEPS: usize = 2; fn steps() -> usize { 3 } impl X { const HEADS: u64 = 8; }");
     let mut values = Values { is_own: true, ..Values::default() };
-    values.visit_file(&file.expect("Rust"));
+    Node::File(&file.expect("Rust")).walk(&mut values);
     assert_eq!(values.own(|name| name == "steps"), Some("STEPS"));
     assert_eq!(values.own(|name| name == "heads"), Some("HEADS"));
     assert_eq!(values.named("steps"), Some(3));
     values.is_own = false;
-    values.visit_file(&syn::parse_file("const BATCH: usize = 2;").expect("Rust"));
+    Node::File(&syn::parse_file("const BATCH: usize = 2;").expect("Rust")).walk(&mut values);
     assert_eq!(values.own(|name| name == "batch"), None);
 }
 
@@ -19,7 +19,7 @@ fn numbers_follow_from_constants() {
         fn batch() -> usize { TWICE } static mut FREE: usize = 1; const LOOP: usize = LOOP + 1;
         mod a { pub const N: usize = 1; } mod b { pub const N: usize = 2; } const SAME: usize = 3; mod c { const SAME: usize = 3; }";
     let mut values = Values::default();
-    values.visit_file(&syn::parse_file(file).expect("Rust"));
+    Node::File(&syn::parse_file(file).expect("Rust")).walk(&mut values);
     for (text, number) in [
         ("64", Some(64)),
         ("1_024u32", Some(1024)),
@@ -51,7 +51,7 @@ fn each_constant_is_evaluated_once() {
     file += &format!("const TO: u64 = {}; const FRO: u64 = {}; const AT: u64 = TO;", sum("FRO"), sum("TO"));
     file.extend((1..=5_000).map(|at| format!("const C{at}: u64 = C{};", at - 1)));
     let mut values = Values::default();
-    values.visit_file(&syn::parse_file(&file).expect("Rust"));
+    Node::File(&syn::parse_file(&file).expect("Rust")).walk(&mut values);
     for (name, number) in [("A12", Some(1 << 36)), ("A1", Some(8)), ("AT", None), ("FRO", None), ("C5000", Some(1))] {
         assert_eq!(values.named(name), number, "{name}");
     }
