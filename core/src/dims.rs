@@ -4,37 +4,35 @@ use core::fmt;
 use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 pub use crate::{choices, schema};
 
 /// A structure whose fields users set by name.
-pub trait Schema: Default + PartialEq + Serialize + DeserializeOwned {
+pub trait Schema: Default + PartialEq {
     /// The keys; each is the name of a field.
     const DIMS: &'static [Dim];
+
+    /// The structure as a table; `None` if a number is too large for a file.
+    fn to_table(&self) -> Option<Table>;
+
+    /// Builds the structure from these values and the defaults of the others. Values must be of their key's kind.
+    fn from_values(values: &DimValues) -> Self;
 
     /// Values by name: all required keys, and all that differ from the defaults. Empty if a number is too large for a
     /// file; [`out_of_range`](Self::out_of_range) reports that.
     fn values(&self) -> DimValues {
-        let Ok(given) = Table::try_from(self) else { return DimValues::new() };
-        let default = Table::try_from(Self::default()).expect("BUG: the defaults are numbers, names and lists");
+        let Some(given) = self.to_table() else { return DimValues::new() };
+        let default = Self::default().to_table().expect("BUG: the defaults are numbers, names and lists");
         let is_given = |dim: &&Dim| dim.presence == Presence::Required || given.get(dim.name) != default.get(dim.name);
         let value = |dim: &Dim| Some((dim.name, dim.kind.read(given.get(dim.name)?)?));
         Self::DIMS.iter().filter(is_given).filter_map(value).collect()
     }
 
-    /// Builds the structure from these values and the defaults of the others. Values must be of their key's kind.
-    fn from_values(values: &DimValues) -> Self {
-        let table: Table = values.iter().map(|(name, value)| ((*name).to_owned(), value.to_toml())).collect();
-        table.try_into().expect("BUG: the table of dimensions matches the structure")
-    }
-
     /// Values outside their range, as `(name, message)`.
     fn out_of_range(&self) -> Vec<(&'static str, String)> {
         // Happens when a negative number was converted to a count.
-        if Table::try_from(self).is_err() {
+        if self.to_table().is_none() {
             let message = "a whole number is out of range: negative, or 2^63 and more";
             return vec![(Self::DIMS[0].name, message.to_owned())];
         }
@@ -42,6 +40,12 @@ pub trait Schema: Default + PartialEq + Serialize + DeserializeOwned {
         let mistake = |dim: &Dim| Some((dim.name, dim.mistake(values.get(dim.name)?)?));
         Self::DIMS.iter().filter_map(mistake).collect()
     }
+}
+
+/// The table of these values.
+#[doc(hidden)]
+pub fn table(values: &DimValues) -> Table {
+    values.iter().map(|(name, value)| ((*name).to_owned(), value.to_toml())).collect()
 }
 
 /// Defines a structure with its defaults and its table of keys. A row is further documentation of a field, if there is
@@ -90,6 +94,18 @@ macro_rules! schema {
                     $($crate::schema!(@presence $($default)?; $type))?,
                 meaning: $meaning,
             }),+];
+
+            // Not inlined, so that other crates do not compile the conversions again.
+            #[inline(never)]
+            fn to_table(&self) -> Option<::toml::Table> {
+                ::toml::Table::try_from(self).ok()
+            }
+
+            #[inline(never)]
+            fn from_values(values: &$crate::dims::DimValues) -> Self {
+                let table = $crate::dims::table(values);
+                table.try_into().expect("BUG: the table of dimensions matches the structure")
+            }
         }
     };
     (@default $type:ty = $default:expr) => { $default };

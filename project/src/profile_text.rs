@@ -96,7 +96,7 @@ const IDENTITY: [&str; 10] = [
 
 /// Prints a profile as a table of `gpu-tuned.toml`, with a comment beside each figure that the driver does not report.
 fn print(DetectedProfile { profile, notes }: &DetectedProfile) -> String {
-    let all = Table::try_from(profile).expect("BUG: a profile is TOML");
+    let all = profile.to_table();
     let id = &profile.id;
     let mut text = format!("[profile.{id}]\n{}", lines("", &IDENTITY, &all, notes));
     for (name, keys) in Profile::TABLES {

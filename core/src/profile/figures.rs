@@ -133,6 +133,11 @@ impl Profile {
     pub fn print_figures(&self) -> Vec<PrintedFigure> {
         Figure::all().filter(|figure| !figure.name.is_empty()).filter_map(|figure| figure.print(self)).collect()
     }
+
+    /// Returns the profile as the table of a file.
+    pub fn to_table(&self) -> toml::Table {
+        toml::Table::try_from(self).expect("BUG: a profile is TOML")
+    }
 }
 
 /// Type of a field with a figure.

@@ -66,14 +66,17 @@ macro_rules! models {
 
         impl ModelKind {
             /// All kinds; the first states costs, the others dimensions.
-            pub const ALL: &[Self] = &[$(Self {
-                name: $name,
-                type_name: stringify!($model),
-                meaning: $meaning,
-                dims: $model::DIMS,
-                from_values: |values| ModelSpec::$model($model::from_values(values)),
-            }),+];
+            pub const ALL: &[Self] = &KINDS;
         }
+
+        // Not in the constant, whose functions every crate would compile again.
+        static KINDS: [ModelKind; [$($name),+].len()] = [$(ModelKind {
+            name: $name,
+            type_name: stringify!($model),
+            meaning: $meaning,
+            dims: $model::DIMS,
+            from_values: |values| ModelSpec::$model($model::from_values(values)),
+        }),+];
 
         impl ModelSpec {
             /// The kind of the model.
