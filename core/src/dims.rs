@@ -24,9 +24,7 @@ pub trait Schema: Default + PartialEq {
     fn values(&self) -> DimValues {
         let Some(given) = self.to_table() else { return DimValues::new() };
         let default = Self::default().to_table().expect("BUG: the defaults are numbers, names and lists");
-        let is_given = |dim: &&Dim| dim.presence == Presence::Required || given.get(dim.name) != default.get(dim.name);
-        let value = |dim: &Dim| Some((dim.name, dim.kind.read(given.get(dim.name)?)?));
-        Self::DIMS.iter().filter(is_given).filter_map(value).collect()
+        given_values(Self::DIMS, &given, &default)
     }
 
     /// Values outside their range, as `(name, message)`.
@@ -36,10 +34,19 @@ pub trait Schema: Default + PartialEq {
             let message = "a whole number is out of range: negative, or 2^63 and more";
             return vec![(Self::DIMS[0].name, message.to_owned())];
         }
-        let values = self.values();
-        let mistake = |dim: &Dim| Some((dim.name, dim.mistake(values.get(dim.name)?)?));
-        Self::DIMS.iter().filter_map(mistake).collect()
+        mistakes(Self::DIMS, &self.values())
     }
+}
+
+fn given_values(dims: &'static [Dim], given: &Table, default: &Table) -> DimValues {
+    let is_given = |dim: &&Dim| dim.presence == Presence::Required || given.get(dim.name) != default.get(dim.name);
+    let value = |dim: &Dim| Some((dim.name, dim.kind.read(given.get(dim.name)?)?));
+    dims.iter().filter(is_given).filter_map(value).collect()
+}
+
+fn mistakes(dims: &'static [Dim], values: &DimValues) -> Vec<(&'static str, String)> {
+    let mistake = |dim: &Dim| Some((dim.name, dim.mistake(values.get(dim.name)?)?));
+    dims.iter().filter_map(mistake).collect()
 }
 
 /// The table of these values.
