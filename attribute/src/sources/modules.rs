@@ -211,7 +211,9 @@ impl Collector<'_> {
         self.path.push(name.clone());
         if let Some((_, items)) = &module.content {
             self.inline.push(name);
-            items.iter().for_each(|item| self.visit(Node::Item(item)));
+            for item in items {
+                self.visit(Node::Item(item));
+            }
             self.inline.pop();
         } else {
             self.modules.push(FileModule {
