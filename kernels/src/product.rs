@@ -7,7 +7,7 @@ use burn::tensor::{DType, FloatDType, Int, Tensor};
 #[cfg(feature = "cuda")]
 use crate::operations::LibraryOps;
 #[cfg(feature = "cuda")]
-use crate::selection::{Kernels, is_cuda, selected};
+use crate::selection::{has_tf32, is_cuda, is_library_selected};
 
 /// Product of the matrices in the last two dimensions, like [`Tensor::matmul`].
 ///
@@ -46,9 +46,8 @@ pub fn linear<const D: usize>(input: Tensor<D>, weight: Tensor<2>, bias: Option<
 /// `tf32` if the library computes products of this tensor.
 #[cfg(feature = "cuda")]
 fn by_library<const D: usize>(tensor: &Tensor<D>) -> Option<bool> {
-    let Kernels::Library { tf32 } = selected() else { return None };
     let is_float = matches!(tensor.dtype(), DType::F32 | DType::F16 | DType::BF16);
-    (D >= 2 && is_float && is_cuda(&tensor.device())).then_some(tf32)
+    (is_library_selected() && D >= 2 && is_float && is_cuda(&tensor.device())).then(has_tf32)
 }
 
 /// Rows of a table, like [`burn::tensor::module::embedding`]: `[n, d]` and `[batch, length]` to `[batch, length, d]`.

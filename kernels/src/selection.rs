@@ -12,30 +12,23 @@ use crate::operations::planned_products;
 
 mod check;
 
-/// Kernels of operations on CUDA devices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kernels {
-    /// Burn's own.
-    #[default]
-    Burn,
-    /// NVIDIA's cuBLASLt for products, and one kernel each for norms and losses.
-    Library {
-        /// Tensor cores may round the factors of f32 products to 10 bits of fraction.
-        tf32: bool,
-    },
-}
+/// The library with or without TF32, or Burn's kernels.
+static SELECTED: AtomicU8 = AtomicU8::new(BURN);
+const BURN: u8 = 0;
+const LIBRARY_F32: u8 = 1;
+const LIBRARY_TF32: u8 = 2;
 
-impl Kernels {
-    const ALL: [Self; 3] = [Self::Burn, Self::Library { tf32: false }, Self::Library { tf32: true }];
-}
-
-/// Position in [`Kernels::ALL`].
-static SELECTED: AtomicU8 = AtomicU8::new(0);
 static LIBRARY: OnceLock<CublasLt> = OnceLock::new();
 
-/// Kernels of the next operations.
-pub fn selected() -> Kernels {
-    Kernels::ALL[usize::from(SELECTED.load(Ordering::Relaxed))]
+/// Returns `true` if the library computes the next operations on CUDA devices.
+pub fn is_library_selected() -> bool {
+    SELECTED.load(Ordering::Relaxed) != BURN
+}
+
+/// Returns `true` if tensor cores may round the factors of f32 products by the library to 10 bits of fraction.
+#[cfg(feature = "cuda")]
+pub(crate) fn has_tf32() -> bool {
+    SELECTED.load(Ordering::Relaxed) == LIBRARY_TF32
 }
 
 /// The library, once it is loaded.
@@ -70,7 +63,7 @@ pub enum SelectError {
 
 /// Selects Burn's kernels for all operations from now on. Backward passes use the kernels of their forward passes.
 pub fn select_burn() {
-    SELECTED.store(0, Ordering::Relaxed);
+    SELECTED.store(BURN, Ordering::Relaxed);
 }
 
 /// Selects the library for all operations from now on, once small operations on the device had Burn's results.
@@ -93,7 +86,7 @@ pub fn select_library(device: &Device, tf32: bool) -> Result<&'static CublasLt, 
     // One check at a time: it counts the products that the library computes.
     static CHECKING: Mutex<()> = Mutex::new(());
     let _alone = CHECKING.lock().unwrap_or_else(PoisonError::into_inner);
-    let tried = Tried::new(Kernels::Library { tf32 });
+    let tried = Tried::new(if tf32 { LIBRARY_TF32 } else { LIBRARY_F32 });
     let planned = planned_products();
     let checked = check::all(device).and_then(|()| {
         // A library for another driver or device has no algorithms: Burn's kernels would compute all, with right results.
@@ -113,9 +106,8 @@ struct Tried {
 }
 
 impl Tried {
-    fn new(kernels: Kernels) -> Self {
-        let position = Kernels::ALL.iter().position(|other| *other == kernels).expect("BUG: all are listed");
-        Self { before: SELECTED.swap(position as u8, Ordering::Relaxed) }
+    fn new(selected: u8) -> Self {
+        Self { before: SELECTED.swap(selected, Ordering::Relaxed) }
     }
 
     fn keep(self) {
