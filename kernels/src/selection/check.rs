@@ -18,17 +18,19 @@ pub(super) fn all(device: &Device) -> Result<(), Fault> {
             let outcome = |device, computed| outcome(operation, device, float, computed).map_err(|fault| (name, fault));
             let found = outcome(device, float)?;
             let expected = outcome(&Device::flex(), FloatDType::F32)?;
-            for (found, expected) in found.iter().zip(&expected) {
-                let largest = expected.iter().fold(f64::MIN_POSITIVE, |largest, value| largest.max(value.abs()));
-                // False for NaN.
-                let agree = |(found, expected): (&f64, &f64)| (found - expected).abs() <= LARGEST * largest;
-                if found.len() != expected.len() || !found.iter().zip(expected).all(agree) {
-                    return Err((name, "has another result than by Burn's kernels".into()));
-                }
+            if !found.iter().zip(&expected).all(|(found, expected)| agree(found, expected)) {
+                return Err((name, "has another result than by Burn's kernels".into()));
             }
         }
     }
     Ok(())
+}
+
+/// Returns `true` if all numbers agree up to rounding; NaN agrees with none.
+fn agree(found: &[f64], expected: &[f64]) -> bool {
+    let largest = expected.iter().fold(f64::MIN_POSITIVE, |largest, value| largest.max(value.abs()));
+    let close = |(found, expected): (&f64, &f64)| (found - expected).abs() <= LARGEST * largest;
+    found.len() == expected.len() && found.iter().zip(expected).all(close)
 }
 
 /// A scalar of two matrices and a vector.
@@ -73,7 +75,7 @@ fn outcome(
     let device = device.clone().inner().autodiff();
     let [rows, inner, columns] = SIZES;
     let matrix = |shape: [usize; 2]| {
-        let numbers: Vec<f32> = (0..shape[0] * shape[1]).map(|index| (0.7 * index as f32).sin()).collect();
+        let numbers: Vec<f32> = (0..shape[0] * shape[1]).map(|index| noise(index as u32)).collect();
         let matrix = Tensor::<2>::from_data(TensorData::new(numbers, shape), (&device, DType::F32));
         matrix.cast(float).cast(computed)
     };
@@ -91,7 +93,37 @@ fn outcome(
     ])
 }
 
+/// A number between -1 and 1, by the PCG hash: sums of products have the size of random ones, and no two layouts agree.
+fn noise(index: u32) -> f32 {
+    let state = index.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+    let word = ((state >> ((state >> 28) + 4)) ^ state).wrapping_mul(277_803_737);
+    ((word >> 22) ^ word) as f32 / (1_u32 << 31) as f32 - 1.0
+}
+
 fn host<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f64>, String> {
     let data = tensor.cast(FloatDType::F32).try_into_data().map_err(|error| format!("failed: {error}"))?;
     Ok(data.iter::<f64>().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The limit has to tell rounding from a wrong layout.
+    #[test]
+    fn rounded_inputs_are_within_the_limit_and_other_layouts_are_not() {
+        let cpu = Device::flex();
+        for (name, operation) in OPERATIONS {
+            let exact = outcome(operation, &cpu, FloatDType::F32, FloatDType::F32).expect(name);
+            let rounded = outcome(operation, &cpu, FloatDType::BF16, FloatDType::F32).expect(name);
+            for (exact, rounded) in exact.iter().zip(&rounded) {
+                assert!(agree(rounded, exact), "{name}");
+                if exact.len() > 1 {
+                    let mut moved = exact.clone();
+                    moved.rotate_right(1);
+                    assert!(!agree(&moved, exact), "{name}");
+                }
+            }
+        }
+    }
 }
