@@ -19,6 +19,8 @@ const LIBRARY_F32: u8 = 1;
 const LIBRARY_TF32: u8 = 2;
 
 static LIBRARY: OnceLock<CublasLt> = OnceLock::new();
+/// One check at a time: it counts the products that the library computes.
+static CHECKING: Mutex<()> = Mutex::new(());
 
 /// Returns `true` if the library computes the next operations on CUDA devices.
 pub fn is_library_selected() -> bool {
@@ -83,8 +85,6 @@ pub fn select_library(device: &Device, tf32: bool) -> Result<&'static CublasLt, 
         LIBRARY.get_or_init(|| found);
     }
     let library = LIBRARY.get().expect("BUG: initialised above");
-    // One check at a time: it counts the products that the library computes.
-    static CHECKING: Mutex<()> = Mutex::new(());
     let _alone = CHECKING.lock().unwrap_or_else(PoisonError::into_inner);
     let tried = Tried::new(if tf32 { LIBRARY_TF32 } else { LIBRARY_F32 });
     let planned = planned_products();

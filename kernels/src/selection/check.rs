@@ -61,7 +61,7 @@ fn squares(tensor: Tensor<2>) -> Tensor<1> {
 
 /// So many whole numbers below a limit.
 fn numbered(count: usize, limit: usize, device: &Device) -> Tensor<1, Int> {
-    let numbers: Vec<i32> = (0..count).map(|index| (7 * index % limit) as i32).collect();
+    let numbers: Vec<i32> = (0..count as u32).map(|index| (7 * index % limit as u32).cast_signed()).collect();
     Tensor::from_data(TensorData::new(numbers, [count]), device)
 }
 
