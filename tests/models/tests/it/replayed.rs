@@ -257,7 +257,6 @@ fn a_transformer() {
 #[test]
 #[ignore = "takes minutes"]
 fn networks_outside_of_the_fit() {
-    let mut errors = Errors::default();
     fn add<N: Network<Dimensions: Sync>>(
         errors: &mut Errors,
         family: Family,
@@ -272,6 +271,7 @@ fn networks_outside_of_the_fit() {
         );
         errors.add(family, &subject, &[Reserved { checkpointing: false, mib }]);
     }
+    let mut errors = Errors::default();
     let gpt = Transformer { heads: Some(6), dropout: false, ..Transformer::new(6, 384, 16_000, 256) };
     add::<Gpt>(&mut errors, Family::Transformer, &gpt, &[(4, 927), (16, 2704), (64, 9078)]);
     let wide = Transformer { heads: Some(8), tied_head: false, ..Transformer::new(3, 512, 50_257, 128) };
