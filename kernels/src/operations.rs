@@ -41,6 +41,25 @@ pub trait LibraryOps: Backend {
         tf32: bool,
     ) -> FloatTensor<Self>;
 
+    /// Logarithms of the probabilities of targets: `[rows, classes]` and `[rows]` to `[rows]` in f32. NaN for a target
+    /// that is no class.
+    #[fusion(meta = |logits, _targets| TensorSpec::new(Shape::new([logits.shape[0]]), DType::F32))]
+    fn library_log_probs(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self>;
+
+    /// Layer norm of `[.., n]` with a factor and a term `[n]`.
+    #[fusion(dtype = input, shape = input)]
+    fn library_layer_norm(
+        input: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f32,
+    ) -> FloatTensor<Self>;
+}
+
+/// Gradients of [`LibraryOps`], on backends without autodiff: gradients of gradients are not computed, nor does Burn compute
+/// those of its linear operation.
+#[backend_extension(Cube, Fusion)]
+pub trait LibraryGradients: Backend {
     /// Gradient of a linear operation's weight: `[.., k]ᵀ · [.., n]` to `[k, n]`.
     #[fusion(dtype = input, shape = weight_shape(input, gradient))]
     fn library_weight_gradient(input: FloatTensor<Self>, gradient: FloatTensor<Self>, tf32: bool) -> FloatTensor<Self>;
@@ -60,26 +79,12 @@ pub trait LibraryOps: Backend {
     #[fusion(dtype = rows, shape = Shape::new([last(rows)]))]
     fn library_column_sums(rows: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// Logarithms of the probabilities of targets: `[rows, classes]` and `[rows]` to `[rows]` in f32. NaN for a target
-    /// that is no class.
-    #[fusion(meta = |logits, _targets| TensorSpec::new(Shape::new([logits.shape[0]]), DType::F32))]
-    fn library_log_probs(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self>;
-
-    /// Gradient of the logits of [`library_log_probs`](Self::library_log_probs).
+    /// Gradient of the logits of [`library_log_probs`](LibraryOps::library_log_probs).
     #[fusion(meta = |logits, _targets, _gradient| logits.clone())]
     fn library_log_probs_gradient(
         logits: FloatTensor<Self>,
         targets: IntTensor<Self>,
         gradient: FloatTensor<Self>,
-    ) -> FloatTensor<Self>;
-
-    /// Layer norm of `[.., n]` with a factor and a term `[n]`.
-    #[fusion(dtype = input, shape = input)]
-    fn library_layer_norm(
-        input: FloatTensor<Self>,
-        gamma: FloatTensor<Self>,
-        beta: FloatTensor<Self>,
-        epsilon: f32,
     ) -> FloatTensor<Self>;
 
     /// Gradient of the input of a layer norm, and the rows whose sum is the gradient of `gamma`.
@@ -152,6 +157,16 @@ impl LibraryOps for CubeBackend {
         linear(input, weight, Some(bias), tf32)
     }
 
+    fn library_log_probs(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {
+        rows::log_probs(logits, targets)
+    }
+
+    fn library_layer_norm(input: CubeTensor, gamma: CubeTensor, beta: CubeTensor, epsilon: f32) -> CubeTensor {
+        rows::layer_norm(input, gamma, beta, epsilon)
+    }
+}
+
+impl LibraryGradients for CubeBackend {
     fn library_weight_gradient(input: CubeTensor, gradient: CubeTensor, tf32: bool) -> CubeTensor {
         weight_gradient(&Operand::new(input, Matrices::flat), &Operand::new(gradient, Matrices::flat), tf32)
     }
@@ -182,16 +197,8 @@ impl LibraryOps for CubeBackend {
         }
     }
 
-    fn library_log_probs(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {
-        rows::log_probs(logits, targets)
-    }
-
     fn library_log_probs_gradient(logits: CubeTensor, targets: CubeTensor, gradient: CubeTensor) -> CubeTensor {
         rows::log_probs_gradient(logits, targets, gradient)
-    }
-
-    fn library_layer_norm(input: CubeTensor, gamma: CubeTensor, beta: CubeTensor, epsilon: f32) -> CubeTensor {
-        rows::layer_norm(input, gamma, beta, epsilon)
     }
 
     fn library_layer_norm_gradients(

@@ -8,7 +8,7 @@ use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
 
-use super::LibraryOps;
+use super::{LibraryGradients, LibraryOps};
 
 /// Left and right factor of a product, and `tf32`. A factor is kept where the other one has a gradient.
 type State = (Option<NodeId>, Option<NodeId>, bool);
@@ -42,7 +42,7 @@ impl<B: LibraryOps> Backward<B, 2> for ProductBackward {
 #[derive(Debug)]
 struct LinearBackward;
 
-impl<B: LibraryOps> Backward<B, 2> for LinearBackward {
+impl<B: LibraryOps + LibraryGradients> Backward<B, 2> for LinearBackward {
     type State = State;
 
     fn backward(self, ops: Ops<State, 2>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
@@ -63,7 +63,7 @@ impl<B: LibraryOps> Backward<B, 2> for LinearBackward {
 #[derive(Debug)]
 struct LinearWithBiasBackward;
 
-impl<B: LibraryOps> Backward<B, 3> for LinearWithBiasBackward {
+impl<B: LibraryOps + LibraryGradients> Backward<B, 3> for LinearWithBiasBackward {
     type State = State;
 
     fn backward(self, ops: Ops<State, 3>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
@@ -94,7 +94,7 @@ impl<B: LibraryOps> Backward<B, 3> for LinearWithBiasBackward {
 #[derive(Debug)]
 struct LogProbsBackward;
 
-impl<B: LibraryOps> Backward<B, 1> for LogProbsBackward {
+impl<B: LibraryOps + LibraryGradients> Backward<B, 1> for LogProbsBackward {
     type State = (NodeId, IntTensor<B>);
 
     fn backward(self, ops: Ops<Self::State, 1>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
@@ -111,7 +111,7 @@ impl<B: LibraryOps> Backward<B, 1> for LogProbsBackward {
 #[derive(Debug)]
 struct LayerNormBackward;
 
-impl<B: LibraryOps> Backward<B, 3> for LayerNormBackward {
+impl<B: LibraryOps + LibraryGradients> Backward<B, 3> for LayerNormBackward {
     type State = (NodeId, NodeId, f32);
 
     fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
@@ -133,7 +133,7 @@ impl<B: LibraryOps> Backward<B, 3> for LayerNormBackward {
     }
 }
 
-impl<B: LibraryOps, C: CheckpointStrategy> LibraryOps for Autodiff<B, C> {
+impl<B: LibraryOps + LibraryGradients, C: CheckpointStrategy> LibraryOps for Autodiff<B, C> {
     fn library_product(left: FloatTensor<Self>, right: FloatTensor<Self>, tf32: bool) -> FloatTensor<Self> {
         match ProductBackward.prepare::<C>([left.node(), right.node()]).compute_bound().stateful() {
             OpsKind::Tracked(mut prep) => {
@@ -208,35 +208,4 @@ impl<B: LibraryOps, C: CheckpointStrategy> LibraryOps for Autodiff<B, C> {
             OpsKind::UnTracked(prep) => prep.finish(computed(input, gamma, beta)),
         }
     }
-
-    fn library_weight_gradient(_: FloatTensor<Self>, _: FloatTensor<Self>, _: bool) -> FloatTensor<Self> {
-        unimplemented!("{NO_SECOND}")
-    }
-
-    fn library_weight_and_bias_gradients(
-        _: FloatTensor<Self>,
-        _: FloatTensor<Self>,
-        _: bool,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        unimplemented!("{NO_SECOND}")
-    }
-
-    fn library_column_sums(_: FloatTensor<Self>) -> FloatTensor<Self> {
-        unimplemented!("{NO_SECOND}")
-    }
-
-    fn library_log_probs_gradient(_: FloatTensor<Self>, _: IntTensor<Self>, _: FloatTensor<Self>) -> FloatTensor<Self> {
-        unimplemented!("{NO_SECOND}")
-    }
-
-    fn library_layer_norm_gradients(
-        _: FloatTensor<Self>,
-        _: FloatTensor<Self>,
-        _: FloatTensor<Self>,
-        _: f32,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>) {
-        unimplemented!("{NO_SECOND}")
-    }
 }
-
-const NO_SECOND: &str = "gradients of gradients are not computed, as by Burn's linear operation";
