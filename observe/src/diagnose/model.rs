@@ -49,9 +49,9 @@ pub(super) enum Waiting {
 /// Seconds of a step in which the loss function blocks the host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum LossWait {
-    /// It only launches, as far as is known.
+    /// No wait was found: the loss function launches kernels.
     None,
-    /// Its thread sleeps.
+    /// The thread of the loss function sleeps.
     Asleep(f64),
     /// Its thread works at something else than launching: an estimate.
     Working(f64),
