@@ -19,9 +19,13 @@ const STUBBORN: &str =
     "trap 'echo asked' TERM; (trap '' TERM; exec sh -c 'echo worker $$; exec sleep 1000') & while :; do sleep 1; done";
 /// A program that leaves its worker behind.
 const WITHOUT_ITS_WORKER: &str = "sleep 1000 & echo worker $!; exit 7";
-/// Program whose worker leaves the process group and keeps the pipe open.
-const WITH_DAEMON: &str = "setsid sleep 1000 & echo worker $!; exit 0";
-const WITH_TALKING_DAEMON: &str = "setsid sh -c 'while :; do echo there; sleep 0.2; done' & echo worker $!; exit 0";
+/// Program whose worker leaves the process group and keeps the pipe open. The program ends only after its worker has
+/// left: the shell waits for the end of what the worker prints to the first pipe.
+const WITH_DAEMON: &str = "exec 3>&1; left=$(setsid sh -c 'echo $$; exec sleep 1000 >&3' &); echo worker $left";
+/// The same, but the worker writes to the pipe, also when nobody reads it any more.
+const WITH_TALKING_DAEMON: &str = "trap '' PIPE; exec 3>&1; \
+    left=$(setsid sh -c 'echo $$; exec >&3 2>/dev/null; while :; do echo there; sleep 0.2; done' &); echo worker $left";
+
 fn diagnosing(project: &Project, program: &str) -> Started {
     Started::new(&mut project.command(&["diagnose", "--json", "--", "sh", "-c", program]))
 }

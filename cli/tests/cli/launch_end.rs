@@ -109,7 +109,8 @@ fn a_killed_command_leaves_nothing_behind() {
 #[test]
 fn processes_that_leave_their_group_are_not_waited_for() {
     let project = Project::new("bare");
-    let program = "setsid sleep 1000 & echo worker $!";
+    // The shell waits until its worker has left.
+    let program = "exec 3>&1; left=$(setsid sh -c 'echo $$; exec sleep 1000 >&3' &); echo worker $left";
     let mut started = Started::new(launch(&project, 2, &["--json"], program).stdin(Stdio::null()));
     let other = started.said.iter().find_map(|line| worker(&line)).expect("there is another worker");
     assert_eq!(started.ended().code(), Some(0));
