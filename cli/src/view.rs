@@ -379,7 +379,8 @@ fn considered(explanation: &Explanation) -> String {
             one.memory.to_string(),
             or_dash(one.samples_per_s.map(|speed| with_interval(speed, one.samples_per_s_interval))),
         ];
-        table.row(if is_taken { GOOD } else { PLAIN }, cells, one.verdict.to_string());
+        let mark = if one.kernels.is_library() { ", library kernels" } else { "" };
+        table.row(if is_taken { GOOD } else { PLAIN }, cells, format!("{}{mark}", one.verdict));
     }
     table.print()
 }

@@ -26,7 +26,7 @@ schema! {
         allow_cuda_graphs?: bool, Flag,
             "use CUDA graphs where they are measured to be 5% faster (default false; true with a tuned field)";
         kernels?: Kernels, Choice(&Kernels::CHOICES),
-            "kernels of the modules in `gpu_tuned::nn` (default burn); measure again after a change";
+            "kernels of the modules in `gpu_tuned::nn` (default burn, and `library` where it was measured and is faster)";
         /// From 0 to 0.9 of the available memory.
         memory_headroom: f64 = 0.10, Number(0.0..=0.9),
             "memory headroom: fraction of the memory left free (default 0.1)";

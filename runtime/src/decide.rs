@@ -295,7 +295,7 @@ fn decide_on<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decis
     Ok(Decision { selection, plan, workload, inputs: PlanInputs { facts, goal } })
 }
 
-/// Asks for Burn's kernels, if the library was asked for and cannot be used. Also returns why not, and what to do.
+/// Asks for Burn's kernels, if the library was asked for or planned and cannot be used. Also returns why not, and what to do.
 fn without_library<'a>(mut goal: Goal, context: DecisionContext<'a>, facts: &DeviceFacts) -> (Goal, Option<&'a str>) {
     let saved = context.saved.map(|saved| saved.settings.kernels);
     let asked = goal.pins.kernels.or(saved).or(goal.kernels).unwrap_or_default();
@@ -309,10 +309,10 @@ fn without_library<'a>(mut goal: Goal, context: DecisionContext<'a>, facts: &Dev
         None if is_cpu => "a CPU has no cuBLASLt; train on a CUDA GPU, or set burn",
         None => return (goal, None),
     };
-    if !asked.is_library() {
+    if !asked.is_library() && context.no_library.is_none() {
         return (goal, None);
     }
-    goal.kernels = None;
+    goal.kernels = Some(Kernels::Burn);
     // The saved kernels give way to a pin only.
     goal.pins.kernels = saved.map(|_| Kernels::Burn);
     (goal, Some(because))

@@ -7,7 +7,7 @@ use super::time::Speeds;
 use crate::device::{DeviceFacts, DeviceKind, Rates};
 use crate::measured::Mode;
 use crate::workload::{Family, Workload};
-use crate::{Bytes, Precision};
+use crate::{Bytes, Kernels, Precision};
 
 /// The H200 that was measured: speeds of other GPUs are relative to it. Source: its profile.
 pub(super) const REFERENCE: Speeds = Speeds {
@@ -41,6 +41,8 @@ pub(super) struct Calibration {
     gpu_efficiency: f64,
     /// Throughput in 16 bits over that in f32, on the H200.
     half_speedup: f64,
+    /// Throughput with the library's kernels over that with Burn's, on the H200: in f32 with TF32, and in 16 bits.
+    library_speedup: [f64; 2],
     /// Fraction of one core's f32 peak of 96 GFLOP/s that training reaches.
     cpu_efficiency: f64,
 }
@@ -54,6 +56,9 @@ const TRANSFORMER: Calibration = Calibration {
     // Source: H200: bf16 parameters 1.39 at 64 samples, and 1.23 at 32 in another program, where mixed precision had 1.09
     // (bf16) and 1.22 (fp16).
     half_speedup: 1.3,
+    // Source: H200, `lab/experiments/results/h200/library.jsonl`: transformer 90 and 143 TFLOP/s, GPT 83 and 175, once 6 ms of
+    // launches are deducted.
+    library_speedup: [2.65, 3.75],
     // Source: char-lm in release on one core: 15 GFLOP/s.
     cpu_efficiency: 0.16,
 };
@@ -69,6 +74,8 @@ const CONVNET: Calibration = Calibration {
     // Source: H200, convnet: 1.45 to 1.56 with bf16 parameters, 1.49 in bf16 mixed precision. A ResNet-18 on images of 32
     // pixels had 0.58 on an H100: measure such networks.
     half_speedup: 1.5,
+    // Its convolutions and norms have Burn's kernels.
+    library_speedup: [1.0, 1.0],
     // Source: digits in release on one core: 8 GFLOP/s.
     cpu_efficiency: 0.085,
 };
@@ -172,7 +179,7 @@ pub(super) fn bytes_per_s(bandwidth_gb_s: Option<f64>) -> f64 {
 }
 
 /// Operations per second that training is predicted to reach: on the H200 for a GPU, on the device for a CPU.
-pub(super) fn flops_per_s(device: &DeviceFacts, workload: &Workload, precision: Precision) -> f64 {
+pub(super) fn flops_per_s(device: &DeviceFacts, workload: &Workload, mode: Mode) -> f64 {
     // A CPU's threads use a fraction of the peak of all cores at a time.
     let (peak, used) = match (device.kind, device.host_cores) {
         (DeviceKind::Gpu, _) => (REFERENCE.fp32_tflops, 1.0),
@@ -181,13 +188,20 @@ pub(super) fn flops_per_s(device: &DeviceFacts, workload: &Workload, precision: 
     };
     let peak = peak.map_or(UNKNOWN_FLOPS, |peak| peak * 1e12) * used;
     let calibration = for_family(workload.family);
-    let has_tensor_cores = match precision {
+    let has_half = match mode.precision {
         Precision::F32 => false,
         Precision::MixedF16 => device.has_f16,
         Precision::MixedBf16 | Precision::Bf16Params => device.has_bf16,
     };
-    let speedup = if has_tensor_cores { calibration.half_speedup } else { 1.0 };
-    peak * calibration.efficiency(device.kind, workload.channels) * speedup
+    let speedup = if has_half { calibration.half_speedup } else { 1.0 };
+    let [in_tf32, in_half] = calibration.library_speedup;
+    let library = match mode.kernels {
+        Kernels::Library if has_half => in_half,
+        Kernels::Library if device.has_tf32 && !mode.full_f32 => in_tf32,
+        // Without tensor cores its gain was not measured.
+        Kernels::Library | Kernels::Burn => 1.0,
+    };
+    peak * calibration.efficiency(device.kind, workload.channels) * speedup * library
 }
 
 /// Seconds of a sample on the device over those on the H200; 1 for a CPU, which has its own rates.

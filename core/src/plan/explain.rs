@@ -9,12 +9,13 @@ use super::misfit::{self, Misfit};
 use super::precision::{self, ConsideredPrecision};
 use super::problem::{PlanError, Problem};
 use super::search::{Candidate, ModeModel, Search, Split, Verdict};
-use super::search::{chosen_precision, modes, rank_share, splits};
+use super::search::{chosen_kind, modes, rank_share, splits};
 use super::time::{StepTime, TimeTerm, speed_interval};
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
+use crate::sparse::Sparse;
 use crate::workload::Workload;
-use crate::{Bytes, Goal, Pins, Provenance};
+use crate::{Bytes, Goal, Kernels, Pins, Provenance};
 
 /// Arithmetic of a plan, or of a workload that does not fit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -67,6 +68,9 @@ pub struct Considered {
     /// True if micro-steps are replayed as CUDA graphs.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub cuda_graphs: bool,
+    /// Kernels of the modules in `gpu_tuned::nn`; left out for Burn's.
+    #[serde(skip_serializing_if = "Sparse::is_absent")]
+    pub kernels: Kernels,
     /// Predicted memory.
     pub memory: Bytes,
     /// Predicted samples per second over all ranks; `None` where it does not fit.
@@ -163,6 +167,7 @@ impl Considered {
             micro_steps: split.micro_steps(),
             gradient_checkpointing: mode.checkpointing,
             cuda_graphs: mode.cuda_graphs,
+            kernels: mode.kernels,
             memory: candidate.memory.total(),
             samples_per_s: candidate.fits().then_some(samples_per_s),
             samples_per_s_interval: if candidate.fits() { interval() } else { None },
@@ -204,8 +209,8 @@ fn number_or_nan<'de, D: Deserializer<'de>>(number: D) -> Result<f64, D::Error> 
     Option::deserialize(number).map(|number| number.unwrap_or(f64::NAN))
 }
 
-/// Returns expected speed and memory of micro-batches on `device` in the goal's precision, smallest first, without
-/// checkpointing before with it. A pinned micro-batch of the goal is ignored.
+/// Returns expected speed and memory of micro-batches on `device` with precision and kernels of the plan, smallest first,
+/// without checkpointing before with it. A pinned micro-batch of the goal is ignored.
 ///
 /// Sizes up to a rank's share of the global batch split the goal's steps. Larger ones are steps of a larger global batch,
 /// and show where the device would be filled. Powers of two are returned, measured sizes, sizes that split the step evenly,
@@ -217,9 +222,10 @@ fn number_or_nan<'de, D: Deserializer<'de>>(number: D) -> Result<f64, D::Error> 
 /// As [`plan()`](super::plan()), except that a workload that does not fit is no error.
 pub fn curve(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Vec<Expected>, PlanError> {
     let mut goal = goal.in_samples(workload)?;
-    let precision = chosen_precision(Problem { device, workload, goal: &goal })?;
-    let Pins { prefetch_depth, allow_tf32, kernels, .. } = goal.pins;
-    goal.pins = Pins { precision: Some(precision), prefetch_depth, allow_tf32, kernels, ..Pins::default() };
+    let (precision, kernels) = chosen_kind(Problem { device, workload, goal: &goal })?;
+    let Pins { prefetch_depth, allow_tf32, .. } = goal.pins;
+    let (precision_pin, kernels) = (Some(precision), Some(kernels));
+    goal.pins = Pins { precision: precision_pin, kernels, prefetch_depth, allow_tf32, ..Pins::default() };
     let free = Goal { global_batch: None, ..goal.clone() };
     let share = rank_share(&goal)?.unwrap_or(0);
     let problem = Problem { device, workload, goal: &goal };

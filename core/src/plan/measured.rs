@@ -1,5 +1,7 @@
 //! Measurements that a device and mode are planned from, and the memory that they predict.
 
+use std::collections::BTreeSet;
+
 use super::calibration::{ACCUMULATION_EXCESS, SMALL_PAGES};
 use super::memory::{Formulas, MemoryEstimate, mib};
 use crate::Precision::{self, Bf16Params, F32};
@@ -7,7 +9,7 @@ use crate::device::{DeviceFacts, DeviceKind, Rates};
 use crate::measured::{Interpolation, Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod, Mode};
 use crate::profile::ProfileTable;
 use crate::workload::{Family, Workload};
-use crate::{Bytes, Provenance};
+use crate::{Bytes, Kernels, Provenance};
 
 /// Distance of a device whose peak rate is unknown: farther than any known one.
 const UNKNOWN_DISTANCE: f64 = 10.0;
@@ -193,6 +195,15 @@ pub(super) fn batches<'a>(device: &'a DeviceFacts, workload: &'a Workload) -> im
 /// Returns true if steps in this mode were timed on this device.
 pub(super) fn is_timed_here(device: &DeviceFacts, workload: &Workload, mode: Mode) -> bool {
     Baseline::all(device, workload).any(|baseline| baseline.is_exact(mode) && baseline.micro_steps().next().is_some())
+}
+
+/// Kernels of the steps that were timed on this device in this precision.
+pub(super) fn kernels_timed_here(device: &DeviceFacts, workload: &Workload, precision: Precision) -> Vec<Kernels> {
+    let in_precision = |baseline: &Baseline<'_>| baseline.is_here && baseline.mode.precision == precision;
+    let timed =
+        Baseline::all(device, workload).filter(in_precision).filter(|found| found.micro_steps().next().is_some());
+    let timed: BTreeSet<_> = timed.map(|baseline| baseline.mode.kernels).collect();
+    timed.into_iter().collect()
 }
 
 /// Micro-batches that were measured on this device in this mode; `None` for a partial measurement.

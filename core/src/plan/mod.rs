@@ -33,7 +33,7 @@ pub use time::{Filling, TimeTerm, filling, relative_speed, speed_interval, with_
 
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::workload::Workload;
-use crate::{Bytes, Goal, Provenance, Setting, Settings, three_digits};
+use crate::{Bytes, Goal, Kernels, Provenance, Setting, Settings, three_digits};
 use memory::{PREFETCH_DEPTH, prefetch_depth};
 use problem::Problem;
 use search::{Candidate, Candidates, Choice, Graphs, Search, WORTHWHILE_GAIN, rank_share};
@@ -73,6 +73,9 @@ pub struct Plan {
 /// compared.
 ///
 /// Where this device was measured with CUDA graphs, and the goal allows them, they are planned if they gain at least 5%.
+///
+/// Kernels that the goal leaves open are those that were timed on this device; of two, Burn's where they are within the
+/// tolerance of the fastest.
 ///
 /// Enumerates checkpointing and the splits of the global batch, and drops those that do not fit into the memory left after
 /// the headroom. Of the rest the smallest micro-batch within the goal's tolerance of the best predicted throughput is
@@ -118,7 +121,7 @@ impl Plan {
             allow_tf32: device.has_tf32,
             gradient_checkpointing: best.mode.checkpointing,
             cuda_graphs: best.mode.cuda_graphs,
-            kernels: goal.kernels_on(device),
+            kernels: best.mode.kernels,
             prefetch_depth: prefetch_depth(problem, best.split.batch),
             num_workers: workers.count,
             eval_batch_size: eval_batch(best, workload),
@@ -235,7 +238,7 @@ fn reasons(
         Setting::AllowTf32 => tf32_reason(problem.device),
         Setting::GradientCheckpointing => checkpointing_reason(problem.workload, found, choice),
         Setting::CudaGraphs => graphs_reason(problem, found, choice),
-        Setting::Kernels => kernels_reason(problem),
+        Setting::Kernels => kernels_reason(problem, found, choice),
         Setting::PrefetchDepth => prefetch_reason(problem, planned),
         Setting::NumWorkers => workers.clone(),
         Setting::EvalBatchSize => eval_reason(planned),
@@ -376,13 +379,31 @@ fn graphs_reason(problem: Problem<'_>, found: &Candidates, choice: &Choice) -> R
     Reason::new(Setting::CudaGraphs, provenance, why)
 }
 
-fn kernels_reason(problem: Problem<'_>) -> Reason {
-    let (provenance, why) = match (problem.device.kind, problem.goal.kernels) {
-        (DeviceKind::Cpu, _) => (Provenance::Derived, "a CPU has no cuBLASLt"),
-        (DeviceKind::Gpu, Some(_)) => (Provenance::Declared, "asked for"),
-        (DeviceKind::Gpu, None) => (Provenance::Derived, "the default; `library` is taken where it is set"),
+fn kernels_reason(problem: Problem<'_>, found: &Candidates, choice: &Choice) -> Reason {
+    let best = &choice.best;
+    let others = || found.fitting().filter(|candidate| candidate.mode.kernels != best.mode.kernels);
+    let fastest_other = others().map(|other| other.counted_per_s).reduce(f64::max);
+    let was_timed = |kernels| found.modes.iter().any(|mode| mode.kernels == kernels);
+    let (provenance, why) = match (problem.device.kind, problem.goal.kernels, fastest_other) {
+        (DeviceKind::Cpu, ..) => (Provenance::Derived, "a CPU has no cuBLASLt".to_owned()),
+        (DeviceKind::Gpu, Some(_), _) => (Provenance::Declared, "asked for".to_owned()),
+        (DeviceKind::Gpu, None, Some(other)) => (best.provenance, ratio_of_kernels(best, other)),
+        (DeviceKind::Gpu, None, None) if !was_timed(Kernels::Library) => {
+            let why = "the default; `library` was not timed here by `cargo gpu-tuned measure`";
+            (Provenance::Derived, why.to_owned())
+        }
+        (DeviceKind::Gpu, None, None) => (best.provenance, "the only ones that were timed here and fit".to_owned()),
     };
     Reason::new(Setting::Kernels, provenance, why)
+}
+
+/// Describes the speed of the chosen candidate and the fastest with other kernels, in samples/s.
+fn ratio_of_kernels(best: &Candidate, other: f64) -> String {
+    match (best.mode.kernels, best.counted_per_s / other) {
+        (Kernels::Library, gain) => format!("{gain:.1} times as fast as `burn`"),
+        (Kernels::Burn, gain) if gain > 0.995 => "`library` is no faster".to_owned(),
+        (Kernels::Burn, gain) => format!("`library` is only {:.1}% faster", (1.0 / gain - 1.0) * 100.0),
+    }
 }
 
 fn prefetch_reason(problem: Problem<'_>, planned: &Settings) -> Reason {

@@ -87,24 +87,23 @@ impl Goal {
         self.world_size == 1 && self.pins.cuda_graphs != Some(false)
     }
 
-    /// Kernels of steps on a device: the requested ones, and Burn's without a request and on a CPU.
-    pub(super) fn kernels_on(&self, device: &DeviceFacts) -> Kernels {
-        let asked = self.pins.kernels.or(self.kernels).filter(|_| device.kind == DeviceKind::Gpu);
-        asked.unwrap_or_default()
-    }
-
     /// Number of ranks with `samples` of a step each that make up the global batch.
     fn ranks_for(&self, samples: u64) -> f64 {
         self.global_batch.map_or(self.world_size as f64, |global_batch| global_batch as f64 / samples as f64)
     }
 }
 
-/// Returns the precision of the plan, without a search if only one is possible. The goal is in samples.
-pub(super) fn chosen_precision(problem: Problem<'_>) -> Result<Precision, PlanError> {
-    match supported(problem)?[..] {
-        [only] => Ok(only),
-        _ => Search::new(problem).map(|search| search.taken().precision),
+/// Returns precision and kernels of the plan, without a search if only one of each is possible. The goal is in samples.
+pub(super) fn chosen_kind(problem: Problem<'_>) -> Result<(Precision, Kernels), PlanError> {
+    if let [precision] = supported(problem)?[..]
+        && let [kernels] = kernels(problem, precision)[..]
+    {
+        return Ok((precision, kernels));
     }
+    let search = Search::new(problem)?;
+    let (precision, all) = (search.taken().precision, kernels(problem, search.taken().precision));
+    let best = search.taken().best().map(|best| best.mode.kernels);
+    Ok((precision, best.or(all.first().copied()).unwrap_or_default()))
 }
 
 /// Returns the precisions to compare. A single requested one must be supported by the device.
@@ -312,7 +311,7 @@ impl Candidates {
 }
 
 /// Returns the fastest candidate by `speed`, and the best: the smallest that is fast enough for the goal, preferably without
-/// checkpointing and even. A part of a step is never best where the whole step takes less time and memory.
+/// checkpointing, with Burn's kernels and even. A part of a step is never best where the whole step takes less time and memory.
 ///
 /// With `least_samples`, for batch statistics, only micro-batches of so many samples count. Where the step is given, the
 /// largest is best, up to [`STATISTICS_ENOUGH`] samples.
@@ -344,7 +343,10 @@ fn best<'c>(
         (missing, split.batch)
     };
     let best = enough().filter(|candidate| !is_outdone(candidate));
-    let best = best.min_by_key(|candidate| (candidate.mode.checkpointing, !candidate.even, size(candidate.split)));
+    let best = best.min_by_key(|candidate| {
+        let Mode { checkpointing, kernels, .. } = candidate.mode;
+        (checkpointing, kernels, !candidate.even, size(candidate.split))
+    });
     Some((fastest, best.unwrap_or(fastest)))
 }
 
@@ -367,6 +369,7 @@ impl Choice {
             }
             None if counted > goal.throughput_tolerance => Verdict::Slower { by },
             _ if candidate.mode.checkpointing && !best.mode.checkpointing => Verdict::Checkpointed,
+            _ if candidate.mode.kernels > best.mode.kernels => Verdict::Library,
             _ if best.even && !candidate.even && goal.global_batch.is_none() => Verdict::NoPowerOfTwo,
             _ if best.even && !candidate.even => Verdict::Uneven,
             _ if self.least_samples.is_some() && candidate.split.least() < best.split.least() => Verdict::FewerSamples,
@@ -442,6 +445,8 @@ pub enum Verdict {
     },
     /// Recomputes activations, and the chosen candidate does not.
     Checkpointed,
+    /// Has kernels of the library, and Burn's are fast enough.
+    Library,
     /// Its last micro-batch is smaller than the others.
     Uneven,
     /// No power of two, and a power of two does as well.
@@ -464,6 +469,7 @@ impl fmt::Display for Verdict {
             Self::Uncertain { by } => write!(f, "estimated, and estimates err by up to {:.1}%", by * 100.0),
             Self::Idle { utilization } => write!(f, "keeps the device busy {:.0}% of the time", utilization * 100.0),
             Self::Checkpointed => f.write_str("recomputes activations that fit"),
+            Self::Library => f.write_str("the library's kernels are hardly faster"),
             Self::Uneven => f.write_str("does not divide the step evenly"),
             Self::NoPowerOfTwo => f.write_str("no power of two, and one does as well"),
             Self::Outdone => f.write_str("slower than the chosen one, and takes more memory"),
@@ -473,7 +479,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Costs of a step in one mode: a precision with or without checkpointing and CUDA graphs.
+/// Costs of a step in one mode: a precision, kernels, with or without checkpointing and CUDA graphs.
 pub(super) struct ModeModel<'a> {
     goal: &'a Goal,
     mode: Mode,
@@ -567,25 +573,40 @@ impl<'a> ModeModel<'a> {
     }
 }
 
-/// Returns the modes to compare: without checkpointing, and with it where it saves memory or was measured; or the
-/// pinned one. With CUDA graphs only if they are pinned.
+/// Returns the modes to compare, with each of the [`kernels`]: without checkpointing, and with it where it saves memory or
+/// was measured; or the pinned one. With CUDA graphs only if they are pinned.
 pub(super) fn modes(problem: Problem<'_>, precision: Precision) -> Vec<Mode> {
     let Problem { device, workload, goal } = problem;
     let has_graphs = goal.pins.cuda_graphs == Some(true) && can_use_graphs(problem);
-    let library = goal.kernels_on(device).is_library();
-    let mode = |checkpointing| {
-        let mode = device.mode_of(precision, checkpointing, goal.pins.allow_tf32());
-        mode.with_graphs(has_graphs).with_library(library)
-    };
     // With dropout Burn's checkpointing keeps more, because it cannot recompute random masks.
     let kept = workload.sample.checkpointed_activations;
     let saves = kept.is_some_and(|kept| kept < workload.sample.activations);
-    let is_measured = || measured::has_memory(device, workload, mode(true));
-    match goal.pins.gradient_checkpointing {
-        Some(fixed) => vec![mode(fixed)],
-        None if saves || is_measured() => vec![mode(false), mode(true)],
-        None => vec![mode(false)],
+    let with = |kernels: Kernels| {
+        let mode = |checkpointing| {
+            let mode = device.mode_of(precision, checkpointing, goal.pins.allow_tf32());
+            mode.with_graphs(has_graphs).with_library(kernels.is_library())
+        };
+        let is_measured = || measured::has_memory(device, workload, mode(true));
+        match goal.pins.gradient_checkpointing {
+            Some(fixed) => vec![mode(fixed)],
+            None if saves || is_measured() => vec![mode(false), mode(true)],
+            None => vec![mode(false)],
+        }
+    };
+    kernels(problem, precision).into_iter().flat_map(with).collect()
+}
+
+/// Returns the kernels to compare: the requested ones, else those that were timed on this device. Burn's where neither
+/// were, and on a CPU.
+fn kernels(Problem { device, workload, goal }: Problem<'_>, precision: Precision) -> Vec<Kernels> {
+    if device.kind == DeviceKind::Cpu {
+        return vec![Kernels::Burn];
     }
+    if let Some(asked) = goal.pins.kernels.or(goal.kernels) {
+        return vec![asked];
+    }
+    let timed = measured::kernels_timed_here(device, workload, precision);
+    if timed.is_empty() { vec![Kernels::Burn] } else { timed }
 }
 
 /// Returns those of the [`modes`] that were timed with CUDA graphs on this device, unless the goal pins the setting.

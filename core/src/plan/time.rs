@@ -231,7 +231,7 @@ impl Roofline {
         let kernels = (workload.kernels, calibration::launch_s(device.kind));
         let recomputing = checkpointing.then_some(calibration::CHECKPOINTING_SLOWDOWN);
         let factor = recomputing.unwrap_or(1.0);
-        let flops = (workload.sample.flops, calibration::flops_per_s(device, workload, precision));
+        let flops = (workload.sample.flops, calibration::flops_per_s(device, workload, mode));
         let kept = workload.sample.activations.0 as f64 * precision.activation_scale();
         let moved = (kept * calibration::ACTIVATION_TRIPS, calibration::sample_bandwidth(device));
         let slowdown = calibration::slowdown(device, mode);

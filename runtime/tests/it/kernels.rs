@@ -36,7 +36,7 @@ fn a_gpu_gets_the_kernels_that_are_asked_for() {
     let decide = |options: Options| options.decide(&InBurn::default()).expect("it fits");
     let burn = decide(on("rtx4090"));
     assert_eq!(burn.plan.settings.kernels, Kernels::Burn);
-    assert_eq!(why(&burn), "the default; `library` is taken where it is set");
+    assert_eq!(why(&burn), "the default; `library` was not timed here by `cargo gpu-tuned measure`");
     let pinned = decide(on("rtx4090").set(library()));
     assert_eq!((pinned.plan.settings.kernels, why(&pinned)), (Kernels::Library, "set for this start"));
     let line = "kernels burn -> library (set by you, changes results)";

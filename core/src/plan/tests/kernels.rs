@@ -1,4 +1,4 @@
-//! Plans with kernels of the library: never chosen, and planned from their own measurements once they are asked for.
+//! Plans with kernels of the library: asked for, or chosen where they were measured to be faster.
 
 use super::*;
 use crate::device::DeviceKind;
@@ -6,10 +6,15 @@ use crate::{Kernels, Provenance};
 
 const H200: &str = "h200";
 
-/// A micro-batch of 8 that was measured with Burn's kernels, the library's, or both.
+/// A micro-batch of 8 that was measured with Burn's kernels in 30 ms, the library's in 10, or both.
 fn measured(with: &[bool]) -> Workload {
+    measured_in(with, 10.0)
+}
+
+/// The same, with a time of the library in milliseconds.
+fn measured_in(with: &[bool], library_ms: f64) -> Workload {
     let figures = |library| {
-        let (mib, ms) = if library { (900, 10.0) } else { (1200, 30.0) };
+        let (mib, ms) = if library { (900, library_ms) } else { (1200, 30.0) };
         MeasuredBatch { optimizer_ms: Some(1.0), ..point(mib, ms) }
     };
     let mode = |&library: &bool| (f32(false).with_library(library), dry_run([(8, figures(library))]));
@@ -29,7 +34,8 @@ fn kernels_are_planned_as_asked_for_from_their_own_measurements() {
 
     let both = measured(&[false, true]);
     for (pinned, asked, kernels, ms) in [
-        (None, None, Burn, 30.0),
+        (None, None, Library, 10.0),
+        (None, Some(Burn), Burn, 30.0),
         (None, Some(Library), Library, 10.0),
         (Some(Library), None, Library, 10.0),
         (Some(Burn), Some(Library), Burn, 30.0),
@@ -48,6 +54,39 @@ fn kernels_are_planned_as_asked_for_from_their_own_measurements() {
         assert_eq!((plan.samples_per_s_provenance, plan.memory.provenance), (Provenance::Derived, Provenance::Derived));
         assert!((plan.samples_per_s - of_workload.samples_per_s).abs() < 1e-9, "{plan}");
     }
+}
+
+#[test]
+fn open_kernels_are_the_faster_of_those_that_were_timed_here() {
+    use Kernels::{Burn, Library};
+
+    let h100 = || nominal("h100-sxm5-80gb");
+    let small = || with_free(H200, 1700);
+    for (device, with, library_ms, kernels, why) in [
+        (nominal(H200), &[false, true][..], 10.0, Library, "2.8 times as fast as `burn`"),
+        (nominal(H200), &[false, true], 29.6, Burn, "`library` is only 1.3% faster"),
+        (nominal(H200), &[false, true], 40.0, Burn, "`library` is no faster"),
+        (nominal(H200), &[true], 10.0, Library, "the only ones that were timed here and fit"),
+        (nominal(H200), &[false], 10.0, Burn, "the default; `library` was not timed here by `cargo gpu-tuned measure`"),
+        (h100(), &[false, true], 10.0, Burn, "the default; `library` was not timed here by `cargo gpu-tuned measure`"),
+        (small(), &[false, true], 40.0, Library, "the only ones that were timed here and fit"),
+    ] {
+        let (workload, goal) = (measured_in(with, library_ms), goal(None, None));
+        let plan = planned(&device, &workload, &goal);
+        assert_eq!((plan.settings.kernels, &*reason(&plan, Setting::Kernels).why), (kernels, why), "{plan}");
+        assert!(crate::plan::fits(&device, &workload, &goal));
+        let curve = crate::plan::curve(&device, &workload, &goal).expect("a goal");
+        let at_8 = curve.iter().find(|expected| expected.batch == 8).expect("it is on record");
+        assert_eq!(at_8.provenance, Some(plan.samples_per_s_provenance), "{plan}");
+    }
+}
+
+#[test]
+fn explanations_show_the_kernels_of_each_candidate() {
+    let explained = explain(&nominal(H200), &measured(&[false, true]), &goal(None, None)).expect("it fits");
+    let shown: Vec<_> = explained.considered.iter().map(|one| (one.kernels, one.verdict.to_string())).collect();
+    let burn = (Kernels::Burn, "64.5% slower than the fastest".to_owned());
+    assert_eq!(shown, [burn, (Kernels::Library, "taken".to_owned())]);
 }
 
 #[test]

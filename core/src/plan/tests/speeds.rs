@@ -1,12 +1,12 @@
 //! Speeds of GPUs: derived and measured ones, relative to each other, and fractions of a device that plans use.
 
 use super::*;
-use crate::Provenance;
 use crate::device::Rates;
 use crate::plan::calibration::{REFERENCE, TRANSFER_ERROR};
 use crate::plan::time::Speeds;
-use crate::plan::{filling, relative_speed, speed_interval, with_interval};
+use crate::plan::{TimeTerm, filling, relative_speed, speed_interval, with_interval};
 use crate::workload::{Block, Convnet, Recurrent, Stage};
+use crate::{Kernels, Provenance};
 
 /// Networks that fill a GPU.
 fn workloads() -> [Workload; 2] {
@@ -115,6 +115,54 @@ fn derived_speeds_are_within_a_quarter_of_measured_ones() {
     for (name, workload, batch, samples_per_s) in measured() {
         let off = planned(&nominal("h200"), &workload, &pinned(batch)).samples_per_s / samples_per_s;
         assert!((0.75..1.25).contains(&off), "{name}: {off:.2} times what was measured");
+    }
+}
+
+/// Samples per second with the library on an H200 at 64 samples, from `lab/experiments/results/h200/library.jsonl`. Those in
+/// f32 are with CUDA graphs, which launch nothing.
+#[test]
+fn derived_speeds_with_the_library_are_within_a_fifth_of_measured_ones() {
+    let model = |width, words, heads| {
+        let dims = Transformer {
+            heads: Some(heads),
+            tied_head: false,
+            dropout: false,
+            ..Transformer::new(6, width, words, 256)
+        };
+        dims.workload()
+    };
+    for (workload, in_f32, in_bf16) in [(model(512, 8192, 8), 2332.0, 2689.0), (model(384, 50_257, 6), 1701.0, 2645.0)]
+    {
+        for (precision, measured) in [(Precision::F32, in_f32), (Precision::MixedBf16, in_bf16)] {
+            let mut goal = pinned(64);
+            (goal.precision, goal.kernels) = (Some(precision.into()), Some(Kernels::Library));
+            let terms = explain(&nominal("h200"), &workload, &goal).expect("it fits").time;
+            let counts = |term: &&TimeTerm| precision != Precision::F32 || term.name != "launches";
+            let seconds: f64 = terms.iter().filter(counts).map(|term| term.seconds).sum();
+            let off = 64.0 / seconds / measured;
+            assert!((0.8..1.2).contains(&off), "{precision}, {} parameters: {off:.2}", workload.parameters.trained());
+        }
+    }
+}
+
+#[test]
+fn the_library_gains_nothing_where_no_gain_was_measured() {
+    let speed = |device: &DeviceFacts, workload: &Workload, kernels, full_f32: bool| {
+        let mut goal = Goal { kernels: Some(kernels), ..pinned(16) };
+        goal.pins.allow_tf32 = full_f32.then_some(false);
+        planned(device, workload, &goal).samples_per_s
+    };
+    let [transformer, convnet] = workloads();
+    let (h200, pascal) = (nominal("h200"), nominal("p100-pcie-16gb"));
+    for (device, workload, full_f32, gains) in [
+        (&h200, &transformer, false, true),
+        (&h200, &transformer, true, false),
+        (&h200, &convnet, false, false),
+        (&pascal, &small(), false, false),
+    ] {
+        let of = |kernels| speed(device, workload, kernels, full_f32);
+        assert_eq!(of(Kernels::Library) > of(Kernels::Burn) * 1.5, gains, "{} {full_f32}", device.name);
+        assert!(of(Kernels::Library) >= of(Kernels::Burn));
     }
 }
 
