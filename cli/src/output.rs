@@ -126,7 +126,7 @@ const UNITS: [(&str, &str, &str); 9] = [
         "memory_total memory_available memory_reserved memory_free available headroom context training \
          largest_allocation l2_cache",
     ),
-    ("sample", "_bytes", "activations checkpointed_activations scratch largest_tensor input"),
+    ("sample", "_bytes", "activations checkpointed_activations scratch largest_tensor logits input"),
     ("precisions considered does_not_fit", "_bytes", "memory missing"),
     (
         "parameter unpin checkpointing keys take_gpu free_gpu raise_limit larger_gpu",

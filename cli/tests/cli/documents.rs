@@ -18,7 +18,7 @@ const COUNTS: &str = "accumulation accumulations batch batch_size batches column
     cuda_cores dims entries eval_batch_size events expected format found from frozen global global_batch gpu_instance \
     gradient_accumulation index inner kernels largest line lines micro_batch micro_batches micro_steps num_workers number \
     other_processes packed parameters pcie_lanes planes prefetch prefetch_depth ranks recordings repeats rows \
-    rows_per_sample schema_version sm_count steps to tokens widths workers world_size";
+    rows_per_sample schema_version sm_count steps to tokens widths words workers world_size";
 
 /// Values of a prediction, whose key `quantity` has the unit.
 const OF_QUANTITY: &str = "got now then";

@@ -297,7 +297,7 @@ impl<'a> MemoryModel<'a> {
         if let Some(pools) = &self.pools {
             pools.apply(&mut estimate, input.times(batch), accumulates, formulas);
         } else {
-            estimate.allocator = reserve(device, workload, &estimate, formulas);
+            estimate.allocator = reserve(device, workload, precision, &estimate, formulas);
         }
         if let Some(recorded) = &self.recorded {
             let pools = self.pools.as_ref().map(|pools| pools.reserved(batch, accumulates));
@@ -307,21 +307,34 @@ impl<'a> MemoryModel<'a> {
     }
 }
 
-/// Bytes that the allocator reserves beyond the bytes in use: for memory that lives for a step, and for memory that lives as
-/// long as the run.
-fn reserve(device: &DeviceFacts, workload: &Workload, estimate: &MemoryEstimate, formulas: &mut Formulas) -> Bytes {
+/// Bytes that the allocator reserves beyond the bytes in use: for memory that lives for a step, or for the loss and its
+/// gradient where they take more, and for memory that lives as long as the run.
+fn reserve(
+    device: &DeviceFacts,
+    workload: &Workload,
+    precision: Precision,
+    estimate: &MemoryEstimate,
+    formulas: &mut Formulas,
+) -> Bytes {
     let factor = calibration::for_family(workload.family).reserve(device.kind);
     let step = estimate.gradients + estimate.activations + estimate.accumulated_gradients + estimate.inputs;
     let (run, pools) = (estimate.persistent(), calibration::pools(device.kind));
+    let logits = workload.sample.logits.times(estimate.batch).scaled(precision.activation_scale());
+    let tensors = calibration::loss_tensors(device.kind, precision, workload.sample.words);
+    let (of_step, of_loss) = (step.scaled(factor - 1.0), logits.scaled(tensors));
     formulas.add("allocator reserve", Some(Provenance::Derived), || {
-        let share = |factor: f64, bytes, what| format!("{:.2} x {} {what}", factor - 1.0, mib(bytes));
+        let share = |factor: f64, bytes, what| format!("{factor:.2} x {} {what}", mib(bytes));
         sum([
-            Some(share(factor, step, "of a step")),
-            Some(share(PERSISTENT_RESERVE, run, "of the run")),
+            Some(if of_loss > of_step {
+                share(tensors, logits, "of logits, for the loss")
+            } else {
+                share(factor - 1.0, step, "of a step")
+            }),
+            Some(share(PERSISTENT_RESERVE - 1.0, run, "of the run")),
             (pools > Bytes::ZERO).then(|| format!("{pools} of pools")),
         ])
     });
-    step.scaled(factor - 1.0) + run.scaled(PERSISTENT_RESERVE - 1.0) + pools
+    of_step.max(of_loss) + run.scaled(PERSISTENT_RESERVE - 1.0) + pools
 }
 
 /// Measured bytes of kernels, and at least the calibrated ones: kernels that spill registers take more while they run.

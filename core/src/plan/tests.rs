@@ -149,6 +149,35 @@ fn memory_is_bounded_from_above_by_what_burn_reserved_on_an_h200() {
     }
 }
 
+/// A GPT of six layers of width 384: `hardware measure --model gpt`, dry runs beside the fake driver. Rows of 50,257 logits
+/// are padded.
+#[test]
+fn the_loss_over_a_large_vocabulary_takes_more_than_the_rest() {
+    let gpt = Transformer {
+        heads: Some(6),
+        tied_head: false,
+        dropout: false,
+        final_norm: false,
+        positions: Positions::None,
+        ..Transformer::new(6, 384, 50_257, 256)
+    };
+    let gpt = gpt.workload();
+    assert_eq!(gpt.parameters.trained(), 49_294_417);
+    for (precision, batch, reserved) in [
+        (Precision::F32, 32, 12_573_592_576_u64),
+        (Precision::F32, 128, 56_256_220_160),
+        (Precision::F32, 256, 112_300_510_208),
+        (Precision::MixedBf16, 64, 20_045_749_760),
+        (Precision::MixedBf16, 256, 79_386_762_752),
+        (Precision::Bf16Params, 64, 19_911_339_520),
+        (Precision::Bf16Params, 256, 79_252_352_512),
+    ] {
+        let goal = Goal { precision: Some(precision.into()), ..pinned(batch) };
+        let of_reserved = pools(&planned(&nominal("h200"), &gpt, &goal)).0 as f64 / reserved as f64;
+        assert!((1.0..1.2).contains(&of_reserved), "{of_reserved} times {reserved} in {precision} at {batch}");
+    }
+}
+
 #[test]
 fn world_sizes_that_do_not_divide_are_refused_with_those_that_do() {
     let goal = Goal { world_size: 7, ..global(512) };

@@ -141,6 +141,10 @@ pub struct SampleCost {
     pub scratch: Bytes,
     /// The largest single tensor; `None` if unavailable.
     pub largest_tensor: Option<Bytes>,
+    /// Logits over a vocabulary; 0 for other results.
+    pub logits: Bytes,
+    /// Words of that vocabulary; 0 for other results.
+    pub words: u64,
     /// Bytes of the input as the loader delivers it; `None` if unavailable.
     pub input: Option<Bytes>,
     /// Floating-point operations of the forward and backward pass.
@@ -198,6 +202,8 @@ pub(crate) struct ModelCosts {
     pub largest: Option<u64>,
     /// Values of the result for one sample: the logits.
     pub result: u64,
+    /// Words of the vocabulary that the result has logits for; 0 for other results.
+    pub words: u64,
     /// Bytes of one sample as the loader delivers it.
     pub input: Option<Bytes>,
     /// Multiplications of the forward pass for one sample.

@@ -158,6 +158,8 @@ impl Training {
                 checkpointed_activations: checkpointed.map(|kept| bytes(kept.saturating_add(answer))),
                 scratch: Bytes(self.layer_scratch_bytes),
                 largest_tensor: costs.largest.map(bytes),
+                logits: if costs.words > 0 { bytes(costs.result) } else { Bytes::ZERO },
+                words: costs.words,
                 input: costs.input,
                 flops,
                 tokens: costs.tokens,

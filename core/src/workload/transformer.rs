@@ -214,6 +214,7 @@ impl Transformer {
             copies: if self.tied_head && self.classes.is_none() { self.d_model.saturating_mul(self.vocab) } else { 0 },
             largest: Some(self.largest_in_layers(self.seq).max(self.result())),
             result: self.result(),
+            words: if self.classes.is_none() { self.vocab } else { 0 },
             // Token ids and targets, as 64-bit integers.
             input: Some(Bytes(self.seq).times(16)),
             multiplications: self.multiplications(),
