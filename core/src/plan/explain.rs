@@ -9,7 +9,7 @@ use super::misfit::{self, Misfit};
 use super::precision::{self, ConsideredPrecision};
 use super::problem::{PlanError, Problem};
 use super::search::{Candidate, ModeModel, Search, Split, Verdict};
-use super::search::{chosen_kind, modes, rank_share, splits};
+use super::search::{modes, precision_and_kernels, rank_share, splits};
 use super::time::{StepTime, TimeTerm, speed_interval};
 use crate::device::DeviceFacts;
 use crate::measured::Mode;
@@ -222,10 +222,10 @@ fn number_or_nan<'de, D: Deserializer<'de>>(number: D) -> Result<f64, D::Error> 
 /// As [`plan()`](super::plan()), except that a workload that does not fit is no error.
 pub fn curve(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result<Vec<Expected>, PlanError> {
     let mut goal = goal.in_samples(workload)?;
-    let (precision, kernels) = chosen_kind(Problem { device, workload, goal: &goal })?;
+    let (precision, kernels) = precision_and_kernels(Problem { device, workload, goal: &goal })?;
     let Pins { prefetch_depth, allow_tf32, .. } = goal.pins;
-    let (precision_pin, kernels) = (Some(precision), Some(kernels));
-    goal.pins = Pins { precision: precision_pin, kernels, prefetch_depth, allow_tf32, ..Pins::default() };
+    goal.pins = Pins { kernels: Some(kernels), prefetch_depth, allow_tf32, ..Pins::default() };
+    goal.pins.precision = Some(precision);
     let free = Goal { global_batch: None, ..goal.clone() };
     let share = rank_share(&goal)?.unwrap_or(0);
     let problem = Problem { device, workload, goal: &goal };

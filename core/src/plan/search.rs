@@ -94,16 +94,16 @@ impl Goal {
 }
 
 /// Returns precision and kernels of the plan, without a search if only one of each is possible. The goal is in samples.
-pub(super) fn chosen_kind(problem: Problem<'_>) -> Result<(Precision, Kernels), PlanError> {
+pub(super) fn precision_and_kernels(problem: Problem<'_>) -> Result<(Precision, Kernels), PlanError> {
     if let [precision] = supported(problem)?[..]
         && let [kernels] = kernels(problem, precision)[..]
     {
         return Ok((precision, kernels));
     }
     let search = Search::new(problem)?;
-    let (precision, all) = (search.taken().precision, kernels(problem, search.taken().precision));
-    let best = search.taken().best().map(|best| best.mode.kernels);
-    Ok((precision, best.or(all.first().copied()).unwrap_or_default()))
+    let taken = search.taken();
+    let Mode { precision, kernels, .. } = taken.best().unwrap_or_else(|| taken.least()).mode;
+    Ok((precision, kernels))
 }
 
 /// Returns the precisions to compare. A single requested one must be supported by the device.

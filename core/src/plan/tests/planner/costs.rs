@@ -4,7 +4,7 @@ use crate::device::DeviceFacts;
 use crate::measured::Mode;
 use crate::plan::PlanError;
 use crate::plan::problem::Problem;
-use crate::plan::search::{ModeModel, Split, chosen_kind, modes};
+use crate::plan::search::{ModeModel, Split, modes, precision_and_kernels};
 use crate::workload::Workload;
 use crate::{Bytes, Goal, Precision};
 
@@ -43,7 +43,7 @@ pub(super) fn costs(
 ) -> Result<Vec<Costs>, PlanError> {
     let goal = &goal.in_samples(workload)?;
     let problem = Problem { device, workload, goal };
-    let (precision, _) = chosen_kind(problem)?;
+    let (precision, _) = precision_and_kernels(problem)?;
     let of_mode = |mode: Mode| {
         let model = ModeModel::new(problem, mode);
         let costs = |&(batch, samples): &(u64, u64)| {
