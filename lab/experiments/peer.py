@@ -20,7 +20,14 @@ from torch import nn
 from torch.nn import functional
 
 # Trained parameters; a test of `pages` compares them with the locks of Burn's models.
-PARAMETERS = {"transformer": 27311104, "gpt": 49294417, "convnet": 585706, "resnet": 11137290, "lstm": 1384970}
+PARAMETERS = {
+    "transformer": 27311104,
+    "gpt": 49294417,
+    "convnet": 585706,
+    "resnet": 11137290,
+    "lstm": 1384970,
+    "vit": 3248394,
+}
 CLASSES = 10
 # Batches that steps take in turns.
 BATCHES = 4
@@ -87,6 +94,11 @@ class Basic(nn.Module):
         return functional.relu(self.second(functional.relu(self.first(hidden))) + self.shortcut(hidden))
 
 
+def images(side, samples, device):
+    """Square images of noise, and their classes."""
+    return torch.randn(samples, 3, side, side, device=device), torch.randint(CLASSES, (samples,), device=device)
+
+
 class Images(nn.Module):
     """Stages of blocks, the mean over the image, one dense layer."""
 
@@ -104,8 +116,7 @@ class Images(nn.Module):
 
     @classmethod
     def batch(cls, samples, device):
-        images = torch.randn(samples, 3, cls.SIDE, cls.SIDE, device=device)
-        return images, torch.randint(CLASSES, (samples,), device=device)
+        return images(cls.SIDE, samples, device)
 
 
 class Convnet(Images):
@@ -135,7 +146,35 @@ class Lstm(nn.Module):
         return sequences, torch.randint(CLASSES, (samples,), device=device)
 
 
-MODELS = {"transformer": Transformer, "gpt": Gpt, "convnet": Convnet, "resnet": ResNet, "lstm": Lstm}
+class Vit(nn.Module):
+    """Four layers of width 256 with norms before, over 144 patches with learned positions; a head over their mean."""
+
+    SIDE, PATCH, WIDTH, HEADS, LAYERS = 96, 8, 256, 4, 4
+
+    def __init__(self):
+        super().__init__()
+        width, row = self.WIDTH, self.SIDE // self.PATCH
+        self.patches = nn.Linear(3 * self.PATCH**2, width)
+        self.positions = nn.Embedding(row * row, width)
+        layer = nn.TransformerEncoderLayer(
+            width, self.HEADS, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.layers = nn.TransformerEncoder(layer, self.LAYERS, enable_nested_tensor=False)
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, CLASSES)
+
+    def forward(self, pixels):
+        row, patch = self.SIDE // self.PATCH, self.PATCH
+        cut = pixels.reshape(-1, 3, row, patch, row, patch).permute(0, 2, 4, 1, 3, 5)
+        tokens = self.patches(cut.reshape(-1, row * row, 3 * patch * patch))
+        places = self.positions(torch.arange(row * row, device=pixels.device))
+        return self.head(self.norm(self.layers(tokens + places)).mean(1))
+
+    @classmethod
+    def batch(cls, samples, device):
+        return images(cls.SIDE, samples, device)
+
+
+MODELS = {"transformer": Transformer, "gpt": Gpt, "convnet": Convnet, "resnet": ResNet, "lstm": Lstm, "vit": Vit}
 
 
 @contextlib.contextmanager

@@ -56,6 +56,13 @@ described! {
         global_batch = 512, target = "h200"
     )]
     UNetConfig;
+
+    #[gpu_tuned(
+        vit(image = 96, patch = 8, classes = 10, layers = 4, d_model = 256, heads = 4, class_token = false,
+            dropout = false),
+        global_batch = 512, target = "h200"
+    )]
+    VitConfig;
 }
 
 /// Work with the config of a model, whose type depends on the model.
@@ -80,6 +87,7 @@ impl Model {
             Self::ResNet => work.run(ResNetConfig { precision }),
             Self::Lstm => work.run(LstmConfig { precision }),
             Self::UNet => work.run(UNetConfig { precision }),
+            Self::Vit => work.run(VitConfig { precision }),
         }
     }
 
@@ -99,7 +107,7 @@ mod tests {
     use burn::{module::Module, tensor::Device};
     use gpu_tuned::Tuned;
 
-    use super::{ConvnetConfig, GptConfig, LstmConfig, ResNetConfig, TransformerConfig, UNetConfig};
+    use super::{ConvnetConfig, GptConfig, LstmConfig, ResNetConfig, TransformerConfig, UNetConfig, VitConfig};
     use crate::network::Model;
 
     #[test]
@@ -111,6 +119,7 @@ mod tests {
             (Model::ResNet, ResNetConfig::default().workload()),
             (Model::Lstm, LstmConfig::default().workload()),
             (Model::UNet, UNetConfig::default().workload()),
+            (Model::Vit, VitConfig::default().workload()),
         ];
         for (model, spec) in described {
             let workload = spec.workload();

@@ -30,8 +30,8 @@ enum Kind {
     /// Every sequence has a topic, visible in half of its tokens. A token's target is another token that depends on
     /// the topic, so the network must use the whole sequence.
     Sequences { length: usize, topics: Vec<Vec<u32>> },
-    /// An image is the pattern of its class, shifted, under noise.
-    Images { side: usize, classes: Vec<Vec<f32>> },
+    /// An image is the pattern of its class under noise, shifted by fewer than `shifts` pixels.
+    Images { side: usize, shifts: usize, classes: Vec<Vec<f32>> },
     /// Every step of a series is the pattern of its class, under noise.
     Series { steps: usize, classes: Vec<Vec<f32>> },
     /// Squares of an image have a sign, under noise, which is the class of their pixels.
@@ -50,7 +50,13 @@ impl Lesson {
             }
             Dimensions::Convnet(convnet) => {
                 let squares = 3 * (convnet.image / SQUARE).pow(2);
-                Kind::Images { side: convnet.image, classes: patterns(convnet.classes, squares, &mut random) }
+                let (side, classes) = (convnet.image, patterns(convnet.classes, squares, &mut random));
+                Kind::Images { side, shifts: side, classes }
+            }
+            // Patches have places, so that a pattern is learned where it is.
+            Dimensions::Vit(vit) => {
+                let classes = patterns(CLASSES, 3 * (vit.image / SQUARE).pow(2), &mut random);
+                Kind::Images { side: vit.image, shifts: 1, classes }
             }
             Dimensions::Lstm => {
                 Kind::Series { steps: SEQUENCES.seq, classes: patterns(CLASSES, SEQUENCES.input, &mut random) }
@@ -65,7 +71,7 @@ impl Lesson {
         let random = &mut StdRng::seed_from_u64(self.seed.wrapping_mul(1 << 32).wrapping_add(index + 1));
         match &self.kind {
             Kind::Sequences { length, topics } => sequences(*length, topics, samples, random),
-            Kind::Images { side, classes } => images(*side, classes, samples, random),
+            Kind::Images { side, shifts, classes } => images(*side, *shifts, classes, samples, random),
             Kind::Series { steps, classes } => series(*steps, classes, samples, random),
             Kind::Pixels { side } => pixels(*side, samples, random),
         }
@@ -134,12 +140,12 @@ fn pixels(side: usize, samples: usize, random: &mut StdRng) -> Batch {
     batch(Samples::Images(floats(values, [samples, 3, side, side])), targets)
 }
 
-fn images(side: usize, classes: &[Vec<f32>], samples: usize, random: &mut StdRng) -> Batch {
+fn images(side: usize, shifts: usize, classes: &[Vec<f32>], samples: usize, random: &mut StdRng) -> Batch {
     let (mut pixels, mut targets) = (Vec::with_capacity(samples * 3 * side * side), Vec::with_capacity(samples));
     let squares = side / SQUARE;
     for _ in 0..samples {
         let class = below(classes.len(), random);
-        let shift = [below(side, random), below(side, random)];
+        let shift = [below(shifts, random), below(shifts, random)];
         for channel in 0..3 {
             for row in 0..side {
                 let line = (channel * squares + (row + shift[0]) % side / SQUARE) * squares;
@@ -185,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_the_same_whenever_it_is_made() {
-        for model in [Model::Transformer, Model::Convnet, Model::Lstm, Model::UNet] {
+        for model in [Model::Transformer, Model::Convnet, Model::Lstm, Model::UNet, Model::Vit] {
             let lesson = |seed| Lesson::new(&model.small(), seed);
             let targets = |seed, index| lesson(seed).batch(index, 64).targets.into_data().iter().collect::<Vec<i64>>();
             assert_eq!(targets(1, 5), targets(1, 5));

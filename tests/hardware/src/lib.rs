@@ -32,6 +32,7 @@ mod sweep;
 mod trace;
 pub mod training;
 mod unready;
+pub mod vit;
 mod warm;
 pub mod weights;
 

@@ -16,6 +16,7 @@ use models_tests::{
 use serde::Serialize;
 
 use crate::encoder::{Encoder, EncoderDimensions};
+use crate::vit::{Vit, VitDimensions};
 
 /// Classes of images and series.
 pub const CLASSES: usize = 10;
@@ -37,6 +38,8 @@ pub enum Dimensions {
     Lstm,
     /// Dimensions of [`Network::UNet`]
     UNet(unet::Dimensions),
+    /// Dimensions of [`Network::Vit`]
+    Vit(VitDimensions),
 }
 
 impl Dimensions {
@@ -47,6 +50,7 @@ impl Dimensions {
             Self::Convnet(dimensions) => Network::Convnet(Convnet::new(dimensions, device)),
             Self::Lstm => Network::Lstm(Recurrent::new(&SEQUENCES, device)),
             Self::UNet(dimensions) => Network::UNet(UNet::new(dimensions, device)),
+            Self::Vit(dimensions) => Network::Vit(Vit::new(dimensions, device)),
         }
     }
 }
@@ -69,6 +73,8 @@ pub enum Model {
     /// Widths of 32 to 256 on images of 128x128, two classes of a pixel
     #[value(name = "unet")]
     UNet,
+    /// A vision transformer: four layers of width 256, four heads, 144 patches of 8x8 pixels
+    Vit,
 }
 
 /// A model with its weights.
@@ -83,6 +89,8 @@ pub enum Network {
     Lstm(Recurrent),
     /// [`Model::UNet`]
     UNet(UNet),
+    /// [`Model::Vit`]
+    Vit(Vit),
 }
 
 /// A micro-batch on the device.
@@ -140,6 +148,7 @@ impl Model {
             Self::ResNet => "resnet",
             Self::Lstm => "lstm",
             Self::UNet => "unet",
+            Self::Vit => "vit",
         }
     }
 
@@ -156,6 +165,7 @@ impl Model {
             Self::Convnet | Self::ResNet => Dimensions::Convnet(self.images()),
             Self::Lstm => Dimensions::Lstm,
             Self::UNet => Dimensions::UNet(PIXELS),
+            Self::Vit => Dimensions::Vit(PATCHES),
         }
     }
 
@@ -181,6 +191,10 @@ impl Model {
                 let images = fill.floats([samples, channels, image, image], device);
                 (Samples::Images(images), classes(of_pixel, samples * image * image))
             }
+            Self::Vit => {
+                let images = fill.floats([samples, 3, PATCHES.image, PATCHES.image], device);
+                (Samples::Images(images), classes(CLASSES, samples))
+            }
         };
         Batch { samples, targets }
     }
@@ -195,6 +209,7 @@ impl Model {
             }
             Self::Lstm => Dimensions::Lstm,
             Self::UNet => Dimensions::UNet(unet::Dimensions { image: 16, base: 4, depth: 2, ..PIXELS }),
+            Self::Vit => Dimensions::Vit(VitDimensions { image: 16, patch: 4, layers: 2, d_model: 32, heads: 2 }),
         }
     }
 
@@ -219,6 +234,8 @@ pub const SEQUENCES: recurrent::Dimensions = recurrent::Dimensions {
     gru: false,
     bidirectional: false,
 };
+
+const PATCHES: VitDimensions = VitDimensions { image: 96, patch: 8, layers: 4, d_model: 256, heads: 4 };
 
 const PIXELS: unet::Dimensions = unet::Dimensions { image: 128, channels: 3, base: 32, depth: 3, classes: 2 };
 
@@ -250,6 +267,7 @@ impl Network {
             (Self::Convnet(convnet), Samples::Images(images)) => convnet.logits(images),
             (Self::Lstm(lstm), Samples::Sequences(sequences)) => lstm.logits(&SEQUENCES, sequences),
             (Self::UNet(unet), Samples::Images(images)) => unet.logits(images),
+            (Self::Vit(vit), Samples::Images(images)) => vit.logits(images),
             _ => unreachable!("BUG: a batch belongs to its model"),
         }
     }
@@ -288,6 +306,12 @@ mod tests {
         // ResNet-18 for CIFAR-10 is published with 11,173,962 parameters and a 3x3 stem, which is missing here. The
         // first block takes the image, and has a shortcut. Burn also counts the running statistics of 4800 channels.
         let (stem, narrower, shortcut) = (3 * 9 * 64 + 2 * 64, 61 * 9 * 64, 3 * 64 + 2 * 64);
+        // A linear layer over patches, positions, layers of attention, feed-forward layers and two norms, a norm, a head.
+        let width = 256;
+        let linear = |inputs: usize, outputs: usize| inputs * outputs + outputs;
+        let layer = 4 * linear(width, width) + linear(width, 4 * width) + linear(4 * width, width) + 4 * width;
+        let vit = linear(3 * 8 * 8, width) + 144 * width + 4 * layer + 2 * width + linear(width, 10);
+        assert_eq!((vit, parameters(Model::Vit)), (3_248_394, vit));
         assert_eq!(parameters(Model::ResNet), 11_173_962 - stem - narrower + shortcut + 2 * 4800);
     }
 }
