@@ -8,8 +8,7 @@ use burn::{
     tensor::{DType, Device, Tensor},
 };
 use clap::Args;
-use gpu_tuned::kernels::select_library;
-use gpu_tuned::{MicroBatch, Options, Pins, Precision, Tuned, train::GraphStatus};
+use gpu_tuned::{MicroBatch, Options, Precision, Tuned, train::GraphStatus};
 use hardware_tests::{
     catching::catching,
     described::WithConfig,
@@ -35,7 +34,7 @@ const SEED: u64 = 0;
 #[derive(Args, Clone, Debug, Serialize)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    #[serde(skip)]
+    #[serde(flatten)]
     choice: Choice,
     /// The model
     #[arg(long)]
@@ -58,9 +57,6 @@ pub(crate) struct Arguments {
     /// Replay micro-steps as CUDA graphs
     #[arg(long)]
     cuda_graphs: bool,
-    /// Compute products with the library
-    #[arg(long)]
-    library: bool,
     /// Samples of all steps; the second half is timed
     #[arg(long, default_value_t = 12_800)]
     samples: usize,
@@ -126,9 +122,7 @@ impl WithConfig for &Arguments {
 
     fn run<C: Tuned>(self, config: C) -> Self::Output {
         let session = self.options().start(config)?;
-        if self.library {
-            select_library(&session.inner_device(), true)?;
-        }
+        self.choice.check_kernels()?;
         let mut trainer = session.trainer(self.network(&session.device()), AdamWConfig::new().init())?;
         let trained = self.time(&session.inner_device(), |batch| {
             let step = trainer.step(self.rate, batch, |network: &Network, batch| network.loss_in_f32(batch))?;
@@ -142,7 +136,7 @@ impl WithConfig for &Arguments {
 impl Arguments {
     /// Options of a session with the given settings.
     fn options(&self) -> Options {
-        let mut pins = Pins::default();
+        let mut pins = self.choice.pins();
         pins.batch_size = self.micro_batch.map(|samples| samples as u64);
         pins.gradient_checkpointing = Some(false);
         pins.cuda_graphs = Some(self.cuda_graphs);
@@ -152,9 +146,6 @@ impl Arguments {
     /// The loop of Burn's book. No step waits for the loss.
     fn untuned(&self) -> anyhow::Result<Trained> {
         let device = self.choice.open(mode::Precision::F32)?;
-        if self.library {
-            select_library(&device, true)?;
-        }
         let mut model = Some(self.network(&device.clone().autodiff()));
         let mut optimizer: ModuleOptimizer = AdamWConfig::new().init();
         self.time(&device, |batch| {

@@ -9,6 +9,7 @@ use burn::{
 };
 use clap::Args;
 use gpu_tuned::{
+    Kernels,
     burn::{Gemm, probe},
     train::Trainer,
 };
@@ -18,7 +19,7 @@ use serde::Serialize;
 
 use crate::{
     catching::{Failure, catching},
-    device::{Choice, release},
+    device::{Choice, kernels, release},
     lesson::Lesson,
     line::print_under,
     mode::Precision,
@@ -55,6 +56,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct Head<'a> {
     run: &'static str,
+    kernels: Kernels,
     /// True if TF32 was switched off.
     full_f32: bool,
     model: &'a str,
@@ -88,10 +90,8 @@ struct Apart {
 
 /// Prints a line for every model and cut.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    if arguments.full_f32 {
-        arguments.choice.without_tf32()?;
-    }
-    let device = arguments.choice.open(Precision::F32)?;
+    let choice = if arguments.full_f32 { arguments.choice.without_tf32()? } else { arguments.choice };
+    let device = choice.open(Precision::F32)?;
     arguments.probe(&device)?;
     let mut within = true;
     for (name, dimensions) in [("transformer", Model::Transformer.small()), ("convnet", grouped())] {
@@ -138,7 +138,9 @@ impl Arguments {
         for &micro_batch in &self.micro_batches {
             let global_batch = self.global_batch;
             let full_f32 = self.full_f32;
-            let head = Head { run: "exact", full_f32, model: name, reference: "f64", global_batch, micro_batch };
+            let kernels = kernels();
+            let head =
+                Head { run: "exact", kernels, full_f32, model: name, reference: "f64", global_batch, micro_batch };
             within &= compared(&head, &right, || step(dimensions, &batch, micro_batch, device))?.is_some();
         }
         Ok(within)
@@ -150,6 +152,7 @@ impl Arguments {
         let batch = Lesson::new(&dimensions, SEED).batch(0, self.large_batch);
         let head = |micro_batch| Head {
             run: "exact",
+            kernels: kernels(),
             full_f32: self.full_f32,
             model: "large_transformer",
             reference: "one_batch",

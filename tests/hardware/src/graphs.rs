@@ -5,20 +5,20 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use burn::{
     module::Module,
-    nn::{Linear, LinearConfig},
     optim::AdamWConfig,
     tensor::{Device, Distribution, Tensor, activation::relu},
 };
 use clap::{Args, ValueEnum};
 use gpu_tuned::{
-    MicroBatch,
+    Kernels, MicroBatch,
     mixed::Half,
+    nn::{Linear, LinearConfig},
     train::{GraphStatus, Trainer},
 };
 use serde::Serialize;
 
 use crate::{
-    device::{Choice, alone},
+    device::{Choice, alone, kernels},
     line::print_under,
     mode::Precision,
     network::{Batch, Fill, Model, Network},
@@ -65,6 +65,8 @@ enum Trained {
     ResNet,
     #[value(name = "unet")]
     UNet,
+    Gpt,
+    Vit,
     Lstm,
     /// The LSTM with one matrix product for the gates of a time step
     #[value(name = "joint-lstm")]
@@ -84,6 +86,7 @@ enum Way {
 
 #[derive(Serialize)]
 struct Head {
+    kernels: Kernels,
     network: Trained,
     precision: Precision,
     batch: usize,
@@ -118,6 +121,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Trained::Convnet => arguments.run_model(Model::Convnet, &device),
         Trained::ResNet => arguments.run_model(Model::ResNet, &device),
         Trained::UNet => arguments.run_model(Model::UNet, &device),
+        Trained::Gpt => arguments.run_model(Model::Gpt, &device),
+        Trained::Vit => arguments.run_model(Model::Vit, &device),
         Trained::Lstm => arguments.run_model(Model::Lstm, &device),
         Trained::JointLstm => arguments.run_with(Model::Lstm, &device, &Network::joint_loss),
         Trained::Perceptron => {
@@ -163,7 +168,8 @@ impl Arguments {
                 taken
             });
             let Self { network, precision, batch, accumulate, .. } = *self;
-            print_under(&Head { network, precision, batch, accumulate, run, way }, &outcome)?;
+            let kernels = kernels();
+            print_under(&Head { kernels, network, precision, batch, accumulate, run, way }, &outcome)?;
         }
         Ok(())
     }

@@ -18,10 +18,16 @@ use serde::Serialize;
 use crate::{device::Choice, mode};
 
 /// Options of `products`.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     choice: Choice,
+    /// Operations, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Operation::ALL)]
+    operations: Vec<Operation>,
+    /// Number formats, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Numbers::ALL)]
+    numbers: Vec<Numbers>,
     /// Cases of each operation in each precision
     #[arg(long, default_value_t = 1000)]
     cases: usize,
@@ -64,8 +70,9 @@ impl Numbers {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 enum Operation {
     Product,
     Linear,
@@ -100,8 +107,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return time(&device);
     }
     let mut wrong = 0;
-    for operation in Operation::ALL {
-        for numbers in Numbers::ALL {
+    for &operation in &arguments.operations {
+        for &numbers in &arguments.numbers {
             select_library(&device, numbers == Numbers::Tf32)?;
             let begin = Instant::now();
             let mut random = StdRng::seed_from_u64(arguments.seed);

@@ -12,12 +12,13 @@ use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Distribution, Tensor};
 use clap::{Args, ValueEnum};
 use gpu_tuned::train::Trainer;
-use gpu_tuned::{Options, Session, Tuned, gpu_tuned};
+use gpu_tuned::{Kernels, Options, Session, Tuned, gpu_tuned};
 use serde::Serialize;
 
 use checkpoint::Checkpoint;
 use model::{Shape, hash, loss};
 
+use crate::device::kernels;
 use crate::encoder::Encoder;
 
 const LEARNING_RATE: f64 = 1e-4;
@@ -100,6 +101,7 @@ struct Sharded {
 pub(crate) struct Line {
     rank: usize,
     ranks: usize,
+    kernels: Kernels,
     global_batch: usize,
     micro_batch: usize,
     /// Steps before this process.
@@ -157,6 +159,7 @@ impl Arguments {
         let mut line = Line {
             rank: session.rank(),
             ranks: session.world_size(),
+            kernels: kernels(),
             global_batch: self.global_batch,
             micro_batch: self.batch,
             resumed_after,

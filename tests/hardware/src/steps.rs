@@ -7,7 +7,7 @@ use burn::{
 };
 use clap::{Args, ValueEnum};
 use gpu_tuned::{
-    Precision,
+    Kernels, Precision,
     loss::{ChunkedCrossEntropy, Loss},
     mixed::{Half, LossScale},
     train::{GraphStatus, Trainer},
@@ -16,7 +16,7 @@ use networks::steps::{Head as LossHead, MICRO_BATCHES, MeanLoss, RATE, Sequences
 use serde::Serialize;
 
 use crate::{
-    device::{Choice, alone},
+    device::{Choice, alone, kernels},
     line::print_under,
     mode,
 };
@@ -67,6 +67,7 @@ fn loss_named(name: &str) -> Result<StepLoss, String> {
 #[derive(Serialize)]
 struct Head {
     run: &'static str,
+    kernels: Kernels,
     loss: &'static str,
     precision: Precision,
     way: Way,
@@ -88,17 +89,16 @@ struct Row {
 
 /// Prints a line for every loss, precision and way.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    if arguments.full_f32 {
-        arguments.choice.without_tf32()?;
-    }
-    let device = arguments.choice.open(mode::Precision::F32)?;
+    let choice = if arguments.full_f32 { arguments.choice.without_tf32()? } else { arguments.choice };
+    let device = choice.open(mode::Precision::F32)?;
     let mut beyond = Vec::new();
     let losses = if arguments.losses.is_empty() { &StepLoss::ALL[..] } else { &arguments.losses };
     for &loss in losses {
         let whole = loss.whole();
         for &precision in &arguments.precisions {
             for &way in &arguments.ways {
-                let head = Head { run: "steps", loss: loss.name(), precision, way, full_f32: arguments.full_f32 };
+                let (run, kernels, full_f32) = ("steps", kernels(), arguments.full_f32);
+                let head = Head { run, kernels, loss: loss.name(), precision, way, full_f32 };
                 let row = alone(&device, || arguments.row(loss, precision, way, &whole, &device));
                 print_under(&head, &row)?;
                 if !row.is_ok_and(|row| row.within) {

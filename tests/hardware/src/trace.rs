@@ -5,12 +5,12 @@ use std::{collections::VecDeque, path::PathBuf, thread, time::Instant};
 use anyhow::Context;
 use burn::{cubecl::dry_run::DryRun, tensor::Device};
 use clap::Args;
-use gpu_tuned::Bytes;
+use gpu_tuned::{Bytes, Kernels};
 use serde::Serialize;
 
 use crate::{
     catching::catching,
-    device::{Choice, release},
+    device::{Choice, kernels, release},
     line::print,
     memory::{Pool, Usage, pools},
     mode::Mode,
@@ -51,6 +51,7 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 struct Trace {
+    kernels: Kernels,
     queue: usize,
     /// After each step.
     reserved_bytes: Vec<u64>,
@@ -119,6 +120,6 @@ impl Arguments {
         }
         let (pools, seconds) = (pools(device), started.elapsed().as_secs_f64());
         let loss = if self.dry { None } else { Some(training.check()?) };
-        Ok(Trace { queue: self.queue, reserved_bytes, pools, seconds, loss })
+        Ok(Trace { kernels: kernels(), queue: self.queue, reserved_bytes, pools, seconds, loss })
     }
 }

@@ -5,12 +5,12 @@ use std::time::Instant;
 use anyhow::Context;
 use burn::optim::AdamWConfig;
 use clap::Args;
-use gpu_tuned::{Options, Session, Tuned};
+use gpu_tuned::{Kernels, Options, Session, Tuned};
 use serde::Serialize;
 
 use crate::{
     described::{GLOBAL_BATCH, WithConfig},
-    device::Choice,
+    device::{Choice, kernels},
     mode::{Mode, Precision},
     network::{Fill, Model, Network},
     training::Training,
@@ -54,6 +54,7 @@ struct Wanted {
 struct Warmed {
     /// Use of caches, in words.
     warm: String,
+    kernels: Kernels,
     micro_batch: u64,
     samples: u64,
     /// The session, with the device opened and a bundle taken.
@@ -176,6 +177,7 @@ impl Wanted {
         }
         Ok(Warmed {
             warm,
+            kernels: kernels(),
             micro_batch,
             samples,
             start_s,

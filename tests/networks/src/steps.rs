@@ -3,11 +3,11 @@
 //! A test takes the step in micro-batches, in any precision and on any number of ranks, and compares.
 
 use burn::module::{Module, Param};
-use burn::nn::loss::CrossEntropyLossConfig;
-use burn::nn::{Linear, LinearConfig};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use gpu_tuned_core::Precision;
+use gpu_tuned_kernels::nn::loss::CrossEntropyLossConfig;
+use gpu_tuned_kernels::nn::{Linear, LinearConfig};
 
 use crate::values::{gradients, relative_l2};
 

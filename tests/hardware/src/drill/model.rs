@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use burn::{
     module::Module,
+    tensor::{Device, Int, Tensor, TensorData},
+};
+use gpu_tuned::{
+    MicroBatch, gpu_tuned,
     nn::{
         Linear, LinearConfig,
         loss::CrossEntropyLossConfig,
         transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput},
     },
-    tensor::{Device, Int, Tensor, TensorData},
 };
-use gpu_tuned::{MicroBatch, gpu_tuned};
 
 use super::hooks::{At, Hooks};
 

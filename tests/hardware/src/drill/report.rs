@@ -1,6 +1,6 @@
 //! Report of a drill.
 
-use gpu_tuned::train::Step;
+use gpu_tuned::{Kernels, train::Step};
 use serde::Serialize;
 
 use super::{
@@ -10,6 +10,7 @@ use super::{
     neighbour::Taken,
     runs::{Bench, Timed, Undisturbed, median},
 };
+use crate::device::kernels;
 
 /// A disturbed run, compared with undisturbed ones of the same weights and data.
 #[derive(Debug, Serialize)]
@@ -18,6 +19,7 @@ pub(super) struct Report<'a> {
     repeat: usize,
     cold: bool,
     device: &'a str,
+    kernels: Kernels,
     global_batch: usize,
     /// Samples in a micro-batch, as planned.
     planned: usize,
@@ -73,6 +75,7 @@ impl<'a> Report<'a> {
             repeat,
             cold: arguments.cold,
             device: &bench.session.plan().device,
+            kernels: kernels(),
             global_batch: bench.samples(),
             planned: bench.planned(),
             disturbance: arguments.drill.disturbance(arguments.share),

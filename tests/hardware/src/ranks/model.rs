@@ -4,9 +4,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Range;
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::nn::loss::CrossEntropyLossConfig;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use clap::ValueEnum;
+use gpu_tuned::nn::loss::CrossEntropyLossConfig;
 use serde::Serialize;
 
 use crate::encoder::{Encoder, EncoderDimensions};
