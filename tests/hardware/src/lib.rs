@@ -5,6 +5,7 @@
 #![expect(clippy::missing_errors_doc, reason = "a subcommand ends with any error, and prints the message")]
 
 pub mod batch;
+mod beside;
 #[cfg(feature = "cuda")]
 pub mod card;
 pub mod catching;
@@ -18,7 +19,6 @@ mod graphs;
 mod hold;
 pub mod lesson;
 pub mod line;
-#[cfg(feature = "cuda")]
 pub mod memory;
 pub mod mode;
 pub mod network;
@@ -26,6 +26,7 @@ mod observe;
 pub mod planned;
 mod products;
 mod ranks;
+mod soak;
 mod steps;
 mod sweep;
 #[cfg(feature = "cuda")]
@@ -59,6 +60,10 @@ enum Command {
     Hold(hold::Arguments),
     /// Measures a model for the lock that `GPU_TUNED_LOCK` names, with `GPU_TUNED_MEASURE=1`, as `cargo gpu-tuned measure` does
     Measure(Measure),
+    /// Gradients of a step by the library's kernels, beside Burn's: accumulated, checkpointed and replayed
+    Beside(beside::Arguments),
+    /// Memory and open files over a long run
+    Soak(soak::Arguments),
     /// Time of optimizer steps of one global batch, in many splits into micro-batches
     Sweep(sweep::Arguments),
     /// Checks of metrics: memory and utilisation of the GPU, and gradients
@@ -112,6 +117,8 @@ pub fn run() -> anyhow::Result<()> {
         #[cfg(feature = "cuda")]
         Command::Hold(arguments) => hold::run(&arguments),
         Command::Measure(arguments) => arguments.model.with_config(arguments.precision.into(), &arguments),
+        Command::Beside(arguments) => beside::run(&arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Observe(arguments) => observe::run(&arguments),
         Command::Exact(arguments) => exact::run(&arguments),

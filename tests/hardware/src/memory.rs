@@ -23,6 +23,7 @@ impl Usage {
 }
 
 /// A pool of pages of one size.
+#[cfg(feature = "cuda")]
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Pool {
     /// Bytes of a page.
@@ -36,6 +37,7 @@ pub(crate) struct Pool {
 }
 
 /// Every pool of `device`.
+#[cfg(feature = "cuda")]
 pub(crate) fn pools(device: &Device) -> Vec<Pool> {
     let report = device.memory_pool_report().unwrap_or_default();
     let pools = report.into_iter().map(|pool| Pool {

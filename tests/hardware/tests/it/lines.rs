@@ -43,6 +43,45 @@ fn steps_of_every_loss_are_compared_with_f64_one_kernel_at_a_time_and_as_graphs(
     }
 }
 
+/// Both are Burn's kernels on the CPU.
+#[test]
+fn steps_are_compared_with_one_micro_batch_in_f32() {
+    let words = "beside --small --global-batch 6 --micro-batches 1,4 --precisions f32,mixed_bf16";
+    let (found, succeeded) = lines(words);
+    assert!(succeeded && found.len() == 2 * 2 * 3, "{found:?}");
+    for line in found {
+        let (relative_l2, is_f32) = (number(&line, "relative_l2"), line["precision"] == "f32");
+        assert!(if is_f32 { relative_l2 < 1e-5 } else { relative_l2 > 1e-4 }, "{line}");
+        assert_eq!(line["micro_batches"], if line["micro_batch"] == 1 { 6 } else { 2 }, "{line}");
+        let from_plain = line["from_plain"].as_f64();
+        assert_eq!(from_plain, (line["way"] == "checkpointed").then_some(0.0), "{line}");
+        let status = &line["graphs"]["status"];
+        assert_eq!(status, if line["way"] == "graphs" { "refused" } else { "off" }, "{line}");
+    }
+}
+
+#[test]
+fn a_large_loss_scale_is_halved_until_gradients_fit_into_f16() {
+    let words = "beside --small --global-batch 2 --micro-batches 1 --precisions mixed_f16 --ways plain";
+    let (found, succeeded) = lines(words);
+    assert!(succeeded && found.len() == 1, "{found:?}");
+    let skipped = number(&found[0], "skipped");
+    assert!(skipped > 1.0, "{found:?}");
+    assert!(number(&found[0], "loss_scale") <= 2.0_f64.powf(30.0 - skipped), "{found:?}");
+}
+
+#[test]
+fn memory_of_a_long_run_is_printed_at_each_interval() {
+    let (found, _) = lines("soak --model transformer --small --batch 2 --micro-batch 1 --seconds 3 --every 0.4");
+    assert!(found.len() >= 3 && found[0]["growth"].is_null(), "{found:?}");
+    for (line, next) in found.iter().zip(&found[1..]) {
+        assert!(number(line, "steps") < number(next, "steps") && number(line, "seconds") < number(next, "seconds"));
+        assert!(number(next, "resident_bytes") > 1e7 && number(next, "open_files") >= 3.0, "{next}");
+        assert!(next["growth"]["flat"].is_boolean(), "{next}");
+    }
+    assert_eq!(found[0]["micro_batches"], 2, "{found:?}");
+}
+
 #[test]
 fn gradients_are_counted_and_a_gpu_that_is_not_there_is_said_to_be_missing() {
     let (found, succeeded) = lines("observe --model lstm --batch 1 --steps 4");
