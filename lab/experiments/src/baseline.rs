@@ -19,7 +19,10 @@ use hardware_tests::{
     network::{Batch, Model, Network},
     weights::seeded,
 };
+use rand::{SeedableRng, rngs::StdRng, seq::SliceRandom};
 use serde::Serialize;
+
+use crate::STARTED;
 
 /// Timed parts of a run.
 const WINDOWS: usize = 5;
@@ -27,7 +30,7 @@ const WINDOWS: usize = 5;
 const POINTS: usize = 10;
 /// Most samples on the device; steps take them in turns.
 const MOST_SAMPLES: usize = 4096;
-/// Seed of weights and samples.
+/// Seed of the samples, and that of weights and order without another.
 const SEED: u64 = 0;
 
 /// Options of `baseline`.
@@ -63,6 +66,9 @@ pub(crate) struct Arguments {
     /// Learning rate
     #[arg(long, default_value_t = 3e-4)]
     rate: f64,
+    /// Seed of the weights, and of the order of the steps' samples
+    #[arg(long, default_value_t = SEED)]
+    seed: u64,
 }
 
 /// Result of a run.
@@ -77,6 +83,8 @@ pub(crate) struct Trained {
     highest: f64,
     /// Time of the first step, which compiles and autotunes kernels.
     first_step_seconds: f64,
+    /// Time from the start of the program to the end of the first step.
+    until_first_step_seconds: f64,
     /// Mean loss of each tenth of the steps.
     curve: Vec<f64>,
     /// Mean loss of the last tenth.
@@ -160,14 +168,18 @@ impl Arguments {
 
     fn network(&self, device: &Device) -> Network {
         let weights = (self.precision != Precision::Bf16Params).then_some(DType::F32);
-        seeded(&self.model.dimensions(), SEED, weights, device)
+        seeded(&self.model.dimensions(), self.seed, weights, device)
     }
 
-    /// Batches on the device.
+    /// Batches on the device: the same for all seeds, in an order by the seed.
     fn batches(&self, device: &Device) -> Vec<Batch> {
         let samples = self.samples.min(MOST_SAMPLES).max(self.batch) / self.batch * self.batch;
         let all = Lesson::new(&self.model.dimensions(), SEED).batch(0, samples);
-        (0..samples).step_by(self.batch).map(|first| all.narrow(first..first + self.batch).on_device(device)).collect()
+        let mut firsts: Vec<usize> = (0..samples).step_by(self.batch).collect();
+        if self.seed != SEED {
+            firsts.shuffle(&mut StdRng::seed_from_u64(self.seed));
+        }
+        firsts.into_iter().map(|first| all.narrow(first..first + self.batch).on_device(device)).collect()
     }
 
     fn time(&self, device: &Device, mut step: impl FnMut(Batch) -> anyhow::Result<Loss>) -> anyhow::Result<Trained> {
@@ -186,6 +198,7 @@ impl Arguments {
             Ok(begin.elapsed().as_secs_f64())
         };
         let first_step_seconds = take(1)?;
+        let until_first_step_seconds = STARTED.elapsed().as_secs_f64();
         take(steps - 1 - WINDOWS * each)?;
         let windows: anyhow::Result<Vec<f64>> = (0..WINDOWS).map(|_| take(each)).collect();
         let mut rates: Vec<f64> = windows?.iter().map(|seconds| (each * self.batch) as f64 / seconds).collect();
@@ -201,6 +214,7 @@ impl Arguments {
             lowest: rates[0],
             highest: rates[WINDOWS - 1],
             first_step_seconds,
+            until_first_step_seconds,
             curve,
             loss,
             reserved_bytes: device.memory_pool_usage().map(|usage| usage.bytes_reserved),

@@ -1,5 +1,6 @@
 //! Experiments with training on the GPU of this machine, or on the CPU in a build without CUDA.
 
+mod band;
 mod baseline;
 mod feed;
 mod head;
@@ -7,7 +8,13 @@ mod learn;
 mod naive;
 mod overhead;
 
+use std::sync::LazyLock;
+use std::time::Instant;
+
 use clap::{Parser, Subcommand};
+
+/// Start of the program.
+static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Measures training and prints lines of JSON
 #[derive(Parser)]
@@ -18,6 +25,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Losses of the library's kernels beside the band of a plain Burn loop over seeds, from lines of `baseline`
+    Band(band::Arguments),
     /// Speed and loss of a plain Burn loop, or of this library with given settings
     Baseline(baseline::Arguments),
     /// Utilisation with loaders, and their memory on the device
@@ -33,7 +42,9 @@ enum Command {
 }
 
 fn main() -> anyhow::Result<()> {
+    LazyLock::force(&STARTED);
     match Arguments::parse().command {
+        Command::Band(arguments) => band::run(&arguments),
         Command::Baseline(arguments) => baseline::run(&arguments),
         Command::Feed(arguments) => feed::run(&arguments),
         Command::Head(arguments) => head::run(&arguments),

@@ -69,14 +69,17 @@ fn both_loops_are_timed_with_every_number_of_micro_batches() {
 }
 
 #[test]
-fn a_plain_loop_and_the_trainer_reach_the_same_losses() {
+fn a_plain_loop_and_the_trainer_reach_the_same_losses_with_each_seed() {
     let train = |way: &str| {
         let (found, succeeded) = lines(&format!("baseline --model lstm --batch 2 --samples 20 {way}"));
         assert!(succeeded && found.len() == 1, "{found:?}");
         found[0].clone()
     };
-    let plain = train("--way plain --plain");
-    let tuned = train("--way tuned --micro-batch 1 --cuda-graphs");
+    let other = train("--way plain --plain");
+    let plain = train("--way plain --plain --seed 3");
+    let tuned = train("--way tuned --micro-batch 1 --cuda-graphs --seed 3");
+    assert_eq!((&other["seed"], &plain["seed"], &plain["library"]), (&0.into(), &3.into(), &false.into()));
+    assert!((number(&other, "loss") - number(&plain, "loss")).abs() > 1e-3, "{other} {plain}");
     assert_eq!((&plain["graphs"]["status"], &tuned["graphs"]["status"]), (&"off".into(), &"refused".into()), "{tuned}");
     let curve = |line: &Value| -> Vec<f64> {
         line["curve"].as_array().expect("losses").iter().map(|loss| loss.as_f64().expect("a loss")).collect()
@@ -87,6 +90,7 @@ fn a_plain_loop_and_the_trainer_reach_the_same_losses() {
     for line in [plain, tuned] {
         let [lowest, median, highest] = ["lowest", "samples_per_second", "highest"].map(|key| number(&line, key));
         assert!(lowest > 0.0 && lowest <= median && median <= highest, "{line}");
+        assert!(number(&line, "until_first_step_seconds") > number(&line, "first_step_seconds"), "{line}");
     }
 }
 
