@@ -18,7 +18,9 @@ use crate::project::Project;
 ///
 /// The program is built in release mode and run with `GPU_TUNED_MEASURE` set. Where it makes the session's trainer or calls
 /// `session.measure_if_asked`, it measures itself and exits. On a GPU, that takes two to four minutes after the build. Without
-/// a GPU, memory is counted on the CPU. A named GPU is a feature to build with, as in `-F h200`; training on it needs `cuda`.
+/// a GPU, memory is counted on the CPU. The program runs again for each other precision and kernels that the planner compares:
+/// `precision = "auto"` compares two precisions, and on a GPU modules of `gpu_tuned::nn` are compared with Burn's kernels and
+/// with the library's, unless the goal asks for `kernels`. A named GPU is a feature to build with, as in `-F h200`; training on it needs `cuda`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("measure/help.txt"))]
 pub(crate) struct MeasureArgs {
@@ -26,8 +28,8 @@ pub(crate) struct MeasureArgs {
     targets: GpuNames,
     #[command(flatten)]
     program: ProgramArgs,
-    /// Time to measure one precision, with compilation and autotune on a GPU, such as `120` (seconds) or `2m`; by default 120s
-    /// on a GPU, and 25s on a CPU, for each precision with or without checkpointing
+    /// Time to measure one precision with one kind of kernels, with compilation and autotune on a GPU, such as `120` (seconds)
+    /// or `2m`; by default 120s on a GPU, and 25s on a CPU, for each precision with or without checkpointing
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     budget: Option<Duration>,
 }

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use clap::ColorChoice;
-use gpu_tuned_core::{Pins, Precision, Setting};
+use gpu_tuned_core::Pins;
 use gpu_tuned_nvml::detect;
 use gpu_tuned_project::lock::Lock;
 use serde::Deserialize;
@@ -161,13 +161,13 @@ struct Line {
     _lock: String,
     #[serde(rename = "measured")]
     _measured: serde::de::IgnoredAny,
-    /// Precisions that the planner compares with the measured one.
-    #[serde(default)]
-    other_precisions: Vec<Precision>,
+    /// Settings that the planner compares with the measured ones, each for a process of its own, as
+    /// [`Pins::VARIABLE`] has them.
+    other_settings: Vec<String>,
 }
 
-/// Runs the program so that it measures itself, once for each precision that the planner compares, and returns the
-/// workloads that it measured. `features` are enabled beside the requested ones; `budget` limits the time of each run.
+/// Runs the program so that it measures itself, once with each kernels and precision that the planner compares, and returns
+/// the workloads that it measured. `features` are enabled beside the requested ones; `budget` limits the time of each run.
 pub(crate) fn measure(
     project: &Project,
     common: &Common,
@@ -176,13 +176,13 @@ pub(crate) fn measure(
     budget: Option<Duration>,
 ) -> Result<Vec<String>, Error> {
     features.extend(counting_feature(project, args)?);
-    // A process computes in one precision.
-    let in_precision = |precision: Option<Precision>| -> Result<Vec<Line>, Error> {
+    // A process computes with one precision and one kind of kernels.
+    let with_settings = |settings: Option<&str>| -> Result<Vec<Line>, Error> {
         let program = Program::new(project, common.color, Run { args, features: features.clone() })?;
         let lock = (LOCK_VARIABLE, project.root.join(Lock::NAME));
         let program = program.with(MEASURE).with(MEASURE_JSON).with(lock);
-        let program = match precision {
-            Some(precision) => program.with((Pins::VARIABLE, set_with(precision))),
+        let program = match settings {
+            Some(settings) => program.with(set_with(settings)),
             None => program,
         };
         let program = match budget {
@@ -192,15 +192,20 @@ pub(crate) fn measure(
         let lines = program.run::<Line>();
         lines.map_err(|error| error.leaving("; gpu-tuned.lock is complete up to the last measured batch"))
     };
-    let mut lines = in_precision(None)?;
-    let others: BTreeSet<_> = lines.iter().flat_map(|line| &line.other_precisions).copied().collect();
-    for precision in others {
-        note(&format!("measuring {precision}, which the planner compares with the planned precision"));
-        match in_precision(Some(precision)) {
+    let mut lines = with_settings(None)?;
+    let mut others: Vec<String> = Vec::new();
+    for settings in lines.iter().flat_map(|line| &line.other_settings) {
+        if !others.contains(settings) {
+            others.push(settings.clone());
+        }
+    }
+    for settings in &others {
+        note(&format!("measuring with {settings}, which the planner compares with the planned settings"));
+        match with_settings(Some(settings)) {
             Ok(measured) => lines.extend(measured),
             // A model that is not ready for 16 bits, for example: the plan then takes what was measured.
             Err(Error::ProgramFailed { how, .. }) => note(&format!(
-                "{precision} was not measured ({how}): builds keep the measured precision, until the error above is mended"
+                "{settings} was not measured ({how}): builds plan with what was measured, until the error above is mended"
             )),
             Err(error) => return Err(error),
         }
@@ -209,14 +214,14 @@ pub(crate) fn measure(
     Ok(workloads.into_iter().collect())
 }
 
-/// The settings that the user pins for this start, and a precision.
-fn set_with(precision: Precision) -> OsString {
+/// Variable with the settings that the user pins for this start, and others.
+pub(crate) fn set_with(others: &str) -> (&'static str, OsString) {
     let mut set = env::var_os(Pins::VARIABLE).unwrap_or_default();
     if !set.is_empty() {
         set.push(",");
     }
-    set.push(format!("{}={precision}", Setting::Precision));
-    set
+    set.push(others);
+    (Pins::VARIABLE, set)
 }
 
 /// The feature that counts memory, where there is no GPU and the package can enable it.

@@ -7,7 +7,7 @@ use burn::tensor::{DType, FloatDType, Int, Tensor};
 #[cfg(feature = "cuda")]
 use crate::operations::LibraryOps;
 #[cfg(feature = "cuda")]
-use crate::selection::{has_tf32, is_cuda, is_library_selected};
+use crate::selection::{has_tf32, is_cuda, is_library_selected, remember_call, was_library_operation_called};
 
 /// Product of the matrices in the last two dimensions, like [`Tensor::matmul`].
 ///
@@ -43,11 +43,18 @@ pub fn linear<const D: usize>(input: Tensor<D>, weight: Tensor<2>, bias: Option<
     burn::tensor::module::linear(input, weight, bias)
 }
 
-/// `tf32` if the library computes products of this tensor.
+/// `tf32` if the library computes products of this tensor. Remembers if it could.
 #[cfg(feature = "cuda")]
 fn by_library<const D: usize>(tensor: &Tensor<D>) -> Option<bool> {
+    if !is_library_selected() && was_library_operation_called() {
+        return None;
+    }
     let is_float = matches!(tensor.dtype(), DType::F32 | DType::F16 | DType::BF16);
-    (is_library_selected() && D >= 2 && is_float && is_cuda(&tensor.device())).then(has_tf32)
+    if D < 2 || !is_float || !is_cuda(&tensor.device()) {
+        return None;
+    }
+    remember_call();
+    is_library_selected().then(has_tf32)
 }
 
 /// Rows of a table, like [`burn::tensor::module::embedding`]: `[n, d]` and `[batch, length]` to `[batch, length, d]`.

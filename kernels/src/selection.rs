@@ -1,6 +1,6 @@
 //! Kernels of the operations in this process.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use burn::tensor::Device;
@@ -18,6 +18,9 @@ const BURN: u8 = 0;
 const LIBRARY_F32: u8 = 1;
 const LIBRARY_TF32: u8 = 2;
 
+/// True once an operation that the library can compute was called on a CUDA device.
+static WAS_CALLED: AtomicBool = AtomicBool::new(false);
+
 static LIBRARY: OnceLock<CublasLt> = OnceLock::new();
 /// One check at a time: it counts the products that the library computes.
 static CHECKING: Mutex<()> = Mutex::new(());
@@ -25,6 +28,20 @@ static CHECKING: Mutex<()> = Mutex::new(());
 /// Returns `true` if the library computes the next operations on CUDA devices.
 pub fn is_library_selected() -> bool {
     SELECTED.load(Ordering::Relaxed) != BURN
+}
+
+/// Returns `true` if this process has called an operation on a CUDA device that the library can compute, whatever kernels
+/// were selected. The operations of [`select_library`]'s check do not count.
+///
+/// Programs without such operations take as long with both kernels.
+pub fn was_library_operation_called() -> bool {
+    WAS_CALLED.load(Ordering::Relaxed)
+}
+
+/// Remembers that an operation was called that the library can compute.
+#[cfg(feature = "cuda")]
+pub(crate) fn remember_call() {
+    WAS_CALLED.store(true, Ordering::Relaxed);
 }
 
 /// Returns `true` if tensor cores may round the factors of f32 products by the library to 10 bits of fraction.
@@ -36,6 +53,18 @@ pub(crate) fn has_tf32() -> bool {
 /// The library, once it is loaded.
 pub fn library() -> Option<&'static CublasLt> {
     LIBRARY.get()
+}
+
+/// Loads the library, unless it is loaded, and selects no kernels.
+///
+/// # Errors
+///
+/// When no file of the library is found, or none can be loaded.
+pub fn load_library() -> Result<&'static CublasLt, NotFound> {
+    match library() {
+        Some(library) => Ok(library),
+        None => find::cublaslt().map(|found| LIBRARY.get_or_init(|| found)),
+    }
 }
 
 /// Reason why the library is not used.
@@ -80,11 +109,7 @@ pub fn select_library(device: &Device, tf32: bool) -> Result<&'static CublasLt, 
     if !is_cuda(device) {
         return Err(SelectError::NoCuda { device: format!("{device:?}") });
     }
-    if LIBRARY.get().is_none() {
-        let found = find::cublaslt()?;
-        LIBRARY.get_or_init(|| found);
-    }
-    let library = LIBRARY.get().expect("BUG: initialised above");
+    let library = load_library()?;
     let _alone = CHECKING.lock().unwrap_or_else(PoisonError::into_inner);
     let tried = Tried::new(if tf32 { LIBRARY_TF32 } else { LIBRARY_F32 });
     let planned = planned_products();
@@ -103,21 +128,23 @@ pub fn select_library(device: &Device, tf32: bool) -> Result<&'static CublasLt, 
 /// A selection that ends when it is dropped.
 struct Tried {
     before: u8,
+    was_called: bool,
 }
 
 impl Tried {
     fn new(selected: u8) -> Self {
-        Self { before: SELECTED.swap(selected, Ordering::Relaxed) }
+        Self { before: SELECTED.swap(selected, Ordering::Relaxed), was_called: was_library_operation_called() }
     }
 
-    fn keep(self) {
-        std::mem::forget(self);
+    fn keep(mut self) {
+        self.before = SELECTED.load(Ordering::Relaxed);
     }
 }
 
 impl Drop for Tried {
     fn drop(&mut self) {
         SELECTED.store(self.before, Ordering::Relaxed);
+        WAS_CALLED.store(self.was_called, Ordering::Relaxed);
     }
 }
 

@@ -291,8 +291,12 @@ impl Options {
         let not_ready = not_ready.as_deref();
         let (wanted, saved, ranks) = (&request.wanted, request.saved.as_ref(), request.ranks.as_ref());
         let context = DecisionContext { machine, wanted, broken, saved, set: &set, not_ready, no_library, ranks };
+        #[cfg(feature = "burn")]
+        let pinned = fixed.kernels;
         let decision = decide(config, context).map_err(|error| error.with_pins(fixed))?;
         tracing::debug!(elapsed = ?begin.elapsed(), "decided");
+        #[cfg(feature = "burn")]
+        kernels::refuse_other_measurement(pinned, &decision)?;
         self.refuse_fallbacks(&decision)?;
         Ok(decision)
     }

@@ -55,7 +55,7 @@ fn what_the_program_measured_is_told() {
 }
 
 #[test]
-fn each_precision_that_the_planner_compares_is_measured_in_a_process_of_its_own() {
+fn kernels_and_precisions_that_the_planner_compares_are_measured_in_processes_of_their_own() {
     let project = project();
     let measured = |set: &str| {
         let mut command = project.command(&["measure", "--", "auto"]);
@@ -64,11 +64,18 @@ fn each_precision_that_the_planner_compares_is_measured_in_a_process_of_its_own(
         (pins, ran.stderr)
     };
     let (pins, said) = measured("num_workers=2");
-    assert_eq!(pins, ["set: num_workers=2.", "set: num_workers=2,precision=mixed_bf16."], "{said}");
-    assert!(said.contains("measuring mixed_bf16, which the planner compares"), "{said}");
-    assert_eq!(measured("").0, ["set: .", "set: precision=mixed_bf16."]);
-    // A pinned precision is compared with nothing.
-    assert_eq!(measured("precision=f32").0, ["set: precision=f32."]);
+    let expected = [
+        "set: num_workers=2.",
+        "set: num_workers=2,precision=f32,kernels=library.",
+        "set: num_workers=2,precision=mixed_bf16,kernels=library.",
+        "set: num_workers=2,precision=mixed_bf16,kernels=burn.",
+    ];
+    assert_eq!(pins, expected, "{said}");
+    assert!(said.contains("note: measuring with precision=f32,kernels=library, which the planner compares"), "{said}");
+    // Pinned settings are compared with nothing.
+    assert_eq!(measured("precision=f32").0, ["set: precision=f32.", "set: precision=f32,kernels=library."]);
+    assert_eq!(measured("kernels=burn").0, ["set: kernels=burn.", "set: kernels=burn,precision=mixed_bf16."]);
+    assert_eq!(measured("kernels=burn,precision=f32").0, ["set: kernels=burn,precision=f32."]);
 }
 
 #[test]
@@ -97,16 +104,23 @@ fn the_budget_is_passed_to_every_process() {
         let stderr = project.run(args).stderr;
         stderr.lines().filter(|line| line.starts_with("budget: ")).map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(budgets(&["measure", "--budget", "300", "--", "auto"]), ["budget: 300."; 2]);
+    assert_eq!(budgets(&["measure", "--budget", "300", "--", "auto"]), ["budget: 300."; 4]);
     assert_eq!(budgets(&["measure", "--budget", "5m", "--", "same"]), ["budget: 300."]);
     assert_eq!(budgets(&["measure", "--", "same"]), ["budget: none."]);
 }
 
 #[test]
-fn a_precision_that_fails_leaves_the_measured_one() {
-    let ran = measured().run(&["measure", "--", "auto", "fails"]);
-    assert!(ran.stderr.contains("mixed_bf16 was not measured (exit status 7): builds keep"), "{}", ran.stderr);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
+fn settings_that_fail_leave_the_measured_ones() {
+    let project = measured();
+    for (fails, failed) in [("kernels=library", 2), ("mixed_bf16", 2), ("mixed_bf16,kernels=library", 1)] {
+        let ran = project.run(&["measure", "--", "auto", fails]);
+        let notes =
+            ran.stderr.lines().filter(|line| line.contains(" was not measured (exit status 7): builds plan with"));
+        assert_eq!((ran.code, notes.clone().count()), (0, failed), "{}", ran.stderr);
+        assert!(notes.clone().all(|line| line.contains(fails)), "{}", ran.stderr);
+        // The last process ran, too.
+        assert_eq!(ran.stderr.matches("\nset: ").count(), 4, "{}", ran.stderr);
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use gpu_tuned_kernels::nn::attention::{MhaInput, MultiHeadAttentionConfig, gener
 use gpu_tuned_kernels::nn::transformer::{
     PositionWiseFeedForwardConfig, TransformerEncoderConfig, TransformerEncoderInput,
 };
+use gpu_tuned_kernels::selection::was_library_operation_called;
 
 fn device() -> Device {
     let device = Device::flex();
@@ -47,6 +48,7 @@ fn a_linear_layer_is_burns() {
         equal(ours.forward(input.clone()), burns.forward(input));
         equal(copied(&ours, burns.clone()).weight.val(), burns.weight.val());
     }
+    assert!(!was_library_operation_called(), "the library computes on CUDA devices only");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gpu_tuned_core::device::GpuReading;
 use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, Mode};
-use gpu_tuned_core::{Precision, grouped, three_digits};
+use gpu_tuned_core::{Pins, grouped, three_digits};
 use gpu_tuned_observe::progress::counts;
 use gpu_tuned_project::lock::LockedWorkload;
 
@@ -183,10 +183,11 @@ fn summary(found: &MeasuredMode) -> String {
     parts.join("; ")
 }
 
-/// The outcome for programs.
-pub(super) fn json(name: &str, path: &Path, workload: &LockedWorkload, others: &[Precision]) -> String {
+/// The outcome for programs. `others` are settings to measure in further processes, as `GPU_TUNED_SET` has them.
+pub(super) fn json(name: &str, path: &Path, workload: &LockedWorkload, others: &[Pins]) -> String {
     let (lock, measured) = (path.display().to_string(), &workload.measured);
-    serde_json::json!({ "workload": name, "lock": lock, "measured": measured, "other_precisions": others }).to_string()
+    let others: Vec<_> = others.iter().map(Pins::to_string).collect();
+    serde_json::json!({ "workload": name, "lock": lock, "measured": measured, "other_settings": others }).to_string()
 }
 
 #[cfg(test)]

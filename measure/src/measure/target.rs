@@ -14,7 +14,7 @@ use burn::train::{InferenceStep, Learner, LearnerModel, TrainStep};
 use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::measured::{Measured, MeasuredOn, Mode};
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_core::{Goal, Precision, Settings};
+use gpu_tuned_core::{Goal, Kernels, Pins, Precision, Settings};
 use gpu_tuned_observe::progress::{Heartbeat, INTERVAL};
 use gpu_tuned_project::lock::{LockFile, LockedWorkload};
 use gpu_tuned_train::device::{OpenGpu, tf32_is_off};
@@ -65,8 +65,11 @@ pub struct MeasurementTarget {
     pub max_samples: Option<usize>,
     /// GPUs that the program was built for, if it runs on a CPU.
     pub built_for: Option<BuiltFor>,
-    /// Precisions that the planner compares with the session's, each for a process of its own.
-    pub other_precisions: Vec<Precision>,
+    /// Precisions that the planner compares, with the session's.
+    pub precisions: Vec<Precision>,
+    /// Returns true if steps called operations that other kernels can compute, too. `None` for kernels that are asked for,
+    /// or no GPU.
+    pub has_other_kernels: Option<fn() -> bool>,
     /// Handler of a model that is not ready for the session's 16 bits.
     pub not_ready: NotReady,
 }
@@ -96,6 +99,17 @@ impl MeasurementTarget {
     pub(super) fn mode(&self, precision: Precision) -> Mode {
         let mode = self.facts.mode_of(precision, false, !tf32_is_off());
         mode.with_library(self.settings.kernels.is_library() && !self.is_cpu())
+    }
+
+    /// Kernels to measure: the library first if steps can use it, else the session's alone.
+    pub(super) fn kernels(&self) -> Vec<Kernels> {
+        let has_others = self.has_other_kernels.is_some_and(|has_others| has_others());
+        if has_others { vec![Kernels::Library, Kernels::Burn] } else { vec![self.settings.kernels] }
+    }
+
+    /// Settings that the planner compares with the session's, each for a process of its own.
+    fn other_settings(&self) -> Vec<Pins> {
+        other_settings(&self.settings, &self.kernels(), &self.precisions)
     }
 
     fn with_max_samples(self, samples: usize) -> Self {
@@ -141,7 +155,7 @@ impl MeasurementTarget {
             eprintln!("  {other}");
         }
         if is_json_requested() {
-            println!("{}", report::json(name, lock.path(), &workload, &self.other_precisions));
+            println!("{}", report::json(name, lock.path(), &workload, &self.other_settings()));
         }
         Ok(())
     }
@@ -293,6 +307,19 @@ impl MeasurementTarget {
     }
 }
 
+/// Combinations of kernels and precisions other than those of `settings`. Each pins everything that is compared, because the
+/// planner would choose the rest by what is measured so far.
+fn other_settings(settings: &Settings, kernels: &[Kernels], precisions: &[Precision]) -> Vec<Pins> {
+    let pins = |(one, precision)| {
+        let mut pins = Pins::default();
+        pins.kernels = (kernels.len() > 1).then_some(one);
+        pins.precision = (precisions.len() > 1).then_some(precision);
+        pins
+    };
+    let all = kernels.iter().flat_map(|kernels| precisions.iter().map(move |precision| (*kernels, *precision)));
+    all.filter(|one| *one != (settings.kernels, settings.precision)).map(pins).collect()
+}
+
 /// Names of the measured tables in a lock, as in [`Update::dropped`](gpu_tuned_project::lock::Update::dropped).
 fn modes(name: &str, measured: &Measured) -> Vec<String> {
     let of = |(device, on): (&String, &MeasuredOn)| {
@@ -399,5 +426,38 @@ impl ModuleMapper for FreshParameters<'_> {
             let new = Tensor::random(old.shape(), normal, (self.device, old.dtype()));
             if old.is_require_grad() { new.require_grad() } else { new }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::{Kernels, Precision, Settings};
+
+    use super::other_settings;
+
+    #[test]
+    fn everything_that_is_compared_is_pinned_and_the_library_comes_first() {
+        let others = |precision, kernels, all: &[Kernels], precisions: &[Precision]| {
+            let settings = Settings { precision, kernels, ..Settings::DEFAULT };
+            other_settings(&settings, all, precisions).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let (both, precisions) = ([Kernels::Library, Kernels::Burn], [Precision::F32, Precision::MixedBf16]);
+        let all = [
+            "precision=f32,kernels=library",
+            "precision=mixed_bf16,kernels=library",
+            "precision=f32,kernels=burn",
+            "precision=mixed_bf16,kernels=burn",
+        ];
+        for (own, (kernels, precision)) in
+            both.iter().flat_map(|kernels| precisions.map(|precision| (*kernels, precision))).enumerate()
+        {
+            let mut expected = all.to_vec();
+            expected.remove(own);
+            assert_eq!(others(precision, kernels, &both, &precisions), expected);
+        }
+        let (f32, burn) = (Precision::F32, Kernels::Burn);
+        assert_eq!(others(f32, burn, &[burn], &precisions), ["precision=mixed_bf16"]);
+        assert_eq!(others(f32, burn, &both, &[f32]), ["kernels=library"]);
+        assert_eq!(others(f32, burn, &[burn], &[f32]), [""; 0]);
     }
 }

@@ -10,6 +10,7 @@ use burn::optim::ModuleOptimizer;
 use burn::train::{LearnerModel, TrainStep, TrainingStrategy, logger::MetricLogger};
 use gpu_tuned_core::matching::Match;
 use gpu_tuned_core::plan::{STATISTICS_FLOOR, Schedule};
+use gpu_tuned_kernels::selection::{load_library, was_library_operation_called};
 use gpu_tuned_measure::measure::{BuiltFor, MeasureError, MeasurementTarget, Subject, is_requested};
 #[cfg(not(feature = "warm"))]
 use gpu_tuned_measure::requests::archive_folder;
@@ -31,6 +32,7 @@ use gpu_tuned_train::train::{NotReady, Rank, Recipe, Replanning, TakeFirstStep, 
 
 use super::Session;
 use crate::lock::LockedWorkload;
+use crate::selection::Fallback;
 use crate::tuned::Tuned;
 
 impl<C> Session<C> {
@@ -368,13 +370,21 @@ impl<C: Tuned> Session<C> {
         is_requested().then(|| self.measurement_target())
     }
 
+    /// Returns true on a GPU, if neither the config nor this start asks for kernels.
+    fn compares_kernels(&self) -> bool {
+        let (goal, selection) = (&self.decision.inputs.goal, self.selection());
+        // Without the library, it is no longer asked for.
+        let is_missing = selection.fallbacks.iter().any(|fallback| matches!(fallback, Fallback::Kernels { .. }));
+        let is_asked = goal.kernels.or(goal.pins.kernels).is_some() || is_missing;
+        selection.gpu.is_some() && !is_asked
+    }
+
     fn measurement_target(&self) -> MeasurementTarget {
         let (goal, selection) = (self.config.asked(), self.selection());
         let is_specified = goal.global_batch.is_some() || goal.global_tokens.is_some();
         let profile = selection.device().and_then(Match::exact_profile).map(|profile| profile.id.to_string());
         let facts = self.facts();
-        let mut other_precisions = self.decision.inputs.goal.precisions(&facts);
-        other_precisions.retain(|precision| *precision != self.plan().settings.precision);
+        let precisions = self.decision.inputs.goal.precisions(&facts);
         let built_for = BuiltFor { targets: C::BUILT.targets, table: C::BUILT.table };
         MeasurementTarget {
             device: self.inner_device(),
@@ -389,10 +399,16 @@ impl<C: Tuned> Session<C> {
             goal,
             max_samples: None,
             built_for: selection.gpu.is_none().then_some(built_for),
-            other_precisions,
+            precisions,
+            has_other_kernels: self.compares_kernels().then_some(has_other_kernels),
             not_ready: self.not_ready(),
         }
     }
+}
+
+/// Returns true if the library can compute operations of this process, and is found.
+fn has_other_kernels() -> bool {
+    was_library_operation_called() && load_library().is_ok()
 }
 
 #[cfg(feature = "warm")]

@@ -110,6 +110,12 @@ pub enum StartError {
         /// Reasons why its constants do not apply.
         fallbacks: Vec<Fallback>,
     },
+    /// `cargo gpu-tuned measure` or `bench` asks for steps with the library's kernels, which cannot be used.
+    #[error("the library's kernels cannot be measured: {because}")]
+    NotMeasured {
+        /// Why the library cannot be used, and what to do.
+        because: String,
+    },
     /// The CPU does not take the planned precision.
     #[cfg(feature = "burn")]
     #[error(transparent)]

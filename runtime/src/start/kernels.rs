@@ -2,10 +2,13 @@
 
 use gpu_tuned_core::Kernels;
 use gpu_tuned_kernels::selection::{SelectError, select_burn, select_library};
+use gpu_tuned_measure::measure::is_requested;
+use gpu_tuned_measure::requests::archive_folder;
 use gpu_tuned_observe::progress::Progress;
 
 use super::{Request, StartError};
 use crate::decide::Decision;
+use crate::selection::Fallback;
 use crate::session::Opened;
 
 impl Request {
@@ -32,6 +35,20 @@ impl Request {
         }
         Ok(why_not)
     }
+}
+
+/// Refuses to measure Burn's kernels on a GPU where this start pins the library's.
+pub(super) fn refuse_other_measurement(pinned: Option<Kernels>, decision: &Decision) -> Result<(), StartError> {
+    let selection = &decision.selection;
+    let is_measured = is_requested() && archive_folder().is_none();
+    if !is_measured || pinned != Some(Kernels::Library) || selection.gpu.is_none() {
+        return Ok(());
+    }
+    let because = selection.fallbacks.iter().find_map(|fallback| match fallback {
+        Fallback::Kernels { because } => Some(because.clone()),
+        _ => None,
+    });
+    because.map_or(Ok(()), |because| Err(StartError::NotMeasured { because }))
 }
 
 /// Formats the reason with what to do. The error of a library that is not found has its own remedy.

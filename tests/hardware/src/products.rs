@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use burn::tensor::{DType, Device, Distribution, FloatDType, Int, Tensor, TensorData};
 use clap::{Args, ValueEnum};
-use gpu_tuned::kernels::{select_burn, select_library};
+use gpu_tuned::kernels::{select_burn, select_library, was_library_operation_called};
 use gpu_tuned_kernels::product::{embedding, layer_norm, linear, matmul, target_log_probs};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde::Serialize;
@@ -107,6 +107,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return time(&device);
     }
     let mut wrong = 0;
+    select_library(&device, false)?;
+    ensure!(!was_library_operation_called(), "operations of the check at start count as the program's");
     for &operation in &arguments.operations {
         for &numbers in &arguments.numbers {
             select_library(&device, numbers == Numbers::Tf32)?;
@@ -137,6 +139,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             println!("{}", serde_json::to_string(&checked)?);
         }
     }
+    ensure!(was_library_operation_called(), "calls of operations are not remembered");
     ensure!(wrong == 0, "{wrong} cases are wrong");
     Ok(())
 }

@@ -163,6 +163,8 @@ fn a_program_that_is_asked_measures_itself_and_ends() {
     let line = stdout.lines().find_map(|line| line.find("{\"").map(|at| &line[at..])).expect("a line of JSON");
     let json: serde_json::Value = serde_json::from_str(line).expect("JSON");
     assert_eq!(json["measured"]["shape"], measured.shape.as_str());
+    // A CPU has one precision and Burn's kernels.
+    assert_eq!(json["other_settings"], serde_json::json!([]));
     let reported: Vec<_> = stderr.lines().filter(|line| line.contains("micro-step")).collect();
     assert!(reported.len() == tries && reported.iter().all(|line| line.contains(" s of 50 s; f32")), "{stderr}");
 }
