@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gpu_tuned_core::atomic_file::Draft;
-use gpu_tuned_core::{Precision, regular_file};
+use gpu_tuned_core::{Kernels, Precision, Setting, regular_file};
 use gpu_tuned_observe::bench::{
     Begin, Comparison, Feed, Header, Line, Outcome, Planned, Request, Row, Section, Sections, Setup, powers_of_two,
 };
@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::files::{check_replaceable, write};
 use crate::output::{Answer, Code, note};
 use crate::process::describe;
-use crate::program::{Program, Run, counting_feature};
+use crate::program::{Program, Run, counting_feature, set_with};
 use crate::project::Project;
 
 #[derive(Serialize)]
@@ -63,7 +63,7 @@ pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
     let clock = Instant::now();
     let ignored_bytes = if args.again { results.len()? } else { 0 };
     let drive = Drive { project: &project, common, args, results: &results, ignored_bytes };
-    let begun = args.precisions().into_iter().map(|precision| drive.run(precision)).collect::<Result<Vec<_>, _>>()?;
+    let begun = drive.run_all()?;
     let lost = || Error::Lost { path: results.path().to_owned() };
     let comparison = Comparison::new(&results.since(ignored_bytes)?, &begun).ok_or_else(lost)?;
     let mut notes = Vec::new();
@@ -94,8 +94,9 @@ pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
 ///
 /// The program is built in release mode, with the features of named GPUs, and run with `GPU_TUNED_BENCH` set: where it would be measured, it times its steps in
 /// one configuration after the other, smaller batches first, and ends. Configurations that need more memory than is free are
-/// skipped. One that fails, runs out of memory or kills the process is reported, and the others still run. Results are kept in
-/// `gpu-tuned.bench.jsonl` beside Cargo.toml: after an interruption, the same command continues.
+/// skipped. One that fails, runs out of memory or kills the process is reported, and the others still run. On a GPU, steps with
+/// modules of `gpu_tuned::nn` run with Burn's kernels and with the library's, unless the goal asks for `kernels`. Results are
+/// kept in `gpu-tuned.bench.jsonl` beside Cargo.toml: after an interruption, the same command continues.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("bench/help.txt"))]
 pub(crate) struct BenchArgs {
@@ -230,13 +231,53 @@ enum Left {
 
 const KEPT: &str = "; results are kept, and the same command continues";
 
+/// Steps of one process: precision and kernels are selected once.
+struct Steps {
+    /// Precision; `None` for the planned one.
+    precision: Option<Precision>,
+    /// Kernels; `None` for the planned ones.
+    kernels: Option<Kernels>,
+    /// Micro-batches; empty for those around the planned one.
+    batches: Vec<u64>,
+}
+
 impl Drive<'_> {
-    /// Runs all configurations of one precision, and returns these with their header.
-    fn run(&self, precision: Option<Precision>) -> Result<(Header, Begin), Error> {
+    /// Runs the configurations of all precisions, and the same with other kernels where the program has them. Returns the
+    /// configurations with their headers, those of the planned kernels first.
+    fn run_all(&self) -> Result<Vec<(Header, Begin)>, Error> {
+        let mut begun = Vec::new();
+        let mut others = Vec::new();
+        for precision in self.args.precisions() {
+            let (header, begin) = self.run(&Steps { precision, batches: self.args.batches(), kernels: None })?;
+            let record = self.results.since(self.ignored_bytes)?;
+            if let Some(kernels) = record.section(&header).and_then(|section| section.other_kernels) {
+                let precision = begin.setups.first().map(|setup| setup.precision);
+                let batches = distinct(begin.setups.iter().map(|setup| setup.batch));
+                others.push((kernels, Steps { precision, batches, kernels: Some(kernels) }));
+            }
+            begun.push((header, begin));
+        }
+        for (kernels, steps) in others {
+            note(&format!(
+                "timing the same steps with kernels = {kernels}, which the planner compares with the planned ones"
+            ));
+            match self.run(&steps) {
+                Ok(run) => begun.push(run),
+                Err(Error::ProgramFailed { how, .. }) => {
+                    note(&format!("steps with kernels = {kernels} were not timed ({how}): see the error above"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(begun)
+    }
+
+    /// Runs all configurations of one precision with one kind of kernels, and returns these with their header.
+    fn run(&self, steps: &Steps) -> Result<(Header, Begin), Error> {
         // Every process makes progress, so that the loop ends.
         loop {
             let before = self.results.len()?;
-            let status = self.program(precision)?.run_to_end().map_err(|error| error.leaving(KEPT))?;
+            let status = self.program(steps)?.run_to_end().map_err(|error| error.leaving(KEPT))?;
             let record = self.results.since(before)?;
             let (Some(section), true) = (record.last(), self.results.len()? >= before) else {
                 return Err(self.without_results(status));
@@ -247,11 +288,11 @@ impl Drive<'_> {
         }
     }
 
-    fn program(&self, precision: Option<Precision>) -> Result<Program, Error> {
+    fn program(&self, steps: &Steps) -> Result<Program, Error> {
         let request = Request {
             results: self.results.path().to_owned(),
-            precision,
-            batches: self.args.batches(),
+            precision: steps.precision,
+            batches: steps.batches.clone(),
             checkpointing: self.args.checkpointing(),
             feeds: self.args.feeds(),
             seconds: self.args.seconds.as_secs_f64(),
@@ -262,7 +303,11 @@ impl Drive<'_> {
         let features = self.project.features_of(targets)?.into_iter().chain(counting_feature(self.project, args)?);
         let run = Run { args, features: features.collect() };
         let program = Program::in_profile(self.project, self.common.color, run, &self.args.profile)?;
-        Ok(program.with((Request::VARIABLE, request)))
+        let program = program.with((Request::VARIABLE, request));
+        Ok(match steps.kernels {
+            Some(kernels) => program.with(set_with(&format!("{}={kernels}", Setting::Kernels))),
+            None => program,
+        })
     }
 
     /// The error of a program that ended without results.

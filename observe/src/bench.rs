@@ -136,6 +136,8 @@ pub enum Line {
         /// Its outcome.
         outcome: Box<Outcome>,
     },
+    /// Kernels that can compute these steps, too. A process selects its kernels once.
+    OtherKernels(Kernels),
 }
 
 /// Most sections of a file that are kept, so that reading takes linear time.
@@ -159,6 +161,8 @@ pub struct Section {
     pub outcomes: BTreeMap<Setup, Outcome>,
     /// Setup that started last and has not ended.
     pub open: Option<Setup>,
+    /// Kernels that can compute the same steps, too.
+    pub other_kernels: Option<Kernels>,
 }
 
 impl Sections {
@@ -178,6 +182,7 @@ impl Sections {
                 section.open = None;
                 section.outcomes.insert(setup, *outcome);
             }
+            (Line::OtherKernels(kernels), Some(section)) => section.other_kernels = Some(kernels),
             (_, None) => {}
         }
     }
@@ -185,7 +190,7 @@ impl Sections {
     fn select(&mut self, header: Header) {
         let known = self.sections.iter().position(|section| section.header == header);
         let section = known.map(|at| self.sections.remove(at));
-        let new = || Section { header, begin: None, outcomes: BTreeMap::new(), open: None };
+        let new = || Section { header, begin: None, outcomes: BTreeMap::new(), open: None, other_kernels: None };
         self.sections.push(section.unwrap_or_else(new));
         if self.sections.len() > MAX_SECTIONS {
             self.sections.remove(0);
@@ -273,12 +278,16 @@ pub struct Planned {
     pub prefetch: u64,
     /// Micro-batches of a step.
     pub accumulation: u64,
+    /// Kernels of the steps.
+    #[serde(default, skip_serializing_if = "gpu_tuned_core::sparse::Sparse::is_absent")]
+    pub kernels: Kernels,
 }
 
 impl Planned {
-    /// Returns whether the setup has the plan's steps, however its batches are prepared.
-    pub fn matches(&self, setup: &Setup) -> bool {
-        (self.precision, self.checkpointing, self.batch) == (setup.precision, setup.checkpointing, setup.batch)
+    /// Returns whether the setup with these kernels has the plan's steps, however its batches are prepared.
+    pub fn matches(&self, setup: &Setup, kernels: Kernels) -> bool {
+        let planned = (self.precision, self.checkpointing, self.batch, self.kernels);
+        planned == (setup.precision, setup.checkpointing, setup.batch, kernels)
     }
 }
 
@@ -450,14 +459,14 @@ impl Row {
 }
 
 impl Comparison {
-    /// Collects the results of the configurations that were begun, each under the header of its precision. Returns `None` if
-    /// a result is missing.
+    /// Collects the results of the configurations that were begun, each under the header of its precision and kernels. The
+    /// first program has the plan. Returns `None` if a result is missing.
     pub fn new(sections: &Sections, begun: &[(Header, Begin)]) -> Option<Self> {
-        let (header, Begin { planned, .. }) = begun.last()?;
+        let (header, Begin { planned, .. }) = begun.first()?;
         let row = |header: &Header, setup: &Setup| {
             let outcome = sections.section(header)?.outcomes.get(setup)?.clone();
-            let planned = planned.matches(setup);
             let Header { full_f32, kernels, .. } = *header;
+            let planned = planned.matches(setup, kernels);
             Some(Row { setup: *setup, outcome, frontier: false, planned, full_f32, kernels })
         };
         let rows = begun.iter().flat_map(|(header, begin)| begin.setups.iter().map(move |setup| row(header, setup)));

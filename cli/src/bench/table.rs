@@ -145,7 +145,7 @@ fn conclusions(comparison: &Comparison, svg: Option<&Path>) -> Vec<String> {
 
 fn planned(comparison: &Comparison) -> String {
     let planned = &comparison.planned;
-    let as_asked = Mode::new(planned.precision, planned.checkpointing);
+    let as_asked = Mode::new(planned.precision, planned.checkpointing).with_library(planned.kernels.is_library());
     let mode = comparison.rows.iter().find(|row| row.planned).map_or(as_asked, Row::mode);
     let plan = format!("planned: {mode}, batch {}", grouped(planned.batch));
     let fastest = comparison.alone().max_by(|a, b| a.1.samples_per_s.median.total_cmp(&b.1.samples_per_s.median));

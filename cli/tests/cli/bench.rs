@@ -142,6 +142,48 @@ fn formats_whose_results_are_of_different_headers_stand_in_one_table() {
 }
 
 #[test]
+fn the_librarys_kernels_are_compared_where_steps_use_them() {
+    let project = project();
+    let flags = ["--batch", "8,16", "--precision", "f32,mixed_bf16", "--checkpointing", "off"];
+    let timed = bench(&project, &flags, &["library"]);
+    assert_eq!(
+        (ran(&timed.stderr), timed.stderr.matches("note: timing the same steps with kernels = library").count()),
+        (8, 2)
+    );
+    insta::assert_snapshot!("bench_library", timeless(&timed.ended(0)));
+    // All of it is on record.
+    let known = bench(&project, &[&["--json"], &flags[..]].concat(), &["library"]);
+    assert_eq!(ran(&known.stderr), 0, "{}", known.stderr);
+    let report = known.json(0);
+    let points = report["points"].as_array().expect("points");
+    let kernels: Vec<_> = points.iter().map(|point| point["kernels"].as_str().unwrap_or("burn")).collect();
+    assert_eq!(kernels, [["burn"; 4], ["library"; 4]].concat());
+    let planned: Vec<_> = points.iter().map(|point| point["planned"] == true).collect();
+    assert_eq!(planned, [false, true, false, false, false, false, false, false], "{report:#}");
+}
+
+#[test]
+fn a_library_that_fails_leaves_the_results_of_burns_kernels() {
+    let flags = ["--batch", "8", "--checkpointing", "off"];
+    let timed = bench(&project(), &flags, &["library", "nolibrary"]);
+    assert!(
+        timed.stderr.contains("note: steps with kernels = library were not timed (exit status 7)"),
+        "{}",
+        timed.stderr
+    );
+    assert!(timed.ended(0).contains("44.4"));
+}
+
+#[test]
+fn kernels_that_are_set_are_compared_with_nothing() {
+    let project = project();
+    let words = ["bench", "--batch", "8", "--checkpointing", "off", "--", "bench", "library"];
+    let timed = crate::project::Ran::of(project.command(&words).env("GPU_TUNED_SET", "kernels=library"));
+    assert_eq!(ran(&timed.stderr), 1, "{}", timed.stderr);
+    assert!(timed.ended(0).contains("f32-library"));
+}
+
+#[test]
 fn why_steps_were_not_fed_is_said_below_the_table_and_to_scripts() {
     let project = project();
     let flags = ["--batch", "8,16", "--checkpointing", "off", "--workers", "0,2"];

@@ -1,6 +1,6 @@
 //! Records of bench runs.
 
-use gpu_tuned_core::{Bytes, Precision};
+use gpu_tuned_core::{Bytes, Kernels, Precision};
 use gpu_tuned_observe::bench::{
     Begin, Feed, Header, Interval, Line, Outcome, Planned, Request, Sections, Setup, frontier, powers_of_two,
 };
@@ -22,8 +22,8 @@ fn ended(batch: u64, how: &str) -> Line {
 }
 
 fn begin() -> Line {
-    let (precision, checkpointing) = (Precision::F32, false);
-    let planned = Planned { precision, checkpointing, batch: 8, workers: 1, prefetch: 2, accumulation: 1 };
+    let (precision, checkpointing, kernels) = (Precision::F32, false, Kernels::Burn);
+    let planned = Planned { precision, checkpointing, batch: 8, workers: 1, prefetch: 2, accumulation: 1, kernels };
     Line::Begin(Begin { planned, setups: vec![setup(8)] })
 }
 
@@ -40,6 +40,14 @@ fn newer_results_below_the_same_header_replace_older_ones() {
     assert_eq!((how("b", 8), how("b", 16)), (Some("3".to_owned()), None));
     assert_eq!(record.last().map(|section| section.header.device.as_str()), Some("a"));
     assert_eq!(Sections::from_lines([ended(8, "of nothing")]), Sections::default());
+}
+
+#[test]
+fn other_kernels_are_those_of_their_header() {
+    let under = |device| Line::Header(Box::new(header(device)));
+    let record = Sections::from_lines([under("a"), Line::OtherKernels(Kernels::Library), under("b"), under("a")]);
+    let other = |device| record.section(&header(device)).expect("a section").other_kernels;
+    assert_eq!((other("a"), other("b")), (Some(Kernels::Library), None));
 }
 
 #[test]

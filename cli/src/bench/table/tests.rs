@@ -48,8 +48,8 @@ fn row(batch: u64, feed: Option<Feed>, median: f64) -> Row {
 }
 
 fn lines(rows: Vec<Row>) -> Vec<String> {
-    let (precision, checkpointing) = (Precision::F32, false);
-    let planned = Planned { precision, checkpointing, batch: 32, workers: 1, prefetch: 2, accumulation: 4 };
+    let (precision, checkpointing, kernels) = (Precision::F32, false, Kernels::Burn);
+    let planned = Planned { precision, checkpointing, batch: 32, workers: 1, prefetch: 2, accumulation: 4, kernels };
     let text = text(&Comparison { header: header(), planned, rows }, None, 61.2);
     anstream::adapter::strip_str(&text).to_string().lines().map(str::to_owned).collect()
 }

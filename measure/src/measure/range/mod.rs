@@ -75,8 +75,17 @@ impl MeasurementTarget {
         let runner = OnDevice::new(self, subject, spend);
         let after_output = || heartbeat.output();
         let (largest, checkpointing) = (self.largest_batch(), subject.checkpointing());
-        Sweep { runner: &runner, largest, checkpointing, known, journal: &mut journal, after_output: &after_output }
-            .run(&setups)
+        let other_kernels = || self.kernels().into_iter().find(|kernels| *kernels != self.settings.kernels);
+        Sweep {
+            runner: &runner,
+            largest,
+            checkpointing,
+            known,
+            journal: &mut journal,
+            after_output: &after_output,
+            other_kernels: &other_kernels,
+        }
+        .run(&setups)
     }
 
     fn planned(&self) -> Planned {
@@ -87,6 +96,7 @@ impl MeasurementTarget {
             workers: self.settings.num_workers,
             prefetch: self.settings.prefetch_depth,
             accumulation: self.settings.gradient_accumulation,
+            kernels: self.settings.kernels,
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gpu_tuned_core::measured::Mode;
-use gpu_tuned_core::{Bytes, three_digits};
+use gpu_tuned_core::{Bytes, Kernels, three_digits};
 use gpu_tuned_observe::bench::{Begin, Figures, Header, Line, Outcome, Phases, Sections, Setup};
 use gpu_tuned_train::out_of_memory::is_out_of_memory;
 
@@ -29,6 +29,8 @@ pub(super) struct Sweep<'c> {
     pub(super) journal: &'c mut Journal,
     /// Called after output.
     pub(super) after_output: &'c dyn Fn(),
+    /// Other kernels that can compute the operations of steps, once steps ran.
+    pub(super) other_kernels: &'c dyn Fn() -> Option<Kernels>,
 }
 
 impl Sweep<'_> {
@@ -39,11 +41,16 @@ impl Sweep<'_> {
         self.known.retain(|(_, outcome)| !outcome.is_transient());
         let mut progress = Progress::new(setups, todo.len());
         let mut memory = self.known_memory();
+        let mut other_kernels = None;
         for setup in todo {
             let begin = Instant::now();
             self.journal.add(&Line::Started(setup))?;
             let outcome = self.attempt(setup, memory.entry(setup.mode()).or_default())?;
             self.journal.add(&Line::Ended { setup, outcome: Box::new(outcome.clone()) })?;
+            if other_kernels.is_none() {
+                other_kernels = (self.other_kernels)();
+                other_kernels.map_or(Ok(()), |kernels| self.journal.add(&Line::OtherKernels(kernels)))?;
+            }
             eprintln!("  {}", line(&progress.after(setup, begin.elapsed()), &outcome));
             (self.after_output)();
             let is_over = matches!(outcome, Outcome::OutOfMemory { .. });

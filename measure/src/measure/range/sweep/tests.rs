@@ -22,12 +22,13 @@ struct Fake {
     /// Batch that fails, with its message.
     fails: Option<(usize, &'static str)>,
     has_preparation: bool,
+    other_kernels: Option<Kernels>,
     ran: RefCell<Vec<String>>,
 }
 
 fn fake(is_gpu: bool, room_mib: u64) -> Fake {
     let room = Bytes::from_mib(room_mib);
-    Fake { room, is_gpu, fails: None, has_preparation: true, ran: RefCell::default() }
+    Fake { room, is_gpu, fails: None, has_preparation: true, other_kernels: None, ran: RefCell::default() }
 }
 
 impl Fake {
@@ -96,6 +97,7 @@ fn run(fake: &Fake, known: &[(Setup, Outcome)], setups: &[Setup]) -> Ran {
         known: known.to_vec(),
         journal: &mut journal,
         after_output: &|| (),
+        other_kernels: &|| fake.other_kernels,
     };
     climb.run(setups).expect("nothing but steps fails");
     Ran { known: journal.known(0, &header()).expect("it is read"), folder }
@@ -148,6 +150,13 @@ fn what_is_on_record_is_not_run_again_and_tells_what_others_take() {
     // A batch that did not fit then may fit now.
     assert_eq!(*fake.ran.borrow(), ["run 18"]);
     assert!(ran.outcomes()[1].contains("420.0 MiB"), "{:?}", ran.outcomes());
+}
+
+#[test]
+fn other_kernels_are_recorded_once() {
+    let fake = Fake { other_kernels: Some(Kernels::Library), ..fake(true, 9000) };
+    let ran = run(&fake, &[], &[setup(8), setup(16)]);
+    assert_eq!(ran.lines(), ["header", "begin", "started", "ended", "other_kernels", "started", "ended"]);
 }
 
 #[test]
@@ -225,8 +234,8 @@ fn figures(reserved: Option<Bytes>) -> Figures {
 }
 
 fn begin() -> Begin {
-    let (precision, checkpointing) = (Precision::F32, false);
-    let planned = Planned { precision, checkpointing, batch: 8, workers: 1, prefetch: 2, accumulation: 1 };
+    let (precision, checkpointing, kernels) = (Precision::F32, false, Kernels::Burn);
+    let planned = Planned { precision, checkpointing, batch: 8, workers: 1, prefetch: 2, accumulation: 1, kernels };
     Begin { planned, setups: vec![setup(8)] }
 }
 
