@@ -1,7 +1,9 @@
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::WorkloadSpec;
-use gpu_tuned_core::{Goal, Pins, Provenance, Setting, SettingValue, Settings};
+use gpu_tuned_core::{Goal, Kernels, Pins, Provenance, Setting, SettingValue, Settings};
 
-use super::Decision;
+use super::{Decision, DecisionContext, DeviceRequest};
 use crate::{Built, Change, Fallback, Options, Tuned};
 
 /// A config with a field for TF32, built where TF32 was allowed or not.
@@ -83,4 +85,28 @@ fn tf32_that_is_off_already_is_a_change_and_no_wish_of_the_user() {
     assert_eq!(changes, [Change { setting: Setting::AllowTf32, built, used, by_user: false }]);
     assert_eq!(why(&decision), (Provenance::Derived, "switched off in this process before"));
     assert!(decision.selection.fallbacks.iter().all(|fallback| !matches!(fallback, Fallback::Tf32 { .. })));
+}
+
+/// As where the lock has measurements of both kernels, and the library of the machine is another one.
+#[test]
+fn a_planned_library_that_cannot_be_used_gives_way_to_burns_kernels() {
+    let facts = DeviceFacts::nominal(ProfileTable::builtin().get("rtx4090").expect("a shipped profile"));
+    let (machine, set, wanted) = (crate::detect(), Pins::default(), DeviceRequest::FirstFit);
+    let context = DecisionContext {
+        machine: &machine,
+        wanted: &wanted,
+        broken: &[],
+        saved: None,
+        set: &set,
+        not_ready: None,
+        no_library: Some("it is too old"),
+        ranks: None,
+    };
+    for asked in [None, Some(Kernels::Library)] {
+        let goal = Goal { kernels: asked, ..Goal::default() };
+        let (goal, because) = super::without_library(goal, context, &facts);
+        assert_eq!((goal.kernels, because), (Some(Kernels::Burn), Some("it is too old")));
+    }
+    let context = DecisionContext { no_library: None, ..context };
+    assert_eq!(super::without_library(Goal::default(), context, &facts), (Goal::default(), None));
 }
