@@ -33,7 +33,7 @@ pub mod workload;
 
 pub use figure::{Bytes, Provenance, grouped, three_digits};
 pub use goal::Goal;
-pub use kernels::Kernels;
+pub use kernels::{Kernels, LibraryGain};
 pub use plan::plan;
 pub use precision::{Precision, PrecisionPolicy};
 pub use setting::{OnResume, Pins, SetError, Setting, SettingKind, SettingRow, SettingValue, Settings};

@@ -12,10 +12,11 @@ use std::process;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use gpu_tuned_core::Pins;
-use gpu_tuned_core::device::DeviceKind;
+use gpu_tuned_core::device::{DeviceFacts, DeviceKind};
 use gpu_tuned_core::plan::curve;
 use gpu_tuned_core::profile::ProfileId;
+use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::{Goal, Kernels, Pins, Provenance};
 use gpu_tuned_nvml::{Machine, UnusableGpu, detect};
 use gpu_tuned_observe::log::warn_user;
 use gpu_tuned_observe::recording::{Device, Observer, Observers, Record, Recorder, Run, now};
@@ -439,11 +440,26 @@ fn run_record<C: Tuned>(decision: &Decision) -> Run {
     run.world_size = plan.schedule.world_size;
     run.batch_statistics = workload.batch_statistics;
     run.partly_frozen = workload.is_partly_frozen();
+    run.family = Some(workload.family);
+    run.library_speed_up = library_speed_up(&inputs.facts, workload, &goal);
     run.memory_budget_bytes = Some(memory.budget().0);
     run.memory_planned_bytes = Some(memory.total().0);
     run.expected = curve(&inputs.facts, workload, &goal).unwrap_or_default();
     run.reasons = plan.reasons.iter().map(reason).collect();
     run
+}
+
+/// Samples per second with the library's kernels over those with Burn's, where both were measured on the device.
+fn library_speed_up(facts: &DeviceFacts, workload: &Workload, goal: &Goal) -> Option<f64> {
+    let fastest = |kernels: Kernels| {
+        let mut goal = goal.clone();
+        goal.pins.kernels = Some(kernels);
+        let expected = curve(facts, workload, &goal).ok()?;
+        let measured = expected.iter().filter(|point| point.fits && point.provenance == Some(Provenance::Measured));
+        measured.map(|point| point.samples_per_s).max_by(f64::total_cmp)
+    };
+    let is_gpu = facts.kind == DeviceKind::Gpu;
+    is_gpu.then(|| Some(fastest(Kernels::Library)? / fastest(Kernels::Burn)?)).flatten()
 }
 
 fn device(decision: &Decision) -> Device {

@@ -3,5 +3,6 @@
 mod contradictions;
 mod convnets;
 mod devices;
+mod library;
 mod profiles;
 mod published;

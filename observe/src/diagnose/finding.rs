@@ -236,6 +236,8 @@ kinds! {
     NoAmp = "no_amp",
     /// fp32 without TF32 on a GPU that has TF32.
     NoTf32 = "no_tf32",
+    /// Burn's kernels on a GPU, for a network that is faster with the library's.
+    NoLibrary = "no_library",
     /// Optimizer steps over fewer samples than the global batch.
     NoAccumulation = "no_accumulation",
     /// Activation checkpointing where the activations would fit.

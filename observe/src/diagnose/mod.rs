@@ -215,6 +215,7 @@ const OF_DEVICE: &[Kind] = &[
     Kind::BatchTooSmall,
     Kind::NoAmp,
     Kind::NoTf32,
+    Kind::NoLibrary,
     Kind::NeedlessCheckpointing,
     Kind::PowerCap,
     Kind::ThermalThrottle,

@@ -40,6 +40,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use gpu_tuned_core::Settings;
 pub use gpu_tuned_core::plan::Expected;
 pub use gpu_tuned_core::telemetry::{Gpu, GpuProcess, GpuSample, Throttle};
+use gpu_tuned_core::workload::Family;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::stats::median;
@@ -263,6 +264,11 @@ gpu_tuned_core::sparse! {
         /// Parts of the model are frozen, which makes the backward pass shorter.
         #[serde(skip_serializing_if = "core::ops::Not::not")]
         pub partly_frozen: bool,
+        /// Kind of the network; `None` in recordings of older versions.
+        pub family: Option<Family>,
+        /// Samples per second with the library's kernels over those with Burn's, as measured on this device, at the fastest
+        /// micro-batch of each; `None` where not both were measured.
+        pub library_speed_up: Option<f64>,
         /// Memory budget after headroom, in bytes.
         pub memory_budget_bytes: Option<u64>,
         /// Memory that the plan predicts, in bytes.

@@ -23,7 +23,7 @@ pub(super) struct DiagnosisInput<'a> {
 pub(super) type Find = fn(&DiagnosisInput<'_>) -> Option<Finding>;
 
 /// All searches. Among findings of equal weight, the first of these is listed first.
-pub(super) const ALL: [Find; 22] = [
+pub(super) const ALL: [Find; 23] = [
     memory::device_leak,
     steps::not_finite,
     loader::slow_loader,
@@ -42,6 +42,7 @@ pub(super) const ALL: [Find; 22] = [
     settings::no_accumulation,
     settings::needless_checkpointing,
     memory::fragmentation,
+    settings::no_library,
     settings::no_amp,
     settings::no_tf32,
     gpu::idle,

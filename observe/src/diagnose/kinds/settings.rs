@@ -1,6 +1,6 @@
 //! Settings that do not suit the device: batch, precision, TF32, checkpointing, the build's target.
 
-use gpu_tuned_core::{Precision, Setting, SettingValue};
+use gpu_tuned_core::{Kernels, LibraryGain, Precision, Setting, SettingValue};
 
 use super::{Change, DiagnosisInput, Finding, Kind, Severity, WhatIf};
 use crate::diagnose::finding::{bytes, percent, rate, seconds, times};
@@ -204,6 +204,42 @@ pub(super) fn no_tf32(input: &DiagnosisInput<'_>) -> Option<Finding> {
         ),
         None => finding.with_evidence(format!("{allowed}, and precision is fp32"), []),
     })
+}
+
+/// Least measured speed-up by the library's kernels that is worth a finding.
+const LIBRARY_IS_FASTER: f64 = 1.05;
+
+pub(super) fn no_library(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let (model, run) = (input.model.as_ref()?, input.stats.run?);
+    let settings = run.settings.as_ref()?;
+    let share = model.parts.share(model.device?);
+    if !run.device.is_gpu || settings.kernels.is_library() || share < MATTERS {
+        return None;
+    }
+    let busy = format!("kernels are Burn's, and the device works for {} of a step, {}", percent(share), input.range());
+    let busy = (busy, [("gpu_busy_share", share)]);
+    let Some(speed_up) = run.library_speed_up else {
+        let gain = LibraryGain::of_family(run.family?)?;
+        let headline = format!("Burn's kernels, where NVIDIA's cuBLASLt was {gain}");
+        let change = Change::new(
+            "import modules from `gpu_tuned::nn` in place of `burn::nn`, and set kernels = \"library\"; the results of the run \
+             change by rounding, and the gain needs the library on this machine, which the command shows",
+        )
+        .by("cargo gpu-tuned targets --here");
+        // The recorded steps do not show how much of their time is in such modules.
+        return Some(Finding::new(Kind::NoLibrary, Severity::Warning, headline, change).with_evidence(busy.0, busy.1));
+    };
+    if speed_up < LIBRARY_IS_FASTER {
+        return None;
+    }
+    let headline = format!("Burn's kernels, where the library's were measured {} as fast", times(speed_up));
+    let how =
+        format!("the device's part {} as fast, as `cargo gpu-tuned measure` found on this device", times(speed_up));
+    let prediction = input.predict(model.with_faster_device(speed_up), how)?;
+    let what = "kernels = \"library\"; the results of the run change by rounding";
+    let change = Change::new(what).set(input.change(Setting::Kernels, SettingValue::Kernels(Kernels::Library)));
+    let finding = Finding::new(Kind::NoLibrary, prediction.severity(), headline, change).with_evidence(busy.0, busy.1);
+    Some(finding.with_prediction(prediction))
 }
 
 pub(super) fn needless_checkpointing(input: &DiagnosisInput<'_>) -> Option<Finding> {

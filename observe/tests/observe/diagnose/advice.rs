@@ -3,6 +3,7 @@
 use super::cases::{computing, neighbour, ours, tiny, waiting};
 use super::recorded::{GIB, Made, expected};
 use super::scenarios::kinds;
+use gpu_tuned_core::workload::Family;
 use gpu_tuned_observe::diagnose::{Diagnosis, Finding, Kind, Outcome, Severity, compare, diagnose};
 
 /// Outcomes of the predictions in a later run.
@@ -95,4 +96,18 @@ fn memory_of_a_neighbour_would_fit_larger_batches() {
     assert_eq!(finding.kind, Kind::OtherProcess);
     assert!((finding.gain() - 1280.0 / 900.0).abs() < 1e-6, "{finding:#?}");
     assert_eq!(finding.change.command.as_deref(), Some("ps -o pid,user,etime,args -p 99"));
+}
+
+#[test]
+fn the_library_is_proposed_with_its_measured_gain() {
+    let measured = first(Made::healthy().started(|run| run.library_speed_up = Some(1.9)));
+    assert_eq!(measured.change.pins().as_deref(), Some("kernels=library"));
+    // Launches, which take 5 of 100 ms, are as fast as before.
+    assert!((1.5..=1.9).contains(&measured.gain()), "{measured:#?}");
+    assert_eq!(measured.severity, Severity::Critical);
+    // Whether the program imports such modules is not recorded, so the setting alone may change nothing.
+    let stated = first(Made::healthy().started(|run| run.family = Some(Family::Transformer)));
+    assert!(stated.headline.contains("2.8 to 3.4 times as fast on an H200 (transformers"), "{stated:#?}");
+    assert!(stated.change.what.starts_with("import modules from `gpu_tuned::nn`"), "{stated:#?}");
+    assert_eq!((stated.change.pins(), stated.prediction, stated.severity), (None, None, Severity::Warning));
 }

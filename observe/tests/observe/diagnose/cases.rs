@@ -1,6 +1,7 @@
 //! Runs in which a kind is found, and runs near them in which it is not.
 
-use gpu_tuned_core::Precision;
+use gpu_tuned_core::workload::Family;
+use gpu_tuned_core::{Kernels, Precision};
 use gpu_tuned_observe::diagnose::Kind;
 use gpu_tuned_observe::recording::{GpuProcess, SlowestRank, Throttle};
 
@@ -167,6 +168,10 @@ fn of_settings() -> Vec<Case> {
     let using = |percent| {
         without_bf16(f32_with(true)).each_sample(move |sample| sample.tensor_activity_percent = Some(percent))
     };
+    let of_family = |family| healthy().started(|run| run.family = Some(family));
+    let measured = |speed_up| healthy().started(|run| run.library_speed_up = Some(speed_up));
+    // The device works for less than half of a step.
+    let waiting_longer = |made| waiting(made, 0.3).each_sample(|sample| sample.utilisation_percent = Some(24.0));
     let global = |batch| healthy().started(|run| run.global_batch = Some(batch));
     let built_for = |target: &str| healthy().started(|run| run.target = Some(target.to_owned()));
     let empty = || healthy().each_sample(|sample| sample.sm_activity_percent = Some(15.0));
@@ -180,6 +185,10 @@ fn of_settings() -> Vec<Case> {
         (Kind::NoAmp, f32_with(true), without_bf16(f32_with(true))),
         (Kind::NoTf32, without_bf16(f32_with(false)), without_bf16(f32_with(true))),
         (Kind::NoTf32, using(0.0), using(10.0)),
+        (Kind::NoLibrary, of_family(Family::Transformer), of_family(Family::Convnet)),
+        (Kind::NoLibrary, of_family(Family::Transformer), waiting_longer(of_family(Family::Transformer))),
+        (Kind::NoLibrary, measured(1.9), measured(1.04)),
+        (Kind::NoLibrary, measured(1.9), measured(1.9).with_settings(|settings| settings.kernels = Kernels::Library)),
         (Kind::NoAccumulation, global(512), global(130)),
         (Kind::NeedlessCheckpointing, recomputing(true), recomputing(false)),
         (Kind::WrongTarget, built_for("rtx4090"), built_for("generic")),
