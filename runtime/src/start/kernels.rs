@@ -40,15 +40,20 @@ impl Request {
 /// Refuses to measure Burn's kernels on a GPU where this start pins the library's.
 pub(super) fn refuse_other_measurement(pinned: Option<Kernels>, decision: &Decision) -> Result<(), StartError> {
     let selection = &decision.selection;
-    let is_measured = is_requested() && archive_folder().is_none();
-    if !is_measured || pinned != Some(Kernels::Library) || selection.gpu.is_none() {
-        return Ok(());
+    let is_measured = is_requested() && archive_folder().is_none() && selection.gpu.is_some();
+    match other_measurement(pinned, &selection.fallbacks).filter(|_| is_measured) {
+        Some(because) => Err(StartError::NotMeasured { because: because.to_owned() }),
+        None => Ok(()),
     }
-    let because = selection.fallbacks.iter().find_map(|fallback| match fallback {
-        Fallback::Kernels { because } => Some(because.clone()),
+}
+
+/// Reason why Burn's kernels are in place of pinned ones of the library.
+fn other_measurement(pinned: Option<Kernels>, fallbacks: &[Fallback]) -> Option<&str> {
+    let because = fallbacks.iter().find_map(|fallback| match fallback {
+        Fallback::Kernels { because } => Some(&**because),
         _ => None,
     });
-    because.map_or(Ok(()), |because| Err(StartError::NotMeasured { because }))
+    because.filter(|_| pinned == Some(Kernels::Library))
 }
 
 /// Formats the reason with what to do. The error of a library that is not found has its own remedy.
@@ -56,5 +61,22 @@ fn with_remedy(error: &SelectError) -> String {
     match error {
         SelectError::NotFound(_) => error.to_string(),
         _ => format!("{error}; install another release of cuBLASLt, or set burn"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpu_tuned_core::Kernels;
+
+    use super::other_measurement;
+    use crate::Fallback;
+
+    #[test]
+    fn the_library_is_not_measured_by_burns_kernels_in_its_place() {
+        let missing = [Fallback::Kernels { because: "cuBLASLt was not found".to_owned() }];
+        assert_eq!(other_measurement(Some(Kernels::Library), &missing), Some("cuBLASLt was not found"));
+        // A program that falls back by itself is measured as it trains.
+        assert_eq!([None, Some(Kernels::Burn)].map(|pinned| other_measurement(pinned, &missing)), [None; 2]);
+        assert_eq!(other_measurement(Some(Kernels::Library), &[]), None);
     }
 }

@@ -11,6 +11,7 @@ use burn::optim::SgdConfig;
 use gpu_tuned::recording::{Observer, Record, Run, StepRecord, read};
 use gpu_tuned::trace::Steps;
 use gpu_tuned::train::Step;
+use gpu_tuned::workload::Family;
 use gpu_tuned::{Options, Session};
 use networks::Rows;
 use serde_json::Value;
@@ -92,6 +93,7 @@ fn the_start_says_what_is_trained_where_and_how_and_what_else_was_expected() {
     assert_eq!((run.global_batch, run.settings), (Some(32), Some(session.plan().settings)));
     assert_eq!(run.memory_planned_bytes, Some(session.plan().memory.total().0));
     assert_eq!(run.fallbacks.len(), session.selection().fallbacks.len());
+    assert_eq!((run.family, run.library_speed_up), (Some(Family::Other), None));
     assert!(run.reasons.contains(&"batch_size = 8: set in the config (declared)".to_owned()), "{:?}", run.reasons);
     let batches: Vec<_> =
         run.expected.iter().filter(|expected| !expected.checkpointing).map(|expected| expected.batch).collect();
