@@ -7,7 +7,7 @@ use std::io::{self, BufRead, IsTerminal as _, Write};
 use std::path::PathBuf;
 
 use anstream::AutoStream;
-use gpu_tuned_propose::{Edit, Proposal};
+use gpu_tuned_propose::{Edit, Import, ImportProposal, Proposal};
 use serde::Serialize;
 
 use crate::args::{Common, GpuNames};
@@ -22,7 +22,8 @@ use setup::{GpuHere, Setup};
 /// The named GPUs become features. Without a name, these are the features that the package declares, else this machine's GPU,
 /// `h200` and `rtx4090`. Formatting, comments and features are kept, and the build script gets one line where that is safe.
 /// `gpu-tuned-build` comes from where `gpu-tuned` comes from: a folder, a repository, or the release. A package that is set up
-/// is not changed. For structs that look like training configs, an annotation is shown; you apply it by hand.
+/// is not changed. For structs that look like training configs, an annotation is shown; you apply it by hand. Imports of `burn::nn`
+/// with faster modules in `gpu_tuned::nn` are listed and never edited: types in your signatures change with them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("init/help.txt"))]
 pub(crate) struct InitArgs {
@@ -50,6 +51,8 @@ struct Report<'a> {
     files: Vec<FileReport<'a>>,
     /// Annotation for the struct that looks most like a training config.
     proposal: Option<&'a Proposal>,
+    /// Imports of modules with faster kernels.
+    imports: Option<&'a ImportProposal>,
     by_hand: &'a [String],
     /// GPUs of this machine, first the one that the steps build for.
     gpus: &'a [GpuHere],
@@ -105,6 +108,7 @@ pub(crate) fn run(common: &Common, args: &InitArgs) -> Result<Answer, Error> {
         written: outcome == Outcome::Written,
         files: setup.changes.iter().map(FileReport::new).collect(),
         proposal: setup.proposal.as_ref(),
+        imports: setup.imports.as_ref(),
         by_hand: &setup.by_hand,
         gpus: &setup.gpus,
         now: setup.now.as_deref(),
@@ -172,7 +176,8 @@ fn remaining(setup: &Setup) -> String {
     let then = std::iter::once(format!("\n{}\n", styled(FAINT, format!("then{whose}:"))));
     let parts = (!setup.parts.is_empty()).then(|| format!("\nfound: {}\n", setup.parts.join("; ")));
     let missing = (!setup.missing.is_empty()).then(|| format!("not found: {}\n", setup.missing.join("; ")));
-    let all = proposed.chain(by_hand).chain(now).chain(then).chain(steps);
+    let imports = setup.imports.iter().map(describe_imports);
+    let all = proposed.chain(by_hand).chain(imports).chain(now).chain(then).chain(steps);
     all.chain(parts).chain(missing).collect()
 }
 
@@ -185,6 +190,16 @@ fn describe(proposal: &Proposal) -> String {
     let edits: String = edits.iter().map(edit).collect();
     let help: String = help.iter().flat_map(|line| ["  help: ", line, "\n"]).collect();
     format!("{heading}{}{edits}{help}", colored(diff))
+}
+
+fn describe_imports(ImportProposal { imports, gain }: &ImportProposal) -> String {
+    let line =
+        |Import { file, line, from, to }: &Import| format!("  {file}:{line}: import `{to}` in place of `{from}`\n");
+    let lines: String = imports.iter().map(line).collect();
+    format!(
+        "\nfaster modules by NVIDIA's cuBLASLt: {gain}; to change by hand:\n{lines}  help: `measure` then compares both kernels on a \
+         GPU, or set `kernels = \"library\"`; types in your signatures change with the import\n"
+    )
 }
 
 fn counted(lines: usize) -> String {

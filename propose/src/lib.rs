@@ -10,6 +10,7 @@ pub mod build_script;
 mod candidate;
 mod code;
 pub mod diff;
+mod imports;
 pub mod line_endings;
 mod losses;
 mod model;
@@ -21,6 +22,7 @@ mod tests;
 pub mod toml_insert;
 mod training_loop;
 
+pub use imports::{Import, ImportProposal};
 pub use model::ModelWords;
 pub use proposal::{Found, Proposal, Reading};
 pub use sources::Edit;

@@ -9,8 +9,9 @@ use syn::Item;
 
 use crate::annotation::{FieldNumbers, Given, annotate, step_of_code};
 use crate::candidate::{Candidate, candidates, is_batch};
+use crate::imports::ImportProposal;
 use crate::losses::Losses;
-use crate::model::ModelWords;
+use crate::model::{Family, ModelWords};
 use crate::sources::{self, Edit, Owner, Patch, Programs, Source, all_tokens, reached};
 use crate::training_loop::{TrainingLoop, derive_micro_batch, loop_by_hand, training_loops};
 
@@ -42,6 +43,8 @@ pub struct Proposal {
 pub struct Found {
     /// The proposed annotation.
     pub proposal: Option<Proposal>,
+    /// Imports of modules with faster kernels.
+    pub imports: Option<ImportProposal>,
     /// The model of a program without an annotated struct.
     pub model: Option<ModelWords>,
     /// True if the program has Burn's own loop.
@@ -118,7 +121,9 @@ impl Reading {
                 .map(|source| format!("{} is `no_std`, and gpu-tuned needs std", source.name)),
         );
         if is_annotated {
-            found.notes.extend(Losses::new(&reached(sources, programs.training)).notes());
+            let reached = reached(sources, programs.training);
+            found.notes.extend(Losses::new(&reached).notes());
+            found.imports = imports(&reached, &Family::new(reached.iter().copied()), krate);
             return found;
         }
         let config =
@@ -130,6 +135,7 @@ impl Reading {
             "the kind of model",
             family.hint.as_ref().map(|(name, place)| format!("{} by `{name}` ({place})", family.kind.name)),
         );
+        found.imports = imports(&given.reached, family, krate);
         let mut numbers = FieldNumbers::default();
         match best {
             Some((source, best)) => {
@@ -182,6 +188,12 @@ impl Found {
             ));
         }
     }
+}
+
+/// Imports of modules with faster kernels, if the code shows the kind of model.
+fn imports(sources: &[&Source], family: &Family, krate: &str) -> Option<ImportProposal> {
+    family.hint.as_ref()?;
+    ImportProposal::new(sources.iter().copied(), family.kind.name, krate)
 }
 
 fn is_without_std(source: &Source) -> bool {

@@ -10,7 +10,7 @@ use gpu_tuned_project::gpu_names::profiles;
 use gpu_tuned_propose::build_script::with_call;
 use gpu_tuned_propose::diff::display_name;
 use gpu_tuned_propose::release::{BurnRelease, Refusal};
-use gpu_tuned_propose::{Found, Proposal, Reading};
+use gpu_tuned_propose::{Found, ImportProposal, Proposal, Reading};
 use serde::Serialize;
 
 use super::InitArgs;
@@ -35,6 +35,8 @@ pub(super) struct Setup {
     pub changes: Vec<Change>,
     pub by_hand: Vec<String>,
     pub proposal: Option<Proposal>,
+    /// Imports of modules with faster kernels.
+    pub imports: Option<ImportProposal>,
     /// GPUs of this machine, first the one that the steps build for.
     pub gpus: Vec<GpuHere>,
     /// Command that plans before the program is edited.
@@ -108,13 +110,13 @@ impl Setup {
         setup.notes.extend(gpu_notes(&machine, &gpus));
         setup.gpus = gpus;
         let programs = setup.of_programs(project, &found);
-        let Found { proposal, has_loop, left, notes, parts, missing, .. } = found;
+        let Found { proposal, imports, has_loop, left, notes, parts, missing, .. } = found;
         let in_vain = proposal.is_some() && reading.has_loop() && !has_loop;
         let starts = if proposal.is_some() && !has_loop { start(&names[0]) } else { Vec::new() };
         setup.by_hand.extend(left.into_iter().chain(starts).chain(in_vain.then(|| LOOP.to_owned())));
         setup.by_hand.extend(programs);
         (setup.parts, setup.missing) = (parts, missing);
-        setup.proposal = proposal;
+        (setup.proposal, setup.imports) = (proposal, imports);
         setup.notes.extend(notes);
         Ok(setup)
     }
