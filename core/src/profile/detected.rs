@@ -121,9 +121,12 @@ impl DetectedProfile {
         let name = reading.name.as_deref().filter(|name| !name.trim().is_empty());
         let pci_id = reading.pci_id.filter(|id| id.is_nvidia());
         let line = ProductLine::new(name, capability);
-        let estimate = Estimate::new(capability, line, total);
+        let memory = memory(reading, exact, total, is_unified);
+        // The size that profiles are compared by.
+        let sold = Bytes::from_mib(memory.nominal_mib);
+        let estimate = Estimate::new(capability, line, sold);
         let [smallest, largest] = estimate.memory_mib();
-        if exact.is_none() && !(smallest..=largest).contains(&total.mib()) {
+        if exact.is_none() && ![total, sold].iter().all(|size| (smallest..=largest).contains(&size.mib())) {
             let [smallest, largest] = [smallest, largest].map(|mib| Bytes::from_mib(mib as u64));
             return Err(NoDescription::ImplausibleMemory { reported: total, smallest, largest });
         }
@@ -132,10 +135,9 @@ impl DetectedProfile {
         }
 
         let mut notes = BTreeMap::new();
-        let memory = memory(reading, exact, total, is_unified);
         notes.insert("memory.nominal_mib", "the driver's total, rounded up to a size that is sold".to_owned());
         let boost = boost(reading, exact, estimate.clock_mhz);
-        let [sm_count, bandwidth, fp32] = speed(reading, exact, capability, total, is_unified, &boost);
+        let [sm_count, bandwidth, fp32] = speed(reading, exact, capability, sold, is_unified, &boost);
         let bus_bits = within(reading.memory_bus_bits.map(f64::from), BUS_BITS).map(|bits| bits as u32);
         let has_such_bus = |bits: &u32| {
             let [low, high] = bandwidth_range(None, *bits);
@@ -171,7 +173,11 @@ impl DetectedProfile {
             ("compute.boost_mhz", &boost.origin),
         ];
         notes.extend(origins.into_iter().map(|(key, origin)| (key, origin.to_string())));
-        let peaks = peaks(fp32, capability, half_rate_fp32_accumulate, has_tensor_cores, exact, &mut notes);
+        // Published peaks are those of a number of SMs that the profile may lack.
+        let has_count =
+            |profile: &&Profile| reading.sm_count.is_none_or(|count| profile.compute.sm_count == Some(count));
+        let published = exact.filter(has_count);
+        let peaks = peaks(fp32, capability, half_rate_fp32_accumulate, has_tensor_cores, published, &mut notes);
         let profile = Profile {
             id: exact.map_or_else(ProfileId::placeholder, |profile| profile.id.clone()),
             names: name.map(str::to_owned).into_iter().collect(),

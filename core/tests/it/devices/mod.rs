@@ -10,7 +10,7 @@ mod unified;
 
 use gpu_tuned_core::device::{DeviceFacts, GpuReading, ProductName, Virtualization};
 use gpu_tuned_core::matching::{Difference, Match, identify};
-use gpu_tuned_core::profile::{Profile, ProfileTable, Strictness, faults};
+use gpu_tuned_core::profile::{Fault, Profile, ProfileTable, Strictness, faults};
 use gpu_tuned_core::workload::Transformer;
 use gpu_tuned_core::{Bytes, Goal, plan};
 use gpu_tuned_project::profile_text::describe;
@@ -146,15 +146,8 @@ proptest! {
 
     #[test]
     fn a_described_profile_has_no_faults(reading in devices()) {
-        let found = shipped(&reading);
-        let exact = if let Match::Exact { profile } = &found { Some(&**profile) } else { None };
-        if let Ok(described) = describe(&reading, exact, |_| false) {
-            let table: toml::Table = described.text.parse().expect("TOML");
-            let mut profile = table["profile"][described.id.as_str()].as_table().expect("a table").clone();
-            profile.insert("id".to_owned(), described.id.as_str().into());
-            let profile: Profile = profile.try_into().expect("a profile");
-            prop_assert_eq!(faults(&profile, Strictness::User), [], "{}", described.text);
-        }
+        let (faults, text) = faults_of_description(&reading);
+        prop_assert_eq!(faults, [], "{}", text);
     }
 
     #[test]
@@ -162,6 +155,38 @@ proptest! {
         let name = ProductName::parse(&text);
         prop_assert!(name.is_vgpu || name.is_mig_slice || name.is_of(&text));
     }
+}
+
+/// Faults of the profile that describes a GPU, and its text; none without a description.
+fn faults_of_description(reading: &GpuReading) -> (Vec<Fault>, String) {
+    let found = shipped(reading);
+    let exact = if let Match::Exact { profile } = &found { Some(&**profile) } else { None };
+    let Ok(described) = describe(reading, exact, |_| false) else { return (Vec::new(), String::new()) };
+    let table: toml::Table = described.text.parse().expect("TOML");
+    let mut profile = table["profile"][described.id.as_str()].as_table().expect("a table").clone();
+    profile.insert("id".to_owned(), described.id.as_str().into());
+    let profile: Profile = profile.try_into().expect("a profile");
+    (faults(&profile, Strictness::User), described.text)
+}
+
+/// The profile of the L2 has published peaks, and no number of SMs.
+#[test]
+fn published_peaks_are_not_those_of_another_number_of_sms() {
+    let mut reading = reading("NVIDIA L2");
+    (reading.sm_count, reading.memory_bus_bits) = (Some(20), Some(128));
+    assert!(matches!(shipped(&reading), Match::Exact { .. }));
+    assert_eq!(faults_of_description(&reading).0, []);
+}
+
+/// 48 GiB, the most that are possible for its compute capability, would be sold as 49.5 with its bus.
+#[test]
+fn a_board_whose_sold_size_is_implausible_is_not_described() {
+    let mut reading = reading("NVIDIA GeForce GTX 1080 Ti");
+    reading.compute_capability = "6.1".parse().ok();
+    (reading.memory_total, reading.memory_bus_bits) = (Some(Bytes::from_mib(49_140)), Some(352));
+    assert!(describe(&reading, None, |_| false).is_err());
+    reading.memory_bus_bits = Some(384);
+    assert_eq!(describe(&reading, None, |_| false).map(|_| faults_of_description(&reading).0), Ok(Vec::new()));
 }
 
 fn reading(name: &str) -> GpuReading {
