@@ -122,7 +122,6 @@ impl DetectedProfile {
         let pci_id = reading.pci_id.filter(|id| id.is_nvidia());
         let line = ProductLine::new(name, capability);
         let memory = memory(reading, exact, total, is_unified);
-        // The size that profiles are compared by.
         let sold = Bytes::from_mib(memory.nominal_mib);
         let estimate = Estimate::new(capability, line, sold);
         let [smallest, largest] = estimate.memory_mib();
@@ -174,9 +173,7 @@ impl DetectedProfile {
         ];
         notes.extend(origins.into_iter().map(|(key, origin)| (key, origin.to_string())));
         // Published peaks are those of a number of SMs that the profile may lack.
-        let has_count =
-            |profile: &&Profile| reading.sm_count.is_none_or(|count| profile.compute.sm_count == Some(count));
-        let published = exact.filter(has_count);
+        let published = exact.filter(|profile| reading.sm_count.is_none() || profile.compute.sm_count == Some(count));
         let peaks = peaks(fp32, capability, half_rate_fp32_accumulate, has_tensor_cores, published, &mut notes);
         let profile = Profile {
             id: exact.map_or_else(ProfileId::placeholder, |profile| profile.id.clone()),
