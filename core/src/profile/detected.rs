@@ -124,9 +124,8 @@ impl DetectedProfile {
         let memory = memory(reading, exact, total, is_unified);
         let sold = Bytes::from_mib(memory.nominal_mib);
         let estimate = Estimate::new(capability, line, sold);
-        let [smallest, largest] = estimate.memory_mib();
-        if exact.is_none() && ![total, sold].iter().all(|size| (smallest..=largest).contains(&size.mib())) {
-            let [smallest, largest] = [smallest, largest].map(|mib| Bytes::from_mib(mib as u64));
+        let [smallest, largest] = estimate.memory_mib().map(|mib| Bytes::from_mib(mib as u64));
+        if exact.is_none() && ![total, sold].iter().all(|size| (smallest..=largest).contains(size)) {
             return Err(NoDescription::ImplausibleMemory { reported: total, smallest, largest });
         }
         if name.is_none() && pci_id.is_none() {
@@ -172,9 +171,8 @@ impl DetectedProfile {
             ("compute.boost_mhz", &boost.origin),
         ];
         notes.extend(origins.into_iter().map(|(key, origin)| (key, origin.to_string())));
-        // Published peaks are those of a number of SMs that the profile may lack.
-        let published = exact.filter(|profile| reading.sm_count.is_none() || profile.compute.sm_count == Some(count));
-        let peaks = peaks(fp32, capability, half_rate_fp32_accumulate, has_tensor_cores, published, &mut notes);
+        let exact_peaks = exact.filter(|profile| has_count(profile, reading.sm_count)).map(|it| (&it.id, &it.peaks));
+        let peaks = peaks(fp32, capability, half_rate_fp32_accumulate, has_tensor_cores, exact_peaks, &mut notes);
         let profile = Profile {
             id: exact.map_or_else(ProfileId::placeholder, |profile| profile.id.clone()),
             names: name.map(str::to_owned).into_iter().collect(),
@@ -294,13 +292,18 @@ fn boost(reading: &GpuReading, exact: Option<&Profile>, class_mhz: f64) -> Figur
     Figure { value, origin: Origin::Estimated(how.to_owned()) }
 }
 
+/// Returns true unless the profile may be of another number of SMs: published peaks are those of a number.
+fn has_count(profile: &Profile, reported: Option<u32>) -> bool {
+    reported.is_none() || profile.compute.sm_count == reported
+}
+
 /// The fp32 peak, and those of the tensor cores by their ratio to it.
 fn peaks(
     fp32: Figure,
     capability: ComputeCapability,
     is_half_rate: bool,
     has_tensor_cores: bool,
-    exact: Option<&Profile>,
+    exact: Option<(&ProfileId, &Peaks)>,
     notes: &mut BTreeMap<&'static str, String>,
 ) -> Peaks {
     let ratio = fp16_per_fp32(capability, is_half_rate).filter(|_| has_tensor_cores);
@@ -311,7 +314,7 @@ fn peaks(
     let tf32 = by_ratio(0.5).filter(|_| capability.has_tf32());
     let [bf16, fp16] = [by_ratio(1.0).filter(|_| capability.has_tensor_bf16()), by_ratio(1.0)];
     let mut peak = |key, of: fn(&Peaks) -> &Option<Peak>, is_there: bool, otherwise: Option<Figure>| {
-        let known = exact.and_then(|profile| Some((&profile.id, of(&profile.peaks).as_ref()?)));
+        let known = exact.and_then(|(id, peaks)| Some((id, of(peaks).as_ref()?)));
         let (tflops, basis, source, note) = match (known, otherwise) {
             (Some((id, Peak { tflops, basis, source, .. })), _) if is_there => {
                 (*tflops, *basis, source.clone(), Origin::Profile(id.clone()))
