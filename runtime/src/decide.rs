@@ -105,6 +105,15 @@ pub(crate) struct DecisionContext<'a> {
     pub ranks: Option<&'a RanksHere>,
 }
 
+#[cfg(test)]
+impl<'a> DecisionContext<'a> {
+    /// A first start with nothing known but the machine.
+    fn first(machine: &'a Machine, set: &'a Pins) -> Self {
+        let (wanted, broken) = (&DeviceRequest::FirstFit, &[]);
+        Self { machine, wanted, broken, saved: None, set, not_ready: None, no_library: None, ranks: None }
+    }
+}
+
 /// Decides for the requested device of the machine, or for the CPU without a usable GPU.
 pub(crate) fn decide<C: Tuned>(config: &C, context: DecisionContext<'_>) -> Result<Decision, StartError> {
     let refused = match context.wanted {

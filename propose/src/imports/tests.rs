@@ -1,4 +1,6 @@
-use super::ImportProposal;
+use std::collections::BTreeSet;
+
+use super::{FASTER, ImportProposal};
 use crate::sources::Source;
 
 /// Changes of a transformer's source: line, and path to write.
@@ -64,4 +66,30 @@ fn kinds_without_a_measured_gain_get_no_proposal() {
     let gain = |kind| ImportProposal::new([&source].into_iter(), kind, "tuned").map(|found| found.gain);
     assert!(gain("vit").is_some_and(|gain| gain.starts_with("2.8 to 3.4 times as fast on an H200")));
     assert_eq!(["convnet", "recurrent", "declared"].map(gain), [const { None }; 3]);
+}
+
+/// Types and configs of a module's source, but for what it re-exports from Burn.
+fn own_names(source: &str) -> BTreeSet<&str> {
+    let defined =
+        ["pub type ", "pub struct "].map(|keyword| source.lines().filter_map(move |line| line.strip_prefix(keyword)));
+    let defined = defined.into_iter().flatten();
+    let configs = source.lines().filter(|line| line.starts_with("pub use ") && line.contains("config::"));
+    let configs = configs.filter_map(|line| line.rsplit("config::").next());
+    let words = |text| str::split(text, |letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    defined.filter_map(move |line| words(line).next()).chain(configs.flat_map(words)).collect()
+}
+
+#[test]
+fn every_module_with_a_faster_version_is_proposed() {
+    for (module, source) in [
+        ("", include_str!("../../../kernels/src/nn.rs")),
+        ("attention", include_str!("../../../kernels/src/nn/attention.rs")),
+        ("transformer", include_str!("../../../kernels/src/nn/transformer.rs")),
+        ("loss", include_str!("../../../kernels/src/nn/loss.rs")),
+    ] {
+        let (_, proposed) = FASTER.iter().find(|(of, _)| *of == module).expect("a module");
+        let mut names = own_names(source);
+        names.remove("ByLibrary");
+        assert_eq!(proposed.iter().copied().collect::<BTreeSet<_>>(), names, "{module}");
+    }
 }

@@ -115,7 +115,7 @@ mod tests {
     use gpu_tuned_core::{Goal, Pins, Settings};
 
     use super::unequal_shares;
-    use crate::decide::{DecisionContext, DeviceRequest};
+    use crate::decide::DecisionContext;
     use crate::{Built, StartError, Tuned, WorkloadSpec};
 
     /// A config with unequal shares.
@@ -147,17 +147,8 @@ mod tests {
 
     #[test]
     fn shares_of_a_config_with_unusable_fields_are_refused() {
-        let (machine, set, wanted) = (crate::detect(), Pins::default(), DeviceRequest::FirstFit);
-        let context = DecisionContext {
-            machine: &machine,
-            wanted: &wanted,
-            broken: &[],
-            saved: None,
-            set: &set,
-            not_ready: None,
-            no_library: None,
-            ranks: None,
-        };
+        let (machine, set) = (crate::detect(), Pins::default());
+        let context = DecisionContext::first(&machine, &set);
         let refused = |layers| unequal_shares(&Config { layers }, context, &[]).expect_err("the field is unusable");
         assert!(matches!(refused(-2), StartError::Negative { field: "layers", count: -2 }));
         assert!(matches!(refused(0), StartError::Dimensions { message } if message.starts_with("layers = 0")));

@@ -3,7 +3,7 @@ use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::WorkloadSpec;
 use gpu_tuned_core::{Goal, Kernels, Pins, Provenance, Setting, SettingValue, Settings};
 
-use super::{Decision, DecisionContext, DeviceRequest};
+use super::{Decision, DecisionContext};
 use crate::{Built, Change, Fallback, Options, Tuned};
 
 /// A config with a field for TF32, built where TF32 was allowed or not.
@@ -91,22 +91,13 @@ fn tf32_that_is_off_already_is_a_change_and_no_wish_of_the_user() {
 #[test]
 fn a_planned_library_that_cannot_be_used_gives_way_to_burns_kernels() {
     let facts = DeviceFacts::nominal(ProfileTable::builtin().get("rtx4090").expect("a shipped profile"));
-    let (machine, set, wanted) = (crate::detect(), Pins::default(), DeviceRequest::FirstFit);
-    let context = DecisionContext {
-        machine: &machine,
-        wanted: &wanted,
-        broken: &[],
-        saved: None,
-        set: &set,
-        not_ready: None,
-        no_library: Some("it is too old"),
-        ranks: None,
-    };
+    let (machine, set) = (crate::detect(), Pins::default());
+    let context = DecisionContext::first(&machine, &set);
+    assert_eq!(super::without_library(Goal::default(), context, &facts), (Goal::default(), None));
+    let context = DecisionContext { no_library: Some("it is too old"), ..context };
     for asked in [None, Some(Kernels::Library)] {
         let goal = Goal { kernels: asked, ..Goal::default() };
         let (goal, because) = super::without_library(goal, context, &facts);
         assert_eq!((goal.kernels, because), (Some(Kernels::Burn), Some("it is too old")));
     }
-    let context = DecisionContext { no_library: None, ..context };
-    assert_eq!(super::without_library(Goal::default(), context, &facts), (Goal::default(), None));
 }
