@@ -165,6 +165,8 @@ impl CublasLt {
     }
 }
 
+/// Divisor of the numbers from one row of GELU's input to the next.
+const LEADING_OF_GELU: usize = 8;
 /// `CUBLAS_STATUS_NOT_SUPPORTED`.
 const NOT_SUPPORTED: c_int = 15;
 
@@ -222,6 +224,8 @@ pub enum Epilogue {
     None,
     /// A number for each column is added to the product. All batches have the same numbers.
     Bias,
+    /// As [`Epilogue::Bias`], then GELU by its tanh approximation. GELU's input is written as well. Of one batch only.
+    BiasGelu,
     /// Sums of the columns of the right matrix are written as well. Of one batch only.
     ColumnSums,
 }
@@ -232,6 +236,7 @@ impl Epilogue {
         match self {
             Self::None => 1,
             Self::Bias => 4,
+            Self::BiasGelu => 32 | 4 | 128,
             // The left matrix of the library is the right one here.
             Self::ColumnSums => 256,
         }
@@ -285,8 +290,10 @@ pub struct Operands {
     pub right: Memory,
     /// The output.
     pub output: Memory,
-    /// Numbers for each column: read by [`Epilogue::Bias`], written by [`Epilogue::ColumnSums`].
+    /// Numbers for each column: written by [`Epilogue::ColumnSums`], read as a bias by others.
     pub vector: Option<Memory>,
+    /// Input of an activation in the layout of the output: written by [`Epilogue::BiasGelu`].
+    pub pre_activation: Option<Memory>,
     /// At least [`Plan::workspace_bytes`].
     pub workspace: Option<Memory>,
 }
@@ -323,14 +330,21 @@ impl Handle {
     /// # Errors
     ///
     /// [`CublasError::NoAlgorithm`] when the library cannot compute the product, one of the sizes is 0 or more than the
-    /// library counts, or the output is transposed. [`CublasError::Call`] when a call fails.
+    /// library counts, or the output is transposed. GELU needs rows at distances of whole eights.
+    /// [`CublasError::Call`] when a call fails.
     pub fn plan(&'static self, product: Product, alignment: [u64; 3]) -> Result<Plan, CublasError> {
         let Product { element, rows, inner, columns, batches, left, right, output, epilogue, .. } = product;
         let library = self.library;
         let is_counted = |size: usize| (1..=i32::MAX as usize).contains(&size);
-        let sums_of_batches = epilogue == Epilogue::ColumnSums && batches > 1;
+        let writes_pre_activation = epilogue == Epilogue::BiasGelu;
+        let is_of_batches = (epilogue == Epilogue::ColumnSums || writes_pre_activation) && batches > 1;
+        let is_unaligned = writes_pre_activation && !output.leading.is_multiple_of(LEADING_OF_GELU);
         // Layouts have no transposed output, and one batch is the library's default: it would compute these wrongly.
-        if ![rows, inner, columns, batches].into_iter().all(is_counted) || output.transposed || sums_of_batches {
+        if ![rows, inner, columns, batches].into_iter().all(is_counted)
+            || output.transposed
+            || is_of_batches
+            || is_unaligned
+        {
             return Err(CublasError::NoAlgorithm);
         }
         // A matrix in rows is the transpose of the same memory in columns, so the right matrix comes first.
@@ -346,6 +360,11 @@ impl Handle {
         if epilogue != Epilogue::None {
             // Any address will do to choose an algorithm.
             description.set(BIAS_POINTER, &MOST_ALIGNED)?;
+        }
+        if writes_pre_activation {
+            description.set(AUXILIARY_POINTER, &MOST_ALIGNED)?;
+            let leading = i64::try_from(output.leading).map_err(|_| CublasError::NoAlgorithm)?;
+            description.set(AUXILIARY_LEADING, &leading)?;
         }
         let preference = Preference::new(library)?;
         preference.set(PREFERENCE_WORKSPACE_BYTES, &MOST_WORKSPACE)?;
@@ -392,7 +411,7 @@ pub struct Plan {
     product: Product,
     /// Least alignment of left, right, and output and vector.
     alignment: [u64; 3],
-    /// Has the address of a vector while a product is launched.
+    /// Has the addresses of a vector and of GELU's input while a product is launched.
     description: Mutex<Description>,
     layouts: [Layout; 3],
     best: Heuristic,
@@ -414,8 +433,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// When a matrix exceeds its memory or is less aligned than planned, a vector or workspace is missing, or the library
-    /// refuses the launch. Nothing is launched then.
+    /// When a matrix exceeds its memory or is less aligned than planned, a vector, matrix or workspace is missing, or the
+    /// library refuses the launch. Nothing is launched then.
     ///
     /// # Safety
     ///
@@ -438,11 +457,19 @@ impl Plan {
             within(vector, columns.saturating_mul(bytes))?;
             aligned(vector, of_output)?;
         }
+        let pre_activation = (epilogue == Epilogue::BiasGelu).then(|| operands.pre_activation.unwrap_or(Memory::NONE));
+        if let Some(pre_activation) = pre_activation {
+            within(pre_activation, output.span(rows, columns, batches).saturating_mul(bytes))?;
+            aligned(pre_activation, WIDEST_LOAD)?;
+        }
         let workspace = operands.workspace.unwrap_or(Memory::NONE);
         within(workspace, self.best.workspace_bytes)?;
         let description = self.description.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(vector) = vector {
             description.set(BIAS_POINTER, &vector.address)?;
+        }
+        if let Some(pre_activation) = pre_activation {
+            description.set(AUXILIARY_POINTER, &pre_activation.address)?;
         }
         let (one, before) = (1f32, f32::from(u8::from(self.product.accumulate)));
         // SAFETY: objects live, sizes are checked above, and the rest is the caller's promise.
@@ -485,6 +512,8 @@ const TRANSA: c_int = 3;
 const TRANSB: c_int = 4;
 const EPILOGUE: c_int = 7;
 const BIAS_POINTER: c_int = 8;
+const AUXILIARY_POINTER: c_int = 11;
+const AUXILIARY_LEADING: c_int = 12;
 // `cublasLtMatrixLayoutAttribute_t`
 const BATCH_COUNT: c_int = 5;
 const BATCH_STRIDE: c_int = 6;

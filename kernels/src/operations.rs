@@ -1,6 +1,7 @@
 //! Library products as operations of Burn's backends.
 
 mod autodiff;
+mod gelu;
 mod rows;
 mod stream;
 
@@ -32,12 +33,13 @@ pub trait LibraryOps: Backend {
     #[fusion(dtype = input, shape = linear_shape(input, weight))]
     fn library_linear(input: FloatTensor<Self>, weight: FloatTensor<Self>, tf32: bool) -> FloatTensor<Self>;
 
-    /// `[.., k] · [k, n] + [n]` to `[.., n]`.
+    /// `[.., k] · [k, n] + [n]` to `[.., n]`, and GELU by its tanh approximation of the sums before they are rounded.
     #[fusion(dtype = input, shape = linear_shape(input, weight))]
     fn library_linear_with_bias(
         input: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
+        gelu: bool,
         tf32: bool,
     ) -> FloatTensor<Self>;
 
@@ -60,6 +62,18 @@ pub trait LibraryOps: Backend {
 /// those of its linear operation.
 #[backend_extension(Cube, Fusion)]
 pub trait LibraryGradients: Backend {
+    /// A linear operation with GELU by its tanh approximation, and GELU's input, from which its gradient is computed.
+    #[fusion(meta = |input, weight, _bias, _tf32| {
+        let output = TensorSpec::new(linear_shape(&input.shape, &weight.shape), input.dtype);
+        (output.clone(), output)
+    })]
+    fn library_linear_with_gelu(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        tf32: bool,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
     /// Gradient of a linear operation's weight: `[.., k]ᵀ · [.., n]` to `[k, n]`.
     #[fusion(dtype = input, shape = weight_shape(input, gradient))]
     fn library_weight_gradient(input: FloatTensor<Self>, gradient: FloatTensor<Self>, tf32: bool) -> FloatTensor<Self>;
@@ -150,11 +164,17 @@ impl LibraryOps for CubeBackend {
     }
 
     fn library_linear(input: CubeTensor, weight: CubeTensor, tf32: bool) -> CubeTensor {
-        linear(input, weight, None, tf32)
+        linear(input, weight, None, false, tf32).0
     }
 
-    fn library_linear_with_bias(input: CubeTensor, weight: CubeTensor, bias: CubeTensor, tf32: bool) -> CubeTensor {
-        linear(input, weight, Some(bias), tf32)
+    fn library_linear_with_bias(
+        input: CubeTensor,
+        weight: CubeTensor,
+        bias: CubeTensor,
+        gelu: bool,
+        tf32: bool,
+    ) -> CubeTensor {
+        linear(input, weight, Some(bias), gelu, tf32).0
     }
 
     fn library_log_probs(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {
@@ -167,6 +187,16 @@ impl LibraryOps for CubeBackend {
 }
 
 impl LibraryGradients for CubeBackend {
+    fn library_linear_with_gelu(
+        input: CubeTensor,
+        weight: CubeTensor,
+        bias: CubeTensor,
+        tf32: bool,
+    ) -> (CubeTensor, CubeTensor) {
+        let (output, pre_activation) = linear(input, weight, Some(bias), true, tf32);
+        (output, pre_activation.expect("BUG: linear returns the input of GELU"))
+    }
+
     fn library_weight_gradient(input: CubeTensor, gradient: CubeTensor, tf32: bool) -> CubeTensor {
         weight_gradient(&Operand::new(input, Matrices::flat), &Operand::new(gradient, Matrices::flat), tf32)
     }
@@ -211,18 +241,28 @@ impl LibraryGradients for CubeBackend {
     }
 }
 
-fn linear(input: CubeTensor, weight: CubeTensor, bias: Option<CubeTensor>, tf32: bool) -> CubeTensor {
+/// The output, and the input of a GELU.
+fn linear(input: CubeTensor, weight: CubeTensor, bias: Option<CubeTensor>, gelu: bool, tf32: bool) -> Computed {
     let shape = linear_shape(input.meta.shape(), weight.meta.shape());
     let input = Operand::new(input, Matrices::flat);
     let weight = Operand::new(weight, Matrices::flat);
-    let vector = bias.clone().map_or(Vector::None, |bias| Vector::Bias(Box::new(bias)));
-    match computed(&input, &weight, flat_size(&input, &weight), shape, Matrices::flat, vector, tf32) {
-        Some((output, _)) => output,
-        None => match bias {
-            Some(bias) => add_to_rows(linear(input.tensor, weight.tensor, None, tf32), bias),
-            None => CubeBackend::linear(input.tensor, weight.tensor, None),
-        },
+    let vector = bias.clone().map_or(Vector::None, |bias| Vector::Bias(Box::new(bias), gelu));
+    let size = flat_size(&input, &weight);
+    if let Some(computed) = computed(&input, &weight, size, shape, Matrices::flat, vector, tf32) {
+        return computed;
     }
+    let output = match bias {
+        Some(bias) if gelu => linear(input.tensor, weight.tensor, Some(bias), false, tf32).0,
+        Some(bias) => add_to_rows(linear(input.tensor, weight.tensor, None, false, tf32).0, bias),
+        None => CubeBackend::linear(input.tensor, weight.tensor, None),
+    };
+    if !gelu {
+        return (output, None);
+    }
+    if output.meta.shape().num_elements() == 0 {
+        return (output.clone(), Some(output));
+    }
+    (gelu::output::<CubeBackend>(output.clone()), Some(output))
 }
 
 fn add_to_rows(rows: CubeTensor, vector: CubeTensor) -> CubeTensor {
@@ -291,11 +331,12 @@ impl Operand {
 /// Numbers for each column beside a product.
 enum Vector {
     None,
-    Bias(Box<CubeTensor>),
+    /// A bias, and true for GELU of the sums.
+    Bias(Box<CubeTensor>, bool),
     ColumnSums,
 }
 
-/// The product, and the column sums if asked for.
+/// The product, and the column sums or the input of GELU if asked for.
 type Computed = (CubeTensor, Option<CubeTensor>);
 
 /// Launches a product. `None` where the library has no algorithm.
@@ -323,10 +364,10 @@ fn computed(
         return match vector {
             Vector::None => Some((zeros(&left.tensor, shape), None)),
             // Burn's sums of no rows are zeros.
-            Vector::Bias(_) | Vector::ColumnSums => None,
+            Vector::Bias(..) | Vector::ColumnSums => None,
         };
     }
-    let output = Operand::new(empty(&left.tensor, shape), read);
+    let output = Operand::new(empty(&left.tensor, shape.clone()), read);
     let padded = padded_columns(right, &output, size, element);
     let product = |inner, epilogue, accumulate| Product {
         element,
@@ -342,18 +383,22 @@ fn computed(
     };
     let epilogue = match vector {
         Vector::None => Epilogue::None,
-        Vector::Bias(_) => Epilogue::Bias,
+        Vector::Bias(_, false) => Epilogue::Bias,
+        Vector::Bias(_, true) => Epilogue::BiasGelu,
         Vector::ColumnSums => Epilogue::ColumnSums,
     };
     let (mut bias, mut sums) = (None, None);
     match vector {
         Vector::None => {}
-        Vector::Bias(vector) => bias = Some(with_length(*vector, padded)),
+        Vector::Bias(vector, _) => bias = Some(with_length(*vector, padded)),
         Vector::ColumnSums => sums = Some(with_shape(empty(&left.tensor, Shape::new([padded])), [columns])),
     }
     let vector = bias.as_ref().or(sums.as_ref());
     let of_vector = vector.map_or(MOST_ALIGNED, |vector| alignment_of(vector.handle.offset_start.unwrap_or(0)));
-    let whole = if epilogue == Epilogue::ColumnSums { inner } else { whole_inner(left, right, inner, element) };
+    // A new tensor of the output's shape and type has its layout.
+    let pre_activation = (epilogue == Epilogue::BiasGelu).then(|| empty(&left.tensor, shape));
+    let is_additive = matches!(epilogue, Epilogue::None | Epilogue::Bias);
+    let whole = if is_additive { whole_inner(left, right, inner, element) } else { inner };
     // The rest comes first, because the larger product then adds to it: its rounding is that of a small part.
     let rest = if whole < inner {
         Some(launchable(left, right, &output, whole, product(inner - whole, epilogue, false), of_vector)?)
@@ -365,10 +410,11 @@ fn computed(
         Some(_) => launchable(left, right, &output, 0, product(whole, Epilogue::None, true), MOST_ALIGNED)?,
     };
     for launchable in rest.into_iter().chain([main]) {
-        let bias = bias.take().map(|bias| bias.handle);
-        stream::launch(&left.tensor.client, launchable, bias, sums.as_ref().map(|sums| sums.handle.clone()));
+        let [sums, pre_activation] =
+            [&sums, &pre_activation].map(|tensor| tensor.as_ref().map(|tensor| tensor.handle.clone()));
+        stream::launch(&left.tensor.client, launchable, bias.take().map(|bias| bias.handle), sums, pre_activation);
     }
-    Some((output.tensor, sums))
+    Some((output.tensor, sums.or(pre_activation)))
 }
 
 /// A product of the inner numbers from `first` on, with its plan for a vector of this alignment.

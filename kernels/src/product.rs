@@ -27,20 +27,40 @@ pub fn matmul<const D: usize>(left: Tensor<D>, right: Tensor<D>) -> Tensor<D> {
 /// `input · weight + bias`, like [`burn::tensor::module::linear`]: `[.., k] · [k, n] + [n]` to `[.., n]`.
 pub fn linear<const D: usize>(input: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
     #[cfg(feature = "cuda")]
-    if let Some(tf32) = by_library(&input)
-        && input.dtype() == weight.dtype()
-        && bias.as_ref().is_none_or(|bias| bias.dtype() == weight.dtype())
-    {
-        if let Some(bias) = &bias {
-            assert_eq!(bias.dims()[0], weight.dims()[1], "length of a linear operation's bias");
-        }
+    if let Some(tf32) = linear_by_library(&input, &weight, bias.as_ref()) {
         let (input, weight) = (input.into_dispatch(), weight.into_dispatch());
         return Tensor::from_dispatch(match bias {
-            Some(bias) => Dispatch::library_linear_with_bias(input, weight, bias.into_dispatch(), tf32),
+            Some(bias) => Dispatch::library_linear_with_bias(input, weight, bias.into_dispatch(), false, tf32),
             None => Dispatch::library_linear(input, weight, tf32),
         });
     }
     burn::tensor::module::linear(input, weight, bias)
+}
+
+/// [`linear`] with a bias, then [`burn::tensor::activation::gelu_approximate`].
+///
+/// With the library selected, one kernel computes both, and keeps one tensor `[.., n]` for the gradient beside the output. The
+/// library has an epilogue for `relu`, too. It is left out, because it may return 0 for NaN.
+pub fn linear_with_gelu<const D: usize>(input: Tensor<D>, weight: Tensor<2>, bias: Tensor<1>) -> Tensor<D> {
+    #[cfg(feature = "cuda")]
+    if let Some(tf32) = linear_by_library(&input, &weight, Some(&bias)) {
+        let (input, weight, bias) = (input.into_dispatch(), weight.into_dispatch(), bias.into_dispatch());
+        return Tensor::from_dispatch(Dispatch::library_linear_with_bias(input, weight, bias, true, tf32));
+    }
+    burn::tensor::activation::gelu_approximate(burn::tensor::module::linear(input, weight, Some(bias)))
+}
+
+/// `tf32` if the library computes this linear operation.
+#[cfg(feature = "cuda")]
+fn linear_by_library<const D: usize>(input: &Tensor<D>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) -> Option<bool> {
+    let tf32 = by_library(input)?;
+    if input.dtype() != weight.dtype() || bias.is_some_and(|bias| bias.dtype() != weight.dtype()) {
+        return None;
+    }
+    if let Some(bias) = bias {
+        assert_eq!(bias.dims()[0], weight.dims()[1], "length of a linear operation's bias");
+    }
+    Some(tf32)
 }
 
 /// `tf32` if the library computes products of this tensor. Remembers if it could.

@@ -2,12 +2,14 @@
 
 pub use burn::nn::transformer::*;
 
+use burn::nn::activation::Activation;
 use burn::nn::transformer as burn_transformer;
 use burn::tensor::{Bool, Tensor};
 
 use super::attention::{MhaInput, attention};
 pub use super::config::{PositionWiseFeedForwardConfig, TransformerEncoderConfig};
 use super::{ByLibrary, layer_norm, linear};
+use crate::product;
 
 /// A feed-forward network at each position.
 pub type PositionWiseFeedForward = ByLibrary<burn_transformer::PositionWiseFeedForward>;
@@ -16,13 +18,20 @@ pub type TransformerEncoder = ByLibrary<burn_transformer::TransformerEncoder>;
 
 impl PositionWiseFeedForward {
     /// Applies the network: `[.., d_model]` to `[.., d_model]`.
+    ///
+    /// With the library selected, the first product computes GELU by its tanh approximation.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         feed_forward(self, input)
     }
 }
 
 fn feed_forward<const D: usize>(layer: &burn_transformer::PositionWiseFeedForward, input: Tensor<D>) -> Tensor<D> {
-    let hidden = layer.activation.forward(linear(&layer.linear_inner, input));
+    let hidden = match (&layer.activation, &layer.linear_inner.bias) {
+        (Activation::Gelu(gelu), Some(bias)) if gelu.approximate => {
+            product::linear_with_gelu(input, layer.linear_inner.weight.val(), bias.val())
+        }
+        _ => layer.activation.forward(linear(&layer.linear_inner, input)),
+    };
     linear(&layer.linear_outer, layer.dropout.forward(hidden))
 }
 

@@ -8,7 +8,7 @@ use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
 
-use super::{LibraryGradients, LibraryOps};
+use super::{LibraryGradients, LibraryOps, gelu};
 
 /// Left and right factor of a product, and `tf32`. A factor is kept where the other one has a gradient.
 type State = (Option<NodeId>, Option<NodeId>, bool);
@@ -64,12 +64,16 @@ impl<B: LibraryOps + LibraryGradients> Backward<B, 2> for LinearBackward {
 struct LinearWithBiasBackward;
 
 impl<B: LibraryOps + LibraryGradients> Backward<B, 3> for LinearWithBiasBackward {
-    type State = State;
+    /// Factors of the product, and the input of GELU.
+    type State = (State, Option<FloatTensor<B>>);
 
-    fn backward(self, ops: Ops<State, 3>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+    fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
         let [of_input, of_weight, of_bias] = ops.parents;
-        let (input, weight, tf32) = ops.state;
-        let gradient = gradients.consume::<B>(&ops.node);
+        let ((input, weight, tf32), pre_activation) = ops.state;
+        let mut gradient = gradients.consume::<B>(&ops.node);
+        if let Some(pre_activation) = pre_activation {
+            gradient = gelu::gradient::<B>(pre_activation, gradient);
+        }
         if let Some(node) = of_input {
             let weight = B::float_transpose(kept::<B>(weight, checkpointer));
             gradients.register::<B>(node.id, B::library_linear(gradient.clone(), weight, tf32));
@@ -164,19 +168,26 @@ impl<B: LibraryOps + LibraryGradients, C: CheckpointStrategy> LibraryOps for Aut
         input: FloatTensor<Self>,
         weight: FloatTensor<Self>,
         bias: FloatTensor<Self>,
+        gelu: bool,
         tf32: bool,
     ) -> FloatTensor<Self> {
-        let computed = |input: FloatTensor<Self>, weight: FloatTensor<Self>, bias: FloatTensor<Self>| {
-            B::library_linear_with_bias(input.into_primitive(), weight.into_primitive(), bias.into_primitive(), tf32)
-        };
         let nodes = [input.node(), weight.node(), bias.node()];
         match LinearWithBiasBackward.prepare::<C>(nodes).compute_bound().stateful() {
             OpsKind::Tracked(mut prep) => {
                 let of_input = weight.is_tracked().then(|| prep.checkpoint(&input));
                 let state = (of_input, input.is_tracked().then(|| prep.checkpoint(&weight)), tf32);
-                prep.finish(state, computed(input, weight, bias))
+                let [input, weight, bias] = [input, weight, bias].map(Self::FloatTensorPrimitive::into_primitive);
+                if gelu {
+                    let (output, pre_activation) = B::library_linear_with_gelu(input, weight, bias, tf32);
+                    prep.finish((state, Some(pre_activation)), output)
+                } else {
+                    prep.finish((state, None), B::library_linear_with_bias(input, weight, bias, false, tf32))
+                }
             }
-            OpsKind::UnTracked(prep) => prep.finish(computed(input, weight, bias)),
+            OpsKind::UnTracked(prep) => {
+                let [input, weight, bias] = [input, weight, bias].map(Self::FloatTensorPrimitive::into_primitive);
+                prep.finish(B::library_linear_with_bias(input, weight, bias, gelu, tf32))
+            }
         }
     }
 

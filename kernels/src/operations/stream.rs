@@ -109,14 +109,20 @@ pub(super) struct Launch {
     pub output: Buffer,
 }
 
-/// Launches a product in order with the device's kernels, with a bias to read or column sums to write. A failure marks
-/// the output: reading it, or what is computed from it, is the error.
+/// Launches a product in order with the device's kernels, with a bias to read, or column sums or the input of an
+/// activation to write. A failure marks the outputs: reading them, or what is computed from them, is the error.
 ///
 /// # Panics
 ///
 /// Panics if the buffers are on several devices.
 #[allow(clippy::default_trait_access, reason = "the type of backtraces is in a crate that is no dependency")]
-pub(super) fn launch(client: &Client, launch: Launch, bias: Option<Buffer>, sums: Option<Buffer>) {
+pub(super) fn launch(
+    client: &Client,
+    launch: Launch,
+    bias: Option<Buffer>,
+    sums: Option<Buffer>,
+    pre_activation: Option<Buffer>,
+) {
     let Launch { plan, left, right, output } = launch;
     let workspace = (plan.workspace_bytes() > 0).then(|| client.empty(plan.workspace_bytes()));
     let read: Vec<Buffer> = [left.clone(), right.clone()].into_iter().chain(bias.clone()).collect();
@@ -130,8 +136,8 @@ pub(super) fn launch(client: &Client, launch: Launch, bias: Option<Buffer>, sums
     }
     server_of(client.service_id().device).submit(move |server| {
         let stream = output.stream;
-        let written: Vec<BufferBinding> =
-            [Some(&output), sums.as_ref(), workspace.as_ref()].into_iter().flatten().map(binding).collect();
+        let written = [Some(&output), sums.as_ref(), pre_activation.as_ref(), workspace.as_ref()];
+        let written: Vec<BufferBinding> = written.into_iter().flatten().map(binding).collect();
         // Guards of the pages, until the product is launched.
         let mut guards = Vec::new();
         // Before the scope: within it the outputs count as not yet written, and reading their address would fail.
@@ -148,6 +154,7 @@ pub(super) fn launch(client: &Client, launch: Launch, bias: Option<Buffer>, sums
                 right: memory(&right)?,
                 output: memory(&output)?,
                 vector: vector.map(&mut memory).transpose()?,
+                pre_activation: pre_activation.as_ref().map(&mut memory).transpose()?,
                 workspace: workspace.as_ref().map(&mut memory).transpose()?,
             })
         })();

@@ -36,7 +36,7 @@ fn agree(found: &[f64], expected: &[f64]) -> bool {
 /// A scalar of two matrices and a vector.
 type Operation = fn(Tensor<2>, Tensor<2>, Tensor<1>) -> Tensor<1>;
 
-const OPERATIONS: [(&str, Operation); 6] = [
+const OPERATIONS: [(&str, Operation); 7] = [
     ("a product", |left, right, _| squares(product::matmul(left, right))),
     ("a batch of products", |left, right, _| {
         let [rows, inner, columns] = SIZES;
@@ -44,6 +44,7 @@ const OPERATIONS: [(&str, Operation); 6] = [
         squares(product::matmul(left.reshape([2, rows / 2, inner]), right).reshape([rows, columns]))
     }),
     ("a linear layer", |left, right, bias| squares(product::linear(left, right, Some(bias)))),
+    ("a linear layer with GELU", |left, right, bias| squares(product::linear_with_gelu(left, right, bias))),
     ("a layer norm", |_, rows, vector| squares(product::layer_norm(rows, vector.clone(), vector, 1e-5))),
     ("an embedding", |_, table, _| {
         let tokens = numbered(8, SIZES[1], &table.device()).reshape([2, 4]);

@@ -114,6 +114,9 @@ fn products_that_the_library_would_compute_wrongly_are_refused() {
         Product { batches: 1 << 32 | 1, ..product() },
         Product { output, ..product() },
         Product { epilogue: Epilogue::ColumnSums, ..product() },
+        Product { epilogue: Epilogue::BiasGelu, ..product() },
+        // The rows of GELU's input begin at multiples of 8 numbers.
+        Product { epilogue: Epilogue::BiasGelu, batches: 1, ..product() },
     ] {
         assert_eq!(opened.handle.plan(refused, [256; 3]).err(), Some(CublasError::NoAlgorithm), "{refused:?}");
     }
@@ -136,6 +139,7 @@ fn launched(
         right: right.memory(32),
         output: output.memory(32),
         vector: None,
+        pre_activation: None,
         workspace: Some(workspace.memory(plan.workspace_bytes() / 2)),
     };
     change(&mut operands);
@@ -157,13 +161,19 @@ fn a_launch_that_fails_is_named_and_writes_nothing() {
 }
 
 #[test]
-fn a_missing_vector_or_workspace_is_refused() {
+fn a_missing_vector_matrix_or_workspace_is_refused() {
     let opened = Opened::new();
     let (failure, is_written) = launched(&opened, product(), [256; 3], |operands| operands.workspace = None);
     assert_eq!((failure, is_written), (Err(CublasError::TooLarge { needed: 1024, found: 0 }), false));
     let biased = Product { epilogue: Epilogue::Bias, ..product() };
     let (failure, is_written) = launched(&opened, biased, [256; 3], |_| {});
     assert_eq!((failure, is_written), (Err(CublasError::TooLarge { needed: 16, found: 0 }), false));
+    let output = Matrices { leading: 8, ..biased.output };
+    let gelu = Product { epilogue: Epilogue::BiasGelu, batches: 1, output, ..product() };
+    let mut bias = Buffer::new(gelu.element, 0, 4);
+    let vector = bias.memory(4);
+    let (failure, is_written) = launched(&opened, gelu, [256; 3], |operands| operands.vector = Some(vector));
+    assert_eq!((failure, is_written), (Err(CublasError::TooLarge { needed: 4 * (3 * 8 + 4), found: 0 }), false));
     assert_eq!(opened.close().mistakes, 0);
 }
 

@@ -1,6 +1,7 @@
 use burn::config::Config;
 use burn::module::Module;
 use burn::nn as burn_nn;
+use burn::nn::activation::ActivationConfig;
 use burn::nn::attention as burn_attention;
 use burn::nn::transformer as burn_transformer;
 use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
@@ -103,6 +104,27 @@ fn a_transformer_and_its_gradients_are_burns() {
                 gradient(&expected, &burns.pwff.linear_outer.weight),
             );
         }
+    }
+}
+
+#[test]
+fn a_feed_forward_network_and_its_gradients_are_burns_with_each_activation() {
+    let device = device().autodiff();
+    for activation in [ActivationConfig::Relu, ActivationConfig::GeluApproximate, ActivationConfig::Gelu] {
+        let burns = burn_transformer::PositionWiseFeedForwardConfig::new(5, 7).with_dropout(0.0);
+        let burns = burns.with_activation(activation.clone()).init(&device);
+        let ours = PositionWiseFeedForwardConfig::new(5, 7).with_dropout(0.0).with_activation(activation);
+        let ours = copied(&burns, ours.init(&device));
+        let input = random([2, 3, 5], &device).require_grad();
+        let (found, expected) = (ours.forward(input.clone()), burns.forward(input.clone()));
+        equal(found.clone().inner(), expected.clone().inner());
+        let (found, expected) = (found.square().sum().backward(), expected.square().sum().backward());
+        equal(input.grad(&found).expect("it is trained"), input.grad(&expected).expect("it is trained"));
+        let bias = |layer: &burn_transformer::PositionWiseFeedForward, gradients: &_| {
+            let bias = layer.linear_inner.bias.as_ref().expect("a bias");
+            bias.val().grad(gradients).expect("it is trained")
+        };
+        equal(bias(&ours, &found), bias(&burns, &expected));
     }
 }
 

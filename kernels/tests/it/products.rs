@@ -34,6 +34,20 @@ fn filled(element: Element, offset: usize, seed: usize, length: usize) -> Buffer
     buffer
 }
 
+/// GELU by its tanh approximation, written with the logistic function.
+fn gelu(number: f64) -> f64 {
+    let doubled = (8.0 / std::f64::consts::PI).sqrt() * (number + 0.044_715 * number.powi(3));
+    number / (1.0 + (-doubled).exp())
+}
+
+#[test]
+fn gelu_has_published_values() {
+    // PyTorch's `gelu` with `approximate="tanh"`, from the tests of Burn.
+    for (number, published) in [(-1.0, -0.158_807_992_9), (0.5, 0.345_714_002_8), (2.0, 1.954_597_711_6)] {
+        assert!((gelu(number) - published).abs() < 1e-7, "{number}");
+    }
+}
+
 fn elements() -> impl Strategy<Value = Element> {
     prop_oneof![Just(Element::F32 { tf32: false }), Just(Element::F32 { tf32: true }), Just(Element::Bf16)]
 }
@@ -41,17 +55,22 @@ fn elements() -> impl Strategy<Value = Element> {
 fn products() -> impl Strategy<Value = Product> {
     let shape = || (any::<bool>(), 0_usize..4, 0_usize..5, any::<bool>());
     let sizes = (1_usize..8, 1_usize..8, 1_usize..8, 1_usize..4);
-    let epilogues = prop_oneof![Just(Epilogue::None), Just(Epilogue::Bias), Just(Epilogue::ColumnSums)];
+    let epilogues =
+        prop::sample::select(vec![Epilogue::None, Epilogue::Bias, Epilogue::BiasGelu, Epilogue::ColumnSums]);
     (elements(), sizes, shape(), shape(), (0_usize..4, 0_usize..5), epilogues, any::<bool>()).prop_map(
         |(element, (rows, inner, columns, batches), left, right, (padding, gap), epilogue, accumulate)| Product {
             element,
             rows,
             inner,
             columns,
-            batches: if epilogue == Epilogue::ColumnSums { 1 } else { batches },
+            batches: if matches!(epilogue, Epilogue::ColumnSums | Epilogue::BiasGelu) { 1 } else { batches },
             left: matrices(left, rows, inner),
             right: matrices(right, inner, columns),
-            output: matrices((false, padding, gap, false), rows, columns),
+            output: matrices(
+                (false, if epilogue == Epilogue::BiasGelu { 8 - columns } else { padding }, gap, false),
+                rows,
+                columns,
+            ),
             epilogue,
             accumulate,
         },
@@ -70,6 +89,7 @@ struct Buffers {
     right: Buffer,
     output: Buffer,
     vector: Buffer,
+    pre_activation: Buffer,
     workspace: Buffer,
 }
 
@@ -81,6 +101,7 @@ impl Buffers {
             right: filled(element, offsets[1], 2, right.span(inner, columns, batches)),
             output: Buffer::new(element, offsets[2], output.span(rows, columns, batches)),
             vector: filled(element, offsets[2], 3, columns),
+            pre_activation: Buffer::new(element, 0, output.span(rows, columns, batches)),
             workspace: Buffer::of_bytes(workspace_bytes),
         }
     }
@@ -92,6 +113,7 @@ impl Buffers {
             right: self.right.memory(right.span(inner, columns, batches)),
             output: self.output.memory(output.span(rows, columns, batches)),
             vector: Some(self.vector.memory(columns)),
+            pre_activation: Some(self.pre_activation.memory(output.span(rows, columns, batches))),
             workspace: Some(self.workspace.memory(workspace_bytes / 2)),
         }
     }
@@ -130,8 +152,19 @@ proptest! {
                     });
                     let mut expected: f32 = terms.sum();
                     expected += if accumulate { number(4, place) } else { 0.0 };
-                    expected += if epilogue == Epilogue::Bias { number(3, column) } else { 0.0 };
-                    prop_assert_eq!(buffers.output.get(place), expected, "batch {}, row {}, column {}", batch, row, column);
+                    expected += match epilogue {
+                        Epilogue::None | Epilogue::ColumnSums => 0.0,
+                        Epilogue::Bias | Epilogue::BiasGelu => number(3, column),
+                    };
+                    let found = buffers.output.get(place);
+                    if epilogue == Epilogue::BiasGelu {
+                        prop_assert_eq!(buffers.pre_activation.get(place), expected, "input of GELU");
+                        let gelu = gelu(expected.into());
+                        let limit = 1e-6 + gelu.abs() * if element == Element::Bf16 { 4e-3 } else { 1e-5 };
+                        prop_assert!((f64::from(found) - gelu).abs() < limit, "{} for {}", found, gelu);
+                    } else {
+                        prop_assert_eq!(found, expected, "batch {}, row {}, column {}", batch, row, column);
+                    }
                     written += 1;
                 }
             }
@@ -152,19 +185,22 @@ proptest! {
     }
 
     #[test]
-    fn a_buffer_that_is_too_small_leaves_all_memory_as_it_was(product in products(), which in 0_usize..5) {
+    fn a_buffer_that_is_too_small_leaves_all_memory_as_it_was(product in products(), which in 0_usize..6) {
         let opened = Opened::new();
         let plan = opened.handle.plan(product, [256; 3]).expect("a plan");
         let mut buffers = Buffers::new(&product, [0; 3], plan.workspace_bytes());
         let mut operands = buffers.operands(&product, plan.workspace_bytes());
-        let (vector, workspace) = (operands.vector.as_mut().expect("one"), operands.workspace.as_mut().expect("one"));
-        let memory = [&mut operands.left, &mut operands.right, &mut operands.output, vector, workspace];
-        let memory = memory.into_iter().nth(which).expect("five");
+        let [vector, workspace, pre_activation] =
+            [&mut operands.vector, &mut operands.workspace, &mut operands.pre_activation]
+                .map(|memory| memory.as_mut().expect("one"));
+        let memory = [&mut operands.left, &mut operands.right, &mut operands.output, vector, workspace, pre_activation];
+        let memory = memory.into_iter().nth(which).expect("six");
         let needed = memory.bytes;
         memory.bytes -= 1;
         // SAFETY: as above.
         let failure = unsafe { plan.launch(operands, std::ptr::null_mut()) }.err();
-        let is_unused = which == 3 && product.epilogue == Epilogue::None;
+        let is_unused = which == 3 && product.epilogue == Epilogue::None
+            || which == 5 && product.epilogue != Epilogue::BiasGelu;
         prop_assert_eq!(failure.is_none(), is_unused);
         if let Some(failure) = failure {
             let expected = gpu_tuned_kernels::cublaslt::CublasError::TooLarge { needed, found: needed - 1 };

@@ -138,7 +138,8 @@ unsafe extern "C" fn cublasLtMatmulDescCreate(out: *mut Opaque, compute_type: c_
             (77, 0) => true,
             _ => return Err(INVALID_VALUE),
         };
-        let description = Description { tf32, transposed: [false; 2], epilogue: 1, vector: 0 };
+        let (transposed, vector, auxiliary) = ([false; 2], 0, 0);
+        let description = Description { tf32, transposed, epilogue: 1, vector, auxiliary, auxiliary_leading: 0 };
         // SAFETY: by cuBLASLt's contract.
         unsafe { create(out, Object::Description(description)) };
         Ok(())
@@ -301,8 +302,10 @@ unsafe extern "C" fn cublasLtMatmul(
         let is_aligned =
             addresses.iter().zip(alignments).all(|(address, bytes)| *address != 0 && address.is_multiple_of(bytes));
         let is_vector_aligned = product.vector().is_none_or(|address| address.is_multiple_of(product.bytes()));
+        let is_auxiliary_aligned =
+            product.auxiliary().is_none_or(|address| address.is_multiple_of(u64::from(ALIGNMENT)));
         let has_workspace = workspace_bytes as u64 >= needed && (needed == 0 || !workspace.is_null());
-        if known != ALGORITHM || !is_aligned || !is_vector_aligned || !has_workspace {
+        if known != ALGORITHM || !is_aligned || !is_vector_aligned || !is_auxiliary_aligned || !has_workspace {
             return Err(INVALID_VALUE);
         }
         // SAFETY: by cuBLASLt's contract; so many bytes are checked above.

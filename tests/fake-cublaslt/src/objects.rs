@@ -32,6 +32,8 @@ pub(crate) struct Description {
     pub(crate) transposed: [bool; 2],
     pub(crate) epilogue: u32,
     pub(crate) vector: u64,
+    pub(crate) auxiliary: u64,
+    pub(crate) auxiliary_leading: i64,
 }
 
 /// `cublasLtMatrixLayout_t`: matrices in columns.
@@ -76,6 +78,8 @@ impl Object {
             }
             (Self::Description(it), 7) => it.epilogue = u32::from_ne_bytes(number(bytes)?),
             (Self::Description(it), 8) => it.vector = u64::from_ne_bytes(number(bytes)?),
+            (Self::Description(it), 11) => it.auxiliary = u64::from_ne_bytes(number(bytes)?),
+            (Self::Description(it), 12) => it.auxiliary_leading = i64::from_ne_bytes(number(bytes)?),
             (Self::Layout(it), 5) => it.batches = i32::from_ne_bytes(number(bytes)?),
             (Self::Layout(it), 6) => it.batch_stride = i64::from_ne_bytes(number(bytes)?),
             (Self::Preference(it), 1) => it.workspace_bytes = u64::from_ne_bytes(number(bytes)?),

@@ -7,6 +7,7 @@ use crate::objects::{Description, INVALID_VALUE, Layout, NOT_SUPPORTED};
 const F32: c_int = 0;
 const BF16: c_int = 14;
 const BIAS: u32 = 4;
+const GELU_AUX_BIAS: u32 = 164;
 /// Sums of the rows of the library's A.
 const BIAS_GRADIENT_A: u32 = 256;
 
@@ -38,6 +39,13 @@ impl Product {
         let has_epilogue = match description.epilogue {
             1 => true,
             BIAS => description.vector != 0,
+            GELU_AUX_BIAS => {
+                let leading = description.auxiliary_leading;
+                if leading < d.rows || leading % 8 != 0 {
+                    return Err(INVALID_VALUE);
+                }
+                description.vector != 0 && description.auxiliary != 0 && d.batches == 1
+            }
             BIAS_GRADIENT_A => description.vector != 0 && d.batches == 1,
             _ => false,
         };
@@ -49,7 +57,7 @@ impl Product {
 
     /// # Safety
     ///
-    /// The memory of the layouts and of the vector is valid, and C is D.
+    /// The memory of the layouts, of the vector and of the auxiliary is valid, and C is D.
     pub(crate) unsafe fn compute(&self, [alpha, beta]: [f32; 2], [a, b]: [*const c_void; 2], output: *mut c_void) {
         let Self { description, output: layout, .. } = self;
         let data_type = layout.data_type;
@@ -88,9 +96,15 @@ impl Product {
                         // SAFETY: as above.
                         sum += beta * unsafe { read(data_type, output, place) };
                     }
-                    if description.epilogue == BIAS {
+                    if [BIAS, GELU_AUX_BIAS].contains(&description.epilogue) {
                         // SAFETY: as above.
                         sum += unsafe { read(data_type, vector, row as usize) };
+                    }
+                    if description.epilogue == GELU_AUX_BIAS {
+                        let place = (column * description.auxiliary_leading + row) as usize;
+                        // SAFETY: as above.
+                        unsafe { write(data_type, description.auxiliary as *mut c_void, place, sum) };
+                        sum = gelu(sum);
                     }
                     // SAFETY: as above.
                     unsafe { write(data_type, output, place, sum) };
@@ -102,6 +116,11 @@ impl Product {
     /// Address of the vector, if the epilogue reads or writes one.
     pub(crate) fn vector(&self) -> Option<u64> {
         (self.description.epilogue != 1).then_some(self.description.vector)
+    }
+
+    /// Address of GELU's input, if the epilogue writes one.
+    pub(crate) fn auxiliary(&self) -> Option<u64> {
+        (self.description.epilogue == GELU_AUX_BIAS).then_some(self.description.auxiliary)
     }
 
     /// Bytes of a number.
@@ -136,6 +155,12 @@ unsafe fn write(data_type: c_int, memory: *mut c_void, index: usize, number: f32
             memory.cast::<u16>().add(index).write_unaligned(to_bf16(number));
         }
     }
+}
+
+/// GELU by its tanh approximation.
+fn gelu(number: f32) -> f32 {
+    let inner = (2.0 / std::f32::consts::PI).sqrt() * (number + 0.044_715 * number.powi(3));
+    0.5 * number * (1.0 + inner.tanh())
 }
 
 /// Rounds half to even.

@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use burn::tensor::{DType, Device, Distribution, FloatDType, Int, Tensor, TensorData};
 use clap::{Args, ValueEnum};
 use gpu_tuned::kernels::{select_burn, select_library, was_library_operation_called};
-use gpu_tuned_kernels::product::{embedding, layer_norm, linear, matmul, target_log_probs};
+use gpu_tuned_kernels::product::{embedding, layer_norm, linear, linear_with_gelu, matmul, target_log_probs};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde::Serialize;
 
@@ -77,14 +77,22 @@ enum Operation {
     Product,
     Linear,
     LinearWithBias,
+    LinearWithGelu,
     Embedding,
     LogProbs,
     LayerNorm,
 }
 
 impl Operation {
-    const ALL: [Self; 6] =
-        [Self::Product, Self::Linear, Self::LinearWithBias, Self::Embedding, Self::LogProbs, Self::LayerNorm];
+    const ALL: [Self; 7] = [
+        Self::Product,
+        Self::Linear,
+        Self::LinearWithBias,
+        Self::LinearWithGelu,
+        Self::Embedding,
+        Self::LogProbs,
+        Self::LayerNorm,
+    ];
 }
 
 #[derive(Serialize)]
@@ -251,11 +259,18 @@ impl Case {
             errors.push(of_b.error(&host(right.grad(&gradients).context("no gradient of the right matrix")?)?));
         } else {
             let weight = view([inner, columns], self.views[1], numbers, &device, random);
-            let with_bias = self.operation == Operation::LinearWithBias;
-            let bias = with_bias
+            let bias = (self.operation != Operation::Linear)
                 .then(|| on_device(random_host(&[columns], random), [columns], numbers, &device).require_grad());
             let w = host(weight.clone())?;
-            let output = linear(left.clone(), weight.clone(), bias.clone());
+            let (output, slopes) = match &bias {
+                Some(bias) if self.operation == Operation::LinearWithGelu => {
+                    let output = linear_with_gelu(left.clone(), weight.clone(), bias.clone());
+                    // Of the input of GELU, as the library rounds it. The slope is the half of `1 + tanh(z)` and a term.
+                    let input = host(linear(left.clone(), weight.clone(), Some(bias.clone())))?;
+                    (output, input.into_iter().map(|input| [0.5, gelu(input)[1] - 0.5]).collect())
+                }
+                _ => (linear(left.clone(), weight.clone(), bias.clone()), vec![[1.0, 0.0]; factor.len()]),
+            };
             let gradients = (output.clone() * factor_tensor).sum().backward();
             let all = batches * rows;
             let (mut c, mut of_a, mut of_w) = (Sums::new(all * columns), Sums::new(a.len()), Sums::new(w.len()));
@@ -264,16 +279,24 @@ impl Case {
             for i in 0..all {
                 for j in 0..columns {
                     let at = i * columns + j;
+                    let of_sum = slopes[at].map(|slope| factor[at] * slope);
                     if let Some(b) = &b {
                         c.add(at, b[j]);
-                        of_bias.add(j, factor[at]);
+                        for of_sum in of_sum {
+                            of_bias.add(j, of_sum);
+                        }
                     }
                     for k in 0..inner {
                         c.add(at, a[i * inner + k] * w[k * columns + j]);
-                        of_a.add(i * inner + k, factor[at] * w[k * columns + j]);
-                        of_w.add(k * columns + j, factor[at] * a[i * inner + k]);
+                        for of_sum in of_sum {
+                            of_a.add(i * inner + k, of_sum * w[k * columns + j]);
+                            of_w.add(k * columns + j, of_sum * a[i * inner + k]);
+                        }
                     }
                 }
+            }
+            if self.operation == Operation::LinearWithGelu {
+                c.values.iter_mut().for_each(|sum| *sum = gelu(*sum)[0]);
             }
             errors.push(c.error(&host(output.inner())?));
             errors.push(of_a.error(&host(left.grad(&gradients).context("no gradient of the input")?)?));
@@ -384,6 +407,15 @@ impl Case {
         ];
         Ok(errors.into_iter().fold(0.0, worse))
     }
+}
+
+/// GELU by its tanh approximation, and its slope.
+fn gelu(input: f64) -> [f64; 2] {
+    // 0.5 · (1 + tanh(z)) is the logistic function of 2 z.
+    let scale = (8.0 / std::f64::consts::PI).sqrt();
+    let logistic = 1.0 / (1.0 + (-scale * (input + 0.044_715 * input.powi(3))).exp());
+    let inner_slope = scale * (1.0 + 3.0 * 0.044_715 * input.powi(2));
+    [input * logistic, logistic + input * logistic * (1.0 - logistic) * inner_slope]
 }
 
 /// Sums in f64, with the sizes of their terms.
