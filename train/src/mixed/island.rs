@@ -3,6 +3,7 @@
 use burn::module::{Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param};
 use burn::nn::{BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RmsNorm};
 use burn::tensor::{Device, FloatDType, Tensor};
+use gpu_tuned_kernels::nn;
 
 use super::MixedError;
 use super::master::{Widen, is_half};
@@ -13,7 +14,7 @@ use super::master::{Widen, is_half};
 /// In a model that is f32 throughout it changes nothing. It adds no level to the paths of parameters: a record of the
 /// model with it is one of the model without it.
 ///
-/// The normalisation layers of Burn are called as before, with `forward`; every other module with [`apply`](Self::apply).
+/// The normalisation layers of Burn and of `gpu_tuned::nn` are called as before, with `forward`; every other module with [`apply`](Self::apply).
 ///
 /// ```
 /// # extern crate gpu_tuned_train as gpu_tuned;
@@ -91,7 +92,7 @@ macro_rules! forward {
     )+};
 }
 
-forward!(BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RmsNorm);
+forward!(BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RmsNorm, nn::LayerNorm);
 
 impl<M: Module> Module for InF32<M> {
     fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {

@@ -4,6 +4,7 @@ use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig, RotaryEncodingC
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::quantization::{Calibration, QuantValue};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
+use gpu_tuned_kernels::nn;
 
 use super::{Half, InF32, Master, MixedError, in_f32, rotary, widen};
 use crate::shape::visit_floats;
@@ -233,6 +234,18 @@ fn an_island_adds_nothing_to_paths_and_a_record_fits_with_and_without_it() {
     let back = Plain { norm: BatchNormConfig::new(3).init(&device), head: LinearConfig::new(3, 1).init(&device) };
     let back = back.load_record(loaded.into_record());
     assert_eq!(mean(&back.norm), mean(&plain.norm));
+}
+
+#[test]
+fn a_norm_of_nn_in_an_island_is_burns() {
+    let device = device();
+    let burns: InF32<burn::nn::LayerNorm> = burn::nn::LayerNormConfig::new(4).init(&device).into();
+    let ours: InF32<nn::LayerNorm> = nn::LayerNormConfig::new(4).init(&device).into();
+    let ours = ours.load_record(burns.clone().into_record());
+    let input = Tensor::<2>::from_data([[1.0, -2.0, 300.0, 0.1]], (&device, DType::BF16));
+    let (found, expected) = (ours.forward(input.clone()), burns.forward(input));
+    assert_eq!(found.dtype(), DType::BF16);
+    found.into_data().assert_eq(&expected.into_data(), true);
 }
 
 #[test]
