@@ -37,7 +37,7 @@ impl Kernels {
 /// Speed of steps with the library's kernels over that of steps with Burn's, measured on an H200: the lowest and the highest
 /// factor of the networks of a kind.
 ///
-/// Displays as `2.8 to 3.4 times as fast on an H200 (transformers in f32, with CUDA graphs)`.
+/// Displays as `1.7 to 3.4 times as fast on an H200 (transformers in f32, with CUDA graphs)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LibraryGain {
     /// Lowest factor.
@@ -50,14 +50,14 @@ pub struct LibraryGain {
 impl LibraryGain {
     /// Gain for a kind of network; `None` for kinds without a measurement.
     ///
-    /// Source for transformers: `lab/experiments/results/training.md`, section "Library kernels". Steps have 64 samples of 256
-    /// tokens in f32 with TF32. An encoder reached 2,332 samples/s with the library and CUDA graphs, and 837 in Burn's plain
-    /// loop. A GPT with 50,257 words reached 1,701 and 503.
+    /// Source for transformers: `lab/experiments/results/training.md`, section "Library kernels". Steps have 64 samples in f32
+    /// with TF32. A small vision transformer, whose update takes most of a step, reached 5,392 samples/s with the library and CUDA
+    /// graphs, and 3,132 in Burn's plain loop. A GPT with 50,257 words reached 1,741 and 512.
     pub const fn of_family(family: Family) -> Option<Self> {
         match family {
             Family::Transformer => Some(Self {
-                least: 2332.0 / 837.0,
-                most: 1701.0 / 503.0,
+                least: 5392.4 / 3132.0,
+                most: 1741.2 / 512.5,
                 networks: "transformers in f32, with CUDA graphs",
             }),
             // Their products are Burn's, or nobody measured them.

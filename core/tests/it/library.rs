@@ -25,10 +25,10 @@ fn the_gain_is_the_measured_one() {
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let gain = |model| rate(&lines, model, false) / rate(&lines, model, true);
     let measured = LibraryGain::of_family(Family::Transformer).expect("a gain");
-    for (stated, found) in [(measured.least, gain("transformer")), (measured.most, gain("gpt"))] {
+    for (stated, found) in [(measured.least, gain("vit")), (measured.most, gain("gpt"))] {
         assert!((stated / found - 1.0).abs() < 1e-3, "{stated} for {found}");
     }
-    let words = "2.8 to 3.4 times as fast on an H200 (transformers in f32, with CUDA graphs)";
+    let words = "1.7 to 3.4 times as fast on an H200 (transformers in f32, with CUDA graphs)";
     assert_eq!(measured.to_string(), words);
     let book = include_str!("../../../docs/kernels.md");
     assert!(book.contains(&words[..words.find(" (").expect("a condition")]), "{words}");
