@@ -29,4 +29,5 @@ pages! {
     ranks = "ranks.md",
     kernels = "kernels.md",
     pytorch = "pytorch.md",
+    upstream = "upstream.md",
 }
