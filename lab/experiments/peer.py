@@ -27,6 +27,7 @@ PARAMETERS = {
     "resnet": 11137290,
     "lstm": 1384970,
     "vit": 3248394,
+    "unet": 1927042,
 }
 CLASSES = 10
 # Batches that steps take in turns.
@@ -127,6 +128,45 @@ class ResNet(Images):
     SIDE, STAGES, BLOCK = 32, [(64, 2), (128, 2), (256, 2), (512, 2)], Basic
 
 
+class DoubleConv(nn.Sequential):
+    """Two convolutions without bias, each with a norm over eight groups of channels."""
+
+    def __init__(self, inputs, outputs):
+        def block(inputs):
+            return [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.GroupNorm(8, outputs), nn.ReLU()]
+
+        super().__init__(*block(inputs), *block(outputs))
+
+
+class UNet(nn.Module):
+    """Four levels of 32 to 256 channels, joined on the way up; two classes of a pixel."""
+
+    SIDE, WIDTHS, CLASSES = 128, (32, 64, 128, 256), 2
+
+    def __init__(self):
+        super().__init__()
+        pairs = list(zip(self.WIDTHS, self.WIDTHS[1:]))
+        self.down = nn.ModuleList(DoubleConv(*pair) for pair in [(3, self.WIDTHS[0]), *pairs])
+        self.enlarge = nn.ModuleList(nn.ConvTranspose2d(below, above, 2, stride=2) for above, below in reversed(pairs))
+        self.up = nn.ModuleList(DoubleConv(2 * above, above) for above, _ in reversed(pairs))
+        self.head = nn.Conv2d(self.WIDTHS[0], self.CLASSES, 1)
+
+    def forward(self, images):
+        skipped = [self.down[0](images)]
+        for down in self.down[1:]:
+            skipped.append(down(functional.max_pool2d(skipped[-1], 2)))
+        hidden = skipped.pop()
+        for enlarge, up, skip in zip(self.enlarge, self.up, reversed(skipped)):
+            hidden = up(torch.cat([skip, enlarge(hidden)], 1))
+        return self.head(hidden).permute(0, 2, 3, 1).flatten(0, 2)
+
+    @classmethod
+    def batch(cls, samples, device):
+        side = cls.SIDE
+        targets = torch.randint(cls.CLASSES, (samples * side * side,), device=device)
+        return torch.randn(samples, 3, side, side, device=device), targets
+
+
 class Lstm(nn.Module):
     """Three layers of width 256 over 60 steps; a dense layer over the last one."""
 
@@ -174,7 +214,7 @@ class Vit(nn.Module):
         return images(cls.SIDE, samples, device)
 
 
-MODELS = {"transformer": Transformer, "gpt": Gpt, "convnet": Convnet, "resnet": ResNet, "lstm": Lstm, "vit": Vit}
+MODELS = {"transformer": Transformer, "gpt": Gpt, "convnet": Convnet, "resnet": ResNet, "lstm": Lstm, "vit": Vit, "unet": UNet}
 
 
 @contextlib.contextmanager

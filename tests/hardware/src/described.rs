@@ -52,7 +52,7 @@ described! {
     LstmConfig;
 
     #[gpu_tuned(
-        unet(image = 128, widths = [32, 64, 128, 256], classes = 2, batch_statistics = true),
+        unet(image = 128, widths = [32, 64, 128, 256], classes = 2),
         global_batch = 512, target = "h200"
     )]
     UNetConfig;

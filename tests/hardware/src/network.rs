@@ -208,7 +208,7 @@ impl Model {
                 Dimensions::Convnet(small)
             }
             Self::Lstm => Dimensions::Lstm,
-            Self::UNet => Dimensions::UNet(unet::Dimensions { image: 16, base: 4, depth: 2, ..PIXELS }),
+            Self::UNet => Dimensions::UNet(unet::Dimensions { image: 16, base: 8, depth: 2, ..PIXELS }),
             Self::Vit => Dimensions::Vit(VitDimensions { image: 16, patch: 4, layers: 2, d_model: 32, heads: 2 }),
         }
     }
@@ -237,7 +237,8 @@ pub const SEQUENCES: recurrent::Dimensions = recurrent::Dimensions {
 
 const PATCHES: VitDimensions = VitDimensions { image: 96, patch: 8, layers: 4, d_model: 256, heads: 4 };
 
-const PIXELS: unet::Dimensions = unet::Dimensions { image: 128, channels: 3, base: 32, depth: 3, classes: 2 };
+const PIXELS: unet::Dimensions =
+    unet::Dimensions { image: 128, channels: 3, base: 32, depth: 3, classes: 2, group_norm: true };
 
 impl Network {
     /// The mean loss over a micro-batch.
@@ -312,6 +313,12 @@ mod tests {
         let layer = 4 * linear(width, width) + linear(width, 4 * width) + linear(4 * width, width) + 4 * width;
         let vit = linear(3 * 8 * 8, width) + 144 * width + 4 * layer + 2 * width + linear(width, 10);
         assert_eq!((vit, parameters(Model::Vit)), (3_248_394, vit));
+        // Two convolutions without bias and two norms at each level, down and up; a transposed convolution before each level up.
+        let convs = |inputs: usize, outputs: usize| 9 * (inputs + outputs) * outputs + 4 * outputs;
+        let down = convs(3, 32) + convs(32, 64) + convs(64, 128) + convs(128, 256);
+        let up = |width: usize| linear(2 * width * 4, width) + convs(2 * width, width);
+        let unet = down + up(128) + up(64) + up(32) + linear(32, 2);
+        assert_eq!((unet, parameters(Model::UNet)), (1_927_042, unet));
         assert_eq!(parameters(Model::ResNet), 11_173_962 - stem - narrower + shortcut + 2 * 4800);
     }
 }

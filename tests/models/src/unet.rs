@@ -26,6 +26,8 @@ pub struct Dimensions {
     pub depth: usize,
     /// Classes of a pixel.
     pub classes: usize,
+    /// True for GroupNorm with eight groups, false for BatchNorm.
+    pub group_norm: bool,
 }
 
 #[derive(Module, Debug)]
@@ -35,8 +37,8 @@ struct DoubleConv {
 }
 
 impl DoubleConv {
-    fn new(inputs: usize, outputs: usize, device: &Device) -> Self {
-        let conv = |inputs| NormedConv::new([inputs, outputs], 3, 1, false, device);
+    fn new(inputs: usize, outputs: usize, group_norm: bool, device: &Device) -> Self {
+        let conv = |inputs| NormedConv::new([inputs, outputs], 3, 1, group_norm, device);
         Self { first: conv(inputs), second: conv(outputs) }
     }
 
@@ -65,14 +67,15 @@ impl UNet {
     pub fn new(dimensions: &Dimensions, device: &Device) -> Self {
         let width = |level: usize| dimensions.base << level;
         let inputs = |level: usize| if level == 0 { dimensions.channels } else { width(level - 1) };
+        let convs = |inputs, level: usize| DoubleConv::new(inputs, width(level), dimensions.group_norm, device);
         let up = |level: usize| Up {
             enlarge: ConvTranspose2dConfig::new([width(level + 1), width(level)], [2, 2])
                 .with_stride([2, 2])
                 .init(device),
-            convs: DoubleConv::new(2 * width(level), width(level), device),
+            convs: convs(2 * width(level), level),
         };
         Self {
-            down: (0..=dimensions.depth).map(|level| DoubleConv::new(inputs(level), width(level), device)).collect(),
+            down: (0..=dimensions.depth).map(|level| convs(inputs(level), level)).collect(),
             pool: MaxPool2dConfig::new([2, 2]).with_strides([2, 2]).init(),
             up: (0..dimensions.depth).rev().map(up).collect(),
             head: Conv2dConfig::new([dimensions.base, dimensions.classes], [1, 1]).init(device),
@@ -102,7 +105,7 @@ impl From<Dimensions> for ModelSpec {
             channels: dimensions.channels as u64,
             classes: dimensions.classes as u64,
             widths: (0..=dimensions.depth).map(|level| (dimensions.base << level) as u64).collect(),
-            batch_statistics: true,
+            batch_statistics: !dimensions.group_norm,
             ..workload::Unet::default()
         }
         .into()

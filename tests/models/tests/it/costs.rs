@@ -220,10 +220,19 @@ fn diffusion_models() {
 #[test]
 fn segmenting_u_nets() {
     let dimensions = [(48, 16, 1, 2), (32, 16, 2, 5), (64, 8, 3, 2), (32, 8, 4, 1)];
-    check::<UNet>(
-        1,
-        dimensions.map(|(image, base, depth, classes)| unet::Dimensions { image, channels: 3, base, depth, classes }),
-    );
+    for group_norm in [false, true] {
+        check::<UNet>(
+            1,
+            dimensions.map(|(image, base, depth, classes)| unet::Dimensions {
+                image,
+                channels: 3,
+                base,
+                depth,
+                classes,
+                group_norm,
+            }),
+        );
+    }
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn a_plan_has_the_bytes_that_models_hold() {
     check::<Gpt>(&gpt, &group(&matrices));
     check::<Recurrent>(&LSTM, &group(&["input_transform.weight", "hidden_transform.weight"]));
     // Muon rejects kernels, which are not matrices.
-    let unet = unet::Dimensions { image: 16, channels: 3, base: 8, depth: 2, classes: 3 };
+    let unet = unet::Dimensions { image: 16, channels: 3, base: 8, depth: 2, classes: 3, group_norm: false };
     check::<UNet>(&unet, &ParamGroup::from_ids(Vec::new()));
 }
 
