@@ -40,6 +40,9 @@ struct Run {
     batch: u64,
     micro_batch: Option<u64>,
     precision: Option<String>,
+    /// True with kernels of NVIDIA's libraries.
+    #[serde(default)]
+    library: bool,
     graphs: Option<Graphs>,
     /// Median of some windows.
     samples_per_second: Option<f64>,
@@ -70,12 +73,14 @@ impl Run {
             _ => "",
         };
         let precision = self.precision.as_deref().unwrap_or("f32");
-        format!("{micro_batch} x {}, {precision}{graphs}", self.batch.div_ceil(micro_batch))
+        let library = if self.library { ", library" } else { "" };
+        format!("{micro_batch} x {}, {precision}{library}{graphs}", self.batch.div_ceil(micro_batch))
     }
 
     /// Returns true if the run differs from the plain loop by CUDA graphs only.
     fn changes_graphs_only(&self) -> bool {
-        self.batch == BATCH && self.micro_batch == Some(BATCH) && self.precision.as_deref() == Some("f32")
+        let is_f32 = self.precision.as_deref() == Some("f32");
+        self.batch == BATCH && self.micro_batch == Some(BATCH) && is_f32 && !self.library
     }
 }
 
@@ -169,7 +174,7 @@ fn section(runs: &[Run]) -> String {
     format!(
         "{title}\n\n### Planned settings\n\nThe geometric mean of the gains is {mean} over {} models. *Loss* is the mean over \
          the last tenth of the steps, after the same number of samples. *Settings* are micro-batch x \
-         accumulation, precision and CUDA graphs. *Reserved* is the memory of the pools in MiB.\n\n{}\n\
+         accumulation, precision, kernels of NVIDIA's libraries, and CUDA graphs. *Reserved* is the memory of the pools in MiB.\n\n{}\n\
          ### Each setting alone\n\nGains over the plain loop. A dash marks a setting that the plan leaves as it is.\n\n{}\n\
          ### PyTorch\n\nSamples/s with micro-batches of 64. *bf16* is autocast, *compiled* is bf16 with `torch.compile`. TF32 is \
          allowed, as in Burn. *Burn / PyTorch* compares the plain loop with TF32, and planned \
@@ -215,11 +220,11 @@ fn planned(models: &[Model]) -> String {
 
 fn alone(models: &[Model]) -> String {
     let row = |model: &Model| {
-        let [batch, precision, graphs, all] =
-            ["batch", "precision", "graphs", "planned"].map(|way| gain(model.gain(way)));
-        cells![model.name, batch, precision, graphs, all]
+        let [batch, precision, library, graphs, all] =
+            ["batch", "precision", "library", "graphs", "planned"].map(|way| gain(model.gain(way)));
+        cells![model.name, batch, precision, library, graphs, all]
     };
-    table(["model", "micro-batch", "precision", "CUDA graphs", "all"], models.iter().map(row))
+    table(["model", "micro-batch", "precision", "library", "CUDA graphs", "all"], models.iter().map(row))
 }
 
 fn peers(models: &[Model]) -> String {
