@@ -27,6 +27,8 @@ schema! {
             "use CUDA graphs where they are measured to be 5% faster (default false; true with a tuned field)";
         kernels?: Kernels, Choice(&Kernels::CHOICES),
             "kernels of the modules in `gpu_tuned::nn` (default burn, and `library` where it was measured and is faster)";
+        deterministic: bool = false, Flag,
+            "equal steps give equal bits on one GPU: no kernel adds in an order that changes (default false)";
         /// From 0 to 0.9 of the available memory.
         memory_headroom: f64 = 0.10, Number(0.0..=0.9),
             "memory headroom: fraction of the memory left free (default 0.1)";

@@ -7,7 +7,9 @@ use burn::tensor::{DType, FloatDType, Int, Tensor};
 #[cfg(feature = "cuda")]
 use crate::operations::LibraryOps;
 #[cfg(feature = "cuda")]
-use crate::selection::{has_tf32, is_cuda, is_library_selected, remember_call, was_library_operation_called};
+use crate::selection::{
+    has_tf32, is_cuda, is_deterministic, is_library_selected, remember_call, was_library_operation_called,
+};
 
 /// Product of the matrices in the last two dimensions, like [`Tensor::matmul`].
 ///
@@ -78,9 +80,12 @@ fn by_library<const D: usize>(tensor: &Tensor<D>) -> Option<bool> {
 }
 
 /// Rows of a table, like [`burn::tensor::module::embedding`]: `[n, d]` and `[batch, length]` to `[batch, length, d]`.
+///
+/// With the library selected, the gradient is a sum of atomic additions, unless sums have to be
+/// [deterministic](crate::selection::set_deterministic).
 pub fn embedding(weight: Tensor<2>, tokens: Tensor<2, Int>) -> Tensor<3> {
     #[cfg(feature = "cuda")]
-    if by_library(&weight).is_some() {
+    if by_library(&weight).is_some() && !is_deterministic() {
         let ([batch, length], [_, width]) = (tokens.dims(), weight.dims());
         let rows = tokens.reshape([batch * length, 1]).expand([batch * length, width]);
         let outside = weight.dtype();

@@ -21,6 +21,9 @@ const LIBRARY_TF32: u8 = 2;
 /// True once an operation that the library can compute was called on a CUDA device.
 static WAS_CALLED: AtomicBool = AtomicBool::new(false);
 
+/// True if no operation may add in an order that changes.
+static DETERMINISTIC: AtomicBool = AtomicBool::new(false);
+
 static LIBRARY: OnceLock<CublasLt> = OnceLock::new();
 /// One check at a time: it counts the products that the library computes.
 static CHECKING: Mutex<()> = Mutex::new(());
@@ -48,6 +51,17 @@ pub(crate) fn remember_call() {
 #[cfg(feature = "cuda")]
 pub(crate) fn has_tf32() -> bool {
     SELECTED.load(Ordering::Relaxed) == LIBRARY_TF32
+}
+
+/// Leaves operations to Burn from now on whose kernels here add in an order that changes from run to run: gradients of
+/// embeddings.
+pub fn set_deterministic(is_deterministic: bool) {
+    DETERMINISTIC.store(is_deterministic, Ordering::Relaxed);
+}
+
+/// Returns `true` after [`set_deterministic`].
+pub fn is_deterministic() -> bool {
+    DETERMINISTIC.load(Ordering::Relaxed)
 }
 
 /// The library, once it is loaded.

@@ -8,7 +8,7 @@ use burn::{
     tensor::{DType, Device, Tensor},
 };
 use clap::Args;
-use gpu_tuned::{MicroBatch, Options, Precision, Tuned, train::GraphStatus};
+use gpu_tuned::{MicroBatch, Options, Precision, Tuned, kernels::set_deterministic, train::GraphStatus};
 use hardware_tests::{
     catching::catching,
     described::WithConfig,
@@ -60,6 +60,9 @@ pub(crate) struct Arguments {
     /// Replay micro-steps as CUDA graphs
     #[arg(long)]
     cuda_graphs: bool,
+    /// Gradients of embeddings by Burn's kernels, which add in a fixed order
+    #[arg(long)]
+    deterministic: bool,
     /// Samples of all steps; the second half is timed
     #[arg(long, default_value_t = 12_800)]
     samples: usize,
@@ -131,6 +134,7 @@ impl WithConfig for &Arguments {
     fn run<C: Tuned>(self, config: C) -> Self::Output {
         let session = self.options().start(config)?;
         self.choice.check_kernels()?;
+        set_deterministic(self.deterministic);
         let mut trainer = session.trainer(self.network(&session.device()), AdamWConfig::new().init())?;
         let trained = self.time(&session.inner_device(), |batch| {
             let step = trainer.step(self.rate, batch, |network: &Network, batch| network.loss_in_f32(batch))?;

@@ -1,7 +1,7 @@
 //! Kernels of the process, selected once the device of the session is open.
 
 use gpu_tuned_core::Kernels;
-use gpu_tuned_kernels::selection::{SelectError, select_burn, select_library};
+use gpu_tuned_kernels::selection::{SelectError, select_burn, select_library, set_deterministic};
 use gpu_tuned_measure::measure::is_requested;
 use gpu_tuned_measure::requests::archive_folder;
 use gpu_tuned_observe::progress::Progress;
@@ -17,6 +17,7 @@ impl Request {
     #[cfg_attr(not(feature = "distributed"), expect(clippy::unnecessary_wraps, reason = "ranks may have ended"))]
     pub(super) fn select_kernels(&self, decision: &Decision, opened: &Opened) -> Result<Option<String>, StartError> {
         let settings = &decision.plan.settings;
+        set_deterministic(decision.inputs.goal.deterministic);
         let why_not = match settings.kernels {
             Kernels::Burn => None,
             Kernels::Library => {

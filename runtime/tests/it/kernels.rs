@@ -14,6 +14,11 @@ config! {
     mlp(widths = [8, 8]), global_batch = 64, kernels = "library", target = "rtx4090"
 }
 
+config! {
+    Repeated { #[tuned] kernels: Kernels },
+    mlp(widths = [8, 8]), global_batch = 64, kernels = "library", deterministic = true, target = "rtx4090"
+}
+
 const ON_A_CPU: &str = "kernels burn in place of library, which changes the results by rounding: ";
 
 fn library() -> Pins {
@@ -104,4 +109,23 @@ fn a_session_on_the_cpu_selects_burns_kernels() {
     assert!(report.contains(&format!("\n  fallback: {ON_A_CPU}")), "{report}");
     let strict = Options::default().cpu().strict(true).set(library()).start(InBurn::default());
     assert!(matches!(strict, Err(StartError::Strict { .. })));
+}
+
+/// Whether sums have a fixed order is a state of the process, too.
+#[cfg(feature = "burn")]
+#[test]
+fn sums_have_a_fixed_order_in_the_sessions_that_ask_for_it() {
+    fn sessions() {
+        use gpu_tuned::kernels::is_deterministic;
+
+        let options = || Options::default().cpu();
+        let of_sessions = [
+            options().start(Repeated::default()).map(|_| is_deterministic()),
+            options().start(InBurn::default()).map(|_| is_deterministic()),
+        ];
+        assert_eq!(of_sessions.map(|started| started.expect("it starts")), [true, false]);
+    }
+    own_process::alone(sums_have_a_fixed_order_in_the_sessions_that_ask_for_it, sessions);
+    let decision = on("rtx4090").decide(&Repeated::default()).expect("it fits");
+    assert!(why(&decision).ends_with("whose gradients take 10 times as long"), "{decision}");
 }

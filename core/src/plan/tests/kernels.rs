@@ -82,6 +82,17 @@ fn open_kernels_are_the_faster_of_those_that_were_timed_here() {
 }
 
 #[test]
+fn determinism_has_its_price_where_the_library_computes() {
+    let why = |kernels, deterministic| {
+        let plan = planned(&nominal(H200), &lm().workload(), &Goal { deterministic, ..goal(None, Some(kernels)) });
+        reason(&plan, Setting::Kernels).why.clone()
+    };
+    let price = "; `deterministic` leaves embeddings to Burn, whose gradients take 10 times as long";
+    assert_eq!(why(Kernels::Library, true), format!("asked for{price}"));
+    assert_eq!([why(Kernels::Library, false), why(Kernels::Burn, true)], ["asked for"; 2]);
+}
+
+#[test]
 fn explanations_show_the_kernels_of_each_candidate() {
     let explained = explain(&nominal(H200), &measured(&[false, true]), &goal(None, None)).expect("it fits");
     let shown: Vec<_> = explained.considered.iter().map(|one| (one.kernels, one.verdict.to_string())).collect();

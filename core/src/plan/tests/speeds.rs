@@ -131,7 +131,7 @@ fn derived_speeds_with_the_library_are_within_a_fifth_of_measured_ones() {
         };
         dims.workload()
     };
-    for (workload, in_f32, in_bf16) in [(model(512, 8192, 8), 2332.0, 2689.0), (model(384, 50_257, 6), 1701.0, 2645.0)]
+    for (workload, in_f32, in_bf16) in [(model(512, 8192, 8), 2210.0, 2911.0), (model(384, 50_257, 6), 1741.0, 2549.0)]
     {
         for (precision, measured) in [(Precision::F32, in_f32), (Precision::MixedBf16, in_bf16)] {
             let mut goal = pinned(64);
