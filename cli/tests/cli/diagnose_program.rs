@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Signal, kill_process};
 
 use crate::project::Project;
-use crate::started::{Started, runs, worker};
+use crate::started::{Started, is_gone, runs, worker};
 #[cfg(target_os = "linux")]
 use crate::started::{behind, on_terminal};
 
@@ -77,7 +77,7 @@ fn the_second_ctrl_c_ends_everything_at_once() {
     thread::sleep(Duration::from_millis(500));
     started.send(Signal::INT);
     assert_eq!(started.ended().signal(), Some(2));
-    assert!(!runs(started.worker));
+    assert!(is_gone(started.worker));
 }
 
 /// Ignores signals, as under `nohup` and for background jobs of scripts.

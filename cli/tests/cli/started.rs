@@ -22,6 +22,17 @@ pub(crate) fn runs(process: Pid) -> bool {
     !state.is_empty() && !state.starts_with('Z')
 }
 
+/// True once a process that was killed has ended, which takes a busy machine a moment.
+pub(crate) fn is_gone(process: Pid) -> bool {
+    (0..100).any(|_| {
+        let is_gone = !runs(process);
+        if !is_gone {
+            thread::sleep(Duration::from_millis(20));
+        }
+        is_gone
+    })
+}
+
 /// The process id in a line such as `worker 4711`, also behind the number of a rank.
 pub(crate) fn worker(line: &str) -> Option<Pid> {
     Pid::from_raw(line.trim().split_once("worker ")?.1.parse().ok()?)
