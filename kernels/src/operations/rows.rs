@@ -9,7 +9,7 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::{Operand, alignment_of, empty, empty_of};
+use super::{Operand, empty, empty_of};
 use crate::matrix::Matrices;
 
 /// Units of a cube: 8 planes of 32 on NVIDIA's GPUs.
@@ -18,39 +18,21 @@ const PLANES: usize = 8;
 /// Not above any logit, and finite: the difference to itself is a number.
 const LOWEST: f32 = f32::MIN;
 
-/// Numbers of a row from a column on, loaded at once. Behind the row's end they are minus infinity, whose exponential is 0.
-#[cube]
-fn numbers<F: Float, N: Size>(
-    rows: &Tensor<Vector<F, N>>,
-    first: usize,
-    column: usize,
-    width: usize,
-) -> Vector<f32, N> {
-    let mut numbers = Vector::<f32, N>::cast_from(rows[(first + column) / N::value()]);
-    #[unroll]
-    for lane in 0..N::value() {
-        let is_inside = column + lane < width;
-        numbers.insert(lane, select(is_inside, numbers.extract(lane), f32::new(f32::NEG_INFINITY)));
-    }
-    numbers
-}
-
 /// Logarithm of the sum of exponentials of a row, computed by all units of a cube.
 #[cube]
-fn log_sum_exp<F: Float, N: Size>(rows: &Tensor<Vector<F, N>>, first: usize, width: usize) -> f32 {
+fn log_sum_exp<F: Float>(row: &Tensor<F>, first: usize, width: usize) -> f32 {
     let mut largest = f32::new(LOWEST);
     let mut sum = f32::new(0.0);
-    let mut column = UNIT_POS_X as usize * N::value();
+    let mut column = UNIT_POS_X as usize;
     while column < width {
-        let values = numbers::<F, N>(rows, first, column, width);
-        let mut next = largest;
-        #[unroll]
-        for lane in 0..N::value() {
-            next = max(next, values.extract(lane));
+        let value = f32::cast_from(row[first + column]);
+        if value > largest {
+            sum = sum * (largest - value).exp() + 1.0;
+            largest = value;
+        } else {
+            sum += (value - largest).exp();
         }
-        sum = sum * (largest - next).exp() + (values - Vector::new(next)).exp().vector_sum();
-        largest = next;
-        column += CUBE_DIM_X as usize * N::value();
+        column += CUBE_DIM_X as usize;
     }
     let in_plane = plane_max(largest);
     let sum_in_plane = plane_sum(sum * (largest - in_plane).exp());
@@ -73,8 +55,8 @@ fn log_sum_exp<F: Float, N: Size>(rows: &Tensor<Vector<F, N>>, first: usize, wid
 }
 
 #[cube(launch, address_type = "dynamic")]
-fn log_probabilities<F: Float, N: Size, I: Int>(
-    logits: &Tensor<Vector<F, N>>,
+fn log_probabilities<F: Float, I: Int>(
+    logits: &Tensor<F>,
     targets: &Tensor<I>,
     output: &mut Tensor<f32>,
     width: u32,
@@ -84,25 +66,23 @@ fn log_probabilities<F: Float, N: Size, I: Int>(
     let row = CUBE_POS_X as usize;
     let first = row * leading as usize;
     let width = width as usize;
-    let normaliser = log_sum_exp::<F, N>(logits, first, width);
+    let normaliser = log_sum_exp::<F>(logits, first, width);
     if UNIT_POS_X == 0 {
         let target = i64::cast_from(targets[row]);
         let mut probability = f32::new(f32::NAN);
         if target >= 0 && target < width as i64 {
-            let place = first + target as usize;
-            let logits = logits[place / N::value()];
-            probability = f32::cast_from(logits.extract_dynamic(place % N::value())) - normaliser;
+            probability = f32::cast_from(logits[first + target as usize]) - normaliser;
         }
         output[row] = probability;
     }
 }
 
 #[cube(launch, address_type = "dynamic")]
-fn log_probabilities_backward<F: Float, N: Size, I: Int>(
-    logits: &Tensor<Vector<F, N>>,
+fn log_probabilities_backward<F: Float, I: Int>(
+    logits: &Tensor<F>,
     targets: &Tensor<I>,
     gradient: &Tensor<f32>,
-    output: &mut Tensor<Vector<F, N>>,
+    output: &mut Tensor<F>,
     width: u32,
     leading: u32,
     output_leading: u32,
@@ -111,22 +91,17 @@ fn log_probabilities_backward<F: Float, N: Size, I: Int>(
     let row = CUBE_POS_X as usize;
     let first = row * leading as usize;
     let width = width as usize;
-    let normaliser = log_sum_exp::<F, N>(logits, first, width);
+    let normaliser = log_sum_exp::<F>(logits, first, width);
     let target = i64::cast_from(targets[row]);
     let factor = gradient[row];
-    let mut column = UNIT_POS_X as usize * N::value();
+    let mut column = UNIT_POS_X as usize;
     while column < width {
-        let values = numbers::<F, N>(logits, first, column, width);
-        let mut of_columns = -(values - Vector::new(normaliser)).exp();
-        #[unroll]
-        for lane in 0..N::value() {
-            if (column + lane) as i64 == target {
-                of_columns.insert(lane, of_columns.extract(lane) + 1.0);
-            }
+        let mut of_column = -(f32::cast_from(logits[first + column]) - normaliser).exp();
+        if column as i64 == target {
+            of_column += 1.0;
         }
-        let place = (row * output_leading as usize + column) / N::value();
-        output[place] = Vector::cast_from(of_columns * Vector::new(factor));
-        column += CUBE_DIM_X as usize * N::value();
+        output[row * output_leading as usize + column] = F::cast_from(of_column * factor);
+        column += CUBE_DIM_X as usize;
     }
 }
 
@@ -144,20 +119,6 @@ fn in_rows(tensor: CubeTensor) -> (CubeTensor, u32) {
 /// Width of indices into the largest of the tensors.
 fn addresses(tensors: &[&CubeTensor]) -> AddressType {
     tensors.iter().map(|tensor| tensor.required_address_type()).max().unwrap_or_default()
-}
-
-/// Numbers that a unit loads at once: the most whose vectors begin with the rows of all tensors, and end in their memory.
-fn vector_size(rows: &[(&CubeTensor, u32)]) -> VectorSize {
-    let fits = |(tensor, leading): &(&CubeTensor, u32), size: usize| {
-        let (leading, bytes) = (*leading as usize, tensor.dtype.size());
-        let end = (row_count(tensor) - 1) * leading + width(tensor).next_multiple_of(size);
-        leading.is_multiple_of(size)
-            && alignment_of(tensor.handle.offset_start.unwrap_or(0)).is_multiple_of((size * bytes) as u64)
-            && (end * bytes) as u64 <= tensor.handle.size_in_used()
-    };
-    let (tensor, _) = rows[0];
-    let sizes = tensor.client.io_optimized_vector_sizes(tensor.dtype.size());
-    sizes.filter(|size| rows.iter().all(|rows| fits(rows, *size))).max().unwrap_or(1)
 }
 
 fn row_count(tensor: &CubeTensor) -> usize {
@@ -181,7 +142,6 @@ pub(super) fn log_probs(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {
             CubeCount::Static(rows as u32, 1, 1),
             CubeDim::new_1d(UNITS),
             addresses(&[&logits]),
-            vector_size(&[(&logits, leading)]),
             logits.clone().into_tensor_arg(),
             targets.clone().into_tensor_arg(),
             output.clone().into_tensor_arg(),
@@ -205,7 +165,6 @@ pub(super) fn log_probs_gradient(logits: CubeTensor, targets: CubeTensor, gradie
             CubeCount::Static(rows as u32, 1, 1),
             CubeDim::new_1d(UNITS),
             addresses(&[&logits, &output]),
-            vector_size(&[(&logits, leading), (&output, output_leading)]),
             logits.clone().into_tensor_arg(),
             targets.clone().into_tensor_arg(),
             gradient.into_tensor_arg(),
@@ -219,43 +178,37 @@ pub(super) fn log_probs_gradient(logits: CubeTensor, targets: CubeTensor, gradie
     output
 }
 
-/// Mean of a row of whole vectors, computed by all units of a plane.
+/// Mean of a row, computed by all units of a plane.
 #[cube]
-fn plane_mean<F: Float, N: Size>(rows: &Tensor<Vector<F, N>>, first: usize, width: usize) -> f32 {
-    let mut sum = Vector::<f32, N>::new(0.0);
-    let mut column = UNIT_POS_PLANE as usize * N::value();
+fn plane_mean<F: Float>(row: &Tensor<F>, first: usize, width: usize) -> f32 {
+    let mut sum = f32::new(0.0);
+    let mut column = UNIT_POS_PLANE as usize;
     while column < width {
-        sum += Vector::cast_from(rows[(first + column) / N::value()]);
-        column += PLANE_DIM as usize * N::value();
+        sum += f32::cast_from(row[first + column]);
+        column += PLANE_DIM as usize;
     }
-    plane_sum(sum.vector_sum()) / width as f32
+    plane_sum(sum) / width as f32
 }
 
 /// One over the standard deviation of a row around its mean.
 #[cube]
-fn plane_inverse_deviation<F: Float, N: Size>(
-    rows: &Tensor<Vector<F, N>>,
-    first: usize,
-    width: usize,
-    mean: f32,
-    epsilon: f32,
-) -> f32 {
-    let mut sum = Vector::<f32, N>::new(0.0);
-    let mut column = UNIT_POS_PLANE as usize * N::value();
+fn plane_inverse_deviation<F: Float>(row: &Tensor<F>, first: usize, width: usize, mean: f32, epsilon: f32) -> f32 {
+    let mut sum = f32::new(0.0);
+    let mut column = UNIT_POS_PLANE as usize;
     while column < width {
-        let centred = Vector::<f32, N>::cast_from(rows[(first + column) / N::value()]) - Vector::new(mean);
+        let centred = f32::cast_from(row[first + column]) - mean;
         sum += centred * centred;
-        column += PLANE_DIM as usize * N::value();
+        column += PLANE_DIM as usize;
     }
-    f32::new(1.0) / (plane_sum(sum.vector_sum()) / width as f32 + epsilon).sqrt()
+    f32::new(1.0) / (plane_sum(sum) / width as f32 + epsilon).sqrt()
 }
 
 #[cube(launch, address_type = "dynamic")]
-fn layer_norm_forward<F: Float, N: Size>(
-    input: &Tensor<Vector<F, N>>,
-    gamma: &Tensor<Vector<F, N>>,
-    beta: &Tensor<Vector<F, N>>,
-    output: &mut Tensor<Vector<F, N>>,
+fn layer_norm_forward<F: Float>(
+    input: &Tensor<F>,
+    gamma: &Tensor<F>,
+    beta: &Tensor<F>,
+    output: &mut Tensor<F>,
     rows: u32,
     width: u32,
     leading: u32,
@@ -267,32 +220,25 @@ fn layer_norm_forward<F: Float, N: Size>(
     if row < rows as usize {
         let first = row * leading as usize;
         let width = width as usize;
-        let mean = plane_mean::<F, N>(input, first, width);
-        let scale = plane_inverse_deviation::<F, N>(input, first, width, mean, epsilon);
-        let mut column = UNIT_POS_PLANE as usize * N::value();
+        let mean = plane_mean::<F>(input, first, width);
+        let scale = plane_inverse_deviation::<F>(input, first, width, mean, epsilon);
+        let mut column = UNIT_POS_PLANE as usize;
         while column < width {
-            let normalised = normalised::<F, N>(input, first + column, mean, scale);
-            let place = column / N::value();
-            let value = normalised * Vector::cast_from(gamma[place]) + Vector::cast_from(beta[place]);
-            output[(row * output_leading as usize + column) / N::value()] = Vector::cast_from(value);
-            column += PLANE_DIM as usize * N::value();
+            let normalised = (f32::cast_from(input[first + column]) - mean) * scale;
+            let value = normalised * f32::cast_from(gamma[column]) + f32::cast_from(beta[column]);
+            output[row * output_leading as usize + column] = F::cast_from(value);
+            column += PLANE_DIM as usize;
         }
     }
 }
 
-/// The numbers from a place on, around their mean and in units of their deviation.
-#[cube]
-fn normalised<F: Float, N: Size>(rows: &Tensor<Vector<F, N>>, place: usize, mean: f32, scale: f32) -> Vector<f32, N> {
-    (Vector::<f32, N>::cast_from(rows[place / N::value()]) - Vector::new(mean)) * Vector::new(scale)
-}
-
 #[cube(launch, address_type = "dynamic")]
-fn layer_norm_backward<F: Float, N: Size>(
-    input: &Tensor<Vector<F, N>>,
-    gamma: &Tensor<Vector<F, N>>,
-    gradient: &Tensor<Vector<F, N>>,
-    output: &mut Tensor<Vector<F, N>>,
-    of_gamma: &mut Tensor<Vector<F, N>>,
+fn layer_norm_backward<F: Float>(
+    input: &Tensor<F>,
+    gamma: &Tensor<F>,
+    gradient: &Tensor<F>,
+    output: &mut Tensor<F>,
+    of_gamma: &mut Tensor<F>,
     rows: u32,
     width: u32,
     leading: u32,
@@ -307,30 +253,28 @@ fn layer_norm_backward<F: Float, N: Size>(
         let gradient_first = row * gradient_leading as usize;
         let output_first = row * output_leading as usize;
         let width = width as usize;
-        let mean = plane_mean::<F, N>(input, first, width);
-        let scale = plane_inverse_deviation::<F, N>(input, first, width, mean, epsilon);
-        let mut sums = Vector::<f32, N>::new(0.0);
-        let mut correlations = Vector::<f32, N>::new(0.0);
-        let mut column = UNIT_POS_PLANE as usize * N::value();
+        let mean = plane_mean::<F>(input, first, width);
+        let scale = plane_inverse_deviation::<F>(input, first, width, mean, epsilon);
+        let mut sum = f32::new(0.0);
+        let mut correlation = f32::new(0.0);
+        let mut column = UNIT_POS_PLANE as usize;
         while column < width {
-            let normalised = normalised::<F, N>(input, first + column, mean, scale);
-            let of_output = Vector::<f32, N>::cast_from(gradient[(gradient_first + column) / N::value()]);
-            let of_normalised = of_output * Vector::cast_from(gamma[column / N::value()]);
-            sums += of_normalised;
-            correlations += of_normalised * normalised;
-            of_gamma[(output_first + column) / N::value()] = Vector::cast_from(of_output * normalised);
-            column += PLANE_DIM as usize * N::value();
+            let normalised = (f32::cast_from(input[first + column]) - mean) * scale;
+            let of_output = f32::cast_from(gradient[gradient_first + column]);
+            let of_normalised = of_output * f32::cast_from(gamma[column]);
+            sum += of_normalised;
+            correlation += of_normalised * normalised;
+            of_gamma[output_first + column] = F::cast_from(of_output * normalised);
+            column += PLANE_DIM as usize;
         }
-        let sum = plane_sum(sums.vector_sum()) / width as f32;
-        let correlation = plane_sum(correlations.vector_sum()) / width as f32;
-        let mut column = UNIT_POS_PLANE as usize * N::value();
+        let sum = plane_sum(sum) / width as f32;
+        let correlation = plane_sum(correlation) / width as f32;
+        let mut column = UNIT_POS_PLANE as usize;
         while column < width {
-            let normalised = normalised::<F, N>(input, first + column, mean, scale);
-            let of_output = Vector::<f32, N>::cast_from(gradient[(gradient_first + column) / N::value()]);
-            let of_normalised = of_output * Vector::cast_from(gamma[column / N::value()]);
-            let centred = of_normalised - Vector::new(sum) - normalised * Vector::new(correlation);
-            output[(output_first + column) / N::value()] = Vector::cast_from(centred * Vector::new(scale));
-            column += PLANE_DIM as usize * N::value();
+            let normalised = (f32::cast_from(input[first + column]) - mean) * scale;
+            let of_normalised = f32::cast_from(gradient[gradient_first + column]) * f32::cast_from(gamma[column]);
+            output[output_first + column] = F::cast_from((of_normalised - sum - normalised * correlation) * scale);
+            column += PLANE_DIM as usize;
         }
     }
 }
@@ -346,21 +290,19 @@ pub(super) fn layer_norm(input: CubeTensor, gamma: CubeTensor, beta: CubeTensor,
     let (input, leading) = in_rows(input);
     let [gamma, beta] = [gamma, beta].map(into_contiguous);
     let (output, output_leading) = in_rows(empty(&input, input.meta.shape().clone()));
-    // A vector of gamma or beta is one row, so rows are whole vectors.
-    let (rows, columns) = (row_count(&input), width(&input) as u32);
+    let rows = row_count(&input);
     if rows > 0 {
         layer_norm_forward::launch(
             &input.client.clone(),
             cubes(&input, rows),
             CubeDim::new_1d(UNITS),
             addresses(&[&input, &output]),
-            vector_size(&[(&input, leading), (&output, output_leading), (&gamma, columns), (&beta, columns)]),
             input.clone().into_tensor_arg(),
             gamma.into_tensor_arg(),
             beta.into_tensor_arg(),
             output.clone().into_tensor_arg(),
             rows as u32,
-            columns,
+            width(&input) as u32,
             leading,
             output_leading,
             epsilon,
@@ -382,27 +324,20 @@ pub(super) fn layer_norm_gradient(
     let gamma = into_contiguous(gamma);
     let (output, output_leading) = in_rows(empty(&input, input.meta.shape().clone()));
     let (of_gamma, _) = in_rows(empty(&input, input.meta.shape().clone()));
-    let (rows, columns) = (row_count(&input), width(&input) as u32);
+    let rows = row_count(&input);
     if rows > 0 {
         layer_norm_backward::launch(
             &input.client.clone(),
             cubes(&input, rows),
             CubeDim::new_1d(UNITS),
             addresses(&[&input, &gradient, &output, &of_gamma]),
-            vector_size(&[
-                (&input, leading),
-                (&gradient, gradient_leading),
-                (&gamma, columns),
-                (&output, output_leading),
-                (&of_gamma, output_leading),
-            ]),
             input.clone().into_tensor_arg(),
             gamma.into_tensor_arg(),
             gradient.into_tensor_arg(),
             output.clone().into_tensor_arg(),
             of_gamma.clone().into_tensor_arg(),
             rows as u32,
-            columns,
+            width(&input) as u32,
             leading,
             gradient_leading,
             output_leading,
