@@ -397,7 +397,7 @@ fn kernels_reason(problem: Problem<'_>, found: &Candidates, choice: &Choice) -> 
         }
         (DeviceKind::Gpu, None, None) => (best.provenance, "the only ones that were timed here and fit".to_owned()),
     };
-    if problem.goal.deterministic && best.mode.kernels.is_library() {
+    if problem.goal.deterministic && best.mode.kernels.is_library() && problem.workload.sample.words > 0 {
         why.push_str(PRICE_OF_DETERMINISM);
     }
     Reason::new(Setting::Kernels, provenance, why)

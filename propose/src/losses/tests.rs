@@ -51,7 +51,7 @@ fn padding_makes_a_loss_the_mean_over_targets() {
 #[test]
 fn burns_loop_returns_the_weight_with_its_output() {
     let said = edit(&format!(
-        "{PADDED}\nimpl TrainStep for Model {{ fn step(&self, batch: Batch) -> TrainOutput<O> {{ todo!() }} }}"
+        "{PADDED}\nimpl TrainStep for Model {{ fn step(&self, batch: Batch) -> TrainOutput<O> {{ panic!() }} }}"
     ));
     assert!(said.contains("In `TrainStep::step`, return `Weighted::new(output, batch.targets."), "{said}");
     assert!(said.contains("gpu_tuned::train::Weighted"), "{said}");
@@ -90,9 +90,9 @@ fn a_program_that_returns_weights_needs_no_edit() {
     for step in [
         "fn main() { trainer.step(rate, batch, |model, micro| (model.loss(micro), count)); }",
         "fn main() { trainer.step(rate, batch, |model, micro| { let pair = (loss(micro), n); pair }); }",
-        "fn main() { trainer.step(rate, batch, |model, micro| model.both(micro)); }\nfn both() -> (Tensor<1>, Tensor<1, Int>) { todo!() }",
-        "fn main() { trainer.step(rate, batch, |model, micro| model.both(micro)); }\nfn both() -> Loss { todo!() }",
-        "fn step() -> TrainOutput<Weighted<ClassificationOutput>> { todo!() }",
+        "fn main() { trainer.step(rate, batch, |model, micro| model.both(micro)); }\nfn both() -> (Tensor<1>, Tensor<1, Int>) { panic!() }",
+        "fn main() { trainer.step(rate, batch, |model, micro| model.both(micro)); }\nfn both() -> Loss { panic!() }",
+        "fn step() -> TrainOutput<Weighted<ClassificationOutput>> { panic!() }",
     ] {
         assert_eq!(losses(&format!("{PADDED}{step}")).edits, [""; 0], "{step}");
     }

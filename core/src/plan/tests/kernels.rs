@@ -83,13 +83,21 @@ fn open_kernels_are_the_faster_of_those_that_were_timed_here() {
 
 #[test]
 fn determinism_has_its_price_where_the_library_computes() {
-    let why = |kernels, deterministic| {
-        let plan = planned(&nominal(H200), &lm().workload(), &Goal { deterministic, ..goal(None, Some(kernels)) });
+    let why = |workload: &Workload, kernels, deterministic| {
+        let plan = planned(&nominal(H200), workload, &Goal { deterministic, ..goal(None, Some(kernels)) });
         reason(&plan, Setting::Kernels).why.clone()
     };
     let price = "; `deterministic` leaves embeddings to Burn, whose gradients take 10 times as long";
-    assert_eq!(why(Kernels::Library, true), format!("asked for{price}"));
-    assert_eq!([why(Kernels::Library, false), why(Kernels::Burn, true)], ["asked for"; 2]);
+    let with_words = lm().workload();
+    assert_eq!(why(&with_words, Kernels::Library, true), format!("asked for{price}"));
+    let mut without_words = with_words.clone();
+    without_words.sample.words = 0;
+    let free = [
+        why(&with_words, Kernels::Library, false),
+        why(&with_words, Kernels::Burn, true),
+        why(&without_words, Kernels::Library, true),
+    ];
+    assert_eq!(free, ["asked for"; 3]);
 }
 
 #[test]
