@@ -101,6 +101,8 @@ pub(super) fn compare(f32: &Candidates, mixed: &Candidates) -> Option<(Precision
     let percent = gain * 100.0;
     Some(if gain >= WORTHWHILE_GAIN {
         (half, provenance, format!("{percent:.0}% more samples/s than {plain}"))
+    } else if provenance > Provenance::Transferred && percent < 0.05 {
+        (plain, provenance, format!("no gain of {half} is known for this kind of network: measure"))
     } else if percent < 0.05 {
         (plain, provenance, format!("{half} is no faster"))
     } else {
