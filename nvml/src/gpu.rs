@@ -2,6 +2,7 @@
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::{ComputeCapability, GpuReading, PciAddress, PciId, Virtualization};
+use gpu_tuned_core::telemetry::is_power_limit;
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::struct_wrappers::device::PciInfo;
@@ -21,7 +22,7 @@ pub(crate) fn read(device: &Device<'_>, index: u32) -> Result<GpuReading, Troubl
     gpu.max_memory_clock_mhz = nonzero(device.max_clock_info(Clock::Memory))?;
     gpu.max_sm_clock_mhz = nonzero(device.max_clock_info(Clock::SM))?;
     gpu.power_limit_mw = power_limit(device)?;
-    gpu.default_power_limit_mw = plausible_power(nonzero(device.power_management_limit_default())?);
+    gpu.default_power_limit_mw = nonzero(device.power_management_limit_default())?.filter(is_power_limit);
     gpu.virtualization = virtualization(device)?;
     gpu.other_processes = other_processes(device)?;
     Ok(gpu)
@@ -47,12 +48,7 @@ fn read_identity(device: &Device<'_>, gpu: &mut GpuReading) -> Result<(), Troubl
 pub(crate) fn power_limit(device: &Device<'_>) -> Result<Option<u32>, Trouble> {
     let enforced = nonzero(device.enforced_power_limit())?;
     let limit = if enforced.is_some() { enforced } else { nonzero(device.power_management_limit())? };
-    Ok(plausible_power(limit))
-}
-
-/// Power of a board in milliwatts, if below 100 kW.
-pub(crate) fn plausible_power(milliwatts: Option<u32>) -> Option<u32> {
-    milliwatts.filter(|milliwatts| *milliwatts < 100_000_000)
+    Ok(limit.filter(is_power_limit))
 }
 
 fn address(pci: &PciInfo) -> Option<PciAddress> {

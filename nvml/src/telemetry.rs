@@ -13,7 +13,7 @@ use nvml_wrapper::enums::gpm::GpmMetricId;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
-use crate::driver::{FIRST_CALLS, nonzero, open_library, optional, text, within};
+use crate::driver::{FIRST_CALLS, open_library, optional, text, within};
 use crate::raw::KeptSample;
 use crate::{DriverError, GpuTrouble, Trouble, gpu};
 
@@ -157,7 +157,7 @@ impl Watched {
         gpu.name.clone_from(&reading.name);
         gpu.uuid.clone_from(&reading.uuid);
         gpu.memory_total_bytes = reading.memory_total.map(|bytes| bytes.0);
-        let unit = WatchedGpu { gpu, reading };
+        let unit = WatchedGpu { gpu: gpu.without_impossible(), reading };
         Self { unit, instance, counters: Counters::default(), link_read_at: None, was_lost: false }
     }
 
@@ -180,7 +180,7 @@ impl Watched {
             self.link_read_at = Some(Instant::now());
             read_link_throughput(&whole, &mut read)?;
         }
-        *sample = read;
+        *sample = read.without_impossible(&self.unit.gpu);
         Ok(())
     }
 
@@ -208,35 +208,29 @@ fn identity(device: &Device<'_>, whole: &GpuReading) -> Result<Gpu, Trouble> {
     let mut gpu = Gpu::new(whole.index);
     gpu.default_power_limit_mw = whole.default_power_limit_mw;
     gpu.max_sm_clock_mhz = whole.max_sm_clock_mhz;
+    gpu.max_memory_clock_mhz = whole.max_memory_clock_mhz;
     gpu.unified_memory = whole.has_unified_memory();
     if gpu.unified_memory {
         return Ok(gpu);
     }
-    gpu.max_pcie_generation = nonzero(device.max_pcie_link_gen())?.filter(|generation| is_generation(*generation));
-    gpu.max_pcie_lanes = nonzero(device.max_pcie_link_width())?.filter(|lanes| is_width(*lanes));
+    gpu.max_pcie_generation = optional(device.max_pcie_link_gen())?;
+    gpu.max_pcie_lanes = optional(device.max_pcie_link_width())?;
     Ok(gpu)
 }
-
-/// Implausible clock in MHz.
-const CLOCK_LIMIT: u32 = 20_000;
-/// Implausible chip temperature in degrees Celsius.
-const TEMPERATURE_LIMIT: u32 = 200;
 
 /// Reads all figures of a whole GPU, except counters and link throughput.
 fn read_whole(device: &Device<'_>, has_unified_memory: bool, to: &mut GpuSample) -> Result<(), Trouble> {
     let rates = optional(device.utilization_rates())?;
-    let percent = |figure: u32| (figure <= 100).then(|| f64::from(figure));
-    to.utilisation_percent = rates.as_ref().and_then(|rates| percent(rates.gpu));
-    to.memory_activity_percent = rates.as_ref().and_then(|rates| percent(rates.memory));
+    to.utilisation_percent = rates.as_ref().map(|rates| f64::from(rates.gpu));
+    to.memory_activity_percent = rates.as_ref().map(|rates| f64::from(rates.memory));
     read_memory(device, has_unified_memory, to)?;
-    to.power_mw = gpu::plausible_power(optional(device.power_usage())?);
+    to.power_mw = optional(device.power_usage())?;
     to.power_limit_mw = gpu::power_limit(device)?;
-    let clock = |megahertz: &u32| *megahertz < CLOCK_LIMIT;
-    to.sm_clock_mhz = optional(device.clock_info(Clock::SM))?.filter(clock);
-    to.memory_clock_mhz = optional(device.clock_info(Clock::Memory))?.filter(clock);
+    to.sm_clock_mhz = optional(device.clock_info(Clock::SM))?;
+    to.memory_clock_mhz = optional(device.clock_info(Clock::Memory))?;
+    to.performance_state = optional(device.performance_state())?.map(|state| state.as_c());
     to.throttle = optional(device.current_throttle_reasons())?.map(throttle).unwrap_or_default();
-    let temperature = optional(device.temperature(TemperatureSensor::Gpu))?;
-    to.temperature_c = temperature.filter(|celsius| *celsius < TEMPERATURE_LIMIT);
+    to.temperature_c = optional(device.temperature(TemperatureSensor::Gpu))?;
     if !has_unified_memory {
         read_link(device, to)?;
     }
@@ -245,8 +239,8 @@ fn read_whole(device: &Device<'_>, has_unified_memory: bool, to: &mut GpuSample)
 
 /// Reads the PCIe link. A GPU with unified memory has none: its driver reports generation 1 and one lane.
 fn read_link(device: &Device<'_>, to: &mut GpuSample) -> Result<(), Trouble> {
-    to.pcie_generation = nonzero(device.current_pcie_link_gen())?.filter(|generation| is_generation(*generation));
-    to.pcie_lanes = nonzero(device.current_pcie_link_width())?.filter(|lanes| is_width(*lanes));
+    to.pcie_generation = optional(device.current_pcie_link_gen())?;
+    to.pcie_lanes = optional(device.current_pcie_link_width())?;
     Ok(())
 }
 
@@ -262,14 +256,6 @@ fn read_link_throughput(device: &Device<'_>, to: &mut GpuSample) -> Result<(), T
     to.pcie_to_gpu_bytes_per_s = optional(device.pcie_throughput(PcieUtilCounter::Receive))?.map(bytes);
     to.pcie_from_gpu_bytes_per_s = optional(device.pcie_throughput(PcieUtilCounter::Send))?.map(bytes);
     Ok(())
-}
-
-const fn is_generation(generation: u32) -> bool {
-    generation <= 16
-}
-
-const fn is_width(lanes: u32) -> bool {
-    lanes <= 32
 }
 
 fn read_memory(device: &Device<'_>, has_unified_memory: bool, to: &mut GpuSample) -> Result<(), Trouble> {
@@ -294,7 +280,8 @@ fn read_processes(device: &Device<'_>, to: &mut GpuSample) -> Result<(), Trouble
     Ok(())
 }
 
-/// Throttle reasons. The general hardware flag counts only if no specific hardware flag is set.
+/// Throttle reasons. The general hardware flag counts only if no specific hardware flag is set, and the setting of clocks
+/// only while the GPU works.
 fn throttle(reasons: ThrottleReasons) -> Vec<Throttle> {
     let reasons_by_flag = [
         (ThrottleReasons::SW_POWER_CAP, Throttle::PowerCap),
@@ -308,6 +295,10 @@ fn throttle(reasons: ThrottleReasons) -> Vec<Throttle> {
     let is_explained = throttle.iter().any(|reason| matches!(reason, Throttle::PowerBrake | Throttle::ThermalHardware));
     if reasons.contains(ThrottleReasons::HW_SLOWDOWN) && !is_explained {
         throttle.push(Throttle::Hardware);
+    }
+    let settings = ThrottleReasons::APPLICATIONS_CLOCKS_SETTING | ThrottleReasons::DISPLAY_CLOCK_SETTING;
+    if reasons.intersects(settings) && !reasons.contains(ThrottleReasons::GPU_IDLE) {
+        throttle.push(Throttle::ClockSetting);
     }
     throttle
 }
@@ -363,10 +354,10 @@ impl Counters {
         };
         self.last = sample;
         if let Some([sm, occupancy, tensor, dram, to_gpu, from_gpu]) = counted.as_deref() {
-            to.sm_activity_percent = sm.and_then(percent);
-            to.sm_occupancy_percent = occupancy.and_then(percent);
-            to.tensor_activity_percent = tensor.and_then(percent);
-            to.dram_activity_percent = dram.and_then(percent);
+            to.sm_activity_percent = *sm;
+            to.sm_occupancy_percent = *occupancy;
+            to.tensor_activity_percent = *tensor;
+            to.dram_activity_percent = *dram;
             // The link belongs to the whole GPU.
             if instance.is_none() {
                 to.pcie_to_gpu_bytes_per_s = to_gpu.and_then(bytes);
@@ -378,12 +369,7 @@ impl Counters {
     }
 }
 
-/// Validates a percentage; measurement errors can put it slightly above 100.
-fn percent(figure: f64) -> Option<f64> {
-    (0.0..=110.0).contains(&figure).then(|| figure.min(100.0))
-}
-
-/// Converts MiB/s to bytes/s. No link transfers 1 TiB/s.
+/// Converts MiB/s to bytes/s.
 fn bytes(mib: f64) -> Option<u64> {
-    (0.0..=1024.0 * 1024.0).contains(&mib).then_some((mib * 1024.0 * 1024.0) as u64)
+    (mib >= 0.0).then_some((mib * 1024.0 * 1024.0) as u64)
 }

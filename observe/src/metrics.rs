@@ -3,13 +3,14 @@
 use crate::recording::{GpuSample, HostSample, StepRecord, Throttle};
 
 /// Throttle reasons, with their keys in recordings and their names in messages.
-pub(crate) const THROTTLES: [(Throttle, &str, &str); 6] = [
+pub(crate) const THROTTLES: [(Throttle, &str, &str); 7] = [
     (Throttle::PowerCap, "power_cap", "power limit"),
     (Throttle::PowerBrake, "power_brake", "power supply"),
     (Throttle::ThermalSoftware, "thermal_software", "heat (driver)"),
     (Throttle::ThermalHardware, "thermal_hardware", "heat (hardware)"),
     (Throttle::Hardware, "hardware", "hardware"),
     (Throttle::SyncBoost, "sync_boost", "another GPU"),
+    (Throttle::ClockSetting, "clock_setting", "clocks that were set"),
 ];
 
 /// Returns the key of a throttle reason, as recordings spell it.
@@ -78,10 +79,12 @@ figures! {
     }
 
     /// Figures of a GPU that rarely change: they are exported, and not summarized.
-    GPU_STATE: [GpuSample; 4] {
+    GPU_STATE: [GpuSample; 5] {
         "power_limit_w" "gpu_power_limit_watts" ONE |gpu| watts(gpu.power_limit_mw), "Power limit in force";
         "memory_clock_mhz" "gpu_memory_clock_hertz" MEGAHERTZ |gpu| gpu.memory_clock_mhz.map(f64::from),
             "Clock of the memory";
+        "performance_state" "gpu_performance_state" ONE |gpu| gpu.performance_state.map(f64::from),
+            "Performance state, of which 0 is the highest";
         "pcie_generation" "gpu_pcie_generation" ONE |gpu| gpu.pcie_generation.map(f64::from), "PCIe generation of the link";
         "pcie_lanes" "gpu_pcie_lanes" ONE |gpu| gpu.pcie_lanes.map(f64::from), "PCIe lanes of the link";
     }

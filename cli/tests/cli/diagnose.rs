@@ -4,6 +4,7 @@ use gpu_tuned_core::Precision;
 use gpu_tuned_observe::recording::Throttle;
 use serde_json::Value;
 
+use crate::monitor::looked;
 use crate::project::{Project, Ran};
 use crate::recorded_run::Recorded;
 
@@ -88,6 +89,31 @@ fn program_and_monitor_may_be_in_two_files() {
     let without = diagnose(&project, &["program.jsonl"]).ended(1);
     assert!(without.contains("missing   power, temperature, the PCIe link"), "{without}");
     insta::assert_snapshot!("diagnose_machine_only", diagnose(&project, &["monitor.jsonl"]).ended(1));
+}
+
+#[test]
+fn low_clocks_of_the_machine_are_named_first_with_the_command() {
+    let project = Project::new("bare");
+    for (scenario, expected) in
+        [("low-clocks", &["low_clocks", "low_memory_clock"][..]), ("power-cap", &["power_cap"]), ("training", &[])]
+    {
+        let file = format!("{scenario}.jsonl");
+        looked(scenario, &project, &["--record", &file]).ended(0);
+        let report: Value = serde_json::from_str(&diagnose(&project, &[&file, "--json"]).stdout).expect("a document");
+        // These GPUs idle at first.
+        let found: Vec<_> = kinds(&report).into_iter().filter(|kind| *kind != "gpu_idle").collect();
+        assert_eq!(found, expected, "{scenario}");
+    }
+    let text = diagnose(&project, &["low-clocks.jsonl"]).ended(1);
+    for words in [
+        "the clocks of GPU 0 (NVIDIA GeForce RTX 4090) are 300 of 3105 MHz under load",
+        "$ sudo nvidia-smi -i 0 -rgc; sudo nvidia-smi -i 0 -rac",
+        "10% of the highest clock, in performance state P8",
+        "the memory clock of GPU 0 (NVIDIA GeForce RTX 4090) is 405 of 10501 MHz under load",
+        "$ sudo nvidia-smi -i 0 -rmc; sudo nvidia-smi -i 0 -rac",
+    ] {
+        assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "`{words}` is not in {text}");
+    }
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn every_figure_of_a_gpu_is_read() {
         power_draw_mw: Some(560_000),
         enforced_power_limit_mw: Some(650_000),
         clocks_mhz: Some([1755, 3201]),
+        performance_state: Some(2),
         throttle: Some(vec![Reason::SwPowerCap, Reason::GpuIdle]),
         temperature_c: Some(58),
         pcie: Some([4, 8]),
@@ -84,6 +85,7 @@ fn every_figure_of_a_gpu_is_read() {
         (sample.sm_clock_mhz, sample.memory_clock_mhz, sample.temperature_c),
         (Some(1755), Some(3201), Some(58))
     );
+    assert_eq!(sample.performance_state, Some(2));
     assert_eq!(sample.throttle, [Throttle::PowerCap]);
     assert_eq!((sample.pcie_generation, sample.pcie_lanes), (Some(4), Some(8)));
     assert_eq!((sample.pcie_to_gpu_bytes_per_s, sample.pcie_from_gpu_bytes_per_s), (Some(2 << 20), Some(1 << 20)));
@@ -101,6 +103,7 @@ fn constant_properties_are_read_once() {
     assert_eq!(gpu.uuid.as_deref(), Some("GPU-1ad02000-0000-4000-8000-000000000003"));
     assert_eq!((gpu.memory_total_bytes, gpu.default_power_limit_mw), (Some(143_771 << 20), Some(700_000)));
     assert_eq!((gpu.max_sm_clock_mhz, gpu.max_pcie_generation, gpu.max_pcie_lanes), (Some(1980), Some(5), Some(16)));
+    assert_eq!(gpu.max_memory_clock_mhz, Some(3201));
     let times: Vec<_> = seen[0].iter().map(|sample| sample.at).collect();
     assert!(times.is_sorted() && times[0] < times[7], "each has its own moment: {times:?}");
 }
@@ -208,7 +211,8 @@ fn slices_follow_their_gpu() {
 
 #[test]
 fn throttle_reasons_are_distinguished() {
-    let cases: [(&[Reason], &[Throttle]); 6] = [
+    let cases: [(&[Reason], &[Throttle]); 7] = [
+        (&[Reason::ApplicationsClocks], &[Throttle::ClockSetting]),
         (&[Reason::GpuIdle, Reason::ApplicationsClocks], &[]),
         (&[Reason::HwSlowdown], &[Throttle::Hardware]),
         (
@@ -229,10 +233,11 @@ fn throttle_reasons_are_distinguished() {
 fn implausible_figures_are_left_out() {
     let max = u32::MAX;
     let nonsense = Unit {
-        utilisation_percent: Some([max, 101]),
+        utilisation_percent: Some([max, 111]),
         power_draw_mw: Some(max),
         power_limit_mw: Some(0),
         clocks_mhz: Some([max, max]),
+        performance_state: Some(32),
         temperature_c: Some(max),
         pcie: Some([0, max]),
         memory_total_mib: Some(100),

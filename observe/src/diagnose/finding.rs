@@ -248,6 +248,10 @@ kinds! {
     HostMemoryLeak = "host_memory_leak",
     /// The pools reserve much more than the step needs.
     Fragmentation = "fragmentation",
+    /// The SM clocks are low, and neither power nor heat lowers them: they were set, or the GPU stays in a low state.
+    LowClocks = "low_clocks",
+    /// The memory clock is low.
+    LowMemoryClock = "low_memory_clock",
     /// Power lowers the clocks.
     PowerCap = "power_cap",
     /// Temperature lowers the clocks.

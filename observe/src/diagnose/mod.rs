@@ -200,6 +200,10 @@ const EXPLAINED: &[(Kind, &[Kind])] = &[
             Kind::SlowLoop,
             Kind::HostBound,
             Kind::BatchTooSmall,
+            Kind::LowClocks,
+            Kind::LowMemoryClock,
+            Kind::PowerCap,
+            Kind::ThermalThrottle,
         ],
     ),
     (Kind::NoTf32, &[Kind::NoAmp]),
@@ -222,30 +226,41 @@ const OF_DEVICE: &[Kind] = &[
     Kind::PcieReduced,
 ];
 
+/// Faults of the machine, which every other figure of a recording suffers from.
+const FAULTS: &[Kind] = &[Kind::LowClocks, Kind::LowMemoryClock, Kind::PowerCap, Kind::ThermalThrottle];
+
 /// Gain that counts as none.
 const NO_GAIN: f64 = 1.02;
 
-/// Sorts findings into the order of their changes: those that end the run, then by severity, then by gain.
+/// Sorts findings into the order of their changes: those that end the run, critical faults of machines, then by
+/// severity, then by gain.
 fn sort(mut findings: Vec<Finding>) -> Vec<Finding> {
     let kinds: Vec<Kind> = findings.iter().map(|finding| finding.kind).collect();
     findings.retain(|finding| {
         let explains = EXPLAINED.iter().filter(|(kind, _)| *kind == finding.kind).flat_map(|(_, by)| *by);
         !explains.into_iter().any(|by| kinds.contains(by))
     });
-    findings
-        .sort_by(|a, b| ends(b).cmp(&ends(a)).then(a.severity.cmp(&b.severity)).then(b.gain().total_cmp(&a.gain())));
+    findings.sort_by(|a, b| {
+        let is_worse = ends(b).cmp(&ends(a)).then(is_fault(b).cmp(&is_fault(a)));
+        is_worse.then(a.severity.cmp(&b.severity)).then(b.gain().total_cmp(&a.gain()))
+    });
     let stalls = |finding: &Finding| STALLS.contains(&finding.kind) && finding.gain() > NO_GAIN;
     let Some(first) = findings.iter().find(|finding| stalls(finding)).map(|finding| finding.kind) else {
         return findings;
     };
     let last = findings.iter().rposition(stalls).unwrap_or(0);
-    for finding in findings.iter_mut().filter(|finding| OF_DEVICE.contains(&finding.kind)) {
+    for finding in findings.iter_mut().filter(|finding| OF_DEVICE.contains(&finding.kind) && !is_fault(finding)) {
         finding.behind = Some(first);
     }
     let (mut before, after): (Vec<_>, Vec<_>) =
         findings.into_iter().enumerate().partition(|(index, finding)| *index <= last && finding.behind.is_none());
     before.extend(after);
     before.into_iter().map(|(_, finding)| finding).collect()
+}
+
+/// Returns true for a fault that comes first: its change is one command, and other predictions hold after it.
+fn is_fault(finding: &Finding) -> bool {
+    finding.severity == Severity::Critical && FAULTS.contains(&finding.kind)
 }
 
 fn ends(finding: &Finding) -> bool {

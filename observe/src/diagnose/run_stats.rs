@@ -5,7 +5,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::profile::{Profile, ProfileTable};
 
 use crate::recording::{
     Gpu, GpuProcess, GpuSample, HostSample, Record, Run, Start, StepRecord, Throttle, is_of_process, last_run, set_back,
@@ -25,6 +25,8 @@ pub(super) struct RunStats<'a> {
     pub doubt: Option<Doubt>,
     /// The run's GPUs that have enough samples.
     pub gpus: Vec<GpuStats<'a>>,
+    /// The whole GPUs: power, clocks and link of a MIG slice are those of its GPU.
+    pub boards: Vec<GpuStats<'a>>,
     /// The last reason for a sample without figures.
     pub trouble: Option<&'a str>,
     pub host: Vec<&'a HostSample>,
@@ -50,8 +52,13 @@ impl<'a> RunStats<'a> {
         let monitored = host.iter().find_map(|sample| sample.process.as_ref()).map(|process| process.pid);
         let pid = run.map(|run| run.pid).or(monitored);
         let trouble = gpus.iter().rev().find_map(|sample| sample.trouble.as_deref());
-        let gpus = gpus_of_run(start, run, pid, &gpus, span, idle);
-        Self { start, run, pid, steps, doubt, gpus, trouble, host, span }
+        let all = gpu_stats(start, &gpus, span, idle, steps.is_ok());
+        let gpus = gpus_of_run(run, pid, &all);
+        let is_board = |board: &&GpuStats<'_>| {
+            board.gpu.mig_slot.is_none() && gpus.iter().any(|unit| unit.gpu.gpu == board.gpu.gpu)
+        };
+        let boards = all.iter().filter(is_board).cloned().collect();
+        Self { start, run, pid, steps, doubt, gpus, boards, trouble, host, span }
     }
 
     /// Part of the time in which kernels ran, averaged over the GPUs.
@@ -372,13 +379,14 @@ pub(super) struct GpuStats<'a> {
     pub samples: Vec<&'a GpuSample>,
     /// Samples between the last earlier training and the run's begin.
     pub before: Vec<&'a GpuSample>,
+    /// The run trained during the samples.
+    pub trained: bool,
 }
 
 impl GpuStats<'_> {
     /// Returns true if the GPU shares the host's memory, by the recording or by the GPU's profile.
     pub(super) fn has_unified_memory(&self) -> bool {
-        let profile = || ProfileTable::builtin_profile(self.gpu.profile.as_deref()?);
-        self.gpu.unified_memory || profile().is_some_and(|profile| profile.compute_capability.is_integrated())
+        self.gpu.unified_memory || self.profile().is_some_and(|profile| profile.compute_capability.is_integrated())
     }
 
     pub(super) fn mean(&self, figure: impl Fn(&GpuSample) -> Option<f64>) -> Option<f64> {
@@ -401,11 +409,44 @@ impl GpuStats<'_> {
         self.samples.iter().filter(lowered).count() as f64 / self.samples.len() as f64
     }
 
-    /// Samples under load, and those without a known load.
+    /// Samples under load. A load that is not reported counts while the run trains: a GPU with MIG reports none.
     pub(super) fn loaded(&self) -> impl Iterator<Item = &GpuSample> {
-        let is_loaded =
-            |sample: &&GpuSample| sample.utilisation_percent.is_none_or(|percent| percent >= LOADED_PERCENT);
+        let is_loaded = |sample: &&GpuSample| match sample.utilisation_percent.or(sample.sm_activity_percent) {
+            Some(percent) => percent >= LOADED_PERCENT,
+            None => self.trained,
+        };
         self.samples.iter().copied().filter(is_loaded)
+    }
+
+    /// Median of a figure under load; `None` for few samples.
+    pub(super) fn under_load(&self, figure: impl Fn(&GpuSample) -> Option<u32>) -> Option<f64> {
+        let figures: Vec<_> = self.loaded().filter_map(figure).map(f64::from).collect();
+        median(figures.iter().copied()).filter(|_| figures.len() >= MIN_SAMPLES)
+    }
+
+    /// The profile of the GPU.
+    pub(super) fn profile(&self) -> Option<Profile> {
+        ProfileTable::builtin_profile(self.gpu.profile.as_deref()?)
+    }
+
+    /// Highest SM clock in MHz: of the driver, else the boost clock of the data sheet.
+    pub(super) fn max_clock(&self) -> Option<f64> {
+        self.gpu.max_sm_clock_mhz.map(f64::from).or_else(|| self.profile()?.compute.boost_mhz)
+    }
+
+    /// Highest memory clock in MHz: of the driver, else that of the data sheet's bandwidth. The driver counts two transfers a
+    /// clock.
+    pub(super) fn max_memory_clock(&self) -> Option<f64> {
+        let published = || {
+            let memory = self.profile()?.memory;
+            Some(memory.bandwidth_gb_s? * 8e3 / f64::from(memory.bus_bits?) / 2.0)
+        };
+        self.gpu.max_memory_clock_mhz.map(f64::from).or_else(published)
+    }
+
+    pub(super) fn is_laptop(&self) -> bool {
+        self.profile().is_some_and(|profile| profile.mobile)
+            || self.gpu.name.as_ref().is_some_and(|name| name.contains("Laptop") || name.contains("Max-Q"))
     }
 
     /// Median SM clocks in MHz: while these reasons lowered it, and while no reason did.
@@ -437,14 +478,13 @@ impl GpuStats<'_> {
     }
 }
 
-/// Returns the run's GPUs: those that the run names, else those that list its process, else the busiest.
-fn gpus_of_run<'a>(
+/// Groups the samples by GPU and slice, without those that have few.
+fn gpu_stats<'a>(
     start: Option<&Start>,
-    run: Option<&Run>,
-    pid: Option<u32>,
     samples: &[&'a GpuSample],
     span: (f64, f64),
     idle: (f64, f64),
+    trained: bool,
 ) -> Vec<GpuStats<'a>> {
     let mut groups: BTreeMap<_, (Vec<_>, Vec<_>)> = BTreeMap::new();
     for &sample in samples.iter().filter(|sample| sample.trouble.is_none()) {
@@ -453,11 +493,19 @@ fn gpus_of_run<'a>(
         before.extend((idle.0 < sample.at && sample.at < idle.1).then_some(sample));
     }
     groups.retain(|_, (within, _)| within.len() >= MIN_SAMPLES);
-    let gpu_stats = |(key, (samples, before)): ((u32, Option<u32>), _)| {
-        let gpu = start.and_then(|start| start.gpu(key.0, key.1));
-        GpuStats { gpu: gpu.cloned().unwrap_or_else(|| Gpu::new(key.0)), samples, before }
+    let of_group = |((gpu, slot), (samples, before)): ((u32, Option<u32>), _)| {
+        let described = start.and_then(|start| start.gpu(gpu, slot)).cloned().unwrap_or_else(|| {
+            let mut unknown = Gpu::new(gpu);
+            unknown.mig_slot = slot;
+            unknown
+        });
+        GpuStats { gpu: described, samples, before, trained }
     };
-    let all: Vec<_> = groups.into_iter().map(gpu_stats).collect();
+    groups.into_iter().map(of_group).collect()
+}
+
+/// Returns the run's GPUs: those that the run names, else those that list its process, else the busiest.
+fn gpus_of_run<'a>(run: Option<&Run>, pid: Option<u32>, all: &[GpuStats<'a>]) -> Vec<GpuStats<'a>> {
     let is_named = |gpu: &GpuStats<'_>| {
         let named = run.map_or(&[][..], |run| &run.device.gpu_uuids);
         gpu.gpu.uuid.as_ref().is_some_and(|uuid| named.contains(uuid))
@@ -467,10 +515,11 @@ fn gpus_of_run<'a>(
     };
     let ways: [&dyn Fn(&GpuStats<'_>) -> bool; 2] = [&is_named, &has_process];
     for is_its in ways {
-        if all.iter().any(is_its) {
-            return all.into_iter().filter(is_its).collect();
+        let its: Vec<_> = all.iter().filter(|gpu| is_its(gpu)).cloned().collect();
+        if !its.is_empty() {
+            return its;
         }
     }
-    let busiest = all.into_iter().max_by(|a, b| a.busy().unwrap_or(0.0).total_cmp(&b.busy().unwrap_or(0.0)));
-    busiest.into_iter().collect()
+    let busiest = all.iter().max_by(|a, b| a.busy().unwrap_or(0.0).total_cmp(&b.busy().unwrap_or(0.0)));
+    busiest.into_iter().cloned().collect()
 }

@@ -14,9 +14,10 @@ fn leak(severity: Severity) -> Finding {
 #[test]
 fn findings_come_in_the_order_of_their_changes() {
     use Kind::{
-        BatchTooSmall, HostBound, LoaderBound, MemoryLeak, ModelTooSmall, NoAmp, OtherProcess, PowerCap, SlowLoop,
+        BatchTooSmall, HostBound, LoaderBound, LowClocks, MemoryLeak, ModelTooSmall, NoAmp, OtherProcess, PowerCap,
+        SlowLoop,
     };
-    let tables: [(&str, Vec<Finding>, &[Kind]); 6] = [
+    let tables: [(&str, Vec<Finding>, &[Kind]); 7] = [
         (
             "by gain",
             vec![finding(OtherProcess, 1.2), finding(BatchTooSmall, 3.0), finding(PowerCap, 1.3)],
@@ -37,6 +38,11 @@ fn findings_come_in_the_order_of_their_changes() {
             "causes, without their effects",
             vec![finding(HostBound, 1.6), finding(ModelTooSmall, 1.0), finding(BatchTooSmall, 2.0)],
             &[BatchTooSmall],
+        ),
+        (
+            "a critical fault of the machine before all but a failure",
+            vec![finding(LoaderBound, 3.0), finding(LowClocks, 1.6), leak(Severity::Critical), finding(PowerCap, 1.3)],
+            &[MemoryLeak, LowClocks, LoaderBound, PowerCap],
         ),
         ("hints last", vec![finding(NoAmp, 1.05), finding(HostBound, 1.2)], &[HostBound, NoAmp]),
     ];

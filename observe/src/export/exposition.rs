@@ -251,7 +251,7 @@ mod tests {
     const UNITS: [&str; 9] =
         ["bytes", "bytes_per_second", "seconds", "ratio", "watts", "hertz", "celsius", "joules", "cores"];
     /// Metrics that count or number something, are 0 or 1, or have a unit of the program's own.
-    const WITHOUT: [&str; 11] = [
+    const WITHOUT: [&str; 12] = [
         "run_info",
         "steps_total",
         "rescues_total",
@@ -260,6 +260,7 @@ mod tests {
         "gradient_norm",
         "gpu_up",
         "gpu_throttled",
+        "gpu_performance_state",
         "gpu_pcie_generation",
         "gpu_pcie_lanes",
         "value",

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use gpu_tuned_core::regular_file::read_any;
 use gpu_tuned_core::source::{FileError, Position};
 use thiserror::Error;
 
-use super::{Record, VERSION};
+use super::{Gpu, Record, VERSION};
 use crate::metrics::{Figure, HOST_FIGURES, gpu_figures, step_figures};
 
 /// Number of incomplete lines that a remark lists.
@@ -26,7 +26,8 @@ pub struct Recording {
     pub records: Vec<Record>,
     /// Numbers, from 1, of lines with an unfinished record: the last line, or one that another program continued.
     pub torn: Vec<usize>,
-    gpus: BTreeSet<(u32, Option<u32>)>,
+    /// The sampled GPUs and slices, with the description of the last monitor.
+    gpus: BTreeMap<(u32, Option<u32>), Gpu>,
 }
 
 /// A recording that cannot be read.
@@ -142,11 +143,9 @@ impl Recording {
         Ok(is_torn)
     }
 
-    /// Adds a record that begins at this byte of the line.
+    /// Adds a record that begins at this byte of the line, without figures that its GPU cannot have.
     fn push(&mut self, record: Record, byte: usize) -> Result<(), Mistake> {
-        if let Record::Gpu(sample) = &record {
-            self.gpus.insert((sample.gpu, sample.mig_slot));
-        }
+        let is_new = matches!(&record, Record::Gpu(it) if !self.gpus.contains_key(&(it.gpu, it.mig_slot)));
         let message = match (&record, too_large(&record)) {
             (Record::Start(start), _) if start.version > VERSION => {
                 format!(
@@ -158,15 +157,31 @@ impl Recording {
                 format!("the time is more than {FARTHEST:e} s from 1970")
             }
             (_, Some(key)) => format!("`{key}` is negative, or more than {FARTHEST:e}"),
-            _ if self.gpus.len() > MOST_GPUS => {
+            _ if is_new && self.gpus.len() >= MOST_GPUS => {
                 format!("the recording has more than {MOST_GPUS} GPUs, the most that is read")
             }
             _ => {
+                let record = self.without_impossible(record);
                 self.records.push(record);
                 return Ok(());
             }
         };
         Err(Mistake { byte, message })
+    }
+
+    fn without_impossible(&mut self, record: Record) -> Record {
+        match record {
+            Record::Start(mut start) => {
+                start.gpus = start.gpus.into_iter().map(Gpu::without_impossible).collect();
+                self.gpus.extend(start.gpus.iter().map(|gpu| ((gpu.gpu, gpu.mig_slot), gpu.clone())));
+                Record::Start(start)
+            }
+            Record::Gpu(sample) => {
+                let gpu = self.gpus.entry((sample.gpu, sample.mig_slot)).or_default();
+                Record::Gpu(sample.without_impossible(gpu))
+            }
+            record => record,
+        }
     }
 }
 

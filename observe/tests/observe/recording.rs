@@ -40,6 +40,22 @@ fn unfinished_records_are_left_out_and_those_behind_them_read() {
 }
 
 #[test]
+fn counters_that_ran_over_are_left_out_of_what_is_read() {
+    let gpu = r#"{"gpu":0,"default_power_limit_mw":450000,"max_pcie_generation":4,"max_pcie_lanes":16}"#;
+    let start = format!("{{\"kind\":\"start\",\"version\":1,\"gpus\":[{gpu}]}}\n");
+    let sample = |milliwatts: u64, bytes: u64| {
+        format!("{{\"kind\":\"gpu\",\"gpu\":0,\"power_mw\":{milliwatts},\"pcie_to_gpu_bytes_per_s\":{bytes}}}\n")
+    };
+    let text = start + &sample(3_700_000, 4_294_967_295_000) + &sample(451_000, 26_000_000_000);
+    let kept: Vec<_> = parse("run.jsonl", &text).expect("records").records[1..]
+        .iter()
+        .map(|record| if let Record::Gpu(sample) = record { sample.clone() } else { panic!("{record:?}") })
+        .map(|sample| (sample.power_mw, sample.pcie_to_gpu_bytes_per_s))
+        .collect();
+    assert_eq!(kept, [(None, None), (Some(451_000), Some(26_000_000_000))]);
+}
+
+#[test]
 fn errors_have_a_position() {
     const NOT_JSON: &str = "not a line of a recording: it is not JSON; GPU_TUNED_RECORD=FILE records a program, \
                             `cargo gpu-tuned monitor --record FILE` the GPUs";

@@ -32,6 +32,7 @@ pub struct Phase {
     pub power_draw_mw: Option<u32>,
     pub enforced_power_limit_mw: Option<u32>,
     pub clocks_mhz: Option<[u32; 2]>,
+    pub performance_state: Option<u32>,
     pub throttle: Option<Vec<Reason>>,
     pub temperature_c: Option<u32>,
     pub pcie: Option<[u32; 2]>,
@@ -99,6 +100,7 @@ impl Unit {
             phase.power_draw_mw.or(self.power_draw_mw).map(|power| variation.apply(power.into(), 3) as u32);
         unit.enforced_power_limit_mw = phase.enforced_power_limit_mw.or(self.enforced_power_limit_mw);
         unit.clocks_mhz = phase.clocks_mhz.or(self.clocks_mhz);
+        unit.performance_state = phase.performance_state.or(self.performance_state);
         unit.throttle = phase.throttle.clone().or_else(|| self.throttle.clone());
         unit.temperature_c = phase.temperature_c.or(self.temperature_c);
         unit.pcie = phase.pcie.or(self.pcie);

@@ -72,6 +72,8 @@ pub struct Unit {
     pub power_draw_mw: Option<u32>,
     /// Clocks of the moment: of the multiprocessors and of the memory.
     pub clocks_mhz: Option<[u32; 2]>,
+    /// Performance state, of which 0 is the highest.
+    pub performance_state: Option<u32>,
     /// Throttle reasons.
     pub throttle: Option<Vec<Reason>>,
     /// Temperature of the chip.
@@ -150,6 +152,7 @@ pub enum Call {
     ComputeInstance,
     PowerDraw,
     Clocks,
+    PerformanceState,
     Throttle,
     Temperature,
     PcieGeneration,

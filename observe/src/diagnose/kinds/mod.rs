@@ -23,7 +23,7 @@ pub(super) struct DiagnosisInput<'a> {
 pub(super) type Find = fn(&DiagnosisInput<'_>) -> Option<Finding>;
 
 /// All searches. Among findings of equal weight, the first of these is listed first.
-pub(super) const ALL: [Find; 23] = [
+pub(super) const ALL: [Find; 25] = [
     memory::device_leak,
     steps::not_finite,
     loader::slow_loader,
@@ -35,8 +35,10 @@ pub(super) const ALL: [Find; 23] = [
     steps::slow_loop,
     memory::host_leak,
     settings::wrong_target,
-    gpu::thermal,
+    gpu::low_clocks,
+    gpu::low_memory_clock,
     gpu::power,
+    gpu::thermal,
     gpu::pcie,
     steps::host_bound,
     settings::no_accumulation,

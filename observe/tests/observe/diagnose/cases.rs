@@ -237,6 +237,33 @@ fn of_the_machine() -> Vec<Case> {
     let limited = |milliwatts| {
         lowered(Throttle::PowerCap, 1300).each_sample(move |sample| sample.power_limit_mw = Some(milliwatts))
     };
+    // The figures of a GeForce RTX 4090: an NVML clock limit of 3,105 MHz, and 10,501 MHz for the memory.
+    let geforce = |clock, memory_clock| {
+        let mut made = healthy().each_sample(move |sample| {
+            (sample.sm_clock_mhz, sample.memory_clock_mhz) = (Some(clock), Some(memory_clock));
+            // A GPU that is slow draws little, and is not full by its power.
+            (sample.power_mw, sample.power_limit_mw, sample.sm_activity_percent) = (Some(90_000), Some(450_000), None);
+        });
+        let gpu = &mut made.start.gpus[0];
+        (gpu.max_sm_clock_mhz, gpu.max_memory_clock_mhz) = (Some(3105), Some(10_501));
+        gpu.default_power_limit_mw = Some(450_000);
+        made
+    };
+    let by = |made: Made, reasons: &[Throttle]| {
+        let reasons = reasons.to_vec();
+        made.each_sample(move |sample| sample.throttle.clone_from(&reasons))
+    };
+    let set = |clock| by(geforce(clock, 10_501), &[Throttle::ClockSetting]);
+    let idle_clocks = |busy| geforce(300, 405).each_sample(move |sample| sample.utilisation_percent = Some(busy));
+    let drawing = |milliwatts| {
+        let made = by(geforce(1200, 10_501), &[Throttle::PowerCap]);
+        made.each_sample(move |sample| sample.power_mw = Some(milliwatts))
+    };
+    let at_limit = |milliwatts| {
+        geforce(2500, 10_501).each_sample(move |sample| {
+            (sample.power_mw, sample.power_limit_mw) = (Some(149_000), Some(milliwatts));
+        })
+    };
     let linked = |lanes, busy| {
         healthy().each_sample(move |sample| {
             (sample.pcie_lanes, sample.utilisation_percent) = (Some(lanes), Some(busy));
@@ -245,6 +272,17 @@ fn of_the_machine() -> Vec<Case> {
     let idle =
         |percent| healthy().each_sample(move |sample| sample.utilisation_percent = Some(percent)).without_steps();
     vec![
+        (Kind::LowClocks, geforce(300, 10_501), geforce(2600, 10_501)),
+        (Kind::LowClocks, set(1500), set(2520)),
+        (Kind::LowClocks, idle_clocks(96.0), idle_clocks(10.0)),
+        // Power and heat are other findings.
+        (Kind::LowClocks, geforce(300, 10_501), by(geforce(300, 10_501), &[Throttle::PowerCap])),
+        (Kind::LowClocks, geforce(300, 10_501), by(geforce(300, 10_501), &[Throttle::ThermalHardware])),
+        // In performance state 2, CUDA programs have a lower memory clock: 4,513 of 5,005 MHz on a GTX 1080.
+        (Kind::LowMemoryClock, geforce(2600, 405), geforce(2600, 9501)),
+        (Kind::LowMemoryClock, geforce(2600, 5001), with_unified_memory(geforce(2600, 5001))),
+        (Kind::PowerCap, drawing(90_000), drawing(440_000)),
+        (Kind::PowerCap, at_limit(150_000), at_limit(450_000)),
         (Kind::PowerCap, limited(350_000), limited(700_000)),
         (Kind::PowerCap, lowered(Throttle::PowerBrake, 600), lowered(Throttle::SyncBoost, 600)),
         (Kind::ThermalThrottle, lowered(Throttle::ThermalSoftware, 1200), lowered(Throttle::PowerCap, 1200)),

@@ -171,6 +171,7 @@ answers! {
     nvmlDeviceGetGpuInstanceId: GpuInstance -> c_uint = |unit| unit.gpu_instance;
     nvmlDeviceGetComputeInstanceId: ComputeInstance -> c_uint = |unit| unit.compute_instance;
     nvmlDeviceGetPowerUsage: PowerDraw -> c_uint = |unit| unit.power_draw_mw;
+    nvmlDeviceGetPerformanceState: PerformanceState -> c_uint = |unit| unit.performance_state;
     nvmlDeviceGetCurrPcieLinkGeneration: PcieGeneration -> c_uint = |unit| unit.pcie.map(|[generation, _]| generation);
     nvmlDeviceGetCurrPcieLinkWidth: PcieLanes -> c_uint = |unit| unit.pcie.map(|[_, lanes]| lanes);
     nvmlDeviceGetMaxPcieLinkGeneration: MaxPcieGeneration -> c_uint = |unit| unit.pcie_max.map(|[generation, _]| generation);
