@@ -33,7 +33,7 @@ use crate::saved::SavedRun;
 #[cfg(not(feature = "distributed"))]
 use crate::session::Connection;
 use crate::session::Session;
-use crate::tuned::Tuned;
+use crate::tuned::{Built, Tuned};
 
 /// Reads the machine, confirms the constants of the build or plans again, and opens the device.
 ///
@@ -433,6 +433,7 @@ fn run_record<C: Tuned>(decision: &Decision) -> Run {
     let mut run = Run::new(now(), process::id());
     C::BUILT.config.clone_into(&mut run.workload);
     run.target = Some(C::BUILT.target.to_owned());
+    run.features = features(&C::BUILT);
     run.device = device(decision);
     run.fallbacks = selection.fallbacks.iter().map(ToString::to_string).collect();
     run.settings = Some(plan.settings);
@@ -447,6 +448,18 @@ fn run_record<C: Tuned>(decision: &Decision) -> Run {
     run.expected = curve(&inputs.facts, workload, &goal).unwrap_or_default();
     run.reasons = plan.reasons.iter().map(reason).collect();
     run
+}
+
+/// Features of the build that choose the device. A target that no feature names is that of `native`.
+fn features(built: &Built) -> Vec<String> {
+    let targets = match (built.targets, built.target) {
+        ([], ProfileId::GENERIC) => &[ProfileId::GENERIC][..],
+        ([], _) => &[ProfileId::NATIVE],
+        (targets, _) => targets,
+    };
+    // Without Burn, the program has CUDA of its own.
+    let has_cuda = cfg!(any(not(feature = "burn"), feature = "cuda"));
+    targets.iter().copied().chain(has_cuda.then_some("cuda")).map(str::to_owned).collect()
 }
 
 /// Samples per second with the library's kernels over those with Burn's, where both were measured on the device.

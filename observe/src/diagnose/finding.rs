@@ -262,6 +262,8 @@ kinds! {
     OtherProcess = "other_process",
     /// One of several ranks takes longer for its part of a step than the others.
     SlowRank = "slow_rank",
+    /// The program was built without feature `cuda`.
+    NoCuda = "no_cuda",
     /// The program was built for another device.
     WrongTarget = "wrong_target",
     /// Steps are skipped because their gradients are not finite.

@@ -226,13 +226,13 @@ const OF_DEVICE: &[Kind] = &[
     Kind::PcieReduced,
 ];
 
-/// Faults of the machine, which every other figure of a recording suffers from.
-const FAULTS: &[Kind] = &[Kind::LowClocks, Kind::LowMemoryClock, Kind::PowerCap, Kind::ThermalThrottle];
+/// Faults of the machine and of the build, which every other figure of a recording suffers from.
+const FAULTS: &[Kind] = &[Kind::NoCuda, Kind::LowClocks, Kind::LowMemoryClock, Kind::PowerCap, Kind::ThermalThrottle];
 
 /// Gain that counts as none.
 const NO_GAIN: f64 = 1.02;
 
-/// Sorts findings into the order of their changes: those that end the run, critical faults of machines, then by
+/// Sorts findings into the order of their changes: those that end the run, critical faults of machine and build, then by
 /// severity, then by gain.
 fn sort(mut findings: Vec<Finding>) -> Vec<Finding> {
     let kinds: Vec<Kind> = findings.iter().map(|finding| finding.kind).collect();

@@ -249,6 +249,9 @@ gpu_tuned_core::sparse! {
         pub workload: String,
         /// Target of the build, such as `h200`.
         pub target: Option<String>,
+        /// Features of the build that choose the device: GPUs, `native`, `generic`, `cuda`. Empty in recordings of older
+        /// versions.
+        pub features: Vec<String>,
         /// The device.
         pub device: Device,
         /// Fallbacks, in words.

@@ -23,7 +23,7 @@ pub(super) struct DiagnosisInput<'a> {
 pub(super) type Find = fn(&DiagnosisInput<'_>) -> Option<Finding>;
 
 /// All searches. Among findings of equal weight, the first of these is listed first.
-pub(super) const ALL: [Find; 25] = [
+pub(super) const ALL: [Find; 26] = [
     memory::device_leak,
     steps::not_finite,
     loader::slow_loader,
@@ -34,6 +34,7 @@ pub(super) const ALL: [Find; 25] = [
     loader::prefetch_missing,
     steps::slow_loop,
     memory::host_leak,
+    settings::no_cuda,
     settings::wrong_target,
     gpu::low_clocks,
     gpu::low_memory_clock,

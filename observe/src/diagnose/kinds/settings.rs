@@ -1,5 +1,6 @@
 //! Settings that do not suit the device: batch, precision, TF32, checkpointing, the build's target.
 
+use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::{Kernels, LibraryGain, Precision, Setting, SettingValue};
 
 use super::{Change, DiagnosisInput, Finding, Kind, Severity, WhatIf};
@@ -151,7 +152,7 @@ const UNUSED: f64 = 0.01;
 /// SM activity above which the GPU has work to do.
 const AT_WORK: f64 = 0.5;
 /// Targets that name no GPU.
-const ANY: [&str; 2] = ["generic", "native"];
+const ANY: [&str; 2] = [ProfileId::GENERIC, ProfileId::NATIVE];
 
 pub(super) fn no_amp(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let (model, run) = (input.model.as_ref()?, input.stats.run?);
@@ -267,17 +268,61 @@ pub(super) fn needless_checkpointing(input: &DiagnosisInput<'_>) -> Option<Findi
     Some(finding.with_evidence(words, figures).with_prediction(prediction))
 }
 
+/// Reason that sessions of older versions record, without the features of the build.
+const WITHOUT_CUDA: &str = "built without feature `cuda`";
+/// Feature of programs that train on CUDA.
+const CUDA: &str = "cuda";
+
+/// Returns the features to build with, where the program trains on the CPU because `cuda` is not among them.
+fn features_with_cuda(input: &DiagnosisInput<'_>) -> Option<String> {
+    let run = input.stats.run.filter(|run| !run.device.is_gpu)?;
+    let is_recorded = || run.fallbacks.iter().any(|reason| reason.contains(WITHOUT_CUDA));
+    let has_cuda = run.features.iter().any(|feature| feature == CUDA);
+    if has_cuda || (run.features.is_empty() && !is_recorded()) {
+        return None;
+    }
+    let targets = || run.target.iter().flat_map(|target| target.split(" + ").map(str::to_owned)).collect();
+    let features: Vec<String> = if run.features.is_empty() { targets() } else { run.features.clone() };
+    let present = input.stats.start.iter().flat_map(|start| &start.gpus).find_map(|gpu| gpu.profile.clone());
+    // A generic build is for the CPU, too.
+    let is_generic = features.iter().all(|feature| feature == ProfileId::GENERIC);
+    let features = if is_generic { vec![present?] } else { features };
+    Some(features.into_iter().chain([CUDA.to_owned()]).collect::<Vec<_>>().join(","))
+}
+
+pub(super) fn no_cuda(input: &DiagnosisInput<'_>) -> Option<Finding> {
+    let features = features_with_cuda(input)?;
+    let run = input.stats.run?;
+    let target = run.target.as_deref().unwrap_or("generic");
+    let what =
+        "build with the feature `cuda`, for which the package has `cuda = [\"gpu-tuned/cuda\"]` under [features]";
+    let change = Change::new(what).by(format!("cargo run --release --features {features}"));
+    let finding = Finding::new(
+        Kind::NoCuda,
+        Severity::Critical,
+        "built without feature `cuda`: training runs on the CPU",
+        change,
+    );
+    Some(finding.with_evidence(format!("target {target}; device {}", run.device.name), []))
+}
+
 pub(super) fn wrong_target(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let run = input.stats.run?;
     let target = run.target.as_deref().filter(|target| !ANY.contains(target))?;
     let device = &run.device;
-    if device.profile.as_deref() == Some(target) {
+    if device.profile.as_deref() == Some(target) || features_with_cuda(input).is_some() {
         return None;
     }
     let (severity, change) = match &device.profile {
         _ if !device.is_gpu => {
-            let what = "train on the GPU that the build is for: is there a driver, is the feature `cuda` enabled, is the GPU \
-                        visible (CUDA_VISIBLE_DEVICES)?";
+            let what = match &run.fallbacks[..] {
+                [] => {
+                    "train on the GPU that the build is for: is there a driver, and does CUDA_VISIBLE_DEVICES hide the GPU?"
+                }
+                _ => {
+                    "train on the GPU that the build is for, without the reason above; the command shows which GPUs there are"
+                }
+            };
             (Severity::Critical, Change::new(what).by("cargo gpu-tuned targets --here"))
         }
         Some(profile) => {

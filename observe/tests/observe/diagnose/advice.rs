@@ -99,6 +99,33 @@ fn memory_of_a_neighbour_would_fit_larger_batches() {
 }
 
 #[test]
+fn a_build_without_cuda_gets_the_command_with_its_features() {
+    let command = |target: &str, features: &[&str], present: Option<&str>| {
+        let mut made = Made::healthy().started(|run| {
+            (run.device.is_gpu, run.device.profile) = (false, None);
+            run.target = Some(target.to_owned());
+            run.features = features.iter().map(ToString::to_string).collect();
+            run.fallbacks = vec!["no usable GPU: this program is built without feature `cuda`".to_owned()];
+        });
+        made.start.gpus[0].profile = present.map(str::to_owned);
+        let findings = diagnose(&made.records()).findings;
+        findings.into_iter().find(|finding| finding.kind == Kind::NoCuda)?.change.command
+    };
+    for (target, features, present, with) in [
+        ("rtx4070", &["rtx4070"][..], None, Some("rtx4070,cuda")),
+        ("h200 + rtx4070", &["h200", "rtx4070"], Some("rtx4070"), Some("h200,rtx4070,cuda")),
+        ("h200 + rtx4070", &[], None, Some("h200,rtx4070,cuda")),
+        ("rtx4070", &["native"], None, Some("native,cuda")),
+        ("generic", &["generic"], Some("l4"), Some("l4,cuda")),
+        // A generic build on a machine without a GPU.
+        ("generic", &["generic"], None, None),
+    ] {
+        let expected = with.map(|features| format!("cargo run --release --features {features}"));
+        assert_eq!(command(target, features, present), expected, "{target}");
+    }
+}
+
+#[test]
 fn the_library_is_proposed_with_its_measured_gain() {
     let measured = first(Made::healthy().started(|run| run.library_speed_up = Some(1.9)));
     assert_eq!(measured.change.pins().as_deref(), Some("kernels=library"));

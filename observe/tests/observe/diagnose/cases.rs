@@ -174,6 +174,14 @@ fn of_settings() -> Vec<Case> {
     let waiting_longer = |made| waiting(made, 0.3).each_sample(|sample| sample.utilisation_percent = Some(24.0));
     let global = |batch| healthy().started(|run| run.global_batch = Some(batch));
     let built_for = |target: &str| healthy().started(|run| run.target = Some(target.to_owned()));
+    let on_cpu = |features: &[&str], because: &str| {
+        let features = features.iter().map(ToString::to_string).collect();
+        healthy().started(|run| {
+            (run.features, run.fallbacks) = (features, vec![format!("no usable GPU: {because}")]);
+            (run.device.is_gpu, run.device.profile, run.device.name) = (false, None, "CPU".to_owned());
+        })
+    };
+    let without_cuda = "this program is built without feature `cuda`";
     let empty = || healthy().each_sample(|sample| sample.sm_activity_percent = Some(15.0));
     let without_loss = |made: Made| made.each_step(|step| step.loss = None);
     let where_applied = |made: Made| made.each_step(|step| step.loss = step.loss.filter(|_| step.applied));
@@ -192,6 +200,9 @@ fn of_settings() -> Vec<Case> {
         (Kind::NoAccumulation, global(512), global(130)),
         (Kind::NeedlessCheckpointing, recomputing(true), recomputing(false)),
         (Kind::WrongTarget, built_for("rtx4090"), built_for("generic")),
+        (Kind::NoCuda, on_cpu(&["h200"], without_cuda), on_cpu(&["h200", "cuda"], "CUDA_VISIBLE_DEVICES is empty")),
+        // Recordings of older versions have the reason alone.
+        (Kind::NoCuda, on_cpu(&[], without_cuda), on_cpu(&[], "CUDA_VISIBLE_DEVICES is empty")),
         (Kind::ModelTooSmall, empty(), waiting(empty(), 0.1)),
     ]
 }
