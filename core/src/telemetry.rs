@@ -153,11 +153,12 @@ pub fn pcie_gb_s(generation: u32, lanes: u32) -> Option<f64> {
 
 /// Returns true for a power limit that a board may have, in milliwatts.
 pub fn is_power_limit(milliwatts: &u32) -> bool {
-    f64::from(*milliwatts) <= POWER_PEAK * STRONGEST_BOARD_W * 1e3
+    *milliwatts > 0 && f64::from(*milliwatts) <= POWER_PEAK * STRONGEST_BOARD_W * 1e3
 }
 
+/// A clock in MHz. Drivers report zero for an unavailable figure.
 fn is_clock(megahertz: &u32) -> bool {
-    *megahertz < HIGHEST_MHZ
+    (1..HIGHEST_MHZ).contains(megahertz)
 }
 
 /// A PCIe generation. Newer ones than those of [`pcie_gb_s`] are possible.
@@ -232,7 +233,8 @@ impl GpuSample {
             let most = most.map_or(f64::from(HIGHEST_MHZ), |most| CLOCK_PEAK * f64::from(most));
             clock.filter(is_clock).filter(|clock| f64::from(*clock) <= most)
         };
-        let is_power = |milliwatts: &u32, limit| f64::from(*milliwatts) <= gpu.highest_power_mw(limit);
+        let is_power =
+            |milliwatts: &u32, limit| *milliwatts > 0 && f64::from(*milliwatts) <= gpu.highest_power_mw(limit);
         let power_limit_mw = self.power_limit_mw.filter(is_power_limit).filter(|limit| is_power(limit, None));
         let link = [self.pcie_generation.filter(is_generation), self.pcie_lanes.filter(is_width)];
         let most = gpu.highest_traffic(link);
@@ -292,6 +294,7 @@ mod tests {
         let over = u64::from(u32::MAX) * 1000;
         let unknown = Gpu::default();
         assert_eq!(kept(&unknown, 3700, over), (false, false));
+        assert_eq!(kept(&unknown, 0, 0), (false, true));
         assert_eq!(kept(&unknown, 1400, 63_000_000_000), (true, true));
         let linked = Gpu { max_pcie_generation: Some(4), max_pcie_lanes: Some(16), ..Gpu::default() };
         let limited = Gpu { default_power_limit_mw: Some(450_000), ..linked };
@@ -322,6 +325,7 @@ mod tests {
         let possible = sample(3200, 11_500, 24, 105);
         assert_eq!(possible.clone().without_impossible(&gpu), possible);
         assert_eq!(sample(6000, 19_000, 25, 255).without_impossible(&gpu), GpuSample::default());
+        assert_eq!(sample(0, 0, 0, 0).without_impossible(&gpu).sm_clock_mhz, None);
         let impossible =
             Gpu { max_sm_clock_mhz: Some(u32::MAX), default_power_limit_mw: Some(u32::MAX), ..gpu.clone() };
         assert_eq!(impossible.without_impossible(), Gpu { max_sm_clock_mhz: None, ..gpu });

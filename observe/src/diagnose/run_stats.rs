@@ -504,8 +504,12 @@ fn gpu_stats<'a>(
     groups.into_iter().map(of_group).collect()
 }
 
-/// Returns the run's GPUs: those that the run names, else those that list its process, else the busiest.
+/// Returns the run's GPUs: those that the run names, else those that list its process, else the busiest. A run on the CPU has
+/// none.
 fn gpus_of_run<'a>(run: Option<&Run>, pid: Option<u32>, all: &[GpuStats<'a>]) -> Vec<GpuStats<'a>> {
+    if run.is_some_and(|run| !run.device.is_gpu) {
+        return Vec::new();
+    }
     let is_named = |gpu: &GpuStats<'_>| {
         let named = run.map_or(&[][..], |run| &run.device.gpu_uuids);
         gpu.gpu.uuid.as_ref().is_some_and(|uuid| named.contains(uuid))

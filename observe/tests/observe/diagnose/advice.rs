@@ -125,6 +125,67 @@ fn a_build_without_cuda_gets_the_command_with_its_features() {
     }
 }
 
+/// The healthy run, with clocks of 300 MHz.
+fn slow() -> Made {
+    Made::healthy().each_sample(|sample| sample.sm_clock_mhz = Some(300))
+}
+
+#[test]
+fn gpus_with_one_fault_have_one_command() {
+    let mut made = slow();
+    let mut second = made.start.gpus[0].clone();
+    (second.gpu, second.uuid) = (3, Some("GPU-2".to_owned()));
+    made.start.gpus.push(second);
+    made.run.device.gpu_uuids.push("GPU-2".to_owned());
+    let mut others = made.gpu.clone();
+    others.iter_mut().for_each(|sample| (sample.gpu, sample.sm_clock_mhz) = (3, Some(210)));
+    made.gpu.extend(others);
+    let finding = first(made);
+    assert_eq!(finding.headline, "the clocks of GPUs 0 and 3 are 210 of 1980 MHz under load: not by power or heat");
+    assert_eq!(finding.change.command.as_deref(), Some("sudo nvidia-smi -i 0,3 -rgc; sudo nvidia-smi -i 0,3 -rac"));
+    assert!(finding.evidence[0].starts_with("GPU 3: 11% of the highest clock"), "{finding:#?}");
+}
+
+#[test]
+fn the_clocks_of_a_slice_are_those_of_its_gpu() {
+    let mut made = slow().each_sample(|sample| sample.utilisation_percent = None);
+    let mut slice = made.start.gpus[0].clone();
+    (slice.mig_slot, slice.uuid, slice.max_sm_clock_mhz) = (Some(1), Some("MIG-1".to_owned()), None);
+    made.start.gpus.push(slice);
+    made.run.device.gpu_uuids = vec!["MIG-1".to_owned()];
+    let mut of_slice = made.gpu.clone();
+    of_slice.iter_mut().for_each(|sample| (sample.mig_slot, sample.sm_clock_mhz) = (Some(1), None));
+    made.gpu.extend(of_slice);
+    let finding = first(made);
+    assert_eq!((finding.kind, finding.severity), (Kind::LowClocks, Severity::Critical));
+}
+
+#[test]
+fn a_laptop_gets_other_advice_than_a_server() {
+    let advice = |name: &str| {
+        let mut made = Made::healthy().each_sample(|sample| {
+            (sample.power_limit_mw, sample.power_mw, sample.sm_clock_mhz) = (Some(60_000), Some(60_000), Some(1000));
+        });
+        let gpu = &mut made.start.gpus[0];
+        (gpu.name, gpu.default_power_limit_mw) = (Some(name.to_owned()), Some(115_000));
+        let finding = first(made);
+        assert_eq!((finding.kind, finding.severity), (Kind::PowerCap, Severity::Critical));
+        finding.change.command.unwrap_or_default()
+    };
+    // `nvidia-smi -pl` is not supported on laptops.
+    assert!(advice("NVIDIA GeForce RTX 4060 Laptop GPU").ends_with("sudo systemctl enable --now nvidia-powerd"));
+    assert_eq!(advice("NVIDIA GeForce RTX 4060"), "sudo nvidia-smi -i 0 -pl 115");
+}
+
+#[test]
+fn gpus_are_not_judged_that_the_run_does_not_use() {
+    let made = slow().started(|run| {
+        (run.device.is_gpu, run.device.profile, run.target) = (false, None, Some("generic".to_owned()));
+    });
+    let diagnosis = diagnose(&made.records());
+    assert_eq!((kinds(&diagnosis), diagnosis.judged.gpu_samples), (Vec::new(), 0));
+}
+
 #[test]
 fn the_library_is_proposed_with_its_measured_gain() {
     let measured = first(Made::healthy().started(|run| run.library_speed_up = Some(1.9)));

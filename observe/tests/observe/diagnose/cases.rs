@@ -275,11 +275,18 @@ fn of_the_machine() -> Vec<Case> {
             (sample.power_mw, sample.power_limit_mw) = (Some(149_000), Some(milliwatts));
         })
     };
+    let fast = |made: Made| made.each_sample(|sample| sample.sm_clock_mhz = Some(2900));
+    let bursts = |mut made: Made| {
+        made.gpu.iter_mut().step_by(8).for_each(|sample| sample.power_mw = Some(440_000));
+        made
+    };
     let linked = |lanes, busy| {
         healthy().each_sample(move |sample| {
             (sample.pcie_lanes, sample.utilisation_percent) = (Some(lanes), Some(busy));
         })
     };
+    let unloaded =
+        |made: Made| made.each_sample(|sample| (sample.utilisation_percent, sample.sm_activity_percent) = (None, None));
     let idle =
         |percent| healthy().each_sample(move |sample| sample.utilisation_percent = Some(percent)).without_steps();
     vec![
@@ -294,6 +301,9 @@ fn of_the_machine() -> Vec<Case> {
         (Kind::LowMemoryClock, geforce(2600, 5001), with_unified_memory(geforce(2600, 5001))),
         (Kind::PowerCap, drawing(90_000), drawing(440_000)),
         (Kind::PowerCap, at_limit(150_000), at_limit(450_000)),
+        (Kind::PowerCap, at_limit(150_000), fast(at_limit(150_000))),
+        // Work in bursts: at the limit now and then, and at less on average.
+        (Kind::PowerCap, drawing(90_000), bursts(drawing(200_000))),
         (Kind::PowerCap, limited(350_000), limited(700_000)),
         (Kind::PowerCap, lowered(Throttle::PowerBrake, 600), lowered(Throttle::SyncBoost, 600)),
         (Kind::ThermalThrottle, lowered(Throttle::ThermalSoftware, 1200), lowered(Throttle::PowerCap, 1200)),
@@ -301,6 +311,8 @@ fn of_the_machine() -> Vec<Case> {
         // An idle link slows down by itself.
         (Kind::PcieReduced, linked(4, 96.0), linked(4, 10.0)),
         (Kind::PcieReduced, linked(1, 96.0), with_unified_memory(linked(1, 96.0))),
+        // A GPU that reports no load may be idle, unless the run trains.
+        (Kind::PcieReduced, unloaded(linked(4, 96.0)), unloaded(linked(4, 96.0)).without_steps()),
         (Kind::GpuIdle, idle(30.0), idle(90.0)),
     ]
 }
