@@ -113,7 +113,7 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
             if let Outcome::Misfit(misfit) = &mut row.outcome {
                 targets.add_remedy(misfit, target, fit);
             }
-            if row.costs.wh_per_1000_steps.is_some() {
+            if row.costs.max_wh_per_1000_steps.is_some() {
                 add_new(&mut notes, Costs::note(target));
             }
             found.push(row);
@@ -252,9 +252,9 @@ enum Sort {
 /// Energy and cost of training by a plan, over all ranks.
 #[derive(Debug, Default, Serialize)]
 struct Costs {
-    /// Watt-hours of 1,000 optimizer steps, at the power limits of boards or parts of boards.
+    /// Upper bound of the watt-hours of 1,000 optimizer steps: at the power limits of boards or parts of boards.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wh_per_1000_steps: Option<f64>,
+    pub max_wh_per_1000_steps: Option<f64>,
     /// US dollars of a million samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd_per_million_samples: Option<f64>,
@@ -266,7 +266,7 @@ impl Costs {
         let hours = |samples: f64| samples / plan.samples_per_s / 3600.0;
         let price = prices.iter().find(|price| price.is_of(target));
         Self {
-            wh_per_1000_steps: target
+            max_wh_per_1000_steps: target
                 .facts
                 .power
                 .map(|power| power.watts() * ranks * hours(1e3 * plan.schedule.global_batch as f64)),
@@ -291,7 +291,8 @@ impl Costs {
     fn cells(&self, prices: &[Price]) -> impl Iterator<Item = String> {
         let usd = |usd: f64| if usd < 0.01 { format!("{usd:.4}") } else { three_digits(usd) };
         let cost = (!prices.is_empty()).then(|| or_dash(self.usd_per_million_samples.map(usd)));
-        [Some(or_dash(self.wh_per_1000_steps.map(three_digits))), cost].into_iter().flatten()
+        let energy = self.max_wh_per_1000_steps.map(|energy| format!("≤{}", three_digits(energy)));
+        [Some(or_dash(energy)), cost].into_iter().flatten()
     }
 }
 

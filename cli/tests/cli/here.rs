@@ -98,7 +98,7 @@ fn energy_is_that_of_the_power_limit_in_force_and_of_the_share_of_the_board() {
         let noted = ran.stderr.lines().find(|line| line.contains("Wh/1k steps")).map(str::to_owned);
         let row = &ran.json(0)["plans"][0];
         let speed = row["plan"]["samples_per_s"].as_f64().expect("a speed");
-        let energy = row["wh_per_1000_steps"].as_f64().expect("an energy");
+        let energy = row["max_wh_per_1000_steps"].as_f64().expect("an energy");
         // A step has 512 samples.
         let power = energy * 3600.0 * speed / 512_000.0;
         assert!((power / watts - 1.0).abs() < 1e-9, "{machine}: {power} W, not {watts}");

@@ -11,7 +11,7 @@ fn energy_and_cost_follow_from_power_price_and_speed() {
         assert!((figure / expected - 1.0).abs() < 1e-9, "{figure}, not {expected}");
     };
     // A step has 512 samples, and the board takes 700 W.
-    near(&rows["plans"][0]["wh_per_1000_steps"], 700.0 * 512_000.0 / speed / 3600.0);
+    near(&rows["plans"][0]["max_wh_per_1000_steps"], 700.0 * 512_000.0 / speed / 3600.0);
     near(&rows["plans"][0]["usd_per_million_samples"], 3.6 * 1e6 / speed / 3600.0);
     assert!(rows["plans"][1].get("usd_per_million_samples").is_none(), "{rows:#}");
     let [low, high] =
