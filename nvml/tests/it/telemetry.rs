@@ -260,6 +260,25 @@ fn implausible_figures_are_left_out() {
 }
 
 #[test]
+fn figures_beyond_the_board_and_its_link_are_left_out() {
+    let board = |watts: u32, kb_s: u32| Unit {
+        default_power_limit_mw: Some(450_000),
+        power_draw_mw: Some(watts * 1000),
+        pcie_max: Some([4, 16]),
+        pcie_kb_s: Some([kb_s, 0]),
+        ..Unit::default()
+    };
+    // The counter of the link ran over: 4,295 GB/s.
+    for (unit, power_mw, bytes_per_s) in
+        [(board(3700, u32::MAX), None, None), (board(470, 28_000_000), Some(470_000), Some(28_000_000_000))]
+    {
+        let seen = watched_unit(unit, 1).remove(0);
+        assert_eq!((seen.power_mw, seen.pcie_to_gpu_bytes_per_s), (power_mw, bytes_per_s));
+        assert_eq!(seen.pcie_from_gpu_bytes_per_s, Some(0));
+    }
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn a_gpu_with_unified_memory_has_the_hosts_memory_and_no_link() {
     // A GB10 reports generation 1 and one lane in place of a link.
