@@ -13,8 +13,8 @@ use gpu_tuned_core::regular_file::{LARGEST, read_text};
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_nvml::Fit;
 use gpu_tuned_optimize::{
-    Config, ConfigEntry, ConfigText, Dialect, Dimension, Format, KeyOverride, Model, ModelRequest, Step, Task, Tuned,
-    Tuner,
+    Config, ConfigEntry, ConfigText, Dialect, Dimension, Format, Framework, KeyOverride, Model, ModelRequest, Step,
+    Task, Tuned, Tuner,
 };
 use gpu_tuned_project::config::ConfigFile;
 use serde::Serialize;
@@ -52,6 +52,10 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     let devices: Vec<_> = targets.all().iter().map(|target| target.facts_of(step.ranks)).collect();
     let training = training(project.as_ref(), args, &entries, &file, &config, &devices)?;
     notes.extend(open_ranks(args, &config));
+    // The program of a package is one of Burn.
+    let is_of_package = args.benchmark || args.model.workload.is_some();
+    let of_config = if is_of_package { Framework::Burn } else { config.framework() };
+    let framework = args.model.framework.unwrap_or(of_config);
     let goal = args.goal.over(training.goal.clone());
     let task = Task {
         config: &config,
@@ -61,13 +65,14 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
         goal: Goal { global_batch: None, global_tokens: None, mean_tokens: None, precision: None, ..goal },
         precision: args.goal.precision(),
         add_keys: args.add,
+        framework,
     };
     let tuner = Tuner { file: &file, entries: &entries, overrides: &overrides, task, spec: Some(&training.spec) };
     let tune = |(target, facts): (&Target, _)| tuner.tune(&target.name, facts, target.goal(tuner.task.goal.clone()));
     let tuned = targets.all().iter().zip(&devices).map(tune).collect::<Result<Vec<_>, _>>()?;
     let mut tuned: Vec<_> = targets.all().iter().zip(tuned).collect();
     if targets.is_choice() {
-        let fit = |tuned: &Tuned| if tuned.plan.is_some() { Fit::Whole(()) } else { Fit::No { because: None } };
+        let fit = |tuned: &Tuned| if tuned.text.is_some() { Fit::Whole(()) } else { Fit::No { because: None } };
         let (index, reasons) = targets.choose(&tuned.iter().map(|(_, tuned)| fit(tuned)).collect::<Vec<_>>());
         notes.extend(reasons);
         tuned = vec![tuned.swap_remove(index)];
@@ -81,8 +86,8 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     if !args.write.dry_run {
         write_copies(all.iter().filter_map(|one| one.copy.clone()))?;
     }
-    let fits = all.iter().all(|one| one.tuned.plan.is_some());
-    let report = Report { args, file: &file, config: &config, step, training: &training, targets: &all };
+    let fits = all.iter().all(|one| one.tuned.text.is_some());
+    let report = Report { args, file: &file, config: &config, framework, step, training: &training, targets: &all };
     let code = if fits { Code::Ok } else { Code::No };
     if args.write.output.as_deref().is_some_and(is_standard) {
         // The copy goes to standard output, the report to standard error.
@@ -223,6 +228,10 @@ pub(crate) struct ModelArgs {
     /// File with the model's dimensions, where the config lacks them
     #[arg(long, value_name = "FILE", value_parser = no_standard_stream())]
     pub model_config: Option<PathBuf>,
+    /// Framework that runs the training, whose memory decides (default: that of the config's ecosystem; Burn for a
+    /// hand-written config without keys of PyTorch)
+    #[arg(long, value_name = "NAME", value_parser = Framework::named)]
+    pub framework: Option<Framework>,
     /// Dimension of the model or its training, such as `seq=512`, in place of the config's
     #[arg(long = "dim", value_name = "NAME=VALUE", value_parser = pair)]
     pub dims: Vec<(String, String)>,

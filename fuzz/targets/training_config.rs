@@ -26,6 +26,7 @@ fn tune(file: &ConfigText) -> Result<(), OptimizeError> {
             goal: Goal::default(),
             precision: None,
             add_keys: false,
+            framework: config.framework(),
         };
         let facts = DeviceFacts::nominal(ProfileTable::builtin().get(gpu).expect("a shipped profile"));
         let tuner = Tuner { file, entries: &entries, overrides: &[], task, spec: Some(&model.spec) };

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use gpu_tuned_core::plan::Plan;
 use gpu_tuned_core::{Precision, Provenance, Setting};
 use serde::Serialize;
 
@@ -11,6 +10,7 @@ use crate::dialect::{Dialect, Key, Role, Spelling, ends};
 use crate::document::{ConfigEntry, ConfigText, Sharing, Value};
 use crate::edit::{Edit, apply, insertion, like, spelled};
 use crate::matched::MatchedKey;
+use crate::task::Decision;
 
 /// A setting in the file and in the plan.
 #[derive(Clone, Debug, Serialize)]
@@ -69,11 +69,9 @@ struct Editor<'a> {
     config: &'a Config,
     file: &'a ConfigText,
     entries: &'a [ConfigEntry],
-    plan: &'a Plan,
+    decision: &'a Decision,
     /// True if the program reads every key that is added.
     add_keys: bool,
-    /// True if the machine that trains is known.
-    knows_host: bool,
     all: Vec<Change>,
     edits: Vec<Edit>,
     /// Entries beside which keys are added, with the keys and their values.
@@ -84,17 +82,16 @@ struct Editor<'a> {
 }
 
 impl Changes {
-    /// Edits the config so that it has the plan's settings.
+    /// Edits the config so that it has the settings.
     pub(crate) fn new(
         config: &Config,
         file: &ConfigText,
         entries: &[ConfigEntry],
-        plan: &Plan,
-        (add_keys, knows_host): (bool, bool),
+        decision: &Decision,
+        add_keys: bool,
     ) -> Self {
         let (all, edits, added, shared, merged) = Default::default();
-        let mut editor =
-            Editor { config, file, entries, plan, add_keys, knows_host, all, edits, added, shared, merged };
+        let mut editor = Editor { config, file, entries, decision, add_keys, all, edits, added, shared, merged };
         editor.set_counts();
         editor.set_precision();
         editor.set_others();
@@ -115,10 +112,10 @@ impl Changes {
 impl Editor<'_> {
     /// Sets batch, accumulation, workers, and batches prepared ahead.
     fn set_counts(&mut self) {
-        let (config, settings, ranks) = (self.config, &self.plan.settings, self.plan.schedule.world_size);
+        let (config, settings, ranks) = (self.config, &self.decision.settings, self.decision.ranks);
         let times = |role: Role| if is_over_ranks(config, role) { ranks } else { 1 };
         // A nominal batch also scales other settings.
-        let global = self.plan.schedule.global_batch;
+        let global = self.decision.global_batch;
         match config.matched(Role::GlobalBatch).map(|key| key.spelling) {
             None | Some(Spelling::Nominal) => {}
             Some(Spelling::CountPerRank) => self.set_count(Role::GlobalBatch, None, global / ranks),
@@ -148,7 +145,7 @@ impl Editor<'_> {
             return;
         }
         let Some(setting) = setting else { return };
-        let ranks = self.plan.schedule.world_size;
+        let ranks = self.decision.ranks;
         let batch = config.batch.map(|batch| if is_over_ranks(config, Role::Batch) { batch / ranks } else { batch });
         let implied = || implied_accumulation(config, config.global_batch_of(ranks), batch?, ranks);
         if let Some(before) = implied().filter(|_| role == Role::Accumulation) {
@@ -159,7 +156,9 @@ impl Editor<'_> {
         // A key with the default as its value is not added.
         let is_needed = match setting {
             Setting::GradientAccumulation => planned > 1,
-            Setting::NumWorkers => self.knows_host && (config.dialect.is_plain() || self.adds(role)),
+            Setting::NumWorkers => {
+                self.decision.loader_stays.is_none() && (config.dialect.is_plain() || self.adds(role))
+            }
             _ => false,
         };
         if is_needed {
@@ -168,7 +167,7 @@ impl Editor<'_> {
     }
 
     fn reason(&self, setting: Option<Setting>) -> Reason {
-        let reason = setting.and_then(|setting| self.plan.reasons.iter().find(|reason| reason.setting == setting));
+        let reason = setting.and_then(|setting| self.decision.reasons.iter().find(|reason| reason.setting == setting));
         let global_batch =
             || ("samples of an optimizer step: part of the run's results".to_owned(), Provenance::Declared);
         reason.map_or_else(global_batch, |reason| (reason.why.clone(), reason.provenance))
@@ -191,21 +190,17 @@ impl Editor<'_> {
         let (entry, text) = (&key.entry, self.file.text.as_str());
         let raw = entry.raw(text);
         let is_same = raw == word || entry.value.bare().is_some_and(|bare| bare == word);
-        let is_of_host = matches!(setting, Some(Setting::NumWorkers | Setting::PrefetchDepth)) && !self.knows_host;
-        let stays = key.is_left || is_of_host;
+        let is_of_loader = matches!(setting, Some(Setting::NumWorkers | Setting::PrefetchDepth));
+        let loader_stays = self.decision.loader_stays.filter(|_| is_of_loader);
+        let stays = key.is_left || loader_stays.is_some();
         let after = match (is_same || stays, key.is_open()) {
             (true, _) => raw.to_owned(),
             // `auto` in quotes becomes a number without.
             (false, true) => spelled(&Value::Null, "", word, self.file.format),
             (false, false) => spelled(&entry.value, raw, word, self.file.format),
         };
-        let reason = match (key.is_left, is_of_host) {
-            (true, _) => ("left as it is".to_owned(), Provenance::Declared),
-            (_, true) => {
-                ("left as it is: the CPU cores are unknown; plan on that machine".to_owned(), Provenance::Declared)
-            }
-            _ => self.reason(setting),
-        };
+        let left = Some("left as it is").filter(|_| key.is_left).or(loader_stays);
+        let reason = left.map_or_else(|| self.reason(setting), |why| (why.to_owned(), Provenance::Declared));
         let before = if raw.is_empty() { "null".to_owned() } else { raw.to_owned() };
         let state = if after == raw { ChangeState::Same } else { ChangeState::Changed };
         self.record(setting, entry.shown.clone(), (Some(before), after.clone()), reason, state);
@@ -282,7 +277,7 @@ impl Editor<'_> {
     }
 
     fn set_precision(&mut self) {
-        let (config, wanted) = (self.config, self.plan.settings.precision);
+        let (config, wanted) = (self.config, self.decision.settings.precision);
         let all = || config.keys.iter().filter(|key| key.role.is_of_precision());
         // The format of the weights turns on no mixed precision.
         let is_off =
@@ -306,14 +301,14 @@ impl Editor<'_> {
     }
 
     fn set_others(&mut self) {
-        let (config, settings) = (self.config, &self.plan.settings);
+        let (config, settings) = (self.config, &self.decision.settings);
         let (tf32, checkpointing) = (settings.allow_tf32, settings.gradient_checkpointing);
         self.set_flag(Role::Tf32, Setting::AllowTf32, tf32, config.tf32);
         self.set_flag(Role::Checkpointing, Setting::GradientCheckpointing, checkpointing, config.checkpointing);
         if checkpointing && config.key(Role::Checkpointing).is_none() {
             self.add(Role::Checkpointing, Setting::GradientCheckpointing, "true".to_owned());
         }
-        for key in config.with_role(Role::EvalBatch) {
+        for key in config.with_role(Role::EvalBatch).filter(|_| self.decision.sets_evaluation) {
             self.replace(key, &settings.eval_batch_size.to_string(), Some(Setting::EvalBatchSize));
         }
     }

@@ -5,7 +5,7 @@ use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::Optimizer;
 use serde::Serialize;
 
-use crate::dialect::{Dialect, Role, Spelling};
+use crate::dialect::{Dialect, Framework, Role, Spelling};
 use crate::document::{ConfigEntry, ConfigText, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::matched::{Index, KeyOverride, MatchedKey, MatchedKeys, Meaning, other_file};
@@ -44,6 +44,8 @@ pub struct Config {
     pub(crate) use_of_micro_batch: Option<&'static str>,
     /// True if keys besides the batch identify a training config.
     pub is_training: bool,
+    /// True for a hand-written config with keys or values of `PyTorch`.
+    of_pytorch: bool,
 }
 
 impl Config {
@@ -80,6 +82,7 @@ impl Config {
             optimizer: optimizer(entries, &mut keys),
             data_set: data_set(&mut keys, batch.unwrap_or(1), is_assigned),
             use_of_micro_batch: use_of_micro_batch(entries),
+            of_pytorch: keys.dialect.is_plain() && entries.iter().any(is_of_pytorch),
             is_training: !overrides.is_empty() || is_training(entries, &keys),
             keys: Vec::new(),
         };
@@ -127,6 +130,12 @@ impl Config {
 
     pub(crate) fn has_feature(&self, name: &str) -> bool {
         self.feature(name).as_deref() == Some("true")
+    }
+
+    /// The framework that runs the training: that of the dialect. A hand-written config with keys or values of `PyTorch` is
+    /// one of `PyTorch`.
+    pub fn framework(&self) -> Framework {
+        if self.of_pytorch { Framework::Pytorch } else { self.dialect.framework }
     }
 
     /// Samples of an optimizer step by the key of the global batch, which can count those of each device.
@@ -209,6 +218,12 @@ fn is_training(entries: &[ConfigEntry], keys: &MatchedKeys<'_>) -> bool {
     let settings = keys.all.iter().filter(is_evidence).count() > 1;
     let names = || entries.iter().map(ConfigEntry::name);
     !keys.dialect.is_plain() || settings || names().any(|name| Names::get().training.has(name))
+}
+
+/// Returns true for a key or value of `PyTorch`, such as `pin_memory` or `torch.optim.AdamW`.
+fn is_of_pytorch(entry: &ConfigEntry) -> bool {
+    let is_class = || matches!(&entry.value, Value::Text(text) if text.starts_with("torch"));
+    Names::get().of_pytorch.has(entry.name()) || is_class()
 }
 
 /// All devices, by one key; or the devices of a machine times the machines. Also the key that leaves their number open.

@@ -8,7 +8,7 @@ use gpu_tuned_core::dims::Schema as _;
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::{ModelKind, Training};
 use gpu_tuned_core::{Precision, Setting, regular_file, suggest};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use crate::error::OptimizeError;
@@ -25,13 +25,52 @@ pub struct Dialect {
     /// Sets of paths; a file with all of a set, and none with a `!` in front, is in the dialect.
     #[serde(default)]
     pub(crate) recognised: Vec<Words>,
+    /// The framework that runs the training.
     #[serde(default)]
-    pub(crate) pytorch: bool,
+    pub framework: Framework,
     /// True if keys are added only on request, as a program may not read them.
     #[serde(default)]
     pub adds_on_request: bool,
     #[serde(rename = "key", default)]
     pub(crate) keys: Vec<Key>,
+}
+
+/// The framework that runs a training, whose memory decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Framework {
+    /// Burn.
+    #[default]
+    Burn,
+    /// `PyTorch`.
+    Pytorch,
+    /// A framework without a memory model.
+    Other,
+}
+
+impl Framework {
+    /// The framework of this name on the command line.
+    ///
+    /// # Errors
+    ///
+    /// Another name, with those that there are.
+    pub fn named(name: &str) -> Result<Self, String> {
+        match name {
+            "burn" => Ok(Self::Burn),
+            "pytorch" => Ok(Self::Pytorch),
+            "other" => Ok(Self::Other),
+            _ => Err("expected burn, pytorch or other".to_owned()),
+        }
+    }
+
+    /// Name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Burn => "Burn",
+            Self::Pytorch => "PyTorch",
+            Self::Other => "the framework",
+        }
+    }
 }
 
 macro_rules! dialects {

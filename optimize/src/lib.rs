@@ -15,6 +15,7 @@ mod error;
 mod matched;
 mod model;
 mod names;
+mod pytorch;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -22,11 +23,11 @@ mod tuner;
 
 pub use changes::{Change, ChangeState};
 pub use config::{Config, DataSet, Step};
-pub use dialect::{Dialect, Role, role};
+pub use dialect::{Dialect, Framework, Role, role};
 pub use document::{ConfigEntry, ConfigText, Format};
 pub use error::OptimizeError;
 pub use matched::KeyOverride;
 pub use model::{Dimension, Model, ModelRequest, Origin};
 pub use names::{Words, aliases};
-pub use task::{PytorchMemory, Task};
+pub use task::Task;
 pub use tuner::{Expectation, Gain, Host, Suggestions, Tuned, Tuner};

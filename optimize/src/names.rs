@@ -14,6 +14,8 @@ pub(crate) struct Names {
     pub(crate) layout: Vec<Family>,
     /// Keys of settings that only trainings have.
     pub(crate) training: Words,
+    /// Keys of `PyTorch` programs.
+    pub(crate) of_pytorch: Words,
     /// Tables whose settings are not those of training, by name and by the first or last word of the name.
     not_training: Words,
     not_training_word: Words,

@@ -1,16 +1,14 @@
-//! The training of a config on one device: as configured, as planned, and its memory in PyTorch.
+//! The training of a config on one device: as configured and as planned, in Burn.
 
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::plan::{Misfit, Plan, PlanError, STATISTICS_ENOUGH, STATISTICS_FLOOR};
-use gpu_tuned_core::pytorch::{OptimizerState, Run, Sharding, Weights, peak};
-use gpu_tuned_core::workload::{WeightFormat, Workload, WorkloadSpec};
-use gpu_tuned_core::{Bytes, Goal, Pins, Precision, PrecisionPolicy, Provenance, Setting, plan, three_digits};
-use serde::Serialize;
+use gpu_tuned_core::plan::{Misfit, Plan, PlanError, Reason, STATISTICS_ENOUGH, STATISTICS_FLOOR};
+use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::{Goal, Pins, Precision, PrecisionPolicy, Provenance, Setting, Settings, plan, three_digits};
 
 use crate::config::{Config, Step, implied_accumulation};
-use crate::dialect::Role;
-use crate::document::Value;
+use crate::dialect::{Framework, Role};
 use crate::error::OptimizeError;
+use crate::pytorch::no_tensor_cores;
 
 /// A training to be planned on any device.
 pub struct Task<'a> {
@@ -28,16 +26,38 @@ pub struct Task<'a> {
     pub precision: Option<PrecisionPolicy>,
     /// Adds keys that the file lacks, for a program that reads all of them.
     pub add_keys: bool,
+    /// The framework that runs the training.
+    pub framework: Framework,
 }
 
 const F32: PrecisionPolicy = PrecisionPolicy::Fixed(Precision::F32);
 
-/// Reason for fp32 in place of a format of 16 bits.
-fn no_tensor_cores(precision: Precision, facts: &DeviceFacts) -> Option<&'static str> {
-    match precision {
-        _ if precision.needs_bf16() => Some("no bf16 tensor cores").filter(|_| !facts.has_bf16),
-        Precision::MixedF16 => Some("no fp16 tensor cores").filter(|_| !facts.has_f16),
-        _ => None,
+/// The settings of a config on one device, with their reasons.
+pub(crate) struct Decision {
+    pub settings: Settings,
+    /// Samples of an optimizer step over all devices.
+    pub global_batch: u64,
+    /// Devices that train together.
+    pub ranks: u64,
+    pub reasons: Vec<Reason>,
+    /// Reason why the settings of the loader stay.
+    pub loader_stays: Option<&'static str>,
+    /// True if the batch of evaluation is set.
+    pub sets_evaluation: bool,
+}
+
+impl Decision {
+    /// The settings of a plan; those of the loader stay unless the machine that trains is known.
+    pub(crate) fn new(plan: &Plan, knows_host: bool) -> Self {
+        let unknown = "left as it is: the CPU cores are unknown; plan on that machine";
+        Self {
+            settings: plan.settings,
+            global_batch: plan.schedule.global_batch,
+            ranks: plan.schedule.world_size,
+            reasons: plan.reasons.clone(),
+            loader_stays: Some(unknown).filter(|_| !knows_host),
+            sets_evaluation: true,
+        }
     }
 }
 
@@ -74,10 +94,7 @@ impl Task<'_> {
         let goal = Goal { world_size: self.step.ranks, ..goal };
         let before = self.before(facts, &goal)?;
         let mut warnings = Vec::new();
-        if let Some(key) = self.config.open_precision().filter(|_| self.precision.is_none()) {
-            let message = format!("`{key}` leaves the precision to the program: give it with --precision");
-            return Err(self.config.mistake(Role::Precision, message));
-        }
+        self.require_precision()?;
         let precision = Some(self.precision_on(facts, &mut warnings)).filter(|policy| *policy != F32);
         let goal = Goal { global_batch: Some(self.step.global), precision, ..goal };
         let goal = self.pin(goal, facts.host_cores.is_some(), &mut warnings);
@@ -90,6 +107,13 @@ impl Task<'_> {
             explain(plan, Setting::Precision, reason);
         }
         Ok(Planned { before, after, with_accumulation, warnings, goal })
+    }
+
+    /// Refuses a precision that is left open.
+    pub(crate) fn require_precision(&self) -> Result<(), OptimizeError> {
+        let Some(key) = self.config.open_precision().filter(|_| self.precision.is_none()) else { return Ok(()) };
+        let message = format!("`{key}` leaves the precision to the program: give it with --precision");
+        Err(self.config.mistake(Role::Precision, message))
     }
 
     /// The outcome of the config as it is.
@@ -112,7 +136,7 @@ impl Task<'_> {
     }
 
     /// The requested precision, or fp32 where the device lacks the config's.
-    fn precision_on(&self, facts: &DeviceFacts, warnings: &mut Vec<String>) -> PrecisionPolicy {
+    pub(crate) fn precision_on(&self, facts: &DeviceFacts, warnings: &mut Vec<String>) -> PrecisionPolicy {
         let configured = self.config.precision;
         let is_left = self.config.keys.iter().any(|key| key.is_left && key.role.is_of_precision());
         let reason = no_tensor_cores(configured, facts).filter(|_| self.precision.is_none() && !is_left);
@@ -123,7 +147,7 @@ impl Task<'_> {
         self.requested_precision()
     }
 
-    fn can_set_accumulation(&self) -> bool {
+    pub(crate) fn can_set_accumulation(&self) -> bool {
         let global = self.config.global_batch_of(self.step.ranks);
         let is_implied = || implied_accumulation(self.config, global, self.step.batch, self.step.ranks).is_some();
         // An optimizer step in the backward pass has all samples.
@@ -131,8 +155,13 @@ impl Task<'_> {
             && (self.config.can_set(Role::Accumulation, self.add_keys) || is_implied())
     }
 
-    fn can_set_checkpointing(&self) -> bool {
+    pub(crate) fn can_set_checkpointing(&self) -> bool {
         self.config.can_set(Role::Checkpointing, self.add_keys) && !self.config.has_feature("checkpointing_stays")
+    }
+
+    /// Returns true if the user leaves a factor of the step as it is.
+    pub(crate) fn keeps_step(&self) -> bool {
+        self.config.keys.iter().any(|key| key.is_left && key.role.is_of_step())
     }
 
     /// The goal with pins for settings that the file cannot express, or that the user leaves alone.
@@ -141,7 +170,7 @@ impl Task<'_> {
         if !self.can_set_checkpointing() {
             goal.pins.gradient_checkpointing = Some(config.checkpointing.unwrap_or(false));
         }
-        if config.keys.iter().any(|key| key.is_left && key.role.is_of_step()) {
+        if self.keeps_step() {
             let steps = self.step.global / self.step.ranks / self.step.batch;
             (goal.pins.batch_size, goal.pins.gradient_accumulation) = (Some(self.step.batch), Some(steps));
         }
@@ -275,98 +304,5 @@ pub(crate) fn explain(plan: &mut Plan, setting: Setting, why: &str) {
         if reason.provenance == Provenance::Declared {
             reason.provenance = plan.samples_per_s_provenance;
         }
-    }
-}
-
-/// Memory of one GPU in PyTorch, as the driver counts it: an estimate from published formulas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct PytorchMemory {
-    /// Needed by the config as it is.
-    pub before_bytes: Bytes,
-    /// Needed by the tuned config; `None` where there is none.
-    pub after_bytes: Option<Bytes>,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct MicroBatch {
-    pub samples: u64,
-    pub steps: u64,
-    pub precision: Precision,
-    pub checkpointing: bool,
-}
-
-impl From<&Plan> for MicroBatch {
-    fn from(plan: &Plan) -> Self {
-        Self {
-            samples: plan.settings.batch_size,
-            steps: plan.settings.gradient_accumulation,
-            precision: plan.settings.precision,
-            checkpointing: plan.settings.gradient_checkpointing,
-        }
-    }
-}
-
-impl PytorchMemory {
-    /// The memory before and after the change; `None` for configs of other frameworks, and for models without an estimate.
-    pub(crate) fn new(
-        (config, step): (&Config, Step),
-        spec: &WorkloadSpec,
-        facts: &DeviceFacts,
-        after: Option<MicroBatch>,
-    ) -> Option<Self> {
-        if !config.dialect.pytorch {
-            return None;
-        }
-        let bytes = |part: MicroBatch| Some(peak(spec, &run(config, step, spec, part))?.on_device(facts));
-        let before = MicroBatch {
-            samples: step.batch,
-            steps: step.accumulation,
-            precision: config.precision,
-            checkpointing: config.checkpointing.unwrap_or(false),
-        };
-        let before_bytes = bytes(before)?;
-        let after_bytes = if let Some(after) = after { Some(bytes(after)?) } else { None };
-        Some(Self { before_bytes, after_bytes })
-    }
-}
-
-fn run(config: &Config, step: Step, spec: &WorkloadSpec, part: MicroBatch) -> Run {
-    let is_half = part.precision != Precision::F32;
-    let optimizer = match config.matched(Role::Optimizer).map(|key| &key.entry.value) {
-        Some(Value::Text(text)) => text.to_lowercase(),
-        _ => String::new(),
-    };
-    let state = match (optimizer.contains("paged"), optimizer.contains("8bit")) {
-        (true, _) => OptimizerState::Paged,
-        (false, true) => OptimizerState::EightBit,
-        (false, false) => OptimizerState::Full,
-    };
-    let frozen = match spec.training.frozen_weights {
-        WeightFormat::Q8 => Weights::Int8,
-        WeightFormat::Q4 => Weights::Nf4,
-        WeightFormat::Full if is_half => Weights::Half,
-        WeightFormat::Full => Weights::Full,
-    };
-    let sharding = match config.feature("zero_stage").as_deref() {
-        Some("1") => Sharding::Zero1,
-        Some("2") => Sharding::Zero2,
-        Some("3") => Sharding::Zero3,
-        Some("fsdp") => Sharding::Fsdp,
-        _ => Sharding::None,
-    };
-    Run {
-        micro_batch: part.samples,
-        precision: part.precision,
-        frozen,
-        prepared: config.has_feature("prepared") && spec.training.frozen_weights != WeightFormat::Full,
-        flash_attention: config.has_feature("flash_attention"),
-        checkpointing: part.checkpointing,
-        fused_loss: config.has_feature("fused_cross_entropy"),
-        accumulates: part.steps > 1,
-        step_in_backward: config.has_feature("whole_step"),
-        foreach: state == OptimizerState::Full && !optimizer.contains("fused"),
-        state,
-        devices: step.ranks,
-        sharding,
     }
 }

@@ -16,7 +16,9 @@ use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::Optimizer;
 
-use crate::{Config, ConfigText, Format, KeyOverride, Model, ModelRequest, OptimizeError, Step, Task, Tuned, Tuner};
+use crate::{
+    Config, ConfigText, Format, Framework, KeyOverride, Model, ModelRequest, OptimizeError, Step, Task, Tuned, Tuner,
+};
 
 fn file(format: Format, text: &str) -> ConfigText {
     ConfigText::new(Path::new("config"), format, text)
@@ -53,6 +55,7 @@ fn tuned_file(file: &ConfigText, target: &str, options: &[&str]) -> Result<(Tune
         goal: Goal::default(),
         precision: option("--precision").map(|name| name.parse().expect("a precision")),
         add_keys: options.contains(&"--add"),
+        framework: config.framework(),
     };
     let profile = ProfileTable::builtin().get(target).expect("a shipped profile");
     let host_cores = options.contains(&"--host").then_some(8);
@@ -75,24 +78,24 @@ const DIMS: &str = "\"n_layer\": 2, \"n_head\": 4, \"n_embd\": 64, \"block_size\
 const MODEL: &str = "transformer: {n_layers: 4, d_model: 256, n_heads: 4, vocab_size: 8192, seq_len: 512}\n";
 
 #[test]
-fn a_micro_batch_fits_in_pytorch_too() {
+fn a_micro_batch_that_fits_in_pytorch_stays() {
     let dims = "\"num_hidden_layers\": 32, \"hidden_size\": 256, \"num_attention_heads\": 4, \"vocab_size\": 128256";
     let train = "\"max_position_embeddings\": 512, \"fp16\": true, \"num_train_epochs\": 1, \"output_dir\": \"x\"";
     let tune = |batch: u64, steps: u64| {
         let step = format!("\"per_device_train_batch_size\": {batch}, \"gradient_accumulation_steps\": {steps}");
         let (tuned, _) = tuned(Format::Json, &format!("{{{step}, {dims}, {train}}}"), "h200", &[]).expect("a plan");
-        let (plan, memory) = tuned.plan.clone().zip(tuned.pytorch).expect("a transformer");
-        let schedule = &plan.schedule;
-        assert_eq!(schedule.samples_per_rank(), batch * steps);
-        (
-            plan.settings.batch_size,
-            memory.after_bytes.is_some_and(|bytes| bytes <= plan.memory.available),
-            tuned.warnings,
-        )
+        assert_eq!((tuned.framework, tuned.after.samples_per_s), (Framework::Pytorch, None));
+        assert!(tuned.after.fits && tuned.warnings.is_empty(), "{:?}", tuned.warnings);
+        let value = |setting: &str| {
+            let change = tuned.changes.iter().find(|change| change.setting == setting).expect("a change");
+            change.after.parse::<u64>().expect("a number")
+        };
+        (value("batch_size"), value("gradient_accumulation"), tuned.before.fits)
     };
-    // All 128 at once would fit in Burn, and need 144 GiB in PyTorch.
-    assert_eq!(tune(4, 32), (64, true, Vec::new()));
-    assert_eq!(tune(64, 2), (64, true, Vec::new()));
+    assert_eq!(tune(4, 32), (4, 32, true));
+    assert_eq!(tune(64, 2), (64, 2, true));
+    // All 128 at once need 144 GiB.
+    assert_eq!(tune(128, 1), (64, 2, false));
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn memory_in_pytorch_follows_the_features_of_the_run() {
     let bytes = |text: &str, options: &[&str]| {
         let whole = format!("{MODEL}per_device_train_batch_size: 8\nbf16: true\n{text}");
         let (tuned, _) = tuned(Format::Yaml, &whole, "h200", options).expect("a plan");
-        tuned.pytorch.expect("an estimate").before_bytes.0
+        tuned.before.memory_bytes.expect("an estimate").0
     };
     let as_is = bytes("", &[]);
     let less = ["gradient_checkpointing: true\n", "optim: adamw_bnb_8bit\n", "use_liger_kernel: true\n"];
@@ -113,7 +116,7 @@ fn memory_in_pytorch_follows_the_features_of_the_run() {
         ["", "deepspeed: ds_z3.json\n", "deepspeed: {zero_optimization: {stage: 3}}\n"].map(|text| bytes(text, ranks));
     assert!(path < alone && path == inline, "{alone} {path} {inline}");
     let plain = format!("{MODEL}batch_size: 8\nlr: 1\n");
-    assert!(tuned(Format::Yaml, &plain, "h200", &[]).expect("a plan").0.pytorch.is_none());
+    assert_eq!(tuned(Format::Yaml, &plain, "h200", &[]).expect("a plan").0.framework, Framework::Burn);
 }
 
 #[test]
@@ -121,5 +124,5 @@ fn an_open_micro_batch_has_no_memory_before() {
     let text = "device_train_microbatch_size: auto\nglobal_train_batch_size: 16\nprecision: amp_bf16\n";
     let (tuned, _) = tuned(Format::Yaml, &format!("{MODEL}{text}"), "h200", &[]).expect("a plan");
     assert_eq!(tuned.before.problem.as_deref(), Some("the config leaves the micro-batch to the program"));
-    assert!(tuned.before.memory_bytes.is_none() && tuned.pytorch.is_none() && tuned.after.fits);
+    assert!(tuned.before.memory_bytes.is_none() && tuned.after.fits);
 }

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{ASSUMED_CORES, Filling, Plan, Remedy, filling};
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting};
+use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting, Settings};
 use serde::Serialize;
 
 use crate::changes::{Change, ChangeState, Changes, counts_of_micro_batches, following_values};
 use crate::config::{Config, DataSet, Step};
+use crate::dialect::Framework;
 use crate::document::{ConfigEntry, ConfigText, Value};
 use crate::error::OptimizeError;
 use crate::matched::KeyOverride;
-use crate::task::{MicroBatch, Outcome, Planned, PytorchMemory, Task, explain};
+use crate::task::{Decision, Outcome, Task};
 
 /// Tunes a config for one device after another.
 pub struct Tuner<'a> {
@@ -36,6 +37,8 @@ pub struct Tuned {
     pub target: String,
     /// The machine of the device.
     pub host: Host,
+    /// The framework that runs the training, of which the figures are.
+    pub framework: Framework,
     /// Changes of the config; none where the training does not fit.
     pub changes: Vec<Change>,
     /// Expectation for the config as it is.
@@ -46,15 +49,15 @@ pub struct Tuned {
     pub speedup: Option<f64>,
     /// Utilization of the device by the plan.
     pub filling: Option<Filling>,
-    /// Memory in PyTorch, for configs of its ecosystems; all other figures are those of the model in Burn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pytorch: Option<PytorchMemory>,
     /// Changes of the run's results, and goals that are missed.
     pub warnings: Vec<String>,
     /// Faster alternatives that change the run's results.
     #[serde(rename = "more")]
     pub suggestions: Suggestions,
-    /// The plan, where the training fits.
+    /// The settings, where the training fits.
+    #[serde(skip)]
+    pub settings: Option<Settings>,
+    /// The plan of a training in Burn, where it fits.
     #[serde(skip)]
     pub plan: Option<Box<Plan>>,
     /// The plan for a config with a key for accumulation, where this one has none.
@@ -82,87 +85,68 @@ impl Tuner<'_> {
     /// A goal that no device can meet, and a plan that the file cannot express.
     pub fn tune(&self, target: &str, facts: &DeviceFacts, goal: Goal) -> Result<Tuned, OptimizeError> {
         let task = &self.task;
-        let (planned, pytorch) = self.plan(facts, goal)?;
         let assumed = facts.host_cores.is_none();
         let mut tuned = Tuned {
             target: target.to_owned(),
             host: Host { cores: facts.host_cores.unwrap_or(ASSUMED_CORES), assumed },
+            framework: task.framework,
             changes: Vec::new(),
-            before: Expectation::before(&planned.before, task.workload, task.config.workers),
-            after: Expectation::new(&planned.after, task.workload, task.config.workers),
+            before: Expectation::default(),
+            after: Expectation::default(),
             speedup: None,
             filling: None,
-            pytorch,
-            warnings: planned.warnings,
+            warnings: Vec::new(),
             suggestions: Suggestions::default(),
+            settings: None,
             plan: None,
-            with_accumulation: planned.with_accumulation,
+            with_accumulation: None,
             text: None,
         };
-        let Outcome::Plan(plan) = &planned.after else { return Ok(tuned) };
-        let changes = Changes::new(task.config, self.file, self.entries, plan, (task.add_keys, !assumed));
-        if let Some(key) = changes.shared {
-            return Err(OptimizeError::Shared { key });
+        if task.framework != Framework::Burn {
+            let planned = task.plan_in_pytorch(self.spec, facts)?;
+            (tuned.before, tuned.after, tuned.warnings) = (planned.before, planned.after, planned.warnings);
+            if let Some(decision) = &planned.decision {
+                self.edit(&mut tuned, decision)?;
+            }
+            return Ok(tuned);
         }
-        let leaves = self.file.leaves()?;
-        self.verify(&changes, plan, &leaves)?;
-        tuned.warnings.extend(changes.effects);
-        let micro_batch = plan.settings.batch_size;
-        tuned.warnings.extend(counts_of_micro_batches(task.config, task.step.batch, micro_batch));
-        tuned.warnings.extend(following_values(self.entries, &leaves, &changes.all));
+        let planned = task.plan(facts, goal)?;
+        tuned.before = Expectation::before(&planned.before, task.workload, task.config.workers);
+        tuned.after = Expectation::new(&planned.after, task.workload, task.config.workers);
+        (tuned.warnings, tuned.with_accumulation) = (planned.warnings, planned.with_accumulation);
+        let Outcome::Plan(plan) = &planned.after else { return Ok(tuned) };
+        self.edit(&mut tuned, &Decision::new(plan, !assumed))?;
         let sets_workers = |it: &Change| it.setting == "num_workers" && it.state.is_edit();
-        if changes.all.iter().any(sets_workers) {
+        if tuned.changes.iter().any(sets_workers) {
             tuned.after = Expectation::new(&planned.after, task.workload, Some(plan.settings.num_workers));
         }
         tuned.speedup = tuned.after.ratio_to(&tuned.before).map(|(ratio, _)| ratio);
         tuned.filling = Some(filling(facts, task.workload, plan));
         tuned.suggestions = Suggestions::new(plan, task, facts, &planned.goal)?;
-        (tuned.changes, tuned.text) = (changes.all, Some(changes.text));
         tuned.plan = Some(plan.clone());
         Ok(tuned)
     }
 
-    /// Plans the training, in a smaller micro-batch where the planned one does not fit in PyTorch, which runs the config.
-    fn plan(&self, facts: &DeviceFacts, mut goal: Goal) -> Result<(Planned, Option<PytorchMemory>), OptimizeError> {
+    /// Edits the config, and notes the effects of the edits.
+    fn edit(&self, tuned: &mut Tuned, decision: &Decision) -> Result<(), OptimizeError> {
         let task = &self.task;
-        let mut planned = task.plan(facts, goal.clone())?;
-        let memory = |after: Option<MicroBatch>| {
-            let spec = self.spec.filter(|_| !task.config.leaves_micro_batch())?;
-            PytorchMemory::new((task.config, task.step), spec, facts, after)
-        };
-        let memory_of = |planned: &Planned| memory(planned.after.plan().map(MicroBatch::from));
-        let pytorch = memory_of(&planned);
-        let Some(plan) = planned.after.plan() else { return Ok((planned, pytorch)) };
-        let (available, share) = (plan.memory.available, task.step.samples_per_rank());
-        let fits =
-            |memory: Option<PytorchMemory>| memory.and_then(|it| it.after_bytes).is_none_or(|it| it <= available);
-        if fits(pytorch) {
-            return Ok((planned, pytorch));
+        let changes = Changes::new(task.config, self.file, self.entries, decision, task.add_keys);
+        if let Some(key) = changes.shared {
+            return Err(OptimizeError::Shared { key });
         }
-        let split = |samples: u64| MicroBatch { samples, steps: share / samples, ..MicroBatch::from(plan) };
-        let mut smaller = (1..plan.settings.batch_size).rev().filter(|samples| share.is_multiple_of(*samples));
-        if let Some(largest) = smaller.find(|samples| fits(memory(Some(split(*samples))))) {
-            (goal.pins.batch_size, goal.pins.gradient_accumulation) = (Some(largest), Some(share / largest));
-            // Without a key for accumulation there may be no such plan.
-            if let Ok(mut limited) = task.plan(facts, goal)
-                && let Outcome::Plan(plan) = &mut limited.after
-                && plan.settings.batch_size == largest
-            {
-                let why = "the largest divisor of the step that fits in PyTorch, by an estimate";
-                explain(plan, Setting::BatchSize, why);
-                explain(plan, Setting::GradientAccumulation, "follows from the batch size");
-                let pytorch = memory_of(&limited);
-                return Ok((limited, pytorch));
-            }
-        }
-        let needed = pytorch.and_then(|memory| memory.after_bytes).unwrap_or_default();
-        planned.warnings.push(format!("by an estimate, PyTorch needs {needed} for the tuned config, of {available}"));
-        Ok((planned, pytorch))
+        let leaves = self.file.leaves()?;
+        self.verify(&changes, decision.settings.precision, &leaves)?;
+        tuned.warnings.extend(changes.effects);
+        let micro_batch = decision.settings.batch_size;
+        tuned.warnings.extend(counts_of_micro_batches(task.config, task.step.batch, micro_batch));
+        tuned.warnings.extend(following_values(self.entries, &leaves, &changes.all));
+        (tuned.changes, tuned.text, tuned.settings) = (changes.all, Some(changes.text), Some(decision.settings));
+        Ok(())
     }
 
     /// Reads the edited text back, and refuses one whose step or precision is not the plan's, unless the user adds the key of
     /// the precision by hand.
-    fn verify(&self, changes: &Changes, plan: &Plan, before: &[(String, Value)]) -> Result<(), OptimizeError> {
+    fn verify(&self, changes: &Changes, planned: Precision, before: &[(String, Value)]) -> Result<(), OptimizeError> {
         let (task, refuse) = (&self.task, |what: String| OptimizeError::Inexpressible { what });
         let edited = self.file.edited(&changes.text);
         let broken = |error: OptimizeError| {
@@ -194,7 +178,6 @@ impl Tuner<'_> {
         if step.is_none_or(|step| [step.global, step.configured()] != [task.step.global; 2]) {
             return Err(refuse(format!("a step of {} samples in parts that fit", task.step.global)));
         }
-        let planned = plan.settings.precision;
         let is_by_hand = |it: &Change| it.setting == Setting::Precision.name() && it.state == ChangeState::ByHand;
         if config.precision == planned || changes.all.iter().any(is_by_hand) {
             return Ok(());
@@ -234,6 +217,17 @@ impl Expectation {
             all.problem = Some(misfit.causes());
         }
         all
+    }
+
+    /// A training in `PyTorch` that needs this memory; without a memory model it fits.
+    pub(crate) fn in_pytorch(needed: Option<Bytes>, facts: &DeviceFacts) -> Self {
+        Self {
+            fits: needed.is_none_or(|bytes| bytes <= facts.memory_available),
+            memory_bytes: needed,
+            available_bytes: Some(facts.memory_available),
+            memory_provenance: needed.map(|_| Provenance::Derived),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn new(outcome: &Outcome, workload: &Workload, workers: Option<u64>) -> Self {

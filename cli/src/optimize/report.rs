@@ -3,7 +3,7 @@
 use gpu_tuned_core::plan::with_interval;
 use gpu_tuned_core::{Provenance, grouped};
 use gpu_tuned_optimize::{
-    ChangeState, Config, ConfigText, Dimension, Expectation, Format, Gain, Origin, Role, Step, Tuned,
+    ChangeState, Config, ConfigText, Dimension, Expectation, Format, Framework, Gain, Origin, Role, Step, Tuned,
 };
 use serde::Serialize;
 
@@ -22,6 +22,7 @@ pub(super) struct Report<'a> {
     pub args: &'a OptimizeArgs,
     pub file: &'a ConfigText,
     pub config: &'a Config,
+    pub framework: Framework,
     pub step: Step,
     pub training: &'a Training,
     pub targets: &'a [OnTarget],
@@ -35,6 +36,7 @@ pub(super) struct Json<'a> {
     step: Step,
     targets: Vec<TargetJson<'a>>,
     /// Keys without a counterpart in Burn, which stay.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     no_counterpart: Vec<&'a str>,
 }
 
@@ -75,7 +77,7 @@ impl Report<'_> {
             },
             step: self.step,
             targets: targets.collect(),
-            no_counterpart: self.config.keys(Role::NoCounterpart).collect(),
+            no_counterpart: no_counterpart(self).collect(),
         }
     }
 
@@ -146,7 +148,7 @@ fn single_table(tuned: &Tuned) -> String {
         let cells = [change.key.clone(), or_dash(change.before.as_ref()), change.after.clone()];
         table.row(style, cells, reason(change));
     }
-    let changes = if tuned.plan.is_some() { format!("{}\n", table.print()) } else { String::new() };
+    let changes = if tuned.text.is_some() { format!("{}\n", table.print()) } else { String::new() };
     format!("{changes}{}", expected(tuned))
 }
 
@@ -163,23 +165,21 @@ fn reason(change: &gpu_tuned_optimize::Change) -> String {
 /// Memory and throughput before and after.
 fn expected(tuned: &Tuned) -> String {
     let (before, after) = (&tuned.before, &tuned.after);
-    let columns = ["expected in Burn", ">before", ">after"];
-    let mut table = Table::new(2, columns);
+    let title = format!("expected in {}", tuned.framework.name());
+    let mut table = Table::new(2, [title.as_str(), ">before", ">after"]);
     let label = |it: Option<Provenance>| it.map_or_else(String::new, |it| styled(FAINT, format!("({it})")));
     let available = after.available_bytes.or(before.available_bytes);
     let available = available.map_or_else(String::new, |bytes| format!("of {bytes} "));
     let provenance = label(after.memory_provenance.max(before.memory_provenance));
     let cells = ["memory".to_owned(), or_dash(before.memory_bytes), or_dash(after.memory_bytes)];
     table.row(PLAIN, cells, format!("{available}{provenance}"));
-    if let Some(pytorch) = tuned.pytorch {
-        let cells = ["memory in PyTorch".to_owned(), pytorch.before_bytes.to_string(), or_dash(pytorch.after_bytes)];
-        table.row(PLAIN, cells, styled(FAINT, "(estimate)"));
+    if tuned.framework == Framework::Burn {
+        let speedup = after.ratio_to(before);
+        let times = speedup.map_or_else(String::new, |(times, _)| format!("{} ", ratio(times)));
+        let provenance = label(speedup.map(|(_, provenance)| provenance).or(after.samples_per_s_provenance));
+        let cells = ["samples/s".to_owned(), speed(before), speed(after)];
+        table.row(PLAIN, cells, format!("{times}{provenance}"));
     }
-    let speedup = after.ratio_to(before);
-    let times = speedup.map_or_else(String::new, |(times, _)| format!("{} ", ratio(times)));
-    let provenance = label(speedup.map(|(_, provenance)| provenance).or(after.samples_per_s_provenance));
-    let cells = ["samples/s".to_owned(), speed(before), speed(after)];
-    table.row(PLAIN, cells, format!("{times}{provenance}"));
     let problem = |(when, problem): (&str, &Option<String>)| {
         Some(format!("  {when}: {}\n", styled(BAD, wrapped(problem.as_ref()?, when.len() + 4))))
     };
@@ -200,16 +200,16 @@ fn targets_table(targets: &[OnTarget]) -> String {
         let now = all.iter().find_map(|tuned| change(tuned, key)?.before.clone());
         row(PLAIN, key, or_dash(now), each(&|tuned| or_dash(change(tuned, key).map(marked))));
     }
-    row(PLAIN, "needed in Burn", String::new(), each(&|tuned| or_dash(tuned.after.memory_bytes)));
-    if all.iter().any(|tuned| tuned.pytorch.is_some()) {
-        let bytes = |tuned: &Tuned| or_dash(tuned.pytorch.and_then(|pytorch| pytorch.after_bytes));
-        row(PLAIN, "needed in PyTorch", String::new(), each(&bytes));
-    }
+    let framework = all.first().map_or(Framework::Burn, |tuned| tuned.framework);
+    let needed = format!("needed in {}", framework.name());
+    row(PLAIN, &needed, String::new(), each(&|tuned| or_dash(tuned.after.memory_bytes)));
     row(PLAIN, "available", String::new(), each(&|tuned| or_dash(tuned.after.available_bytes)));
-    row(PLAIN, "samples/s now", String::new(), each(&|tuned| speed(&tuned.before)));
-    row(PLAIN, "samples/s", String::new(), each(&|tuned| speed(&tuned.after)));
-    row(PLAIN, "ratio", String::new(), each(&|tuned| or_dash(tuned.speedup.map(ratio))));
-    row(PLAIN, "figures", String::new(), each(&|tuned| or_dash(tuned.after.samples_per_s_provenance)));
+    if framework == Framework::Burn {
+        row(PLAIN, "samples/s now", String::new(), each(&|tuned| speed(&tuned.before)));
+        row(PLAIN, "samples/s", String::new(), each(&|tuned| speed(&tuned.after)));
+        row(PLAIN, "ratio", String::new(), each(&|tuned| or_dash(tuned.speedup.map(ratio))));
+        row(PLAIN, "figures", String::new(), each(&|tuned| or_dash(tuned.after.samples_per_s_provenance)));
+    }
     let has_by_hand = all.iter().flat_map(|tuned| &tuned.changes).any(|change| change.state == ChangeState::ByHand);
     let legend = if has_by_hand { styled(FAINT, "  * by hand: the config has no such key\n") } else { String::new() };
     let problem = |(target, when, problem): (&str, &str, &Option<String>)| {
@@ -317,7 +317,7 @@ fn remarks(report: &Report<'_>) -> String {
         let notes = on_target(report, &one.tuned, is_single);
         notes.into_iter().map(|note| (Some(one.tuned.target.as_str()), note))
     });
-    let general = [unknown_loading(report), by_hand(report), no_counterpart(report)];
+    let general = [unknown_loading(report), by_hand(report), note_no_counterpart(report)];
     let general = general.into_iter().flatten().map(|note| (None, note));
     let all: String = grouped_by_text(of_targets.chain(general))
         .into_iter()
@@ -350,7 +350,6 @@ fn on_target(report: &Report<'_>, tuned: &Tuned, is_single: bool) -> Vec<String>
         notes.push(format!("`{key}` is off and stays off: TF32 would round the factors of f32 products to ten bits"));
     }
     notes.extend(accumulation(tuned));
-    notes.extend(fits_in_pytorch(tuned));
     // For several targets, a table has these.
     if is_single {
         notes.extend(tuned.suggestions.advice.clone());
@@ -370,13 +369,6 @@ fn accumulation(tuned: &Tuned) -> Option<String> {
     // Chosen, not measured.
     (ratio >= 1.02)
         .then(|| format!("a step in {steps} micro-batches of {batch} would run {ratio:.2}x as fast: {remedy}"))
-}
-
-/// The config as it is, where it fits in PyTorch only.
-fn fits_in_pytorch(tuned: &Tuned) -> Option<String> {
-    let (needed, available) = (tuned.pytorch?.before_bytes, tuned.before.available_bytes?);
-    let is_only_there = !tuned.before.fits && needed <= available;
-    is_only_there.then(|| format!("in PyTorch the config as it is needs {needed} by an estimate, which would fit"))
 }
 
 /// The machine whose CPU cores count for the workers.
@@ -420,7 +412,9 @@ fn mixed(tuned: &Tuned) -> Option<String> {
 
 /// A note that the figures leave out an unknown time of loading.
 fn unknown_loading(report: &Report<'_>) -> Option<String> {
-    let is_unknown = report.config.workers == Some(0) && report.training.workload.sample.host_ms.is_none();
+    let is_unknown = report.framework == Framework::Burn
+        && report.config.workers == Some(0)
+        && report.training.workload.sample.host_ms.is_none();
     let key = report.config.key(Role::Workers).unwrap_or("num_workers");
     is_unknown.then(|| {
         format!(
@@ -448,9 +442,15 @@ fn by_hand(report: &Report<'_>) -> Option<String> {
     })
 }
 
+/// Switches that Burn lacks, in a config of Burn.
+fn no_counterpart<'a>(report: &Report<'a>) -> impl Iterator<Item = &'a str> {
+    let (config, framework) = (report.config, report.framework);
+    config.keys(Role::NoCounterpart).filter(move |_| framework == Framework::Burn)
+}
+
 /// A note on switches that Burn lacks.
-fn no_counterpart(report: &Report<'_>) -> Option<String> {
-    let keys: Vec<_> = report.config.keys(Role::NoCounterpart).map(|key| format!("`{key}`")).collect();
+fn note_no_counterpart(report: &Report<'_>) -> Option<String> {
+    let keys: Vec<_> = no_counterpart(report).map(|key| format!("`{key}`")).collect();
     (!keys.is_empty()).then(|| format!("{}: no counterpart in Burn, unchanged", keys.join(", ")))
 }
 

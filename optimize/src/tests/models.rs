@@ -369,7 +369,7 @@ fn mpt_has_no_dropout_and_flash_attention() {
                 max_seq_len: 2048\nglobal_train_batch_size: 8\ndevice_train_microbatch_size: 8\nprecision: amp_bf16\n";
     let memory = |kernel: &str| {
         let (tuned, _) = tuned(Format::Yaml, &text.replace("IMPL", kernel), "h200", &[]).expect("a plan");
-        tuned.pytorch.expect("an estimate").before_bytes
+        tuned.before.memory_bytes.expect("an estimate")
     };
     assert!(memory("flash") < memory("torch"));
     let dims = of_text(Format::Yaml, text, None).unwrap_or_else(|error| panic!("{error}")).dims;

@@ -86,6 +86,7 @@ impl Reading {
             goal: Goal::default(),
             precision: asked.precision.map(Into::into),
             add_keys: asked.add_keys,
+            framework: self.config.framework(),
         };
         let facts = DeviceFacts::nominal(ProfileTable::builtin().get(gpu).expect("a shipped profile"));
         let goal = task.goal.clone();
@@ -95,7 +96,7 @@ impl Reading {
             before: self.file.text.clone(),
             after: tuned.text,
             changes: tuned.changes,
-            precision: tuned.plan.map(|plan| plan.settings.precision.name().to_owned()),
+            precision: tuned.settings.map(|settings| settings.precision.name().to_owned()),
             problem: tuned.after.problem,
         })
     }

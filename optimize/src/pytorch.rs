@@ -1,0 +1,229 @@
+//! The training of a config in `PyTorch`: the largest parts of the configured micro-batch that fit, by [`peak`].
+
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::plan::{PlanError, Reason};
+use gpu_tuned_core::pytorch::{OptimizerState, Run, Sharding, Weights, peak};
+use gpu_tuned_core::workload::{WeightFormat, WorkloadSpec};
+use gpu_tuned_core::{Bytes, Precision, PrecisionPolicy, Provenance, Setting, Settings};
+
+use crate::dialect::{Framework, Role};
+use crate::document::Value;
+use crate::error::OptimizeError;
+use crate::task::{Decision, Task};
+use crate::tuner::Expectation;
+
+/// A micro-batch in a mode.
+#[derive(Clone, Copy, PartialEq)]
+struct Part {
+    samples: u64,
+    precision: Precision,
+    checkpointing: bool,
+}
+
+/// The training on one device, before and after.
+pub(crate) struct Planned {
+    pub before: Expectation,
+    pub after: Expectation,
+    /// The settings, where the training fits or has no memory model.
+    pub decision: Option<Decision>,
+    /// Changes of the run's results, and what is not known.
+    pub warnings: Vec<String>,
+}
+
+impl Task<'_> {
+    /// Keeps the micro-batch where it fits; else takes the largest smaller one, without checkpointing where possible.
+    pub(crate) fn plan_in_pytorch(
+        &self,
+        spec: Option<&WorkloadSpec>,
+        facts: &DeviceFacts,
+    ) -> Result<Planned, OptimizeError> {
+        let (config, share) = (self.config, self.step.samples_per_rank());
+        let mut warnings = Vec::new();
+        self.require_precision()?;
+        let precision = match self.precision_on(facts, &mut warnings) {
+            PrecisionPolicy::Auto => facts.mixed_precision().unwrap_or(Precision::F32),
+            PrecisionPolicy::Fixed(precision) => precision,
+        };
+        if let Some(error) = unsupported(precision, facts).filter(|_| self.precision.is_some()) {
+            let after = Expectation { problem: Some(error), ..Expectation::default() };
+            return Ok(Planned { before: self.configured(spec, facts), after, decision: None, warnings });
+        }
+        let checkpointing = config.checkpointing.unwrap_or(false);
+        let as_is = Part { samples: self.step.batch.min(share), precision, checkpointing };
+        let is_open = config.leaves_micro_batch();
+        let needed = |part: Part| self.needed(spec?, facts, part);
+        let mut parts = vec![as_is];
+        if needed(as_is).is_none() {
+            if is_open {
+                let message = "the micro-batch is left to the program, and the memory of this model in PyTorch is unknown: put a number in its place";
+                return Err(config.mistake(Role::Batch, message.to_owned()));
+            }
+            warnings.push(self.unknown_memory(spec));
+        } else {
+            let fixed = !self.can_set_accumulation() || self.keeps_step() || self.depends_on_micro_batch().is_some();
+            let sizes = (1..=as_is.samples).rev().filter(|samples| share.is_multiple_of(*samples));
+            let sizes: Vec<_> = sizes.filter(|samples| !fixed || *samples == as_is.samples).collect();
+            let modes =
+                if checkpointing || !self.can_set_checkpointing() { &[checkpointing][..] } else { &[false, true] };
+            let all = modes.iter().flat_map(|mode| sizes.iter().map(|size| (*size, *mode)));
+            parts = all.map(|(samples, checkpointing)| Part { samples, checkpointing, ..as_is }).collect();
+        }
+        let fits = |part: &&Part| needed(**part).is_none_or(|bytes| bytes <= facts.memory_available);
+        let found = parts.iter().find(fits).copied();
+        let least = parts.iter().min_by_key(|part| needed(**part)).copied().unwrap_or(as_is);
+        let part = found.unwrap_or(least);
+        let mut after = Expectation::in_pytorch(needed(part), facts);
+        let decision = found.map(|part| self.decide(part, as_is, facts));
+        if let (None, Some(bytes)) = (&decision, needed(part)) {
+            let (samples, checkpointing) = (part.samples, if part.checkpointing { " with checkpointing" } else { "" });
+            let remedy =
+                if self.can_set_accumulation() { "" } else { "; the config has no key for smaller micro-batches" };
+            after.problem = Some(format!(
+                "does not fit: a micro-batch of {samples}{checkpointing} needs {bytes} in PyTorch, of {}{remedy}",
+                facts.memory_available
+            ));
+        }
+        Ok(Planned { before: self.configured(spec, facts), after, decision, warnings })
+    }
+
+    /// The config as it is.
+    fn configured(&self, spec: Option<&WorkloadSpec>, facts: &DeviceFacts) -> Expectation {
+        let (config, samples) = (self.config, self.step.batch);
+        let problem = |problem: String| Expectation { problem: Some(problem), ..Expectation::default() };
+        if config.leaves_micro_batch() {
+            return problem("the config leaves the micro-batch to the program".to_owned());
+        }
+        if let Some(error) = unsupported(config.precision, facts) {
+            return problem(error);
+        }
+        let checkpointing = config.checkpointing.unwrap_or(false);
+        let part = Part { samples, precision: config.precision, checkpointing };
+        let mut all = Expectation::in_pytorch(spec.and_then(|spec| self.needed(spec, facts, part)), facts);
+        if let Some(bytes) = all.memory_bytes.filter(|_| !all.fits) {
+            all.problem = Some(format!("does not fit: it needs {bytes} in PyTorch, of {}", facts.memory_available));
+        }
+        all
+    }
+
+    /// Bytes of a part as the driver counts them; `None` without a memory model.
+    fn needed(&self, spec: &WorkloadSpec, facts: &DeviceFacts, part: Part) -> Option<Bytes> {
+        let is_modelled = self.framework == Framework::Pytorch;
+        Some(peak(spec, &self.run(spec, part)).filter(|_| is_modelled)?.on_device(facts))
+    }
+
+    /// Reason why the batch stays, and what is needed to plan it.
+    fn unknown_memory(&self, spec: Option<&WorkloadSpec>) -> String {
+        let of = spec.map_or("this model", |spec| spec.model.kind().name);
+        let name = self.framework.name();
+        format!(
+            "the memory of {of} in {name} is not modelled, so that the batch stays. To plan it, measure the peak of two \
+             micro-batches, in PyTorch with torch.cuda.max_memory_reserved()"
+        )
+    }
+
+    fn decide(&self, part: Part, as_is: Part, facts: &DeviceFacts) -> Decision {
+        let (config, step) = (self.config, self.step);
+        let mut reasons = Vec::new();
+        let mut because = |setting: Setting, provenance: Provenance, why: String| {
+            reasons.push(Reason { setting, provenance, why });
+        };
+        let (kept, derived) = (Provenance::Declared, Provenance::Derived);
+        let follows = "follows from the batch size".to_owned();
+        if part.samples == step.batch && !config.leaves_micro_batch() {
+            because(Setting::BatchSize, kept, "kept".to_owned());
+            because(Setting::GradientAccumulation, kept, follows);
+        } else {
+            because(Setting::BatchSize, derived, "the largest divisor of the step that fits in PyTorch".to_owned());
+            because(Setting::GradientAccumulation, derived, follows);
+        }
+        let why = match (part.checkpointing, as_is.checkpointing) {
+            (true, false) => "does not fit without checkpointing",
+            _ => "kept",
+        };
+        because(Setting::GradientCheckpointing, derived, why.to_owned());
+        let why = match no_tensor_cores(config.precision, facts) {
+            Some(reason) if part.precision == Precision::F32 => reason,
+            _ if self.precision.is_some() => "--precision",
+            _ => "kept: it is part of the run's results",
+        };
+        because(Setting::Precision, kept, why.to_owned());
+        let has_tf32 = config.tf32 != Some(true) || facts.has_tf32;
+        because(Setting::AllowTf32, kept, if has_tf32 { "kept" } else { "the GPU has no TF32" }.to_owned());
+        let settings = Settings {
+            batch_size: part.samples,
+            gradient_accumulation: step.samples_per_rank() / part.samples,
+            precision: part.precision,
+            gradient_checkpointing: part.checkpointing,
+            allow_tf32: config.tf32.unwrap_or(false) && facts.has_tf32,
+            num_workers: config.workers.unwrap_or(0),
+            prefetch_depth: config.prefetch_depth().unwrap_or(0),
+            ..Settings::default()
+        };
+        Decision {
+            settings,
+            global_batch: step.global,
+            ranks: step.ranks,
+            reasons,
+            loader_stays: Some("left as it is: the speed is not predicted"),
+            sets_evaluation: false,
+        }
+    }
+
+    /// The run that [`peak`] estimates.
+    fn run(&self, spec: &WorkloadSpec, part: Part) -> Run {
+        let (config, step) = (self.config, self.step);
+        let is_half = part.precision != Precision::F32;
+        let optimizer = match config.matched(Role::Optimizer).map(|key| &key.entry.value) {
+            Some(Value::Text(text)) => text.to_lowercase(),
+            _ => String::new(),
+        };
+        let state = match (optimizer.contains("paged"), optimizer.contains("8bit")) {
+            (true, _) => OptimizerState::Paged,
+            (false, true) => OptimizerState::EightBit,
+            (false, false) => OptimizerState::Full,
+        };
+        let frozen = match spec.training.frozen_weights {
+            WeightFormat::Q8 => Weights::Int8,
+            WeightFormat::Q4 => Weights::Nf4,
+            WeightFormat::Full if is_half => Weights::Half,
+            WeightFormat::Full => Weights::Full,
+        };
+        let sharding = match config.feature("zero_stage").as_deref() {
+            Some("1") => Sharding::Zero1,
+            Some("2") => Sharding::Zero2,
+            Some("3") => Sharding::Zero3,
+            Some("fsdp") => Sharding::Fsdp,
+            _ => Sharding::None,
+        };
+        Run {
+            micro_batch: part.samples,
+            precision: part.precision,
+            frozen,
+            prepared: config.has_feature("prepared") && spec.training.frozen_weights != WeightFormat::Full,
+            flash_attention: config.has_feature("flash_attention"),
+            checkpointing: part.checkpointing,
+            fused_loss: config.has_feature("fused_cross_entropy"),
+            accumulates: step.samples_per_rank() > part.samples,
+            step_in_backward: config.has_feature("whole_step"),
+            foreach: state == OptimizerState::Full && !optimizer.contains("fused"),
+            state,
+            devices: step.ranks,
+            sharding,
+        }
+    }
+}
+
+/// Reason for fp32 in place of a format of 16 bits.
+pub(crate) fn no_tensor_cores(precision: Precision, facts: &DeviceFacts) -> Option<&'static str> {
+    match precision {
+        _ if precision.needs_bf16() => Some("no bf16 tensor cores").filter(|_| !facts.has_bf16),
+        Precision::MixedF16 => Some("no fp16 tensor cores").filter(|_| !facts.has_f16),
+        _ => None,
+    }
+}
+
+/// Message on a precision that the device has no tensor cores for.
+fn unsupported(precision: Precision, facts: &DeviceFacts) -> Option<String> {
+    let error = || PlanError::PrecisionUnsupported { precision, device: facts.name.clone() };
+    no_tensor_cores(precision, facts).map(|_| error().to_string())
+}
