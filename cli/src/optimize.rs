@@ -109,7 +109,8 @@ fn dialects(project: Option<&Project>, args: &OptimizeArgs) -> Result<Vec<&'stat
 fn overrides(args: &OptimizeArgs, entries: &[ConfigEntry]) -> Result<Vec<KeyOverride>, Error> {
     let assigned = args.at.iter().map(|(setting, key)| KeyOverride::new(setting, key, entries));
     let left = args.leave.iter().map(|key| KeyOverride::leave(key, entries));
-    Ok(assigned.chain(left).collect::<Result<_, _>>()?)
+    let assumed = args.assume.iter().map(|(key, meaning)| KeyOverride::assume(key, meaning, entries));
+    Ok(assigned.chain(left).chain(assumed).collect::<Result<_, _>>()?)
 }
 
 /// A note on a key that leaves the number of devices open.
@@ -198,9 +199,13 @@ pub(crate) struct OptimizeArgs {
     /// names the key of the data set's size
     #[arg(long = "at", value_name = "SETTING=KEY", value_parser = pair)]
     pub at: Vec<(String, String)>,
-    /// Leave a key as it is, such as one with a value that is not modelled; may be repeated
+    /// Leave a key as it is; may be repeated
     #[arg(long, value_name = "KEY")]
     pub leave: Vec<String>,
+    /// Plan with this meaning of a key, which stays as it is; `harmless` for a key without an effect on memory, precision and
+    /// task. May be repeated
+    #[arg(long, value_name = "KEY=MEANING", value_parser = pair)]
+    pub assume: Vec<(String, String)>,
     /// Add missing keys to a hand-written config; accumulation, checkpointing, workers and precision of an ecosystem need no --add
     #[arg(long)]
     pub add: bool,

@@ -317,8 +317,8 @@ impl Editor<'_> {
         for key in self.config.with_role(role) {
             let (text, wanted) = (self.file.text.as_str(), planned.to_string());
             let own = || key.entry.value.bare().filter(|_| now == Some(planned));
-            // What is off by default stays open.
-            let open = || Some(key.entry.raw(text)).filter(|_| !planned && key.is_open());
+            // What is off by default, or set by another key, stays open.
+            let open = || Some(key.entry.raw(text)).filter(|_| (!planned || now == Some(true)) && key.is_open());
             let word = open()
                 .or_else(|| key.word(text, &wanted))
                 .or_else(|| key.row.word_for(&wanted).filter(|_| key.is_open()));

@@ -90,10 +90,18 @@ impl Config {
         let of_evaluations = keys.with_role(Role::EvalBatch);
         let mistakes = of_evaluations.filter_map(|key| key.count(1..=MAX_BATCH, source).err());
         let mut mistakes: Vec<_> = mistakes.take(MOST_MISTAKES).collect();
-        let unmodelled = |key: &&MatchedKey| !key.is_left && matches!(key.meaning(source.text), Meaning::Unknown);
-        let methods = keys.with_role(Role::Method).filter(unmodelled);
-        mistakes.extend(methods.take(MOST_MISTAKES).map(|key| key.unknown(source)));
+        let unmodelled = |key: &&MatchedKey| match key.role {
+            Role::Method => true,
+            Role::Feature => !key.row.words.is_empty(),
+            _ => false,
+        };
+        let words = keys.all.iter().filter(unmodelled);
+        let words = words.filter(|key| matches!(key.meaning(source.text), Meaning::Unknown));
+        mistakes.extend(words.take(MOST_MISTAKES).map(|key| key.unknown(source)));
         keys.mistakes.extend(mistakes);
+        if config.is_training {
+            keys.mistakes.append(&mut keys.unknown);
+        }
         if keys.mistakes.is_empty() {
             config.keys = keys.all;
             config.open_ranks = config.open_ranks.take().or_else(|| config.step_of_unknown_ranks());
@@ -121,6 +129,7 @@ impl Config {
         let of_keys = self.with_role(Role::Feature).filter(|key| key.row.dim == name).filter_map(|key| {
             match key.meaning(&self.file.text) {
                 Meaning::Known(word) => Some(word.to_owned()),
+                _ if key.assumed.is_some() => key.assumed.clone(),
                 _ => key.entry.value.bare().filter(|_| key.row.words.is_empty()),
             }
         });
@@ -263,18 +272,17 @@ fn optimizer(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<Opti
     let source = keys.source;
     let read = |key: &MatchedKey| {
         match &key.entry.value {
-        _ if key.is_left || matches!(key.meaning(source.text), Meaning::Open) => None,
-        // The name of another file.
-        Value::Text(text) if text.contains(['/', ':']) || text.is_empty() => None,
-        Value::Text(text) => Some(optimizer_in(text).ok_or_else(|| {
-            let (shown, all) = (&key.entry.shown, Optimizer::ALL.map(Optimizer::name).join(", "));
-            let message = format!(
-                "`{shown}`: `{text}` is not modelled; name the closest of {all} with --dim optimizer=NAME, and --leave {shown}"
-            );
-            source.error(&key.entry.place(), message)
-        })),
-        _ => None,
-    }
+            _ if matches!(key.meaning(source.text), Meaning::Open) => None,
+            // The name of another file.
+            Value::Text(text) if text.contains(['/', ':']) || text.is_empty() => None,
+            Value::Text(text) => Some(optimizer_in(key.assumed.as_ref().unwrap_or(text)).ok_or_else(|| {
+                let (shown, all) = (&key.entry.shown, Optimizer::ALL.map(Optimizer::name).join(", "));
+                let message =
+                    format!("`{shown}`: `{text}` is not modelled; name the closest of {all}: --assume {shown}=NAME");
+                source.error(&key.entry.place(), message)
+            })),
+            _ => None,
+        }
     };
     let named = keys.with_role(Role::Optimizer).find_map(read)?;
     let named = keys.keep(named.map(Some))?;
@@ -299,7 +307,6 @@ fn precision(keys: &mut MatchedKeys<'_>) -> Precision {
             _ => match key.meaning(source.text) {
                 Meaning::Known(word) => Ok(word.parse().ok()),
                 Meaning::Open => Ok(None),
-                Meaning::Unknown if key.is_left => Ok(None),
                 Meaning::Unknown => Err(key.unknown(source)),
             },
         };

@@ -31,6 +31,9 @@ pub struct Dialect {
     /// True if keys are added only on request, as a program may not read them.
     #[serde(default)]
     pub adds_on_request: bool,
+    /// Keys without an effect on memory, precision and task: ends of paths, or starts of names with a `*`.
+    #[serde(default)]
+    pub(crate) harmless: Words,
     #[serde(rename = "key", default)]
     pub(crate) keys: Vec<Key>,
 }

@@ -20,6 +20,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 mod tuner;
+mod vocabulary;
 
 pub use changes::{Change, ChangeState};
 pub use config::{Config, DataSet, Step};

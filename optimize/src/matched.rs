@@ -13,6 +13,7 @@ use crate::dialect::{DIALECTS, Dialect, Key, Role, Spelling, ends};
 use crate::document::{ConfigEntry, ConfigText, Sharing, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::names::Words;
+use crate::vocabulary::{is_beside_training, unknown};
 
 /// A key of the file that a dialect lists.
 #[derive(Clone, Debug)]
@@ -23,7 +24,12 @@ pub(crate) struct MatchedKey {
     pub row: &'static Key,
     /// True if the value stays as it is.
     pub is_left: bool,
+    /// Meaning by the user, in place of that of the value.
+    pub assumed: Option<String>,
 }
+
+/// Meaning of a key without an effect.
+const HARMLESS: &str = "harmless";
 
 /// The keys of a file that its dialect lists, and the mistakes in their values.
 pub(crate) struct MatchedKeys<'t> {
@@ -33,6 +39,8 @@ pub(crate) struct MatchedKeys<'t> {
     pub has_step: bool,
     pub all: Vec<MatchedKey>,
     pub mistakes: Vec<FileError>,
+    /// Mistakes that are none in a file which is no training config.
+    pub unknown: Vec<FileError>,
 }
 
 /// Meaning of a word.
@@ -50,21 +58,24 @@ impl<'t> MatchedKeys<'t> {
         let dialect = all.find(|dialect| index.has_all_of_one(&dialect.recognised)).unwrap_or_else(Dialect::plain);
         let matches = matches(dialect, index);
         let has_step = !overrides.is_empty() || matches.iter().any(|(row, _)| row.role.is_of_step());
-        let mut keys = Self { source: file.source(), dialect, has_step, all: Vec::new(), mistakes: Vec::new() };
+        let (all, mistakes, source) = (Vec::new(), Vec::new(), file.source());
+        let unknown = unknown_keys(index, &matches, dialect, overrides, source);
+        let mut keys = Self { source, dialect, has_step, all, mistakes, unknown };
         let mut targets = Targets::new(index, &matches);
         let replaced: Vec<Role> = overrides.iter().filter_map(|it| it.role).collect();
         for (row, entry) in matches.iter().copied() {
             if overrides.iter().any(|it| it.role.is_some() && it.key == entry.shown) || replaced.contains(&row.role) {
                 continue;
             }
-            let is_left = overrides.iter().any(|it| it.role.is_none() && it.key == entry.shown);
-            keys.add(MatchedKey::new(row, entry.clone(), is_left), &mut targets);
+            let kept = || overrides.iter().filter(|it| it.role.is_none() && it.key == entry.shown);
+            let assumed = kept().find_map(|it| it.assumed.clone());
+            keys.add(MatchedKey::new(row, entry.clone(), kept().next().is_some(), assumed), &mut targets);
         }
         for (assigned, role) in overrides.iter().filter_map(|it| Some((it, it.role?))) {
             let own = matches.iter().find(|(row, entry)| row.role == role && entry.shown == assigned.key);
             let row = own.map(|(row, _)| *row).or_else(|| dialect.rows(role).chain(Dialect::plain().rows(role)).next());
             let entry = index.entries.iter().find(|entry| entry.shown == assigned.key);
-            keys.all.extend(row.zip(entry).map(|(row, entry)| MatchedKey::new(row, entry.clone(), false)));
+            keys.all.extend(row.zip(entry).map(|(row, entry)| MatchedKey::new(row, entry.clone(), false, None)));
         }
         let settings = keys.all.iter().filter(|key| key.role != Role::NoCounterpart).map(|key| &key.entry);
         keys.mistakes.extend(given_twice(index, settings, keys.source));
@@ -123,7 +134,8 @@ impl<'t> MatchedKeys<'t> {
 
     /// The only key of a role; several are a mistake, which proposes one of a table that no other merges.
     fn only(&mut self, role: Role) -> Option<MatchedKey> {
-        let found = self.with_role(role).filter(|key| !key.row.mirror || !key.is_open());
+        let has_mirror = self.with_role(role).any(|key| key.row.mirror && !key.is_open());
+        let found = self.with_role(role).filter(|key| !key.is_open() || !key.row.mirror && !has_mirror);
         let mut found: Vec<MatchedKey> = found.cloned().collect();
         found.sort_by_key(|key| (key.row.mirror, key.entry.sharing));
         let first = found.first()?.clone();
@@ -166,7 +178,7 @@ impl<'t> MatchedKeys<'t> {
 }
 
 impl MatchedKey {
-    fn new(row: &'static Key, mut entry: ConfigEntry, is_left: bool) -> Self {
+    fn new(row: &'static Key, mut entry: ConfigEntry, is_left: bool, assumed: Option<String>) -> Self {
         // `update_freq: [16]`
         if let (true, Value::List(nodes)) = (row.role.is_of_step(), &entry.value)
             && let [one] = nodes.as_slice()
@@ -184,12 +196,13 @@ impl MatchedKey {
             }
             (_, spelling, _) => spelling,
         };
-        Self { role: row.role, spelling, entry, row, is_left }
+        Self { role: row.role, spelling, entry, row, is_left, assumed }
     }
 
     /// Returns true if the config leaves the value open.
     pub(crate) fn is_open(&self) -> bool {
         match &self.entry.value {
+            _ if self.assumed.is_some() => false,
             Value::Null => true,
             Value::Text(text) => text == "auto",
             _ => false,
@@ -198,11 +211,25 @@ impl MatchedKey {
 
     /// Meaning of the value among the words of the dialect.
     pub(crate) fn meaning(&self, text: &str) -> Meaning<'static> {
+        if let Some(assumed) = &self.assumed {
+            let known = self.row.words.iter().flatten().find(|(meaning, word)| meaning == assumed || word == assumed);
+            return match known {
+                Some((meaning, _)) if !meaning.is_empty() => Meaning::Known(meaning),
+                None if assumed != HARMLESS => Meaning::Unknown,
+                _ => Meaning::Open,
+            };
+        }
+        let joined;
         let word = match &self.entry.value {
             Value::Null => "null",
             Value::Text(word) | Value::Number(word) => word.as_str(),
             // `no` is a flag in YAML.
             Value::Flag(_) => self.entry.raw(text),
+            // `fsdp: [full_shard, auto_wrap]`
+            Value::List(nodes) if nodes.iter().all(|node| matches!(node.value, Value::Text(_))) => {
+                joined = nodes.iter().filter_map(|node| node.value.bare()).collect::<Vec<_>>().join(" ");
+                if joined.is_empty() { "null" } else { &joined }
+            }
             Value::List(_) | Value::Table(_) => return Meaning::Unknown,
         };
         let word = word.rsplit("torch.").next().unwrap_or(word).to_ascii_lowercase();
@@ -242,10 +269,12 @@ impl MatchedKey {
         }
         let (shown, value) =
             (&self.entry.shown, self.entry.value.bare().unwrap_or_else(|| self.entry.value.kind().to_owned()));
-        let message = format!(
-            "`{shown}`: `{value}` is not modelled{}; to leave the key as it is: --leave {shown}",
-            if words.is_empty() { String::new() } else { format!(": expected {}", words.join(", ")) }
-        );
+        let expected = if words.is_empty() { String::new() } else { format!(": expected {}", words.join(", ")) };
+        let remedy = match self.role {
+            Role::Method => format!("to plan as if it had no effect: --assume {shown}={HARMLESS}"),
+            _ => format!("to plan with another meaning: --assume {shown}=MEANING"),
+        };
+        let message = format!("`{shown}`: `{value}` is not modelled{expected}; {remedy}");
         source.error(&self.entry.place(), message)
     }
 
@@ -255,10 +284,8 @@ impl MatchedKey {
         if self.is_open() {
             return Ok(None);
         }
-        let count = value.count().filter(|count| range.contains(count));
-        if count.is_none() && self.is_left {
-            return Ok(None);
-        }
+        let assumed = self.assumed.as_ref().map(|digits| digits.parse().ok());
+        let count = assumed.unwrap_or_else(|| value.count()).filter(|count| range.contains(count));
         count.map(Some).ok_or_else(|| {
             let found = match value {
                 Value::Number(digits)
@@ -273,7 +300,8 @@ impl MatchedKey {
             let is_large_power = max.is_power_of_two() && max > 1 << 16;
             let max = if is_large_power { format!("2^{}", max.ilog2()) } else { max.to_string() };
             let name = &self.entry.shown;
-            let remedy = Some(format!(": put a number in its place, or --leave {name}")).filter(|_| !value.is_scalar());
+            let remedy =
+                Some(format!(": put a number in its place, or --assume {name}=NUMBER")).filter(|_| !value.is_scalar());
             let remedy = remedy.unwrap_or_default();
             let message = format!("`{name}`: expected a whole number from {min} to {max}, found {found}{remedy}");
             source.error(&self.entry.place(), message)
@@ -284,14 +312,15 @@ impl MatchedKey {
     pub(crate) fn flag(&self, source: Source<'_>) -> Result<Option<bool>, FileError> {
         let value = &self.entry.value;
         let word = match self.meaning(source.text) {
+            Meaning::Known("stays") => return Ok(None),
             Meaning::Known(word) => word.to_owned(),
             Meaning::Open if self.is_open() => return Ok(None),
+            _ if self.assumed.is_some() => self.assumed.clone().unwrap_or_default(),
             _ => value.bare().unwrap_or_default().to_ascii_lowercase(),
         };
         match word.as_str() {
             "true" | "yes" | "on" | "1" => return Ok(Some(true)),
             "false" | "no" | "off" | "0" => return Ok(Some(false)),
-            _ if self.is_left => return Ok(None),
             _ if !self.row.words.is_empty() => return Err(self.unknown(source)),
             _ => {}
         }
@@ -301,9 +330,43 @@ impl MatchedKey {
             other => other.kind().to_owned(),
         };
         let name = &self.entry.shown;
-        let message = format!("`{name}`: expected true or false, found {found}; to leave the key: --leave {name}");
+        let message =
+            format!("`{name}`: expected true or false, found {found}; to plan with one: --assume {name}=true");
         Err(source.error(&self.entry.place(), message))
     }
+}
+
+/// Mistakes at keys that no table reads and that touch what is planned, and at assumptions that are no meaning.
+fn unknown_keys(
+    index: &Index<'_>,
+    matches: &[(&Key, &ConfigEntry)],
+    dialect: &Dialect,
+    overrides: &[KeyOverride],
+    source: Source<'_>,
+) -> Vec<FileError> {
+    let mut read: HashSet<*const ConfigEntry> = matches.iter().map(|(_, entry)| core::ptr::from_ref(*entry)).collect();
+    let named = |key: &str| index.entries.iter().find(|entry| entry.shown == key);
+    let mut mistakes = Vec::new();
+    for given in overrides {
+        let Some(entry) = named(&given.key) else { continue };
+        match &given.assumed {
+            Some(assumed) if assumed != HARMLESS && !read.contains(&core::ptr::from_ref(entry)) => {
+                let message = format!("`{}`: no table reads this key, so that it can only be `{HARMLESS}`", given.key);
+                mistakes.push(source.error(&entry.key_span, message));
+            }
+            None if given.role.is_none() => continue,
+            _ => {}
+        }
+        read.insert(core::ptr::from_ref(entry));
+    }
+    mistakes.extend(unknown(dialect, index.entries, &read).into_iter().map(|(entry, topic)| {
+        let shown = &entry.shown;
+        let message = format!(
+            "`{shown}` is not known, and touches {topic}; to plan as if it had no effect: --assume {shown}={HARMLESS}"
+        );
+        source.error(&entry.key_span, message)
+    }));
+    mistakes
 }
 
 /// A kind of file that is no training config.
@@ -361,7 +424,10 @@ fn matches<'e>(dialect: &'static Dialect, index: &Index<'e>) -> Vec<(&'static Ke
     let is_own = |key: &Key| dialect.keys.iter().any(|own| core::ptr::eq(own, key));
     names.sort_by_key(|(key, names)| (!is_own(key), Reverse(names.matches('.').count())));
     for (key, names) in names {
-        let entries = index.find(names).filter(|entry| seen.insert(core::ptr::from_ref(*entry)));
+        // `transforms: [{dtype: float32}]`
+        let is_other = |entry: &ConfigEntry| key.role.is_of_precision() && is_beside_training(entry);
+        let entries = index.find(names).filter(|entry| !is_other(entry));
+        let entries = entries.filter(|entry| seen.insert(core::ptr::from_ref(*entry)));
         found.extend(entries.map(|entry| (key, entry)));
     }
     found.sort_by_key(|(_, entry)| entry.key_span.start);
@@ -446,6 +512,8 @@ pub struct KeyOverride {
     /// The setting; `None` for a key that stays as it is.
     pub(crate) role: Option<Role>,
     pub(crate) key: String,
+    /// Meaning of a key that stays as it is.
+    pub(crate) assumed: Option<String>,
 }
 
 impl KeyOverride {
@@ -463,7 +531,11 @@ impl KeyOverride {
             names: names().collect::<Vec<_>>().join(", "),
         })?;
         let is_there = entries.iter().any(|entry| entry.shown == key && entry.value.is_scalar());
-        if is_there { Ok(Self { role: Some(role), key: key.to_owned() }) } else { Err(no_key(setting, key, entries)) }
+        if is_there {
+            Ok(Self { role: Some(role), key: key.to_owned(), assumed: None })
+        } else {
+            Err(no_key(setting, key, entries))
+        }
     }
 
     /// Leaves a key of the file as it is, as `--leave KEY` does.
@@ -473,7 +545,17 @@ impl KeyOverride {
     /// Where there is no such key.
     pub fn leave(key: &str, entries: &[ConfigEntry]) -> Result<Self, OptimizeError> {
         let is_there = entries.iter().any(|entry| entry.shown == key);
-        if is_there { Ok(Self { role: None, key: key.to_owned() }) } else { Err(no_key("", key, entries)) }
+        let kept = Self { role: None, key: key.to_owned(), assumed: None };
+        if is_there { Ok(kept) } else { Err(no_key("", key, entries)) }
+    }
+
+    /// Leaves a key as it is, and plans with this meaning of it, as `--assume KEY=MEANING` does.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such key.
+    pub fn assume(key: &str, meaning: &str, entries: &[ConfigEntry]) -> Result<Self, OptimizeError> {
+        Ok(Self { assumed: Some(meaning.to_owned()), ..Self::leave(key, entries)? })
     }
 }
 

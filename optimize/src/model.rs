@@ -301,19 +301,22 @@ fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> V
     let (source, mut mistakes) = (config.file.source(), Vec::new());
     let is_adapted = match config.with_role(Role::Adapter).next().map(|key| (key, key.meaning(source.text))) {
         Some((_, Meaning::Known(word))) => word == "on",
-        Some((key, Meaning::Unknown)) if !key.is_left => return vec![key.unknown(source)],
+        Some((key, Meaning::Unknown)) => return vec![key.unknown(source)],
         _ => config.dialect.default_of(Role::Adapter, "").is_none_or(|default| default == "on"),
     };
     let find = |row: &Key| {
         let dim = named(kind.dims, &row.dim).or_else(|| named(Training::DIMS, &row.dim));
         dim.filter(|dim| dim.name != "lora_targets" && (is_adapted || dim.name != "lora_rank"))
     };
-    for key in config.with_role(Role::Dim).filter(|key| !key.is_left && !key.is_open()) {
+    for key in config.with_role(Role::Dim).filter(|key| !key.is_open()) {
         if mistakes.len() >= MOST_MISTAKES {
             break;
         }
         let Some(dim) = find(key.row) else { continue };
         let read = match key.meaning(source.text) {
+            _ if let (true, Some(assumed)) = (key.row.words.is_empty(), &key.assumed) => {
+                Ok(dim.kind.read(&parse_value(assumed)))
+            }
             _ if key.row.words.is_empty() => {
                 value(dim, &key.entry).map_err(|message| source.error(&key.entry.place(), message))
             }

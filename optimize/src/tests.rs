@@ -29,7 +29,7 @@ fn model(file: &ConfigText, kind: Option<&str>, optimizer: Option<Optimizer>) ->
 }
 
 /// Tunes a text for one GPU. Options: `--add`, `--precision NAME`, `--world-size RANKS`, `--global-batch SAMPLES`, `--leave KEY`,
-/// `--at batch_size=KEY`, `--host` for known CPU cores.
+/// `--at batch_size=KEY`, `--assume KEY=MEANING`, `--host` for known CPU cores.
 fn tuned(format: Format, text: &str, target: &str, options: &[&str]) -> Result<(Tuned, Step), OptimizeError> {
     tuned_file(&file(format, text), target, options)
 }
@@ -40,7 +40,9 @@ fn tuned_file(file: &ConfigText, target: &str, options: &[&str]) -> Result<(Tune
     let left = option("--leave").map(|key| KeyOverride::leave(key, &entries)).transpose()?;
     let at =
         option("--at").and_then(|at| at.split_once('=')).map(|(setting, key)| KeyOverride::new(setting, key, &entries));
-    let overrides: Vec<_> = left.into_iter().chain(at.transpose()?).collect();
+    let assumed =
+        option("--assume").and_then(|it| it.split_once('=')).map(|(key, it)| KeyOverride::assume(key, it, &entries));
+    let overrides: Vec<_> = left.into_iter().chain(at.transpose()?).chain(assumed.transpose()?).collect();
     let config = Config::read(&entries, file, &overrides)?;
     let number = |name: &str| option(name).map(|number| number.parse().expect("a number"));
     let step = Step::new(&config, number("--global-batch"), number("--world-size"))?;

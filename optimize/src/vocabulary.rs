@@ -1,0 +1,138 @@
+//! The closed vocabulary (`vocabulary.toml`): keys that no table reads, and that touch what is planned.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::dialect::{Dialect, ends};
+use crate::document::{ConfigEntry, Value};
+use crate::error::MOST_MISTAKES;
+use crate::names::{Names, Words};
+
+#[derive(Deserialize)]
+struct Vocabulary {
+    #[serde(rename = "topic")]
+    topics: Vec<Topic>,
+    harmless: Harmless,
+    tables: Tables,
+}
+
+/// Something that changes the plan.
+#[derive(Deserialize)]
+struct Topic {
+    name: String,
+    words: Words,
+    #[serde(default)]
+    values: Words,
+}
+
+#[derive(Deserialize)]
+struct Harmless {
+    words: Words,
+    keys: Words,
+}
+
+#[derive(Deserialize)]
+struct Tables {
+    words: Words,
+}
+
+static VOCABULARY: LazyLock<Vocabulary> =
+    LazyLock::new(|| toml::from_str(include_str!("vocabulary.toml")).expect("BUG: the vocabulary is valid"));
+
+/// Keys that no table reads and that touch what is planned, each with its topic.
+pub(crate) fn unknown<'e>(
+    dialect: &Dialect,
+    entries: &'e [ConfigEntry],
+    read: &HashSet<*const ConfigEntry>,
+) -> Vec<(&'e ConfigEntry, &'static str)> {
+    let is_read = |entry: &ConfigEntry| read.contains(&core::ptr::from_ref(entry));
+    let tables_of = |entry: &'e ConfigEntry| (1..entry.path.len()).map(|end| &entry.path[..end]);
+    let covered: HashSet<&[String]> = entries.iter().filter(|entry| is_read(entry)).flat_map(tables_of).collect();
+    let mut refused: HashSet<&[String]> = HashSet::new();
+    let mut found = Vec::new();
+    for entry in entries.iter().filter(|entry| !entry.key.is_empty() && !is_read(entry)) {
+        let is_table = matches!(entry.value, Value::Table(_));
+        if is_table && covered.contains(entry.path.as_slice()) || tables_of(entry).any(|table| refused.contains(table))
+        {
+            continue;
+        }
+        let Some(topic) = topic(dialect, entry) else { continue };
+        if is_table {
+            refused.insert(&entry.path);
+        }
+        found.push((entry, topic));
+        if found.len() >= MOST_MISTAKES {
+            break;
+        }
+    }
+    found
+}
+
+/// What the key touches; `None` for a harmless key, or one that is off.
+fn topic(dialect: &Dialect, entry: &ConfigEntry) -> Option<&'static str> {
+    let all = &*VOCABULARY;
+    let name = entry.name();
+    let topic = all.topics.iter().find(|topic| topic.words.iter().any(|word| fits(name, word)))?;
+    let is_about_task = ["the task", "the loss"].contains(&topic.name.as_str());
+    let is_harmless = || all.harmless.words.iter().any(|word| fits(name, word));
+    let is_listed = all.harmless.keys.has(name) || dialect.harmless.iter().any(|key| is_named(entry, key));
+    let is_named_by_models = || Names::get().kinds.iter().flat_map(|kind| &kind.dims).any(|(_, keys)| keys.has(name));
+    let is_off = is_off(entry, topic.name == "parallelism");
+    let has_value = || match &entry.value {
+        Value::Text(text) => {
+            let text = text.to_ascii_lowercase();
+            topic.values.iter().any(|value| value.strip_prefix('=').map_or(text.contains(value), |own| text == own))
+        }
+        _ => false,
+    };
+    let passes = is_listed
+        || is_off
+        || has_value()
+        || is_named_by_models()
+        || is_beside_training(entry)
+        || !is_about_task && is_harmless();
+    (!passes).then_some(topic.name.as_str())
+}
+
+/// Returns true for a key of data, evaluation or logging.
+pub(crate) fn is_beside_training(entry: &ConfigEntry) -> bool {
+    let words = &VOCABULARY.tables.words;
+    let is_beside = |table: &str| Names::get().is_of_evaluation(table) || words.iter().any(|word| fits(table, word));
+    entry.tables().any(is_beside)
+}
+
+/// Returns true if the word is between underscores of the name; with `=` in front, if it is the name.
+fn fits(name: &str, word: &str) -> bool {
+    if let Some(whole) = word.strip_prefix('=') {
+        return name == whole;
+    }
+    let starts = name.match_indices(word).map(|(at, _)| at);
+    let is_end = |at: usize| name.as_bytes().get(at).is_none_or(|letter| !letter.is_ascii_alphanumeric());
+    let is_start = |at: usize| at == 0 || is_end(at - 1);
+    starts.into_iter().any(|at| is_start(at) && is_end(at + word.len()))
+}
+
+/// Returns true for a key of this path or name; a star at the end stands for any rest of the name.
+fn is_named(entry: &ConfigEntry, key: &str) -> bool {
+    key.strip_suffix('*').map_or_else(|| ends(&entry.path, key), |start| entry.name().starts_with(start))
+}
+
+/// Returns true for a value that turns a key off. One device in a dimension of parallelism is off, too. A key such as `disable_lora`
+/// is never off.
+fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
+    let negates = ["disable", "no", "not", "skip", "without"].iter().any(|word| fits(entry.name(), word));
+    has_no_value(&entry.value, is_parallelism) && !negates
+}
+
+fn has_no_value(value: &Value, is_parallelism: bool) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Flag(flag) => !flag,
+        Value::Text(text) => ["", "none", "no", "off", "false", "null"].contains(&text.to_ascii_lowercase().as_str()),
+        Value::Number(digits) => digits.parse().is_ok_and(|count: f64| count == 0.0 || is_parallelism && count == 1.0),
+        Value::List(nodes) => nodes.is_empty(),
+        Value::Table(entries) => entries.iter().all(|entry| has_no_value(&entry.node.value, is_parallelism)),
+    }
+}
