@@ -5,7 +5,7 @@ use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::Optimizer;
 use serde::Serialize;
 
-use crate::dialect::{Dialect, Framework, Role, Spelling};
+use crate::dialect::{DefaultValue, Dialect, Framework, Role, Spelling};
 use crate::document::{ConfigEntry, ConfigText, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::matched::{Index, KeyOverride, MatchedKey, MatchedKeys, Meaning, other_file};
@@ -78,8 +78,9 @@ impl Config {
             prefetch: keys.count(Role::Prefetch, 0..=1 << 16),
             precision: precision(&mut keys),
             tf32: keys.flag(Role::Tf32),
-            checkpointing: keys.flag(Role::Checkpointing),
-            optimizer: optimizer(entries, &mut keys),
+            checkpointing: checkpointing(&mut keys),
+            optimizer: optimizer(entries, &mut keys)
+                .or_else(|| optimizer_in(keys.dialect.default_of(Role::Optimizer, "")?)),
             data_set: data_set(&mut keys, batch.unwrap_or(1), is_assigned),
             use_of_micro_batch: use_of_micro_batch(entries),
             of_pytorch: keys.dialect.is_plain() && entries.iter().any(is_of_pytorch),
@@ -145,6 +146,28 @@ impl Config {
     /// one of `PyTorch`.
     pub fn framework(&self) -> Framework {
         if self.of_pytorch { Framework::Pytorch } else { self.dialect.framework }
+    }
+
+    /// Values without a key, by the framework's defaults: the setting, its value, and the address of the documentation.
+    pub fn defaults(&self, ranks: u64) -> impl Iterator<Item = (&str, &str, &str)> {
+        let is_used = move |row: &&DefaultValue| match row.role {
+            _ if row.dim == "zero_stage" && ranks == 1 || row.dim == "prepared" => false,
+            Role::Feature => self.with_role(Role::Feature).all(|key| key.row.dim != row.dim || key.is_open()),
+            Role::Checkpointing | Role::Optimizer => self.key(row.role).is_none(),
+            _ => false,
+        };
+        self.dialect.defaults.iter().filter(is_used).map(|row| {
+            let name = match (row.role, row.dim.as_str()) {
+                (Role::Checkpointing, _) => "checkpointing",
+                (Role::Optimizer, _) => "optimizer",
+                (_, "flash_attention") => "flash attention",
+                (_, "half_weights") => "weights in 16 bits",
+                (_, "fused_cross_entropy") => "chunked loss",
+                (_, "zero_stage") => "sharding",
+                (_, other) => other,
+            };
+            (name, row.value.as_str(), row.source.as_str())
+        })
     }
 
     /// Samples of an optimizer step by the key of the global batch, which can count those of each device.
@@ -291,6 +314,13 @@ fn optimizer(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<Opti
         entry.name() == "momentum" && digits.parse().unwrap_or(0.0) > 0.0
     });
     Some(if named == Optimizer::Sgd && has_momentum { Optimizer::Momentum } else { named })
+}
+
+/// Activation checkpointing by its key, else by the dialect's default.
+fn checkpointing(keys: &mut MatchedKeys<'_>) -> Option<bool> {
+    let default = keys.dialect.default_of(Role::Checkpointing, "").map(|word| word == "true");
+    let has_key = keys.with_role(Role::Checkpointing).next().is_some();
+    keys.flag(Role::Checkpointing).or(default.filter(|_| !has_key))
 }
 
 /// The precision that the keys request together; fp32 without any.

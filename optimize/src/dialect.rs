@@ -36,6 +36,8 @@ pub struct Dialect {
     pub(crate) harmless: Words,
     #[serde(rename = "key", default)]
     pub(crate) keys: Vec<Key>,
+    #[serde(rename = "default", default)]
+    pub(crate) defaults: Vec<DefaultValue>,
 }
 
 /// The framework that runs a training, whose memory decides.
@@ -165,7 +167,7 @@ impl Dialect {
 
     /// Meaning of a setting without its key.
     pub(crate) fn default_of(&self, role: Role, dim: &str) -> Option<&str> {
-        self.rows(role).filter(|row| row.dim == dim).find_map(|row| row.default.as_deref())
+        self.defaults.iter().find(|row| row.role == role && row.dim == dim).map(|row| row.value.as_str())
     }
 
     /// The path that is added for a role.
@@ -307,15 +309,27 @@ pub(crate) struct Key {
     pub dim: String,
     /// The path that is added where the file has none of the names.
     pub add: Option<String>,
-    /// Meaning without the key.
-    pub default: Option<String>,
     /// True if other keys of the file set the same value.
     #[serde(default)]
     pub mirror: bool,
 }
 
+/// Meaning of a setting without its key, as the framework documents it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DefaultValue {
+    pub role: Role,
+    /// The dimension or feature.
+    #[serde(default)]
+    pub dim: String,
+    pub value: String,
+    /// Address of the documentation.
+    pub source: String,
+}
+
 /// Features that change the memory of PyTorch, or what a step allows.
-const FEATURES: [&str; 7] = [
+const FEATURES: [&str; 8] = [
+    "half_weights",
     "flash_attention",
     "prepared",
     "fused_cross_entropy",
@@ -334,7 +348,7 @@ impl Key {
             Role::Adapter => &["on", "off"],
             _ => &[],
         };
-        let meanings = self.words.iter().flatten().map(|(meaning, _)| meaning.as_str()).chain(self.default.as_deref());
+        let meanings = self.words.iter().flatten().map(|(meaning, _)| meaning.as_str());
         let mut wrong = meanings.filter(|it| !it.is_empty() && !expected.is_empty() && !expected.contains(it));
         if let Some(meaning) = wrong.next() {
             return Some(format!("`{meaning}` is no meaning of this role: expected one of {}", expected.join(", ")));

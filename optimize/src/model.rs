@@ -12,7 +12,7 @@ use gpu_tuned_core::workload::{ModelKind, ModelSpec, Optimizer, Training, Worklo
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::dialect::{Key, Role};
+use crate::dialect::Role;
 use crate::document::{ConfigEntry, ConfigText, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::matched::{MatchedKey, Meaning};
@@ -304,15 +304,15 @@ fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> V
         Some((key, Meaning::Unknown)) => return vec![key.unknown(source)],
         _ => config.dialect.default_of(Role::Adapter, "").is_none_or(|default| default == "on"),
     };
-    let find = |row: &Key| {
-        let dim = named(kind.dims, &row.dim).or_else(|| named(Training::DIMS, &row.dim));
+    let find = |name: &str| {
+        let dim = named(kind.dims, name).or_else(|| named(Training::DIMS, name));
         dim.filter(|dim| dim.name != "lora_targets" && (is_adapted || dim.name != "lora_rank"))
     };
     for key in config.with_role(Role::Dim).filter(|key| !key.is_open()) {
         if mistakes.len() >= MOST_MISTAKES {
             break;
         }
-        let Some(dim) = find(key.row) else { continue };
+        let Some(dim) = find(&key.row.dim) else { continue };
         let read = match key.meaning(source.text) {
             _ if let (true, Some(assumed)) = (key.row.words.is_empty(), &key.assumed) => {
                 Ok(dim.kind.read(&parse_value(assumed)))
@@ -338,9 +338,9 @@ fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> V
             (Err(mistake), _) => mistakes.push(mistake),
         }
     }
-    for row in config.dialect.rows(Role::Dim) {
-        let number = || row.default.as_ref()?.parse().ok().map(toml::Value::Integer);
-        if let Some((dim, value)) = find(row).and_then(|dim| Some((dim, dim.kind.read(&number()?)?))) {
+    for row in config.dialect.defaults.iter().filter(|row| row.role == Role::Dim) {
+        let number = || row.value.parse().ok().map(toml::Value::Integer);
+        if let Some((dim, value)) = find(&row.dim).and_then(|dim| Some((dim, dim.kind.read(&number()?)?))) {
             dims.add(dim.name, value, Origin::Assumed(format!("the default of {}", config.dialect.name)));
         }
     }

@@ -177,7 +177,7 @@ impl Task<'_> {
             Some(Value::Text(text)) => text.to_lowercase(),
             _ => String::new(),
         };
-        let state = match (optimizer.contains("paged"), optimizer.contains("8bit")) {
+        let state = match (optimizer.contains("paged"), ["8bit", "4bit"].iter().any(|bits| optimizer.contains(bits))) {
             (true, _) => OptimizerState::Paged,
             (false, true) => OptimizerState::EightBit,
             (false, false) => OptimizerState::Full,
@@ -195,9 +195,12 @@ impl Task<'_> {
             Some("fsdp") => Sharding::Fsdp,
             _ => Sharding::None,
         };
+        // Autocast over weights that stay in 16 bits.
+        let keeps_half = part.precision == Precision::MixedBf16 && config.has_feature("half_weights");
+        let precision = if keeps_half { Precision::Bf16Params } else { part.precision };
         Run {
             micro_batch: part.samples,
-            precision: part.precision,
+            precision,
             frozen,
             prepared: config.has_feature("prepared") && spec.training.frozen_weights != WeightFormat::Full,
             flash_attention: config.has_feature("flash_attention"),

@@ -14,7 +14,7 @@ use std::path::Path;
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_core::workload::Optimizer;
+use gpu_tuned_core::workload::{Optimizer, Transformer, WorkloadSpec};
 
 use crate::{
     Config, ConfigText, Format, Framework, KeyOverride, Model, ModelRequest, OptimizeError, Step, Task, Tuned, Tuner,
@@ -127,4 +127,30 @@ fn an_open_micro_batch_has_no_memory_before() {
     let (tuned, _) = tuned(Format::Yaml, &format!("{MODEL}{text}"), "h200", &[]).expect("a plan");
     assert_eq!(tuned.before.problem.as_deref(), Some("the config leaves the micro-batch to the program"));
     assert!(tuned.before.memory_bytes.is_none() && tuned.after.fits);
+}
+
+/// Memory in PyTorch of a config as it is, on an H200.
+fn needed(text: &str) -> u64 {
+    let (tuned, _) =
+        tuned(Format::Yaml, &format!("{MODEL}{text}"), "h200", &[]).unwrap_or_else(|e| panic!("{text}: {e}"));
+    tuned.before.memory_bytes.expect("an estimate").0
+}
+
+#[test]
+fn defaults_are_those_that_each_framework_documents() {
+    let factory = "finetuning_type: lora\nper_device_train_batch_size: 8\nbf16: true\n";
+    let with = |flag: &str| needed(&format!("{factory}disable_gradient_checkpointing: {flag}\n"));
+    assert_eq!(needed(factory), with("false"));
+    assert!(needed(factory) < with("true"));
+    // axolotl loads and trains weights in 16 bits with `bf16`: a parameter and its gradient have 2 bytes each, AdamW's state 4.
+    // With an fp32 copy they would have 16 and more.
+    let model = WorkloadSpec::from(Transformer { vocab: 8192, heads: Some(4), ..Transformer::new(4, 256, 8192, 512) });
+    let values = model.parameters();
+    let axolotl = needed("base_model: x\nmicro_batch_size: 1\nsequence_len: 8\nbf16: auto\noptimizer: adamw_torch\n");
+    let plain = needed("per_device_train_batch_size: 1\nmax_length: 8\nbf16: true\noptim: adamw_torch\n");
+    assert!(plain - axolotl > 8 * values, "{plain} {axolotl} {values}");
+    // nanotron's attention is flash attention, as that of nanoGPT.
+    let step = "tokens: {micro_batch_size: 8, batch_accumulation_per_replica: 1}\nmodel: {dtype: bfloat16}\n";
+    let eager = needed("per_device_train_batch_size: 8\nbf16: true\nattn_implementation: eager\n");
+    assert!(needed(step) < eager);
 }

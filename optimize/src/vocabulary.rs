@@ -131,7 +131,11 @@ fn has_no_value(value: &Value, is_parallelism: bool) -> bool {
         Value::Null => true,
         Value::Flag(flag) => !flag,
         Value::Text(text) => ["", "none", "no", "off", "false", "null"].contains(&text.to_ascii_lowercase().as_str()),
-        Value::Number(digits) => digits.parse().is_ok_and(|count: f64| count == 0.0 || is_parallelism && count == 1.0),
+        Value::Number(digits) => match digits.trim_end_matches(".0") {
+            "0" => true,
+            "1" => is_parallelism,
+            _ => false,
+        },
         Value::List(nodes) => nodes.is_empty(),
         Value::Table(entries) => entries.iter().all(|entry| has_no_value(&entry.node.value, is_parallelism)),
     }

@@ -25,6 +25,12 @@ fn the_documentation_lists_every_ecosystem() {
 }
 
 #[test]
+fn defaults_have_the_address_of_their_documentation() {
+    let all: Vec<_> = DIALECTS.iter().flat_map(|dialect| &dialect.defaults).collect();
+    assert!(all.len() > 10 && all.iter().all(|row| row.source.starts_with("https://")));
+}
+
+#[test]
 fn dotted_names_match_the_end_of_a_path() {
     let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     assert_eq!(known(&path(&["deepspeed", "fp16", "enabled"])).map(|key| key.role), Some(Role::Precision));
