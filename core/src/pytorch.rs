@@ -42,6 +42,8 @@ pub struct Run {
     pub devices: u64,
     /// Distribution of the training state over the GPUs.
     pub sharding: Sharding,
+    /// GPUs that share one copy of a sharded state, such as those of a node in hybrid sharding; 0 for all.
+    pub shards: u64,
 }
 
 /// Format of frozen weights. Packed formats are those of bitsandbytes; embeddings, norms and the head stay in 16 bits.
@@ -106,6 +108,8 @@ pub enum Sharding {
     Zero3,
     /// `FullyShardedDataParallel` with full sharding.
     Fsdp,
+    /// `FullyShardedDataParallel` with `SHARD_GRAD_OP`: as [`Fsdp`](Self::Fsdp), with all weights gathered during a step.
+    FsdpGradients,
 }
 
 /// Peak memory of one GPU.
@@ -198,13 +202,14 @@ impl<'a> Layout<'a> {
     }
 
     const fn is_sharded(&self) -> bool {
-        matches!(self.run.sharding, Sharding::Zero3 | Sharding::Fsdp)
+        matches!(self.run.sharding, Sharding::Zero3 | Sharding::Fsdp | Sharding::FsdpGradients)
     }
 
     /// `DeepSpeed` computes with 16-bit weights, and keeps fp32 ones beside the optimizer state (Rajbhandari et al., 2020,
     /// section 3.1: 2 + 2 + 12 bytes a parameter).
     fn has_master_weights(&self) -> bool {
-        !matches!(self.run.sharding, Sharding::None | Sharding::Fsdp) && self.run.precision.is_mixed()
+        !matches!(self.run.sharding, Sharding::None | Sharding::Fsdp | Sharding::FsdpGradients)
+            && self.run.precision.is_mixed()
     }
 
     /// Bytes of a value in the forward pass.
@@ -220,7 +225,7 @@ impl<'a> Layout<'a> {
         let is_full = match (sharding, self.has_adapters()) {
             (Sharding::None, true) => *frozen == Weights::Full || *prepared,
             (Sharding::None, false) => precision.parameter_bytes() == 4,
-            (Sharding::Fsdp, true) => precision.is_mixed(),
+            (Sharding::Fsdp | Sharding::FsdpGradients, true) => precision.is_mixed(),
             _ => false,
         };
         if is_full { 4.0 } else { self.compute() }
@@ -240,6 +245,7 @@ impl<'a> Layout<'a> {
     fn state(&self) -> TrainingState {
         let run = self.run;
         let devices = run.devices.max(1) as f64;
+        let shards = if run.shards > 0 { run.shards as f64 } else { devices };
         let trained = self.parameters.trained() as f64;
         let moments = self.parameters.state(self.training.optimizer) as f64;
         let full = run.precision.parameter_bytes() as f64;
@@ -250,7 +256,7 @@ impl<'a> Layout<'a> {
             OptimizerState::EightBit => 1.0 + 4.0 / 256.0,
             OptimizerState::Paged => 0.0,
         };
-        let share = |is_sharded: bool| if is_sharded { 1.0 / devices } else { 1.0 };
+        let share = |is_sharded: bool| if is_sharded { 1.0 / shards } else { 1.0 };
         let weights = (self.frozen() + each * trained) * share(self.is_sharded());
         let optimizer = (moment * moments + master * trained) * share(run.sharding != Sharding::None);
         let gradients = each * trained * share(self.is_sharded() || run.sharding == Sharding::Zero2);
@@ -280,6 +286,9 @@ impl<'a> Layout<'a> {
         }
         let each = if self.has_adapters() { self.run.frozen.bytes().min(self.compute()) } else { self.compute() };
         let layers = if self.has_adapters() { 2.0 } else { 3.0 };
+        if self.run.sharding == Sharding::FsdpGradients {
+            return unpacked + each * self.matrices + self.compute() * self.other;
+        }
         unpacked + layers * each * self.matrices / self.model.layers as f64 + self.compute() * self.other
     }
 

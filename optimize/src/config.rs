@@ -27,6 +27,8 @@ pub struct Config {
     pub(crate) global_batch: Option<u64>,
     /// Devices that train together.
     pub ranks: Option<u64>,
+    /// Devices of each machine.
+    pub(crate) devices_of_node: Option<u64>,
     /// Key that leaves the number of devices open: its own, or that of a step whose parts depend on it.
     open_ranks: Option<String>,
     /// Loader workers.
@@ -61,7 +63,7 @@ impl Config {
         }
         let mut keys = MatchedKeys::new(&index, file, overrides);
         let batch = keys.count(Role::Batch, 1..=MAX_BATCH);
-        let (ranks, open_ranks) = ranks(&mut keys);
+        let (ranks, devices_of_node, open_ranks) = ranks(&mut keys);
         let is_assigned = overrides.iter().any(|it| it.role == Some(Role::Samples));
         let mut config = Self {
             file: file.clone(),
@@ -73,6 +75,7 @@ impl Config {
                 default.and_then(|default| default.parse().ok())
             }),
             ranks,
+            devices_of_node,
             open_ranks,
             workers: keys.count(Role::Workers, 0..=4096),
             prefetch: keys.count(Role::Prefetch, 0..=1 << 16),
@@ -105,7 +108,8 @@ impl Config {
         }
         if keys.mistakes.is_empty() {
             config.keys = keys.all;
-            config.open_ranks = config.open_ranks.take().or_else(|| config.step_of_unknown_ranks());
+            config.open_ranks =
+                config.open_ranks.take().or_else(|| config.step_of_unknown_ranks()).or_else(|| config.sharded_over());
             Ok(config)
         } else if config.is_training && (!config.dialect.is_plain() || keys.has_step) {
             Err(file.mistakes(keys.mistakes))
@@ -119,6 +123,16 @@ impl Config {
         let is_shared = |key: &&MatchedKey| !matches!(key.spelling, Spelling::Nominal | Spelling::CountPerRank);
         let key = self.matched(Role::GlobalBatch).filter(is_shared)?;
         (self.ranks.is_none() && self.key(Role::Batch).is_some()).then(|| key.entry.shown.clone())
+    }
+
+    /// Key that shards the training, where no key has the number of devices.
+    fn sharded_over(&self) -> Option<String> {
+        let is_on = |key: &&MatchedKey| match key.meaning(&self.file.text) {
+            Meaning::Known(word) => word != "0",
+            _ => key.entry.value.count().is_some_and(|stage| stage > 0),
+        };
+        let mut keys = self.with_role(Role::Feature).filter(|key| key.row.dim == "zero_stage");
+        keys.find(is_on).filter(|_| self.ranks.is_none()).map(|key| key.entry.shown.clone())
     }
 
     pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &MatchedKey> {
@@ -259,7 +273,7 @@ fn is_of_pytorch(entry: &ConfigEntry) -> bool {
 }
 
 /// All devices, by one key; or the devices of a machine times the machines. Also the key that leaves their number open.
-fn ranks(keys: &mut MatchedKeys<'_>) -> (Option<u64>, Option<String>) {
+fn ranks(keys: &mut MatchedKeys<'_>) -> (Option<u64>, Option<u64>, Option<String>) {
     let mut open = None;
     let mut read = |role: Role| {
         let key = keys.with_role(role).next().cloned()?;
@@ -274,7 +288,7 @@ fn ranks(keys: &mut MatchedKeys<'_>) -> (Option<u64>, Option<String>) {
     let (devices, all, nodes) = (read(Role::RanksOfNode), read(Role::Ranks), read(Role::Nodes));
     let product =
         (devices.is_some() || nodes.is_some()).then(|| devices.unwrap_or(1).saturating_mul(nodes.unwrap_or(1)));
-    (all.or(product), open.filter(|_| all.is_none()))
+    (all.or(product), devices, open.filter(|_| all.is_none()))
 }
 
 /// Number of devices: a number or a list; `None` for words such as `auto` and for all that there are.

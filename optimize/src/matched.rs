@@ -241,7 +241,8 @@ impl MatchedKey {
         match known(&word).or_else(flag) {
             Some((meaning, _)) if meaning.is_empty() => Meaning::Open,
             Some((meaning, _)) => Meaning::Known(meaning),
-            None if ["auto", "none", "null"].contains(&word.as_str()) => Meaning::Open,
+            None if ["auto", "none", "null", ""].contains(&word.as_str()) => Meaning::Open,
+            None if word == "false" && matches!(self.role, Role::Feature | Role::Method) => Meaning::Open,
             None => Meaning::Unknown,
         }
     }

@@ -12,6 +12,9 @@ use crate::error::OptimizeError;
 use crate::task::{Decision, Task};
 use crate::tuner::Expectation;
 
+/// GPUs of a node, where no key gives them: those of DGX and HGX servers.
+const USUAL_NODE: u64 = 8;
+
 /// A micro-batch in a mode.
 #[derive(Clone, Copy, PartialEq)]
 struct Part {
@@ -188,11 +191,19 @@ impl Task<'_> {
             WeightFormat::Full if is_half => Weights::Half,
             WeightFormat::Full => Weights::Full,
         };
+        // The GPUs of a node share one copy of the state.
+        let node = config.devices_of_node.unwrap_or(USUAL_NODE).min(step.ranks);
+        let mut shards = step.ranks;
         let sharding = match config.feature("zero_stage").as_deref() {
             Some("1") => Sharding::Zero1,
             Some("2") => Sharding::Zero2,
             Some("3") => Sharding::Zero3,
             Some("fsdp") => Sharding::Fsdp,
+            Some("fsdp2") => Sharding::FsdpGradients,
+            Some("hsdp") => {
+                shards = node;
+                Sharding::Fsdp
+            }
             _ => Sharding::None,
         };
         // Autocast over weights that stay in 16 bits.
@@ -211,6 +222,7 @@ impl Task<'_> {
             foreach: state == OptimizerState::Full && !optimizer.contains("fused"),
             state,
             devices: step.ranks,
+            shards,
             sharding,
         }
     }

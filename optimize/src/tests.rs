@@ -131,8 +131,13 @@ fn an_open_micro_batch_has_no_memory_before() {
 
 /// Memory in PyTorch of a config as it is, on an H200.
 fn needed(text: &str) -> u64 {
-    let (tuned, _) =
-        tuned(Format::Yaml, &format!("{MODEL}{text}"), "h200", &[]).unwrap_or_else(|e| panic!("{text}: {e}"));
+    needed_on(1, text)
+}
+
+/// The same on each of several devices.
+fn needed_on(ranks: u64, text: &str) -> u64 {
+    let (tuned, _) = tuned(Format::Yaml, &format!("{MODEL}{text}"), "h200", &["--world-size", &ranks.to_string()])
+        .unwrap_or_else(|e| panic!("{text}: {e}"));
     tuned.before.memory_bytes.expect("an estimate").0
 }
 
@@ -153,4 +158,45 @@ fn defaults_are_those_that_each_framework_documents() {
     let step = "tokens: {micro_batch_size: 8, batch_accumulation_per_replica: 1}\nmodel: {dtype: bfloat16}\n";
     let eager = needed("per_device_train_batch_size: 8\nbf16: true\nattn_implementation: eager\n");
     assert!(needed(step) < eager);
+}
+
+#[test]
+fn sharding_is_counted_in_every_framework_that_has_it() {
+    let composer = "device_train_microbatch_size: 1\nglobal_train_batch_size: 8\nprecision: amp_bf16\nmax_duration: 1ba\n\
+                    fsdp_config: {sharding_strategy: HOW}\n";
+    let lightning = "trainer: {max_epochs: 1, precision: bf16-mixed, strategy: HOW, accumulate_grad_batches: 2}\ndata: {batch_size: 1}\n";
+    let transformers = "per_device_train_batch_size: 1\nbf16: true\nfsdp: HOW\n";
+    let factory = "finetuning_type: full\nper_device_train_batch_size: 1\nbf16: true\ndeepspeed: ds_HOW.json\n";
+    let axolotl = "base_model: x\nmicro_batch_size: 1\nsequence_len: 64\nbf16: true\nfsdp_version: HOW\n";
+    let nanotron = "tokens: {micro_batch_size: 1, batch_accumulation_per_replica: 1}\nmodel: {dtype: bfloat16}\n\
+                    optimizer: {zero_stage: HOW}\n";
+    for (text, without, with) in [
+        (composer, "NO_SHARD", "SHARD_GRAD_OP"),
+        (composer, "SHARD_GRAD_OP", "FULL_SHARD"),
+        (lightning, "ddp", "deepspeed_stage_1"),
+        (lightning, "deepspeed_stage_1", "deepspeed_stage_2"),
+        (lightning, "deepspeed_stage_2", "deepspeed_stage_3"),
+        (lightning, "ddp", "fsdp"),
+        (transformers, "''", "full_shard auto_wrap"),
+        (factory, "z2", "z3"),
+        (axolotl, "null", "2"),
+        (nanotron, "0", "1"),
+    ] {
+        let [before, after] = [without, with].map(|how| needed_on(8, &text.replace("HOW", how)));
+        assert!(after < before, "{text}: {without} {before}, {with} {after}");
+    }
+    // Hybrid sharding has the state of a node, on any number of nodes.
+    let hybrid = transformers.replace("HOW", "hybrid_shard");
+    assert_eq!(needed_on(64, &hybrid), needed_on(8, &hybrid));
+    assert_eq!(needed_on(8, &hybrid), needed_on(8, &transformers.replace("HOW", "full_shard")));
+    // Recipes of torchtune and LitGPT on several devices shard.
+    let tune = "model: {_component_: x}\ntokenizer: {_component_: y}\nbatch_size: 1\ndtype: bf16\n";
+    assert!(needed_on(8, tune) < needed(tune));
+    for how in ["hpu_parallel", "colossalai"] {
+        let refused = refused(Format::Yaml, &format!("{MODEL}{}", lightning.replace("HOW", how)));
+        assert!(refused.contains(&format!("`trainer.strategy`: `{how}` is not modelled")), "{refused}");
+    }
+    let file = file(Format::Yaml, &format!("{MODEL}{}", transformers.replace("HOW", "full_shard")));
+    let config = Config::read(&file.entries().expect("YAML"), &file, &[]).expect("a config");
+    assert_eq!(config.open_ranks(), Some("fsdp"));
 }

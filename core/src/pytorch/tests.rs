@@ -213,6 +213,20 @@ fn states_are_those_of_the_paper_on_zero() {
 }
 
 #[test]
+fn hybrid_sharding_has_the_state_of_a_node() {
+    // PyTorch, `ShardingStrategy`: HYBRID_SHARD shards within a node, and replicates over nodes.
+    let model = Transformer { vocab: 1, ..Transformer::new(1, 1024, 1, 16) };
+    let spec = WorkloadSpec::from(model.clone());
+    let state = |devices: u64, shards: u64, sharding: Sharding| {
+        let run = Run { precision: Precision::MixedBf16, devices, shards, sharding, ..Run::default() };
+        let state = Layout::new(&spec, &model, &run).state();
+        state.fixed + state.gradients
+    };
+    assert_eq!(state(64, 8, Sharding::Fsdp).to_bits(), state(8, 0, Sharding::Fsdp).to_bits());
+    assert!(state(64, 8, Sharding::Fsdp) > 7.0 * state(64, 0, Sharding::Fsdp));
+}
+
+#[test]
 fn gpt_2_at_the_settings_of_nanogpt_fits_24_gib() {
     let model = Transformer { dropout: false, bias: false, ..Transformer::new(12, 768, 50304, 1024) };
     let run = Run {
