@@ -94,6 +94,15 @@ if MPIRUN=${MPIRUN:-$(command -v mpirun)}; then
 else
   echo '== mpirun: SKIPPED, because it is not installed (apt-get install openmpi-bin)'
 fi
+# An unknown launcher: each process would train a copy of the model.
+for variables in 'PMI_RANK=0 PMI_SIZE=4' 'PMIX_RANK=0' 'JOB_COMPLETION_INDEX=0'; do
+  printf '== refused: %s\n' "$variables"
+  # shellcheck disable=SC2086
+  if env $variables "${program[@]}"; then
+    echo "$variables: not refused"
+    exit 1
+  fi
+done
 if MPIEXEC=${MPIEXEC:-$(command -v mpiexec.hydra)}; then
   under 'mpiexec' "$MPIEXEC" -launcher fork -n "$ranks" "${program[@]}"
 else

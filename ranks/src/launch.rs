@@ -41,6 +41,23 @@ pub enum Launcher {
     OpenMpi,
     /// `PMI_RANK` and `PMI_SIZE` beside `MPI_LOCALRANKID`: mpiexec of MPICH and of Intel MPI.
     Mpich,
+    /// `PMI_RANK` and `PMI_SIZE` beside `PMI_LOCAL_RANK`: mpiexec of HPE Cray (PALS).
+    Cray,
+    /// `JOB_COMPLETION_INDEX` beside `WORLD_SIZE`: an indexed job of Kubernetes.
+    Kubernetes,
+}
+
+impl Launcher {
+    /// Returns a command or line that sets the host of rank 0.
+    fn example(self) -> &'static str {
+        match self {
+            Self::Mpich => "mpiexec -genv MASTER_ADDR HOST",
+            Self::Cray => "mpiexec --env MASTER_ADDR=HOST",
+            Self::Kubernetes => "name: MASTER_ADDR, value: JOB-0.SERVICE",
+            Self::Torch | Self::Slurm => "MASTER_ADDR=HOST",
+            Self::OpenMpi => "mpirun -x MASTER_ADDR=HOST",
+        }
+    }
 }
 
 impl fmt::Display for Launcher {
@@ -49,7 +66,8 @@ impl fmt::Display for Launcher {
             Self::Torch => "torchrun",
             Self::Slurm => "srun",
             Self::OpenMpi => "mpirun",
-            Self::Mpich => "mpiexec",
+            Self::Mpich | Self::Cray => "mpiexec",
+            Self::Kubernetes => "Kubernetes",
         })
     }
 }
@@ -57,29 +75,83 @@ impl fmt::Display for Launcher {
 /// Variables of a launcher.
 struct Names {
     launcher: Launcher,
+    /// Variables any of which identifies the launcher.
+    marks: &'static [&'static str],
     rank: &'static str,
-    world_size: &'static str,
+    /// The first that is set counts.
+    world_size: &'static [&'static str],
     local_rank: &'static str,
     local_world_size: &'static str,
 }
 
-impl Names {
-    const fn new(launcher: Launcher, names: [&'static str; 4]) -> Self {
-        let [rank, world_size, local_rank, local_world_size] = names;
-        Self { launcher, rank, world_size, local_rank, local_world_size }
-    }
-}
+/// Launchers. The first one whose variables are set counts: launchers start each other in this order.
+const LAUNCHERS: [Names; 6] = [
+    Names {
+        launcher: Launcher::Torch,
+        marks: &["RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"],
+        rank: "RANK",
+        world_size: &["WORLD_SIZE"],
+        local_rank: "LOCAL_RANK",
+        local_world_size: "LOCAL_WORLD_SIZE",
+    },
+    Names {
+        launcher: Launcher::OpenMpi,
+        marks: &["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"],
+        rank: "OMPI_COMM_WORLD_RANK",
+        world_size: &["OMPI_COMM_WORLD_SIZE"],
+        local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+        local_world_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
+    },
+    // `PMI_RANK` and `PMI_SIZE` are srun's, too, so the local rank identifies MPICH.
+    Names {
+        launcher: Launcher::Mpich,
+        marks: &["MPI_LOCALRANKID"],
+        rank: "PMI_RANK",
+        world_size: &["PMI_SIZE"],
+        local_rank: "MPI_LOCALRANKID",
+        local_world_size: "MPI_LOCALNRANKS",
+    },
+    // With `srun --preserve-env`, SLURM_NTASKS is that of the job.
+    Names {
+        launcher: Launcher::Slurm,
+        marks: &[SLURM_STEP],
+        rank: "SLURM_PROCID",
+        world_size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+        local_rank: "SLURM_LOCALID",
+        local_world_size: "SLURM_NTASKS_PER_NODE",
+    },
+    Names {
+        launcher: Launcher::Cray,
+        marks: &["PMI_LOCAL_RANK"],
+        rank: "PMI_RANK",
+        world_size: &["PMI_SIZE"],
+        local_rank: "PMI_LOCAL_RANK",
+        local_world_size: "PMI_LOCAL_SIZE",
+    },
+    Names {
+        launcher: Launcher::Kubernetes,
+        marks: &["JOB_COMPLETION_INDEX"],
+        rank: "JOB_COMPLETION_INDEX",
+        world_size: &["WORLD_SIZE"],
+        local_rank: "LOCAL_RANK",
+        local_world_size: "LOCAL_WORLD_SIZE",
+    },
+];
 
-const TORCH: Names = Names::new(Launcher::Torch, ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"]);
-const OPEN_MPI: Names = Names::new(
-    Launcher::OpenMpi,
-    ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"],
-);
-/// `PMI_RANK` and `PMI_SIZE` are srun's, too, so the local rank identifies this launcher.
-const MPICH: Names = Names::new(Launcher::Mpich, ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"]);
-const SLURM: Names =
-    Names::new(Launcher::Slurm, ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"]);
+/// Variables with the number of processes, or of the process, that only launchers set. Their other variables are unknown.
+const UNKNOWN: [&str; 8] = [
+    "PMI_SIZE",
+    "PMIX_RANK",
+    "PALS_RANKID",
+    "MV2_COMM_WORLD_SIZE",
+    "MVP_COMM_WORLD_SIZE",
+    "FLUX_JOB_SIZE",
+    "JSM_NAMESPACE_SIZE",
+    "ALPS_APP_PE",
+];
 
+/// Number of a step of Slurm.
+const SLURM_STEP: &str = "SLURM_STEP_ID";
 const MASTER_ADDR: &str = "MASTER_ADDR";
 const MASTER_PORT: &str = "MASTER_PORT";
 const SECRET: &str = "GPU_TUNED_SECRET";
@@ -88,17 +160,12 @@ pub(crate) const LOOPBACK: &str = "127.0.0.1";
 /// Steps of Slurm with special meaning, such as a batch script or an interactive shell, count down from 2^32.
 const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
 
-/// Returns true for a process of srun. A batch script and an interactive shell are none.
-fn is_slurm_step(variables: &Variables) -> Result<bool, LaunchError> {
-    Ok(variables.number::<u32>("SLURM_STEP_ID")?.is_some_and(|step| step < FIRST_SPECIAL_STEP))
-}
-
 /// Number of processes that a launcher started with this one.
 ///
 /// For programs that train in one process: they need no address and no port, so a missing one is no error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launched {
-    /// Number of processes, with this one.
+    /// Number of processes, with this one: of an unknown launcher, at least so many.
     pub world_size: usize,
     /// Variable with that number.
     pub variable: &'static str,
@@ -113,18 +180,15 @@ impl Launched {
     /// Reads the variables that `lookup` returns; `None` if no launcher numbered the process.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let variables = Variables { lookup: &lookup };
-        [&TORCH, &OPEN_MPI, &MPICH, &SLURM].into_iter().find_map(|names| {
-            let is_slurm = names.launcher == Launcher::Slurm;
-            // With `srun --preserve-env`, SLURM_NTASKS is that of the job.
-            let sizes = if is_slurm { &["SLURM_STEP_NUM_TASKS", names.world_size][..] } else { &[names.world_size] };
-            let world_size = variables.first_number::<usize>(sizes).ok().flatten()?;
+        let known = LAUNCHERS.iter().find_map(|names| {
+            let world_size = variables.first_number::<usize>(names.world_size).ok().flatten()?;
             let rank = variables.number::<usize>(names.rank).ok().flatten()?;
-            let is_its_own = match names.launcher {
-                Launcher::Slurm => is_slurm_step(&variables).unwrap_or(false),
-                Launcher::Mpich => variables.has_any(&[MPICH.local_rank]),
-                Launcher::Torch | Launcher::OpenMpi => true,
-            };
-            (rank < world_size && is_its_own).then(|| Self { world_size, variable: variables.first(sizes) })
+            let is_its_own = rank < world_size && variables.are_of(names).unwrap_or(false);
+            is_its_own.then(|| Self { world_size, variable: variables.first(names.world_size) })
+        });
+        known.or_else(|| {
+            let (variable, world_size) = variables.unknown_launcher()?;
+            Some(Self { world_size, variable })
         })
     }
 }
@@ -136,10 +200,11 @@ fn from_env(name: &str) -> Option<String> {
 impl Launch {
     /// Reads the environment of this process; `None` if no launcher started it.
     ///
-    /// torchrun's variables come before Open MPI's, MPICH's and Slurm's, in this order: launchers start each other in that order.
+    /// torchrun's variables come before those of Open MPI, MPICH, Cray, Slurm and Kubernetes, in this order: launchers start
+    /// each other in that order.
     ///
     /// # Errors
-    /// If variables are missing, out of range or not numbers.
+    /// If variables are missing, out of range or not numbers, or if an unknown launcher started several processes.
     pub fn from_env() -> Result<Option<Self>, LaunchError> {
         Self::from_lookup(from_env)
     }
@@ -147,22 +212,22 @@ impl Launch {
     /// Reads the variables that `lookup` returns; `None` if no launcher set them.
     ///
     /// # Errors
-    /// If variables are missing, out of range or not numbers.
+    /// If variables are missing, out of range or not numbers, or if an unknown launcher started several processes.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, LaunchError> {
         let variables = Variables { lookup: &lookup };
-        if variables.has_any(&[TORCH.rank, TORCH.world_size, TORCH.local_rank, TORCH.local_world_size]) {
-            Self::read(&variables, &TORCH).map(Some)
-        } else if variables.has_any(&[OPEN_MPI.rank, OPEN_MPI.world_size, OPEN_MPI.local_rank]) {
-            Self::read(&variables, &OPEN_MPI).map(Some)
-        } else if variables.has_any(&[MPICH.local_rank]) {
-            Self::read(&variables, &MPICH).map(Some)
-        } else if is_slurm_step(&variables)? {
-            Self::read(&variables, &SLURM).map(Some)
-        } else if variables.has_any(&[MASTER_ADDR, MASTER_PORT]) {
-            Err(LaunchError::Missing { variable: TORCH.rank, present: variables.first(&[MASTER_ADDR, MASTER_PORT]) })
-        } else {
-            Ok(None)
+        for names in &LAUNCHERS {
+            if variables.are_of(names)? {
+                return Self::read(&variables, names).map(Some);
+            }
         }
+        if let Some((variable, processes)) = variables.unknown_launcher() {
+            return Err(LaunchError::Unknown { variable, processes });
+        }
+        let without_rank = ["WORLD_SIZE", MASTER_ADDR, MASTER_PORT];
+        if variables.has_any(&without_rank) {
+            return Err(LaunchError::Missing { variable: "RANK", present: variables.first(&without_rank) });
+        }
+        Ok(None)
     }
 
     /// Returns true if all ranks are known to run on this host.
@@ -178,30 +243,33 @@ impl Launch {
     }
 
     fn read(variables: &Variables, names: &Names) -> Result<Self, LaunchError> {
-        let present = variables.first(&[names.rank, names.world_size, names.local_rank, names.local_world_size]);
+        let size = variables.first(names.world_size);
+        let present = variables.first(&[names.rank, size, names.local_rank, names.local_world_size]);
         let missing = |variable| LaunchError::Missing { variable, present };
-        let world_size = variables.number(names.world_size)?.ok_or_else(|| missing(names.world_size))?;
+        let world_size = variables.number(size)?.ok_or_else(|| match names.launcher {
+            Launcher::Kubernetes => LaunchError::Completions,
+            _ => missing(size),
+        })?;
         let rank = variables.number(names.rank)?.ok_or_else(|| missing(names.rank))?;
         if rank >= world_size {
-            return Err(LaunchError::OutOfRange {
-                variable: names.rank,
-                value: rank,
-                bound: names.world_size,
-                limit: world_size,
-            });
+            return Err(LaunchError::OutOfRange { variable: names.rank, value: rank, bound: size, limit: world_size });
         }
         let local_world_size = Self::local_world_size(variables, names, world_size)?;
         let (bound, limit) = match local_world_size {
             Some(size) => (names.local_world_size, size),
-            None => (names.world_size, world_size),
+            None => (size, world_size),
         };
         let local_rank = match variables.number(names.local_rank)? {
             Some(rank) if rank >= limit => {
                 return Err(LaunchError::OutOfRange { variable: names.local_rank, value: rank, bound, limit });
             }
             Some(rank) => rank,
-            // Kubeflow starts one process a pod, and does not number the processes of a host.
-            None if names.launcher == Launcher::Torch && local_world_size.is_none_or(|size| size == 1) => 0,
+            // Kubernetes starts one process a pod, and does not number the processes of a host.
+            None if matches!(names.launcher, Launcher::Torch | Launcher::Kubernetes)
+                && local_world_size.is_none_or(|size| size == 1) =>
+            {
+                0
+            }
             None => return Err(missing(names.local_rank)),
         };
         Ok(Self {
@@ -209,7 +277,7 @@ impl Launch {
             world_size,
             local_rank,
             local_world_size,
-            address: Self::address(variables, names, local_world_size == Some(world_size))?,
+            address: Self::address(variables, names, world_size == 1 || local_world_size == Some(world_size))?,
             port: port(variables, names.launcher)?,
             secret: variables.text(SECRET).map(Secret::new),
             launcher: names.launcher,
@@ -224,7 +292,7 @@ impl Launch {
         }
         let Some(value) = variables.number(names.local_world_size)? else { return Ok(None) };
         if value == 0 || value > world_size {
-            let (variable, bound) = (names.local_world_size, names.world_size);
+            let (variable, bound) = (names.local_world_size, variables.first(names.world_size));
             return Err(LaunchError::TooManyLocal { variable, value, bound, limit: world_size });
         }
         Ok(Some(value))
@@ -238,7 +306,7 @@ impl Launch {
         match names.launcher {
             Launcher::Torch => Err(LaunchError::Missing { variable: MASTER_ADDR, present: names.rank }),
             _ if is_one_host => Ok(LOOPBACK.to_owned()),
-            Launcher::OpenMpi | Launcher::Mpich => Err(missing),
+            Launcher::OpenMpi | Launcher::Mpich | Launcher::Cray | Launcher::Kubernetes => Err(missing),
             Launcher::Slurm => {
                 let lists = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"];
                 let list = lists.into_iter().find_map(|name| Some((name, variables.text(name)?)));
@@ -299,7 +367,7 @@ fn port(variables: &Variables, launcher: Launcher) -> Result<u16, LaunchError> {
             let step = variables.number::<u64>("SLURM_STEP_ID")?.unwrap_or_default();
             Ok(derive_port(job.wrapping_mul(31).wrapping_add(step)))
         }
-        Launcher::Mpich => Ok(DEFAULT_PORT),
+        Launcher::Mpich | Launcher::Cray | Launcher::Kubernetes => Ok(DEFAULT_PORT),
         Launcher::OpenMpi => {
             let job = variables.text("PMIX_NAMESPACE");
             Ok(job.map_or(DEFAULT_PORT, |job| {
@@ -367,6 +435,28 @@ impl Variables<'_> {
         names.iter().copied().find(|name| self.text(name).is_some()).map_or(Ok(None), |name| self.number(name))
     }
 
+    /// Returns true if the launcher started this process. A batch script and an interactive shell are no step of Slurm.
+    fn are_of(&self, names: &Names) -> Result<bool, LaunchError> {
+        Ok(match names.launcher {
+            Launcher::Slurm => self.number::<u32>(SLURM_STEP)?.is_some_and(|step| step < FIRST_SPECIAL_STEP),
+            _ => self.has_any(names.marks),
+        })
+    }
+
+    /// Returns the variable of an unknown launcher with more than one process, and the least number of processes.
+    fn unknown_launcher(&self) -> Option<(&'static str, usize)> {
+        // Variables of an outer launcher, in a batch script or an interactive shell of Slurm.
+        if self.text(SLURM_STEP).is_some() {
+            return None;
+        }
+        UNKNOWN.into_iter().find_map(|variable| {
+            let number = self.number::<usize>(variable).ok().flatten()?;
+            // The number of the first process does not exclude others.
+            let least = if variable.ends_with("SIZE") { number } else { number.saturating_add(1).max(2) };
+            (least > 1).then_some((variable, least))
+        })
+    }
+
     fn has_any(&self, names: &[&str]) -> bool {
         names.iter().any(|name| self.text(name).is_some())
     }
@@ -388,11 +478,24 @@ pub enum LaunchError {
          such as `cargo gpu-tuned launch`, or unset {present}"
     )]
     Missing { variable: &'static str, present: &'static str },
+    /// An unknown launcher started several processes.
+    #[error(
+        "an unknown launcher started at least {processes} processes ({variable} is set), and each would train its own copy of the \
+         model; use torchrun, mpirun, mpiexec or srun, or set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT for each \
+         process, or unset {variable} if this is the only one"
+    )]
+    Unknown { variable: &'static str, processes: usize },
+    /// An indexed job of Kubernetes without its number of pods.
+    #[error(
+        "WORLD_SIZE is not set, but JOB_COMPLETION_INDEX is; set WORLD_SIZE to the job's `completions` in its manifest, and \
+         MASTER_ADDR to the first pod's name; for separate runs set GPU_TUNED_INDEPENDENT=1"
+    )]
+    Completions,
     /// Ranks are on several hosts, and nothing names that of rank 0.
     #[error(
         "MASTER_ADDR is not set, but {launcher} started ranks on several hosts; set it to the host of rank 0, \
          for example with `{}`",
-        if *launcher == Launcher::Mpich { "mpiexec -genv MASTER_ADDR HOST" } else { "mpirun -x MASTER_ADDR=HOST" }
+        launcher.example()
     )]
     NoAddress { launcher: Launcher },
     /// A variable has no whole number.

@@ -37,6 +37,18 @@ const MPIRUN: Pairs = &[
 /// As MPICH 4.0 sets them.
 const MPIEXEC: Pairs = &[("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALRANKID", "1"), ("MPI_LOCALNRANKS", "2")];
 
+/// As HPE Cray's PALS sets them.
+const PALS: Pairs = &[
+    ("PALS_RANKID", "5"),
+    ("PMI_RANK", "5"),
+    ("PMI_SIZE", "8"),
+    ("PMI_LOCAL_RANK", "1"),
+    ("PMI_LOCAL_SIZE", "4"),
+    ("MASTER_ADDR", "x1000c0s0b0n0"),
+];
+/// A pod of an indexed job, with what its manifest adds.
+const INDEXED: Pairs = &[("JOB_COMPLETION_INDEX", "3"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "train-0.train")];
+
 /// Returns the summary of a launch, or the text of its error.
 fn summary(base: Pairs, more: Pairs) -> String {
     match launch(&[base, more].concat()) {
@@ -51,13 +63,23 @@ fn summary(base: Pairs, more: Pairs) -> String {
 
 #[test]
 fn variables_of_each_launcher_are_read() {
-    let cases: [(Pairs, Pairs, &str); 21] = [
+    let cases: [(Pairs, Pairs, &str); 28] = [
         (&[], &[], "none"),
         (MPIEXEC, &[], "mpiexec 1/2 1/Some(2) 127.0.0.1:29500"),
         (MPIEXEC, SRUN, "mpiexec 1/2 1/Some(2) 127.0.0.1:29500"),
         (MPIRUN, MPIEXEC, "mpirun 1/2 1/Some(2) 127.0.0.1:29500"),
-        // srun with PMI.
+        // srun with PMI: of Slurm, of Cray, and PMIx.
         (SRUN, &[("PMI_RANK", "5"), ("PMI_SIZE", "8")], "srun 5/8 1/None node03:29002"),
+        (SRUN, PALS, "srun 5/8 1/None x1000c0s0b0n0:29002"),
+        (SRUN, &[("PMIX_RANK", "5")], "srun 5/8 1/None node03:29002"),
+        // A step with fewer tasks than its job, with `--preserve-env`.
+        (SRUN, &[("SLURM_STEP_NUM_TASKS", "6")], "srun 5/6 1/None node03:29002"),
+        (PALS, &[], "mpiexec 5/8 1/Some(4) x1000c0s0b0n0:29500"),
+        (INDEXED, &[], "Kubernetes 3/4 0/None train-0.train:29500"),
+        // torchrun in the pods of an indexed job.
+        (INDEXED, TORCHRUN, "torchrun 3/4 1/Some(2) node-a:29500"),
+        // One process of a launcher that is not known.
+        (&[("PMI_RANK", "0"), ("PMI_SIZE", "1")], &[], "none"),
         (TORCHRUN, &[], "torchrun 3/4 1/Some(2) node-a:29500"),
         // The agent of torchrun occupies its port.
         (TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "True")], "torchrun 3/4 1/Some(2) node-a:29501"),
@@ -90,7 +112,7 @@ fn variables_of_each_launcher_are_read() {
 
 #[test]
 fn errors_name_the_variable_its_value_and_a_remedy() {
-    let cases: [(Pairs, Pairs, &str); 15] = [
+    let cases: [(Pairs, Pairs, &str); 21] = [
         (
             MPIEXEC,
             &[("MPI_LOCALNRANKS", "1"), ("MPI_LOCALRANKID", "0")],
@@ -136,6 +158,29 @@ fn errors_name_the_variable_its_value_and_a_remedy() {
             &[("OMPI_COMM_WORLD_LOCAL_SIZE", "1"), ("OMPI_COMM_WORLD_LOCAL_RANK", "0")],
             "MASTER_ADDR is not set, but mpirun started ranks on several hosts; set it to the host of rank 0, for example with",
         ),
+        (
+            PALS,
+            &[("MASTER_ADDR", "")],
+            "MASTER_ADDR is not set, but mpiexec started ranks on several hosts; set it to the host of rank 0, for example with \
+             `mpiexec --env MASTER_ADDR=HOST`",
+        ),
+        (
+            INDEXED,
+            &[("WORLD_SIZE", "")],
+            "WORLD_SIZE is not set, but JOB_COMPLETION_INDEX is; set WORLD_SIZE to the job's `completions`",
+        ),
+        (INDEXED, &[("MASTER_ADDR", "")], "MASTER_ADDR is not set, but Kubernetes started ranks"),
+        (
+            &[("PMI_RANK", "0"), ("PMI_SIZE", "4")],
+            &[],
+            "an unknown launcher started at least 4 processes (PMI_SIZE is set), and each would train its own copy of the model; use",
+        ),
+        (
+            &[("PMIX_RANK", "0"), ("PMIX_NAMESPACE", "a")],
+            &[],
+            "an unknown launcher started at least 2 processes (PMIX_RANK",
+        ),
+        (&[("WORLD_SIZE", "4")], &[], "RANK is not set, but WORLD_SIZE is; start"),
     ];
     for (base, more, expected) in cases {
         let found = summary(base, more);
@@ -154,10 +199,16 @@ fn launched(base: Pairs, more: Pairs) -> Count {
 
 #[test]
 fn processes_of_a_launch_are_counted_without_an_address() {
-    let cases: [(Pairs, Pairs, Count); 23] = [
+    let cases: [(Pairs, Pairs, Count); 28] = [
         (MPIEXEC, &[], Some((2, "PMI_SIZE"))),
         (SRUN, &[("PMI_RANK", "5"), ("PMI_SIZE", "7")], Some((8, "SLURM_NTASKS"))),
-        (&[("PMI_RANK", "5"), ("PMI_SIZE", "7")], &[], None),
+        // Unknown launchers.
+        (&[("PMI_RANK", "5"), ("PMI_SIZE", "7")], &[], Some((7, "PMI_SIZE"))),
+        (&[("PMI_RANK", "0"), ("PMI_SIZE", "1")], &[], None),
+        (&[("PMIX_RANK", "5")], &[], Some((6, "PMIX_RANK"))),
+        (&[("FLUX_JOB_SIZE", "2"), ("FLUX_TASK_RANK", "0")], &[], Some((2, "FLUX_JOB_SIZE"))),
+        (PALS, &[], Some((8, "PMI_SIZE"))),
+        (INDEXED, &[], Some((4, "WORLD_SIZE"))),
         (TORCHRUN, &[], Some((4, "WORLD_SIZE"))),
         (&[("RANK", "0"), ("WORLD_SIZE", "2")], &[], Some((2, "WORLD_SIZE"))),
         (KUBEFLOW, &[], Some((3, "WORLD_SIZE"))),
@@ -175,7 +226,7 @@ fn processes_of_a_launch_are_counted_without_an_address() {
         (&[], &[], None),
         (SRUN, &[("SLURM_STEP_ID", "")], None),
         (SRUN, &[("SLURM_STEP_ID", "4294967290")], None),
-        (SRUN, &[("SLURM_STEP_ID", "4294967291")], None),
+        (SRUN, &[("SLURM_STEP_ID", "4294967291"), ("PMI_SIZE", "8"), ("PMIX_RANK", "0")], None),
         (&[("SLURM_JOB_ID", "1"), ("SLURM_NTASKS", "8"), ("SLURM_ARRAY_TASK_ID", "3")], &[], None),
         (&[("MASTER_ADDR", "node-a"), ("MASTER_PORT", "29500")], &[], None),
         (&[("WORLD_SIZE", "4")], &[], None),
@@ -229,7 +280,8 @@ const NAMES: &str = "PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS RANK WORL
     MASTER_PORT TORCHELASTIC_USE_AGENT_STORE GPU_TUNED_PORT GPU_TUNED_SECRET SLURM_STEP_ID SLURM_JOB_ID \
     SLURM_JOBID SLURM_PROCID SLURM_NTASKS SLURM_LOCALID SLURM_NNODES SLURM_STEP_NUM_NODES SLURM_STEP_NODELIST \
     SLURM_JOB_NODELIST SLURM_NODELIST OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK \
-    OMPI_COMM_WORLD_LOCAL_SIZE PMIX_NAMESPACE";
+    OMPI_COMM_WORLD_LOCAL_SIZE PMIX_NAMESPACE PMIX_RANK PMI_LOCAL_RANK PMI_LOCAL_SIZE SLURM_STEP_NUM_TASKS \
+    JOB_COMPLETION_INDEX";
 
 proptest! {
     #[test]
@@ -243,7 +295,7 @@ proptest! {
                 1 => Just("node[03-05],gpu1".to_owned()),
                 1 => Just("True".to_owned()),
             ],
-            0..29_usize,
+            0..34_usize,
         ),
     ) {
         match Launch::from_lookup(|name| values.get(name).cloned()) {
@@ -255,30 +307,33 @@ proptest! {
             }
             Err(error) => {
                 let text = error.to_string();
-                prop_assert!(NAMES.split(' ').any(|name| text.starts_with(name)), "{}", text);
+                prop_assert!(NAMES.split(' ').any(|name| text.contains(name)), "{}", text);
             }
         }
     }
 
     /// Each rank of a launcher gets its own number, and all get the same address and port.
     #[test]
-    fn ranks_of_a_job_agree(launcher in 0..4_usize, hosts in 1..4_usize, per_host in 1..4_usize, job in any::<u32>()) {
+    fn ranks_of_a_job_agree(launcher in 0..5_usize, hosts in 1..4_usize, per_host in 1..4_usize, job in any::<u32>()) {
         let world_size = hosts * per_host;
         let launches: Vec<_> = (0..world_size).map(|rank| {
             let numbers = [rank, world_size, rank % per_host, per_host].map(|number| number.to_string());
-            let names = [&TORCH, &SLURM, &OPEN_MPI, &MPICH][launcher];
-            let names = [names.rank, names.world_size, names.local_rank, names.local_world_size];
+            let names = &LAUNCHERS[launcher];
+            let launcher = names.launcher;
+            let names = [names.rank, names.world_size[0], names.local_rank, names.local_world_size];
             let job = job.to_string();
             let nodes = hosts.to_string();
             let mut variables: Vec<_> = names.into_iter().zip(numbers.iter().map(String::as_str)).collect();
             let more: Pairs = match launcher {
-                1 => &[
+                Launcher::Slurm => &[
                     ("SLURM_STEP_ID", "0"),
                     ("SLURM_JOB_ID", &job),
                     ("SLURM_NODELIST", "n[1-9]"),
                     ("SLURM_NNODES", &nodes),
                 ],
-                2 | 3 => &[("PMIX_NAMESPACE", &job), ("MASTER_ADDR", "n1")],
+                Launcher::OpenMpi | Launcher::Mpich | Launcher::Cray => {
+                    &[("PMIX_NAMESPACE", &job), ("MASTER_ADDR", "n1")]
+                }
                 _ => &[("MASTER_ADDR", "n1"), ("MASTER_PORT", "29500")],
             };
             variables.extend(more);
