@@ -27,6 +27,7 @@ static PORT: LazyLock<u16> = LazyLock::new(|| {
         address: "127.0.0.1".to_owned(),
         port,
         secret: None,
+        run: None,
         launcher: Launcher::Torch,
     };
     thread::spawn(move || {

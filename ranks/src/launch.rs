@@ -3,9 +3,12 @@
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
+use std::io::Read as _;
 use std::net::IpAddr;
+use std::path::Path;
 use std::str::FromStr;
-use std::{env, fmt};
+use std::{env, fmt, fs, io};
 
 use thiserror::Error;
 
@@ -20,12 +23,14 @@ pub struct Launch {
     pub local_rank: usize,
     /// Number of processes on this host; `None` if the launcher does not pass it.
     pub local_world_size: Option<usize>,
-    /// Host of rank 0: a name or an IP address.
+    /// Host of rank 0: a name or an IP address, without brackets.
     pub address: String,
     /// TCP port on which rank 0 waits for the others.
     pub port: u16,
-    /// Secret of the run, from `GPU_TUNED_SECRET`.
+    /// Secret of the run, from `GPU_TUNED_SECRET` or the file in `GPU_TUNED_SECRET_FILE`.
     pub secret: Option<Secret>,
+    /// Identifier of the run, from `GPU_TUNED_RUN_ID` or from the launcher's job: ranks of other runs are refused.
+    pub run: Option<String>,
     /// Launcher whose variables were read.
     pub launcher: Launcher,
 }
@@ -82,6 +87,8 @@ struct Names {
     world_size: &'static [&'static str],
     local_rank: &'static str,
     local_world_size: &'static str,
+    /// Variables that are the same on all ranks of a run and differ between runs: the first that is set counts.
+    run: &'static [&'static str],
 }
 
 /// Launchers. The first one whose variables are set counts: launchers start each other in this order.
@@ -93,6 +100,7 @@ const LAUNCHERS: [Names; 6] = [
         world_size: &["WORLD_SIZE"],
         local_rank: "LOCAL_RANK",
         local_world_size: "LOCAL_WORLD_SIZE",
+        run: &["TORCHELASTIC_RUN_ID"],
     },
     Names {
         launcher: Launcher::OpenMpi,
@@ -101,6 +109,7 @@ const LAUNCHERS: [Names; 6] = [
         world_size: &["OMPI_COMM_WORLD_SIZE"],
         local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
         local_world_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
+        run: &["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"],
     },
     // `PMI_RANK` and `PMI_SIZE` are srun's, too, so the local rank identifies MPICH.
     Names {
@@ -110,6 +119,7 @@ const LAUNCHERS: [Names; 6] = [
         world_size: &["PMI_SIZE"],
         local_rank: "MPI_LOCALRANKID",
         local_world_size: "MPI_LOCALNRANKS",
+        run: &[HYDRA_PROXY],
     },
     // With `srun --preserve-env`, SLURM_NTASKS is that of the job.
     Names {
@@ -119,6 +129,7 @@ const LAUNCHERS: [Names; 6] = [
         world_size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
         local_rank: "SLURM_LOCALID",
         local_world_size: "SLURM_NTASKS_PER_NODE",
+        run: &["SLURM_JOB_ID", "SLURM_JOBID"],
     },
     Names {
         launcher: Launcher::Cray,
@@ -127,6 +138,7 @@ const LAUNCHERS: [Names; 6] = [
         world_size: &["PMI_SIZE"],
         local_rank: "PMI_LOCAL_RANK",
         local_world_size: "PMI_LOCAL_SIZE",
+        run: &["PALS_APID"],
     },
     Names {
         launcher: Launcher::Kubernetes,
@@ -135,6 +147,7 @@ const LAUNCHERS: [Names; 6] = [
         world_size: &["WORLD_SIZE"],
         local_rank: "LOCAL_RANK",
         local_world_size: "LOCAL_WORLD_SIZE",
+        run: &[],
     },
 ];
 
@@ -150,11 +163,19 @@ const UNKNOWN: [&str; 8] = [
     "ALPS_APP_PE",
 ];
 
+/// Process of MPICH and of Intel MPI that starts the ranks of a host. Their variables have nothing that differs between runs.
+const HYDRA_PROXY: &str = "hydra_pmi_proxy";
 /// Number of a step of Slurm.
 const SLURM_STEP: &str = "SLURM_STEP_ID";
 const MASTER_ADDR: &str = "MASTER_ADDR";
 const MASTER_PORT: &str = "MASTER_PORT";
 const SECRET: &str = "GPU_TUNED_SECRET";
+/// Variable with the path of a file that has the secret.
+const SECRET_FILE: &str = "GPU_TUNED_SECRET_FILE";
+/// Bytes of a secret that are read from a file.
+const LONGEST_SECRET: u64 = 4096;
+/// Variable that overrides the launcher's identifier of the run.
+const RUN: &str = "GPU_TUNED_RUN_ID";
 /// Address of rank 0 if all ranks are on its host.
 pub(crate) const LOOPBACK: &str = "127.0.0.1";
 /// Steps of Slurm with special meaning, such as a batch script or an interactive shell, count down from 2^32.
@@ -194,7 +215,26 @@ impl Launched {
 }
 
 fn from_env(name: &str) -> Option<String> {
+    if name == HYDRA_PROXY {
+        return hydra_proxy();
+    }
     env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Returns number and start of the [`HYDRA_PROXY`] that is an ancestor of this process, from Linux's `/proc`.
+fn hydra_proxy() -> Option<String> {
+    let mut process = "self".to_owned();
+    loop {
+        // `4711 (name) state parent …`, and the start as field 22.
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        let (name, fields) = stat.rsplit_once(')')?;
+        let mut fields = fields.split_whitespace();
+        let parent = fields.nth(1)?.to_owned();
+        if name.split_once('(')?.1 == HYDRA_PROXY {
+            return Some(format!("{process}-{}", fields.nth(17)?));
+        }
+        process = parent;
+    }
 }
 
 impl Launch {
@@ -242,6 +282,11 @@ impl Launch {
         self.world_size == 1 || self.local_world_size == Some(self.world_size)
     }
 
+    /// Returns the name or address at which this rank reaches rank 0.
+    pub(crate) fn root_address(&self) -> &str {
+        if self.is_counted_local() { LOOPBACK } else { &self.address }
+    }
+
     fn read(variables: &Variables, names: &Names) -> Result<Self, LaunchError> {
         let size = variables.first(names.world_size);
         let present = variables.first(&[names.rank, size, names.local_rank, names.local_world_size]);
@@ -272,14 +317,17 @@ impl Launch {
             }
             None => return Err(missing(names.local_rank)),
         };
+        let is_one_host = world_size == 1 || local_world_size == Some(world_size);
+        let run = variables.run(names, is_one_host);
         Ok(Self {
             rank,
             world_size,
             local_rank,
             local_world_size,
-            address: Self::address(variables, names, world_size == 1 || local_world_size == Some(world_size))?,
-            port: port(variables, names.launcher)?,
-            secret: variables.text(SECRET).map(Secret::new),
+            address: Self::address(variables, names, is_one_host)?,
+            port: port(variables, names.launcher, run.as_deref())?,
+            secret: variables.secret()?,
+            run,
             launcher: names.launcher,
         })
     }
@@ -300,7 +348,8 @@ impl Launch {
 
     fn address(variables: &Variables, names: &Names, is_one_host: bool) -> Result<String, LaunchError> {
         if let Some(address) = variables.text(MASTER_ADDR) {
-            return Ok(address);
+            // As in URLs, an IPv6 address may have brackets.
+            return Ok(address.trim_matches(['[', ']']).to_owned());
         }
         let missing = LaunchError::NoAddress { launcher: names.launcher };
         match names.launcher {
@@ -328,6 +377,32 @@ impl Secret {
     }
 }
 
+impl Secret {
+    /// Reads the secret of a file that is closed to other users.
+    ///
+    /// # Errors
+    /// A clause with the cause.
+    fn read(path: &Path) -> Result<Self, String> {
+        let unreadable = |error: io::Error| format!("which cannot be read: {error}");
+        let mut file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        if !metadata.is_file() {
+            return Err("which is no file".to_owned());
+        }
+        #[cfg(unix)]
+        {
+            let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777;
+            if mode & 0o077 != 0 {
+                return Err(format!("which others may use (mode {mode:04o}): set it to 0600, and make a new secret"));
+            }
+        }
+        let mut text = String::new();
+        file.by_ref().take(LONGEST_SECRET).read_to_string(&mut text).map_err(unreadable)?;
+        let text = text.trim();
+        if text.is_empty() { Err("which is empty".to_owned()) } else { Ok(Self::new(text)) }
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
         formatter.write_str("Secret(..)")
@@ -336,44 +411,30 @@ impl fmt::Debug for Secret {
 
 /// Variable that overrides the port.
 const PORT_VARIABLE: &str = "GPU_TUNED_PORT";
-/// First port that Linux gives to clients.
-const FIRST_CLIENT_PORT: u16 = 32_768;
 /// Derived ports: above those of services, below those of clients.
 const FIRST_PORT: u64 = 15_000;
 const PORTS: u64 = 17_000;
 /// Port if nothing identifies the job; PyTorch's default.
 const DEFAULT_PORT: u16 = 29_500;
 
-/// Returns the port on which rank 0 waits, the same on all ranks.
-fn port(variables: &Variables, launcher: Launcher) -> Result<u16, LaunchError> {
+/// Returns the port on which rank 0 waits, the same on all ranks. Runs beside each other have different ports, as far as
+/// the launcher identifies them.
+fn port(variables: &Variables, launcher: Launcher, run: Option<&str>) -> Result<u16, LaunchError> {
     if let Some(port) = variables.number(PORT_VARIABLE)? {
         return check_port(PORT_VARIABLE, port);
     }
     if let Some(port) = variables.number(MASTER_PORT)? {
-        // The agent of torchrun keeps its own store on that port. Clients of the store may have got the next one.
+        // The agent of torchrun keeps its own store on that port, and another run may have the next one.
         let agent_store = variables.text("TORCHELASTIC_USE_AGENT_STORE");
         let is_taken = agent_store.is_some_and(|value| value.eq_ignore_ascii_case("true"));
         let own = check_port(MASTER_PORT, port)?;
-        return Ok(match own {
-            own if is_taken && own >= FIRST_CLIENT_PORT => derive_port(own.into()),
-            own => own + u16::from(is_taken),
-        });
+        return Ok(if is_taken { derive_port(own.into()) } else { own });
     }
-    match launcher {
-        Launcher::Torch => Err(LaunchError::Missing { variable: MASTER_PORT, present: "RANK" }),
-        Launcher::Slurm => {
-            let job = variables.first_number::<u64>(&["SLURM_JOB_ID", "SLURM_JOBID"])?;
-            let job = job.ok_or(LaunchError::Missing { variable: "SLURM_JOB_ID", present: "SLURM_PROCID" })?;
-            let step = variables.number::<u64>("SLURM_STEP_ID")?.unwrap_or_default();
-            Ok(derive_port(job.wrapping_mul(31).wrapping_add(step)))
-        }
-        Launcher::Mpich | Launcher::Cray | Launcher::Kubernetes => Ok(DEFAULT_PORT),
-        Launcher::OpenMpi => {
-            let job = variables.text("PMIX_NAMESPACE");
-            Ok(job.map_or(DEFAULT_PORT, |job| {
-                derive_port(job.bytes().fold(0, |sum, byte| (sum * 31 + u64::from(byte)) % PORTS))
-            }))
-        }
+    match (launcher, run) {
+        (Launcher::Torch, _) => Err(LaunchError::Missing { variable: MASTER_PORT, present: "RANK" }),
+        (Launcher::Slurm, None) => Err(LaunchError::Missing { variable: "SLURM_JOB_ID", present: "SLURM_PROCID" }),
+        (_, None) => Ok(DEFAULT_PORT),
+        (_, Some(run)) => Ok(derive_port(run.bytes().fold(0, |sum, byte| (sum * 31 + u64::from(byte)) % PORTS))),
     }
 }
 
@@ -443,6 +504,28 @@ impl Variables<'_> {
         })
     }
 
+    /// Returns the secret, of a variable or of a file.
+    fn secret(&self) -> Result<Option<Secret>, LaunchError> {
+        if let Some(text) = self.text(SECRET) {
+            return Ok(Some(Secret::new(text)));
+        }
+        let Some(path) = self.text(SECRET_FILE) else { return Ok(None) };
+        Secret::read(Path::new(&path)).map(Some).map_err(|cause| LaunchError::SecretFile { path, cause })
+    }
+
+    /// Returns the identifier of the run.
+    fn run(&self, names: &Names, is_one_host: bool) -> Option<String> {
+        let of_launcher = || {
+            // The proxies of several hosts differ.
+            let is_known = |name: &&&str| **name != HYDRA_PROXY || is_one_host;
+            let job = names.run.iter().filter(is_known).find_map(|name| self.text(name))?;
+            let step = self.text(SLURM_STEP).filter(|_| names.launcher == Launcher::Slurm);
+            // torchrun's identifier if none was given.
+            (job != "none").then(|| step.map_or_else(|| job.clone(), |step| format!("{job}.{step}")))
+        };
+        self.text(RUN).or_else(of_launcher)
+    }
+
     /// Returns the variable of an unknown launcher with more than one process, and the least number of processes.
     fn unknown_launcher(&self) -> Option<(&'static str, usize)> {
         // Variables of an outer launcher, in a batch script or an interactive shell of Slurm.
@@ -510,6 +593,9 @@ pub enum LaunchError {
     /// A list of hosts has another form than Slurm's.
     #[error("{variable} is `{value}`, which is no list of hosts; set MASTER_ADDR to the host of rank 0")]
     HostList { variable: &'static str, value: String },
+    /// The file of the secret cannot be used.
+    #[error("GPU_TUNED_SECRET_FILE names {path}, {cause}")]
+    SecretFile { path: String, cause: String },
     /// The port is out of range.
     #[error("{variable} is {value}, which is no port in 1 to 65535; set GPU_TUNED_PORT to a free port")]
     Port { variable: &'static str, value: u64 },

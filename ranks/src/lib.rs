@@ -37,8 +37,11 @@
 //! # Network
 //!
 //! Rank 0 listens on the loopback address if the launcher counts all ranks on its host. Otherwise it listens on all
-//! interfaces, and needs a secret in `GPU_TUNED_SECRET`. Both sides prove the secret before anything else is read; it is
-//! never sent. Messages are not encrypted: use a trusted network.
+//! interfaces, and needs a secret in `GPU_TUNED_SECRET` or in the file of `GPU_TUNED_SECRET_FILE`. Both sides prove the
+//! secret before anything else is read; it is never sent. Without a secret, both sides check on Linux that the other one
+//! belongs to the same user; other systems need a secret. Messages are not encrypted: use a trusted network.
+//!
+//! Ranks of another run, by its launcher's job or `GPU_TUNED_RUN_ID`, are refused and do not disturb the group.
 //!
 //! Each rank has one connection, to rank 0. In training it carries a heartbeat a second, or one in two seconds above
 //! 4,096 ranks. Rank 0 raises its limit of open files if needed.

@@ -12,6 +12,7 @@ use gpu_tuned_observe::recording::SlowestRank;
 use gpu_tuned_ranks::{Activity, Ended, Group, JoinError, Terms};
 use gpu_tuned_train::load::Share;
 use gpu_tuned_train::train::{Inputs, Peers, PeersEnded, Rank};
+use serde_json::{Value, json};
 use thiserror::Error;
 
 pub use gpu_tuned_ranks::{EXIT_CODE, Launch, LaunchError, Launcher, Limits};
@@ -31,7 +32,7 @@ pub(crate) fn device(launch: &Launch, machine: &Machine) -> Result<DeviceRequest
         (0, _) => Ok(DeviceRequest::FirstFit),
         (1, _) => Ok(DeviceRequest::This(0)),
         (gpus, local_rank) if local_rank < gpus => Ok(DeviceRequest::This(local_rank)),
-        (gpus, local_rank) => Err(RanksError::NoGpu { local_rank, gpus }),
+        (gpus, local_rank) => Err(RanksError::NoGpu { rank: launch.rank, local_rank, gpus }),
     }
 }
 
@@ -108,14 +109,17 @@ impl Connection {
     /// Checks that all ranks have the same plan, apart from unequal shares.
     pub(crate) fn agree(&self, decision: &Decision) -> Result<(), RanksError> {
         let plan = &decision.plan;
+        let (settings, schedule) = (&plan.settings, &plan.schedule);
         let plan = match &self.shares {
-            None => serde_json::to_string(&(&plan.settings, &plan.schedule)),
-            Some(shares) => {
-                let (settings, global_batch) = (&plan.settings, plan.schedule.global_batch);
-                serde_json::to_string(&(settings.precision, settings.kernels, global_batch, &**shares))
-            }
+            None => json!({ "settings": settings, "schedule": schedule }),
+            Some(shares) => json!({
+                "precision": settings.precision,
+                "kernels": settings.kernels,
+                "global_batch": schedule.global_batch,
+                "shares": &**shares,
+            }),
         };
-        Ok(self.group.agree("plan", &plan.map_err(RanksError::from_json)?)?)
+        Ok(self.group.agree("plan", &lines(&plan))?)
     }
 
     /// Ends all ranks with an error of this one.
@@ -147,13 +151,10 @@ impl Connection {
         saved: Option<&SavedRun>,
         gpu: Option<&GpuReading>,
     ) -> Result<Self, RanksError> {
-        #[cfg(feature = "cuda")]
-        if gpu.is_some() {
-            // Rank 0 listens at the next port, too: NCCL's ranks find each other there.
-            let port = launch.port.checked_add(1).unwrap_or(launch.port - 1);
-            gpu_tuned_train::train::set_bootstrap(&format!("{}:{port}", launch.address));
-        }
         let group = Group::join(launch, terms(config, saved, gpu), limits).map_err(with_field)?;
+        // NCCL's ranks find each other there. No device has been opened yet.
+        #[cfg(feature = "cuda")]
+        gpu_tuned_train::train::set_bootstrap(group.free_address()?);
         let local = if launch.is_one_host() { launch.world_size } else { launch.local_world_size.unwrap_or(1) };
         Ok(Self { group, local, shares: None, inputs: Inputs::default() })
     }
@@ -178,8 +179,8 @@ fn terms<C: Tuned>(config: &C, saved: Option<&SavedRun>, gpu: Option<&GpuReading
         terms.same(format!("{FIELD}{name}"), shortened(&sorted(&text)))
     });
     let terms = terms
-        .same("model", json(&config.workload()))
-        .same("goal", json(&config.asked()))
+        .same("model", lines(&config.workload()))
+        .same("goal", lines(&config.asked()))
         .same("saved run", saved.map_or_else(|| "none".to_owned(), |saved| shortened(&saved.identity())));
     match gpu.and_then(|gpu| gpu.uuid.clone().or_else(|| Some(gpu.pci_address?.to_string()))) {
         Some(gpu) => terms.distinct_on_host("GPU", gpu),
@@ -197,9 +198,26 @@ fn with_field(error: JoinError) -> RanksError {
     }
 }
 
-/// The value as text; empty for one without.
-fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+/// The fields of a value, one a line, as in `layers = 6`: ranks that differ are shown the lines that do.
+fn lines(value: &impl serde::Serialize) -> String {
+    let mut lines = String::new();
+    // Nothing that ranks compare fails to be JSON.
+    add_lines("", &serde_json::to_value(value).unwrap_or_default(), &mut lines);
+    lines
+}
+
+fn add_lines(path: &str, value: &Value, lines: &mut String) {
+    let child = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            fields.iter().for_each(|(key, value)| add_lines(&child(key), value, lines));
+        }
+        Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(position, value)| add_lines(&format!("{path}[{position}]"), value, lines));
+        }
+        value => lines.extend([path, " = ", &value.to_string(), "\n"]),
+    }
 }
 
 /// A text, or the beginning and a hash of a long one.
@@ -360,27 +378,38 @@ pub enum RanksError {
     },
     /// There is no GPU for this rank.
     #[error(
-        "LOCAL_RANK is {local_rank}, and the process sees {gpus} GPUs: start at most {gpus} ranks on this host, or let each \
+        "LOCAL_RANK of rank {rank} is {local_rank}, and the process sees {gpus} GPUs: start at most {gpus} ranks on this host, or let each \
          rank see its own GPU only (CUDA_VISIBLE_DEVICES)"
     )]
     NoGpu {
+        /// Number of the process.
+        rank: usize,
         /// Number of the process among those of its host.
         local_rank: usize,
         /// GPUs that the process can use.
         gpus: usize,
     },
     /// The GPU of this rank does not work, and the other ranks count on it.
-    #[error("the GPU of this rank cannot be used: {because}")]
+    #[error("the GPU of rank {rank} on {host} cannot be used: {because}")]
     Device {
+        /// Rank.
+        rank: usize,
+        /// Its host.
+        host: String,
         /// Reason: one sentence.
         because: String,
     },
     /// Gradients cannot be exchanged between GPUs.
     #[error(
-        "gradients cannot be exchanged: Burn does it through NCCL, and found no `libnccl.so`; install NCCL 2 with its \
+        "gradients cannot be exchanged: Burn does it through NCCL, and found no `libnccl.so` on {host} (rank {rank}); install NCCL 2 with its \
          development files, or link `libnccl.so` to the `libnccl.so.2` that is there, in a folder of `LD_LIBRARY_PATH`"
     )]
-    NoCollectives,
+    NoCollectives {
+        /// Rank.
+        rank: usize,
+        /// Its host.
+        host: String,
+    },
     /// A message of another rank cannot be read.
     #[error("a message of another rank cannot be read: {message}; start the same program on all ranks")]
     Message {
@@ -403,7 +432,18 @@ impl RanksError {
 mod tests {
     use std::collections::{HashMap, HashSet};
 
-    use super::{LONGEST, shortened, sorted};
+    use serde_json::json;
+
+    use super::{LONGEST, lines, shortened, sorted};
+
+    #[test]
+    fn each_field_has_a_line() {
+        let value =
+            json!({ "model": { "layers": 6, "widths": [1, 2] }, "stages": [{ "repeat": 2 }, {}], "goal": null });
+        let expected = "goal = null\nmodel.layers = 6\nmodel.widths = [1,2]\nstages[0].repeat = 2\nstages[1] = {}\n";
+        assert_eq!(lines(&value), expected);
+        assert_eq!(lines(&0.5), " = 0.5\n");
+    }
 
     #[test]
     fn hash_maps_have_one_text() {

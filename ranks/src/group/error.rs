@@ -1,38 +1,43 @@
 //! Reasons why a group does not form, and why it ends before all ranks have finished.
 
+use std::io;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::group::protocol::Applicant;
 
 /// The group did not form.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum JoinError {
-    /// Ranks on several hosts need a secret.
+    /// Without a secret, strangers could join.
     #[error(
-        "ranks on several hosts need a secret, because the port is open to the network; set GPU_TUNED_SECRET to \
-         the same random text on all ranks"
+        "rank {rank} on {host} needs a secret, because {because}; set GPU_TUNED_SECRET to the same random text on all ranks, or \
+         GPU_TUNED_SECRET_FILE to a file of mode 0600 with that text"
     )]
-    SecretRequired,
+    SecretRequired { rank: usize, host: String, because: String },
     /// The secrets of the two sides differ.
     #[error(
-        "rank {rank} and rank 0 at {address} have different secrets; set GPU_TUNED_SECRET to the same text on all \
+        "rank {rank} on {host} and rank 0 at {address} have different secrets; set GPU_TUNED_SECRET to the same text on all \
          ranks"
     )]
-    WrongSecret { rank: usize, address: String },
+    WrongSecret { rank: usize, host: String, address: String },
     /// Rank 0 cannot open its port.
     #[error(
-        "rank 0 cannot wait on {address}: {cause}; end the program that uses the port, or set GPU_TUNED_PORT to a \
+        "rank 0 on {host} cannot wait on {address}: {cause}; end the program that uses the port, or set GPU_TUNED_PORT to a \
          free port on all ranks"
     )]
-    Bind { address: String, cause: String },
+    Bind { host: String, address: String, cause: String },
     /// Rank 0 was not reached in time.
     #[error(
-        "rank {rank} did not reach rank 0 at {address} within {seconds} s: {cause}; is rank 0 running, is \
+        "rank {rank} on {host} did not reach rank 0 at {address} within {seconds} s: {cause}; is rank 0 running, is \
          MASTER_ADDR right, and does a firewall block the port?"
     )]
     Unreachable {
         rank: usize,
+        host: String,
         address: String,
         /// Seconds until the rank gave up.
         seconds: u64,
@@ -40,10 +45,12 @@ pub enum JoinError {
     },
     /// Not all ranks joined in time.
     #[error(
-        "{joined} of {world_size} ranks joined within {seconds} s; missing: {missing}{refused}; look at the output \
+        "{joined} of {world_size} ranks joined rank 0 on {host} within {seconds} s; missing: {missing}{refused}; look at the output \
          of the missing ranks"
     )]
     Missing {
+        /// Host of rank 0.
+        host: String,
         /// Missing ranks, at most 16 of them.
         missing: String,
         joined: usize,
@@ -52,6 +59,20 @@ pub enum JoinError {
         seconds: u64,
         /// Connections that rank 0 refused, in words; empty if there were none.
         refused: String,
+    },
+    /// The port of rank 0 belongs to another run.
+    #[error(
+        "rank {rank} on {host} belongs to {run}, but rank 0 on {root_host} to {other}; wait for the end of that run, or choose \
+         another port with GPU_TUNED_PORT"
+    )]
+    OtherRun {
+        rank: usize,
+        host: String,
+        /// Run of the rank, in words.
+        run: String,
+        root_host: String,
+        /// Run of rank 0, in words.
+        other: String,
     },
     /// A rank expects another number of ranks.
     #[error(
@@ -90,16 +111,37 @@ pub enum JoinError {
     },
     /// The group has formed already.
     #[error(
-        "rank {rank} is too late: the group has formed already, with another process as that rank; end that run \
+        "rank {rank} on {host} is too late: the group has formed already, with another process as that rank; end that run \
          before starting a new one, or choose another port with GPU_TUNED_PORT"
     )]
-    Late { rank: usize },
-    /// The operating system refused a thread, a socket or random numbers.
-    #[error("cannot start the connection between ranks: {cause}; look at the limits of this process (`ulimit -a`)")]
-    System { cause: String },
+    Late { rank: usize, host: String },
+    /// The operating system refused a thread, a file or random numbers.
+    #[error("rank {rank} on {host} cannot connect to the others: {cause}")]
+    System { rank: usize, host: String, cause: String },
 }
 
 impl JoinError {
+    /// A process that belongs to another run asks rank 0 to join.
+    pub(crate) fn other_run(applicant: &Applicant, root: &Applicant) -> Self {
+        let in_words = |run: &Option<String>| run.as_ref().map_or("no run".to_owned(), |run| format!("run `{run}`"));
+        Self::OtherRun {
+            rank: applicant.rank,
+            host: applicant.host.name.clone(),
+            run: in_words(&applicant.run),
+            root_host: root.host.name.clone(),
+            other: in_words(&root.run),
+        }
+    }
+
+    /// The operating system refused something.
+    pub(crate) fn system(rank: usize, host: &str, cause: &io::Error) -> Self {
+        let cause = match cause.raw_os_error() {
+            Some(_) => format!("{cause}; look at the limits of this process (`ulimit -a`)"),
+            None => cause.to_string(),
+        };
+        Self::System { rank, host: host.to_owned(), cause }
+    }
+
     /// A rank runs another version of this crate than rank 0.
     pub(crate) fn version(rank: usize, host: String, value: String, expected: String) -> Self {
         Self::Term { rank, host, term: "gpu-tuned's version".to_owned(), value, expected }

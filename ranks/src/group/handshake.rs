@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::users;
 use crate::launch::Secret;
 
 /// First bytes of both sides. The handshake stays the same in all versions.
@@ -30,6 +31,9 @@ pub(crate) enum Refusal {
     Stranger,
     #[error("the secrets differ")]
     Secret,
+    /// Without a secret, only processes of one user form a group.
+    #[error("{0}, and there is no secret")]
+    User(String),
     /// The other side has the secret, but runs another version.
     #[error("rank {rank} runs gpu-tuned {version}")]
     Version { rank: usize, version: String },
@@ -79,11 +83,14 @@ impl Header {
 }
 
 /// Checks a connection to rank 0, on rank 0.
-pub(crate) async fn accept(stream: &mut TcpStream, secret: &Secret) -> Result<(), Refusal> {
+pub(crate) async fn accept(stream: &mut TcpStream, secret: Option<&Secret>) -> Result<(), Refusal> {
+    let secret = or_user(stream, secret);
     let exchange = async {
         let own = Header::new(0, VERSION)?;
         stream.write_all(&own.0).await?;
-        let member = Header::read(stream).await?;
+        // The other side compares the users, too, while the connection is open.
+        let member = Header::read(stream).await;
+        let (secret, member) = (secret?, member?);
         let mut proof = [0; PROOF];
         stream.read_exact(&mut proof).await?;
         let is_right = secret.verifies(Side::Member, &own.0, &member.0, &proof);
@@ -98,12 +105,14 @@ pub(crate) async fn accept(stream: &mut TcpStream, secret: &Secret) -> Result<()
 /// Checks a connection to rank 0, on another rank, which runs this version.
 pub(crate) async fn connect(
     stream: &mut TcpStream,
-    secret: &Secret,
+    secret: Option<&Secret>,
     rank: usize,
     version: &str,
 ) -> Result<(), Refusal> {
     let exchange = async {
         let root = Header::read(stream).await?;
+        // A connection that is not accepted yet would count as one of root.
+        let secret = or_user(stream, secret)?;
         let own = Header::new(rank, version)?;
         stream.write_all(&own.0).await?;
         stream.write_all(&secret.prove(Side::Member, &root.0, &own.0)).await?;
@@ -113,6 +122,15 @@ pub(crate) async fn connect(
         if is_right { root.compare(&own) } else { Err(Refusal::Secret) }
     };
     timeout(TIME, exchange).await.unwrap_or(Err(Refusal::Slow))
+}
+
+/// Returns the secret. Without one, checks that the other side is a process of this user, and returns an empty secret.
+fn or_user(stream: &TcpStream, secret: Option<&Secret>) -> Result<Secret, Refusal> {
+    if let Some(secret) = secret {
+        return Ok(secret.clone());
+    }
+    users::check_peer(stream).map_err(Refusal::User)?;
+    Ok(Secret::default())
 }
 
 /// Bytes of a proof.
@@ -167,7 +185,7 @@ mod tests {
             let mut member = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let mut root = listener.accept().await.unwrap().0;
             let (own, other) = (Secret::new("word"), Secret::new(secret));
-            tokio::join!(accept(&mut root, &own), connect(&mut member, &other, 3, version))
+            tokio::join!(accept(&mut root, Some(&own)), connect(&mut member, Some(&other), 3, version))
         })
     }
 

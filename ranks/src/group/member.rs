@@ -1,12 +1,13 @@
 //! Connection of a rank to rank 0.
 
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tarpc::client::{Config, NewClient, RpcError};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
@@ -16,7 +17,7 @@ use crate::group::limits::{Limits, Status};
 use crate::group::protocol::{
     Applicant, Formation, Heart, Host, LONG, Piece, REPORT, RendezvousClient, piece_at, transport, within,
 };
-use crate::launch::{LOOPBACK, Launch, Secret};
+use crate::launch::{Launch, Secret};
 
 /// Time to pass on a failure before this process may end.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -183,7 +184,9 @@ impl Connection {
     }
 }
 
-/// Time for one attempt to connect.
+/// Time to look up a name.
+const LOOKUP: Duration = Duration::from_secs(30);
+/// Time for one attempt to connect to one address.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Time for an answer that waits for no other rank.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -215,7 +218,11 @@ impl Failure {
 
 impl From<JoinError> for Failure {
     fn from(error: JoinError) -> Self {
-        Self::Final(error)
+        match error {
+            // An earlier run may be about to end.
+            JoinError::OtherRun { .. } => Self::again(error),
+            error => Self::Final(error),
+        }
     }
 }
 
@@ -235,23 +242,25 @@ impl Member {
         heart: Arc<Heart>,
     ) -> Result<Self, JoinError> {
         let begin = Instant::now();
-        let host = if launch.is_counted_local() { LOOPBACK } else { launch.address.trim_matches(['[', ']']) };
-        let address = format!("{host}:{}", launch.port);
-        let secret = launch.secret.clone().unwrap_or_default();
+        let host = launch.root_address();
+        let address =
+            if host.contains(':') { format!("[{host}]:{}", launch.port) } else { format!("{host}:{}", launch.port) };
+        let (secret, name) = (launch.secret.clone(), applicant.host.name.clone());
         let mut wait = FIRST_WAIT;
         let mut report = begin + REPORT;
         let connected = loop {
-            let cause = match attempt((host, launch.port), &secret, &applicant, begin + limits.join + MARGIN).await {
-                Ok(connected) => break connected,
-                Err(Failure::Final(error)) => return Err(error),
-                Err(Failure::Again(cause)) => cause,
-            };
+            let cause =
+                match attempt((host, launch.port), secret.as_ref(), &applicant, begin + limits.join + MARGIN).await {
+                    Ok(connected) => break connected,
+                    Err(Failure::Final(error)) => return Err(error),
+                    Err(Failure::Again(cause)) => cause,
+                };
             if begin.elapsed() > limits.join {
                 let (rank, seconds) = (launch.rank, limits.join.as_secs());
-                return Err(JoinError::Unreachable { rank, address, seconds, cause });
+                return Err(JoinError::Unreachable { rank, host: name, address, seconds, cause });
             }
             if launch.local_rank == 0 && Instant::now() > report {
-                eprintln!("gpu-tuned: rank {} waits for rank 0 at {address}: {cause}", launch.rank);
+                eprintln!("gpu-tuned: rank {} on {name} waits for rank 0 at {address}: {cause}", launch.rank);
                 report = Instant::now() + 5 * REPORT;
             }
             sleep(wait).await;
@@ -264,24 +273,13 @@ impl Member {
 /// Connects once, and waits until the group has formed.
 async fn attempt(
     address: (&str, u16),
-    secret: &Secret,
+    secret: Option<&Secret>,
     applicant: &Applicant,
     give_up: Instant,
 ) -> Result<Connected, Failure> {
-    let stream = timeout(CONNECT, TcpStream::connect(address)).await;
-    let mut stream = stream.map_err(|_| Failure::again(Refusal::Slow))?.map_err(Failure::again)?;
-    stream.set_nodelay(true).map_err(Failure::again)?;
-    handshake::connect(&mut stream, secret, applicant.rank, VERSION).await.map_err(|refusal| match refusal {
-        Refusal::Secret => {
-            let address = format!("{}:{}", address.0, address.1);
-            Failure::Final(JoinError::WrongSecret { rank: applicant.rank, address })
-        }
-        Refusal::Version { version: root, .. } => {
-            let host = applicant.host.name.clone();
-            Failure::Final(JoinError::version(applicant.rank, host, VERSION.to_owned(), root))
-        }
-        refusal => Failure::again(refusal),
-    })?;
+    let addresses =
+        timeout(LOOKUP, lookup_host(address)).await.map_err(|_| Failure::again("no answer of the name server"))?;
+    let stream = reach(addresses.map_err(Failure::again)?, secret, applicant).await?;
     let NewClient { client, dispatch } = RendezvousClient::new(Config::default(), transport(stream));
     let dispatch = tokio::spawn(dispatch).abort_handle();
     match wait_for_all(&client, applicant, give_up).await {
@@ -293,6 +291,40 @@ async fn attempt(
     }
 }
 
+/// Connects to the first address of rank 0 that answers as one. Each address has a time of its own.
+async fn reach(
+    addresses: impl Iterator<Item = SocketAddr>,
+    secret: Option<&Secret>,
+    applicant: &Applicant,
+) -> Result<TcpStream, Failure> {
+    let mut causes = Vec::new();
+    for address in addresses {
+        match reach_at(address, secret, applicant).await {
+            Err(Failure::Again(cause)) => causes.push(format!("{}: {cause}", address.ip())),
+            reached => return reached,
+        }
+    }
+    Err(Failure::Again(if causes.is_empty() { "the name has no address".to_owned() } else { causes.join("; ") }))
+}
+
+/// Connects to an address, and checks that rank 0 is there.
+async fn reach_at(address: SocketAddr, secret: Option<&Secret>, applicant: &Applicant) -> Result<TcpStream, Failure> {
+    let stream = timeout(CONNECT, TcpStream::connect(address)).await;
+    let mut stream = stream.map_err(|_| Failure::again(Refusal::Slow))?.map_err(Failure::again)?;
+    stream.set_nodelay(true).map_err(Failure::again)?;
+    let host = || applicant.host.name.clone();
+    handshake::connect(&mut stream, secret, applicant.rank, VERSION).await.map_err(|refusal| match refusal {
+        Refusal::Secret => {
+            Failure::Final(JoinError::WrongSecret { rank: applicant.rank, host: host(), address: address.to_string() })
+        }
+        Refusal::Version { version: root, .. } => {
+            Failure::Final(JoinError::version(applicant.rank, host(), VERSION.to_owned(), root))
+        }
+        refusal => Failure::again(refusal),
+    })?;
+    Ok(stream)
+}
+
 async fn wait_for_all(client: &RendezvousClient, applicant: &Applicant, give_up: Instant) -> Result<Host, Failure> {
     let root = client.join(within(ANSWER), applicant.clone()).await??;
     loop {
@@ -301,5 +333,58 @@ async fn wait_for_all(client: &RendezvousClient, applicant: &Applicant, give_up:
             Formation::Waiting(error) if Instant::now() > give_up => return Err(Failure::Final(error)),
             Formation::Waiting(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::net::{TcpListener, TcpSocket};
+
+    use super::super::protocol::Terms;
+    use super::super::{nonce, start_runtime, wait};
+    use super::*;
+
+    /// Opens a port that accepts no connection and refuses none, as behind a firewall that drops packets.
+    #[cfg(target_os = "linux")]
+    async fn dropping(address: SocketAddr) -> (TcpListener, Vec<TcpStream>) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(address).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(stream) = timeout(Duration::from_millis(500), TcpStream::connect(address)).await {
+            waiting.push(stream.unwrap());
+        }
+        (listener, waiting)
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_address_that_drops_packets_leaves_time_for_the_others() {
+        let handle = start_runtime().unwrap();
+        wait(&handle, async {
+            let root = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let good = root.local_addr().unwrap();
+            let bad = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), good.port()));
+            let _dropping = dropping(bad).await;
+            let secret = Secret::new("word");
+            let (host, instance) = (Host::current(), nonce().unwrap());
+            let applicant = Applicant { rank: 1, world_size: 2, host, run: None, terms: Terms::default(), instance };
+            let accepted = async {
+                let (mut stream, _) = root.accept().await.unwrap();
+                handshake::accept(&mut stream, Some(&secret)).await.unwrap();
+            };
+            let begin = Instant::now();
+            let reached = reach([bad, good].into_iter(), Some(&secret), &applicant);
+            let (stream, ()) = tokio::join!(reached, accepted);
+            assert_eq!(stream.ok().unwrap().peer_addr().unwrap(), good);
+            assert!((CONNECT..2 * CONNECT).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+            drop(root);
+            let Err(Failure::Again(cause)) = reach([bad, good].into_iter(), Some(&secret), &applicant).await else {
+                panic!("no port is left")
+            };
+            assert!(cause.starts_with("127.0.0.2: no answer within 5 s; 127.0.0.1: "), "{cause}");
+        });
     }
 }

@@ -6,8 +6,10 @@ mod hub;
 mod limits;
 mod member;
 mod protocol;
+mod users;
 
 use std::future::{Future, pending};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::{fmt, io, thread};
@@ -23,7 +25,7 @@ use limits::Status;
 pub use limits::{EXIT_CODE, ExitHook, Limits};
 use member::Member;
 pub use protocol::{Activity, StepTime, Terms};
-use protocol::{Applicant, Heart, Host};
+use protocol::{Applicant, Heart, Host, differing};
 
 /// Processes that train together.
 ///
@@ -64,15 +66,21 @@ impl Group {
     /// # Errors
     /// If ranks are missing after [`Limits::join`], or differ in terms or secret. On rank 0 also if its port is in use.
     pub fn join(launch: &Launch, terms: Terms, limits: Limits) -> Result<Self, JoinError> {
-        if !launch.is_one_host() && launch.secret.is_none() {
-            return Err(JoinError::SecretRequired);
-        }
-        let system = |error: std::io::Error| JoinError::System { cause: error.to_string() };
-        let runtime = start_runtime().map_err(system)?;
-        let instance = nonce().map_err(system)?;
         let (rank, world_size, host) = (launch.rank, launch.world_size, Host::current());
         let name = host.name.clone();
-        let applicant = Applicant { rank, world_size, host, terms, instance };
+        if launch.secret.is_none() && world_size > 1 {
+            let required = |because| Err(JoinError::SecretRequired { rank, host: name.clone(), because });
+            if !launch.is_one_host() {
+                return required("ranks on several hosts open a port to the network".to_owned());
+            }
+            if !users::ARE_VISIBLE {
+                return required("this system does not show which user connects".to_owned());
+            }
+        }
+        let system = |error| JoinError::system(rank, &name, &error);
+        let runtime = start_runtime().map_err(system)?;
+        let instance = nonce().map_err(system)?;
+        let applicant = Applicant { rank, world_size, host, run: launch.run.clone(), terms, instance };
         let status = Arc::new(Status::new(limits.clone()));
         let heart = Arc::new(Heart::new());
         let ends = (Arc::clone(&status), Arc::clone(&heart));
@@ -299,6 +307,23 @@ impl Group {
         self.meet("broadcast", own, |messages| Ok(messages.into_iter().next().unwrap_or_default()))
     }
 
+    /// Returns an address of rank 0's host with a port that is free there, the same on all ranks, for a library that connects
+    /// them by itself. Other runs on that host get other ports.
+    ///
+    /// # Errors
+    /// If the group has ended, or rank 0 has no free port.
+    pub fn free_address(&self) -> Result<SocketAddr, Ended> {
+        let kind = "free address";
+        let free = |_| {
+            let Role::Root(hub) = &self.inner.role else { return Ok(Vec::new()) };
+            let free = TcpListener::bind((hub.address(), 0)).and_then(|listener| listener.local_addr());
+            free.map(|address| address.to_string().into_bytes()).map_err(|error| format!("no port is free: {error}"))
+        };
+        let address = self.meet(kind, Vec::new(), free)?;
+        let address = String::from_utf8_lossy(&address).parse();
+        address.map_err(|error| Ended::Rejected { kind: kind.to_owned(), message: format!("{error}") })
+    }
+
     /// Waits until all ranks have arrived.
     ///
     /// # Errors
@@ -307,7 +332,8 @@ impl Group {
         self.meet("barrier", Vec::new(), |_| Ok(Vec::new())).map(drop)
     }
 
-    /// Checks that all ranks have the same value of something, such as a hash of the model's shape.
+    /// Checks that all ranks have the same value of something, such as a hash of the model's shape. Of a value of several
+    /// lines, the error shows the lines that differ.
     ///
     /// # Errors
     /// If the group has ended, or ranks differ: this ends the group, and names the first rank that differs from rank 0.
@@ -325,6 +351,7 @@ impl Group {
         let different = values.zip(1..).find(|(value, _)| *value != expected);
         let Some((value, rank)) = different else { return Ok(()) };
         let (name, host) = (name.to_owned(), self.host_of(rank));
+        let (value, expected) = differing(&value, &expected);
         Err(Ended::Differs { name, rank, host, value, expected })
     }
 }

@@ -1,5 +1,6 @@
 //! Calls between a rank and rank 0, and the data in them: conditions on which ranks join, and heartbeats.
 
+use std::collections::HashSet;
 use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -95,7 +96,8 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Adds a value that has to be equal on all ranks, such as a version or the shape of the model.
+    /// Adds a value that has to be equal on all ranks, such as a version or the shape of the model. Of a value of several
+    /// lines, an error shows the lines that differ.
     #[must_use]
     pub fn same(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.same.push((name.into(), value.into()));
@@ -110,12 +112,32 @@ impl Terms {
     }
 }
 
+/// Lines of a value that an error shows.
+const SHOWN: usize = 8;
+
+/// Returns the lines in which two values differ.
+pub(crate) fn differing(value: &str, expected: &str) -> (String, String) {
+    let only_in = |text: &str, other: &str| {
+        let others: HashSet<_> = other.lines().collect();
+        let lines: Vec<_> = text.lines().filter(|line| !others.contains(line)).collect();
+        let more = lines.len().saturating_sub(SHOWN);
+        let mut shown = lines[..lines.len() - more].join(", ");
+        if more > 0 {
+            shown += &format!(" and {more} more");
+        }
+        if shown.is_empty() { "not given".to_owned() } else { shown }
+    };
+    (only_in(value, expected), only_in(expected, value))
+}
+
 /// Rank that asks to join, as it describes itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Applicant {
     pub(crate) rank: usize,
     pub(crate) world_size: usize,
     pub(crate) host: Host,
+    /// Identifier of the run, if there is one.
+    pub(crate) run: Option<String>,
     pub(crate) terms: Terms,
     /// Random number of the process, which it keeps when it connects again.
     pub(crate) instance: [u8; 32],
@@ -144,6 +166,7 @@ impl Applicant {
         for (term, _) in root.terms.same.iter().chain(&self.terms.same) {
             let (own, expected) = (value(&self.terms, term), value(&root.terms, term));
             if own != expected {
+                let (own, expected) = differing(&own, &expected);
                 return Err(JoinError::Term {
                     rank: self.rank,
                     host: self.host.name.clone(),
@@ -232,5 +255,23 @@ impl Host {
         let name = gethostname::gethostname().to_string_lossy().into_owned();
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Self { name, boot: boot.trim().to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::differing;
+
+    #[test]
+    fn only_lines_that_differ_are_shown() {
+        let pair = |value: &str, expected: &str| differing(value, expected);
+        let shown = |value: &str, expected: &str| (value.to_owned(), expected.to_owned());
+        assert_eq!(pair("0.22", "0.23"), shown("0.22", "0.23"));
+        assert_eq!(pair("a = 1\nb = 2\nc = 3", "a = 1\nb = 4\nc = 3"), shown("b = 2", "b = 4"));
+        assert_eq!(pair("a = 1", "a = 1\nb = 2"), shown("not given", "b = 2"));
+        let many = |first: usize| (0..20).map(|line| format!("{line} = {}\n", first + line)).collect::<String>();
+        let (value, expected) = pair(&many(0), &many(1));
+        assert_eq!(value, "0 = 0, 1 = 1, 2 = 2, 3 = 3, 4 = 4, 5 = 5, 6 = 6, 7 = 7 and 12 more");
+        assert!(expected.starts_with("0 = 1, 1 = 2, "), "{expected}");
     }
 }

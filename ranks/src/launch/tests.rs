@@ -63,17 +63,17 @@ fn summary(base: Pairs, more: Pairs) -> String {
 
 #[test]
 fn variables_of_each_launcher_are_read() {
-    let cases: [(Pairs, Pairs, &str); 28] = [
+    let cases: [(Pairs, Pairs, &str); 31] = [
         (&[], &[], "none"),
         (MPIEXEC, &[], "mpiexec 1/2 1/Some(2) 127.0.0.1:29500"),
         (MPIEXEC, SRUN, "mpiexec 1/2 1/Some(2) 127.0.0.1:29500"),
         (MPIRUN, MPIEXEC, "mpirun 1/2 1/Some(2) 127.0.0.1:29500"),
         // srun with PMI: of Slurm, of Cray, and PMIx.
-        (SRUN, &[("PMI_RANK", "5"), ("PMI_SIZE", "8")], "srun 5/8 1/None node03:29002"),
-        (SRUN, PALS, "srun 5/8 1/None x1000c0s0b0n0:29002"),
-        (SRUN, &[("PMIX_RANK", "5")], "srun 5/8 1/None node03:29002"),
+        (SRUN, &[("PMI_RANK", "5"), ("PMI_SIZE", "8")], "srun 5/8 1/None node03:28979"),
+        (SRUN, PALS, "srun 5/8 1/None x1000c0s0b0n0:28979"),
+        (SRUN, &[("PMIX_RANK", "5")], "srun 5/8 1/None node03:28979"),
         // A step with fewer tasks than its job, with `--preserve-env`.
-        (SRUN, &[("SLURM_STEP_NUM_TASKS", "6")], "srun 5/6 1/None node03:29002"),
+        (SRUN, &[("SLURM_STEP_NUM_TASKS", "6")], "srun 5/6 1/None node03:28979"),
         (PALS, &[], "mpiexec 5/8 1/Some(4) x1000c0s0b0n0:29500"),
         (INDEXED, &[], "Kubernetes 3/4 0/None train-0.train:29500"),
         // torchrun in the pods of an indexed job.
@@ -81,21 +81,29 @@ fn variables_of_each_launcher_are_read() {
         // One process of a launcher that is not known.
         (&[("PMI_RANK", "0"), ("PMI_SIZE", "1")], &[], "none"),
         (TORCHRUN, &[], "torchrun 3/4 1/Some(2) node-a:29500"),
-        // The agent of torchrun occupies its port.
-        (TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "True")], "torchrun 3/4 1/Some(2) node-a:29501"),
-        // With `--standalone` that port is one of clients, and so may be the next one.
+        // The agent of torchrun occupies its port, and another one may have the next port.
+        (TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "True")], "torchrun 3/4 1/Some(2) node-a:27500"),
+        // With `--standalone` that port is one of clients.
         (
             TORCHRUN,
             &[("TORCHELASTIC_USE_AGENT_STORE", "True"), ("MASTER_PORT", "43297")],
             "torchrun 3/4 1/Some(2) node-a:24297",
         ),
+        (
+            TORCHRUN,
+            &[("TORCHELASTIC_USE_AGENT_STORE", "True"), ("MASTER_PORT", "29501")],
+            "torchrun 3/4 1/Some(2) node-a:27501",
+        ),
         (TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "False")], "torchrun 3/4 1/Some(2) node-a:29500"),
         (TORCHRUN, &[("GPU_TUNED_PORT", "4000")], "torchrun 3/4 1/Some(2) node-a:4000"),
+        // IPv6, also as in URLs.
+        (TORCHRUN, &[("MASTER_ADDR", "fd77::1")], "torchrun 3/4 1/Some(2) fd77::1:29500"),
+        (TORCHRUN, &[("MASTER_ADDR", "[fd77::1]")], "torchrun 3/4 1/Some(2) fd77::1:29500"),
         (KUBEFLOW, &[], "torchrun 1/3 0/None job-master-0:23456"),
-        (SRUN, &[], "srun 5/8 1/None node03:29002"),
-        (SRUN, &[("SLURM_STEP_NODELIST", "gpu1")], "srun 5/8 1/None gpu1:29002"),
+        (SRUN, &[], "srun 5/8 1/None node03:28979"),
+        (SRUN, &[("SLURM_STEP_NODELIST", "gpu1")], "srun 5/8 1/None gpu1:28979"),
         (SRUN, &[("MASTER_ADDR", "a"), ("MASTER_PORT", "1234")], "srun 5/8 1/None a:1234"),
-        (SRUN, &[("SLURM_STEP_NUM_NODES", "1")], "srun 5/8 1/Some(8) 127.0.0.1:29002"),
+        (SRUN, &[("SLURM_STEP_NUM_NODES", "1")], "srun 5/8 1/Some(8) 127.0.0.1:28979"),
         // A batch script, and an interactive shell.
         (SRUN, &[("SLURM_STEP_ID", "")], "none"),
         (SRUN, &[("SLURM_STEP_ID", "4294967290")], "none"),
@@ -238,11 +246,77 @@ fn processes_of_a_launch_are_counted_without_an_address() {
     }
 }
 
+/// Runs of each launcher, and what they have instead of an identifier.
+#[test]
+fn a_run_is_identified_by_its_launcher_or_by_name() {
+    let run = |base: Pairs, more: Pairs| launch(&[base, more].concat()).unwrap().unwrap().run;
+    let cases: [(Pairs, Pairs, Option<&str>); 12] = [
+        (SRUN, &[], Some("1000.2")),
+        (SRUN, &[("SLURM_STEP_ID", "3")], Some("1000.3")),
+        (MPIRUN, &[("PMIX_NAMESPACE", "prterun-host-1@1")], Some("prterun-host-1@1")),
+        (MPIRUN, &[("OMPI_MCA_ess_base_jobid", "1641742337")], Some("1641742337")),
+        (TORCHRUN, &[("TORCHELASTIC_RUN_ID", "run1")], Some("run1")),
+        // torchrun without `--rdzv-id`.
+        (TORCHRUN, &[("TORCHELASTIC_RUN_ID", "none")], None),
+        (PALS, &[("PALS_APID", "f8d2")], Some("f8d2")),
+        (KUBEFLOW, &[], None),
+        (INDEXED, &[], None),
+        (MPIEXEC, &[("hydra_pmi_proxy", "4711-12")], Some("4711-12")),
+        // Each host has a proxy of its own.
+        (MPIEXEC, &[("hydra_pmi_proxy", "4711-12"), ("PMI_SIZE", "4"), ("MASTER_ADDR", "a")], None),
+        (SRUN, &[("GPU_TUNED_RUN_ID", "mine")], Some("mine")),
+    ];
+    for (base, more, expected) in cases {
+        assert_eq!(run(base, more).as_deref(), expected, "{base:?} {more:?}");
+    }
+}
+
+/// Runs beside each other on one host.
+#[test]
+fn steps_and_runs_beside_each_other_have_ports_of_their_own() {
+    let port = |base: Pairs, more: Pairs| launch(&[base, more].concat()).unwrap().unwrap().port;
+    let steps = ["0", "1", "2", "10"].map(|step| port(SRUN, &[("SLURM_STEP_ID", step)]));
+    let agents = ["29500", "29501", "29502"]
+        .map(|master| port(TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "True"), ("MASTER_PORT", master)]));
+    let proxies = ["4711-12", "4712-12"].map(|proxy| port(MPIEXEC, &[("hydra_pmi_proxy", proxy)]));
+    let all: Vec<_> = [&steps[..], &agents, &[29_500, 29_501, 29_502], &proxies].concat();
+    let distinct: std::collections::HashSet<_> = all.iter().collect();
+    assert_eq!(distinct.len(), all.len(), "{all:?}");
+}
+
 #[test]
 fn a_secret_is_read_and_hidden() {
     let launch = launch(&[TORCHRUN, &[("GPU_TUNED_SECRET", "word")]].concat()).unwrap().unwrap();
     assert_eq!(launch.secret, Some(Secret::new("word")));
     assert!(!format!("{launch:?}").contains("word"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_secret_is_read_from_a_file_that_is_closed_to_others() {
+    use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+
+    let folder = env::temp_dir().join(format!("gpu-tuned-secret-{}", std::process::id()));
+    fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
+    let file = folder.join("secret");
+    let path = file.display().to_string();
+    let read = |more: Pairs| launch(&[TORCHRUN, &[("GPU_TUNED_SECRET_FILE", path.as_str())], more].concat());
+    let error = |found: &str| {
+        let error = read(&[]).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("GPU_TUNED_SECRET_FILE names {path}, which {found}")), "{error}");
+    };
+    error("cannot be read: ");
+    let mut new = fs::OpenOptions::new();
+    let new = new.write(true).create_new(true).mode(0o600).open(&file).unwrap();
+    error("is empty");
+    std::io::Write::write_all(&mut &new, b" word\n").unwrap();
+    assert_eq!(read(&[]).unwrap().unwrap().secret, Some(Secret::new("word")));
+    assert_eq!(read(&[("GPU_TUNED_SECRET", "other")]).unwrap().unwrap().secret, Some(Secret::new("other")));
+    for mode in [0o604, 0o640, 0o622] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        error(&format!("others may use (mode {mode:04o}): set it to 0600"));
+    }
+    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -280,7 +354,7 @@ const NAMES: &str = "PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS RANK WORL
     MASTER_PORT TORCHELASTIC_USE_AGENT_STORE GPU_TUNED_PORT GPU_TUNED_SECRET SLURM_STEP_ID SLURM_JOB_ID \
     SLURM_JOBID SLURM_PROCID SLURM_NTASKS SLURM_LOCALID SLURM_NNODES SLURM_STEP_NUM_NODES SLURM_STEP_NODELIST \
     SLURM_JOB_NODELIST SLURM_NODELIST OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK \
-    OMPI_COMM_WORLD_LOCAL_SIZE PMIX_NAMESPACE PMIX_RANK PMI_LOCAL_RANK PMI_LOCAL_SIZE SLURM_STEP_NUM_TASKS \
+    OMPI_COMM_WORLD_LOCAL_SIZE PMIX_NAMESPACE GPU_TUNED_RUN_ID TORCHELASTIC_RUN_ID PMIX_RANK PMI_LOCAL_RANK PMI_LOCAL_SIZE SLURM_STEP_NUM_TASKS \
     JOB_COMPLETION_INDEX";
 
 proptest! {
@@ -295,7 +369,7 @@ proptest! {
                 1 => Just("node[03-05],gpu1".to_owned()),
                 1 => Just("True".to_owned()),
             ],
-            0..34_usize,
+            0..36_usize,
         ),
     ) {
         match Launch::from_lookup(|name| values.get(name).cloned()) {

@@ -43,6 +43,15 @@ fn a_different_term_is_named_on_all_ranks() {
     let JoinError::Term { rank: 2, term, value, expected, .. } = &error else { panic!("{error}") };
     assert_eq!((term.as_str(), value.as_str(), expected.as_str()), ("Burn's version", "0.23.0", "0.22.1"));
     assert!(error.to_string().contains("Burn's version of rank 2 on "), "{error}");
+    let model = |layers| Terms::default().same("model", format!("d_model = 512\nlayers = {layers}\nvocab = 8192"));
+    let error = common_error([6, 12].into_iter().enumerate().map(|(rank, layers)| (rank, 2, model(layers))));
+    assert!(
+        error.to_string().ends_with(
+            " is `layers = 12`, but `layers = 6` on rank 0; start the same program with the same \
+        settings on all ranks"
+        ),
+        "{error}"
+    );
 }
 
 #[test]
@@ -92,7 +101,53 @@ fn a_wrong_secret_is_refused_and_reported() {
 fn ranks_on_several_hosts_need_a_secret() {
     let several = Launch { local_world_size: Some(1), address: "192.0.2.1".to_owned(), ..launch(1, 2, 1) };
     let error = join(&Launch { secret: None, ..several }).unwrap_err();
-    assert_eq!(error, JoinError::SecretRequired);
+    assert!(matches!(error, JoinError::SecretRequired { rank: 1, .. }), "{error}");
+}
+
+/// The rank that two runs lack is of the other run, which has the same port and secret.
+#[test]
+fn ranks_of_another_run_are_refused_and_disturb_nothing() {
+    let port = free_port();
+    let of_run = |run: &str, rank| Launch { run: Some(run.to_owned()), ..launch(rank, 2, port) };
+    let short = Limits { join: Duration::from_secs(2), ..limits() };
+    let stranger = thread::spawn({
+        let launch = of_run("b", 1);
+        move || Group::join(&launch, Terms::default(), short).map(drop)
+    });
+    let root = thread::spawn({
+        let launch = of_run("a", 0);
+        move || join(&launch).unwrap()
+    });
+    let error = stranger.join().unwrap().unwrap_err();
+    assert!(matches!(&error, JoinError::Unreachable { rank: 1, .. }), "{error}");
+    let expected = "belongs to run `b`, but rank 0 on ";
+    assert!(error.to_string().contains(expected) && error.to_string().contains(" to run `a`; wait"), "{error}");
+    let second = join(&of_run("a", 1)).unwrap();
+    let root = root.join().unwrap();
+    // Another run's rank is not taken for a late one of this run.
+    let late = Limits { join: Duration::ZERO, ..limits() };
+    let error = Group::join(&launch(1, 2, port), Terms::default(), late).unwrap_err();
+    assert!(error.to_string().contains("belongs to no run, but rank 0 on "), "{error}");
+    let second = thread::spawn(move || second.barrier());
+    assert_eq!((root.barrier(), drop(root)), (Ok(()), ()));
+    assert_eq!(second.join().unwrap(), Ok(()));
+}
+
+#[test]
+fn ranks_join_at_an_ipv6_address() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        println!("SKIPPED: this system has no IPv6");
+        return;
+    }
+    for secret in [None, Some(Secret::new("a secret"))] {
+        let port = free_port();
+        let at = |rank| {
+            let address = "::1".to_owned();
+            Launch { local_world_size: None, address, secret: secret.clone(), ..launch(rank, 2, port) }
+        };
+        let results = join_all([0, 1].map(|rank| (at(rank), Terms::default(), limits())).to_vec());
+        assert_eq!(results, [Ok(()), Ok(())]);
+    }
 }
 
 #[test]
@@ -111,7 +166,9 @@ fn missing_ranks_are_named_on_all_ranks() {
     let begin = Instant::now();
     let processes = [0, 2].map(|rank| (launch(rank, 5, port), Terms::default(), limits.clone()));
     let errors: Vec<_> = join_all(processes.to_vec()).into_iter().map(Result::unwrap_err).collect();
+    let JoinError::Missing { host, .. } = &errors[0] else { panic!("{}", errors[0]) };
     let expected = JoinError::Missing {
+        host: host.clone(),
         missing: "ranks 1, 3, 4".to_owned(),
         joined: 2,
         world_size: 5,
@@ -148,7 +205,7 @@ fn a_late_process_does_not_disturb_the_group() {
     let other = other.join().unwrap();
     for rank in [1, 7] {
         let error = join(&launch(rank, 2, port)).unwrap_err();
-        assert_eq!(error, JoinError::Late { rank });
+        assert!(matches!(error, JoinError::Late { rank: late, .. } if late == rank), "{error}");
     }
     let other = thread::spawn(move || other.barrier());
     assert_eq!(root.barrier(), Ok(()));

@@ -1,5 +1,6 @@
 //! Groups whose ranks all behave.
 
+use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
@@ -28,6 +29,19 @@ fn ranks_exchange_messages() {
         let expected = (0..world_size).fold(0.0, |sum, rank| sum + 0.1 * rank as f32);
         assert!(sums.into_iter().all(|sum| sum.unwrap() == vec![expected; 1000]));
     }
+}
+
+#[test]
+fn all_ranks_get_one_free_address() {
+    let addresses = run(3, |group, _| {
+        let addresses = [group.free_address().unwrap(), group.free_address().unwrap()];
+        group.finish().unwrap();
+        addresses
+    });
+    let addresses: Vec<_> = addresses.into_iter().map(Result::unwrap).collect();
+    assert!(addresses.iter().all(|pair| *pair == addresses[0]), "{addresses:?}");
+    assert!(addresses[0].iter().all(|address| address.ip().is_loopback()), "all ranks are on this host");
+    drop(TcpListener::bind(addresses[0][1]).unwrap());
 }
 
 /// Returns whole numbers, whose sums are exact.

@@ -24,7 +24,11 @@ const ABANDONED: Duration = Duration::from_secs(120);
 #[ignore = "started by other tests"]
 fn rank() {
     let launch = Launch::from_env().unwrap().unwrap();
-    let group = Group::join(&launch, Terms::default(), Limits::default()).unwrap();
+    let mut limits = Limits::default();
+    if let Some(seconds) = env::var_os("RANKS_TEST_JOIN") {
+        limits.join = Duration::from_secs(seconds.to_str().unwrap().parse().unwrap());
+    }
+    let group = Group::join(&launch, Terms::default(), limits).unwrap_or_else(|error| panic!("{error}"));
     group.barrier().unwrap();
     println!("\n{JOINED}");
     match env::var(TASK).unwrap().as_str() {
@@ -44,23 +48,77 @@ fn rank() {
     }
 }
 
+/// User that has no files.
+#[cfg(target_os = "linux")]
+const NOBODY: u32 = 65_534;
+
+/// Without a secret, another user of the host cannot become a rank, and rank 0 of another user gets none.
+#[cfg(target_os = "linux")]
+#[test]
+fn another_user_cannot_join_without_a_secret() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can start a process as another user");
+        return;
+    }
+    for stranger in 0..2 {
+        let port = free_port();
+        let start = |number: usize| {
+            let mut command = rank_command(number, 2, port, "finish");
+            // The member gives up while rank 0 is there.
+            command.env("RANKS_TEST_JOIN", ["5", "1"][number]);
+            if number == stranger {
+                command.uid(NOBODY).gid(NOBODY);
+            }
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let mut ranks = Ranks((0..2).map(start).collect());
+        let deadline = Instant::now() + BOUND;
+        let [root, member] = [0, 1].map(|rank| ranks.end(rank, deadline));
+        assert!(root.0 != Some(0) && member.0 != Some(0), "{root:?} {member:?}");
+        let other =
+            |user, own| format!("the other side is a process of user {user}, not {own}, and there is no secret");
+        let (at_root, at_member) = if stranger == 1 { (NOBODY, 0) } else { (0, NOBODY) };
+        assert!(root.1.contains(&other(at_root, at_member)), "{root:?} {member:?}");
+        assert!(member.1.contains(&other(at_member, at_root)), "{root:?} {member:?}");
+    }
+}
+
+/// Command of one of several ranks on this host.
+fn rank_command(number: usize, world_size: usize, port: u16, task: &str) -> Command {
+    let mut command: Command = own_process::command(rank);
+    let variables =
+        [("RANK", number), ("WORLD_SIZE", world_size), ("LOCAL_RANK", number), ("LOCAL_WORLD_SIZE", world_size)];
+    command.envs(variables.map(|(name, value)| (name, value.to_string())));
+    command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string()).env(TASK, task);
+    command
+}
+
+/// With few open files, rank 0 waits for as many ranks as it can, and names the limit for more.
+#[test]
+fn a_limit_of_open_files_is_named_with_its_remedy() {
+    let root = |world_size| {
+        let command = rank_command(0, world_size, free_port(), "finish");
+        let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -n 100 && exec \"$0\" \"$@\""]).arg(command.get_program()).args(arguments);
+        limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = limited.env("RANKS_TEST_JOIN", "1").output().unwrap();
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(root(30).contains("1 of 30 ranks joined rank 0 on "), "{}", root(30));
+    let expected = "rank 0 needs 164 open files for 100 ranks, but the hard limit is 100 (`ulimit -Hn`); raise it";
+    assert!(root(100).contains(expected), "{}", root(100));
+}
+
 /// Processes that are killed with their owner.
 struct Ranks(Vec<Child>);
 
 impl Ranks {
     /// Starts ranks and waits until they have joined.
     fn start(world_size: usize, task: &str) -> Self {
-        let port = free_port().to_string();
+        let port = free_port();
         let start = |number: usize| {
-            let mut command: Command = own_process::command(rank);
-            let variables = [
-                ("RANK", number),
-                ("WORLD_SIZE", world_size),
-                ("LOCAL_RANK", number),
-                ("LOCAL_WORLD_SIZE", world_size),
-            ];
-            command.envs(variables.map(|(name, value)| (name, value.to_string())));
-            command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", &port).env(TASK, task);
+            let mut command = rank_command(number, world_size, port, task);
             // The kernel resumes stopped processes of this process's group once its shell has ended.
             command.process_group(0);
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()

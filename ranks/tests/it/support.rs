@@ -28,6 +28,7 @@ pub(crate) fn launch(rank: usize, world_size: usize, port: u16) -> Launch {
         address: "127.0.0.1".to_owned(),
         port,
         secret: Some(Secret::new("a secret of the tests")),
+        run: None,
         launcher: Launcher::Torch,
     }
 }

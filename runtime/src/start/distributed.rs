@@ -1,6 +1,7 @@
 //! Options of a process that trains with others.
 
 use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_nvml::UnusableGpu;
 use gpu_tuned_ranks::{Launch, Limits};
 use gpu_tuned_train::device::has_collectives;
 
@@ -98,11 +99,17 @@ impl Options {
 }
 
 impl Request {
+    /// The error of a rank whose GPU does not work.
+    pub(super) fn device_error(&self, fault: UnusableGpu) -> RanksError {
+        let host = self.connection.as_ref().map(Connection::host).unwrap_or_default();
+        RanksError::Device { rank: self.rank(), host, because: fault.because }
+    }
+
     /// Checks that ranks can exchange gradients, and that all have the same plan.
     pub(super) fn check_ranks(&self, (decision, opened): &(Decision, Opened)) -> Result<(), RanksError> {
         let Some(connection) = &self.connection else { return Ok(()) };
         if opened.gpu.is_some() && decision.plan.schedule.world_size > 1 && !has_collectives(&opened.device) {
-            return Err(RanksError::NoCollectives);
+            return Err(RanksError::NoCollectives { rank: connection.number(), host: connection.host() });
         }
         connection.agree(decision)
     }

@@ -40,9 +40,7 @@ impl Options {
                 }
                 // The other ranks count on it.
                 #[cfg(feature = "distributed")]
-                Err(fault) if request.connection.is_some() => {
-                    return Err(crate::ranks::RanksError::Device { because: fault.because }.into());
-                }
+                Err(fault) if request.connection.is_some() => return Err(request.device_error(fault).into()),
                 // There is one GPU less at every turn, and none in the end.
                 Err(fault) => broken.push(fault),
             }

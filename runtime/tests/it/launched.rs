@@ -22,6 +22,7 @@ pub(crate) fn launched<T: Send>(ranks: usize, body: impl Fn(usize, &dyn Fn(Optio
         address: "127.0.0.1".to_owned(),
         port,
         secret: None,
+        run: None,
         launcher: Launcher::Torch,
     };
     thread::scope(|scope| {

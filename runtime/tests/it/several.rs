@@ -143,12 +143,13 @@ fn a_rank_without_a_gpu_of_its_own_names_the_variable() {
         address: "127.0.0.1".to_owned(),
         port: 1,
         secret: None,
+        run: None,
         launcher: Launcher::Torch,
     };
     let options = Options::default().machine(machine("eight-free-h100")).launched_as(launch);
     let error = options.decide(&ForH100::default()).expect_err("there are eight");
-    assert!(matches!(error, StartError::Ranks(RanksError::NoGpu { local_rank: 8, gpus: 8 })), "{error}");
-    assert!(error.to_string().starts_with("LOCAL_RANK is 8, and the process sees 8 GPUs"), "{error}");
+    assert!(matches!(error, StartError::Ranks(RanksError::NoGpu { rank: 8, local_rank: 8, gpus: 8 })), "{error}");
+    assert!(error.to_string().starts_with("LOCAL_RANK of rank 8 is 8, and the process sees 8 GPUs"), "{error}");
 }
 
 #[test]

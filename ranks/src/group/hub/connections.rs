@@ -38,11 +38,14 @@ const REBIND: Duration = Duration::from_secs(5);
 
 impl Hub {
     /// Opens the port: to this host, or to the network.
-    pub(super) async fn listen(launch: &Launch) -> Result<TcpListener, JoinError> {
+    pub(super) async fn listen(&self, launch: &Launch) -> Result<TcpListener, JoinError> {
         let is_local = launch.is_counted_local() || launch.secret.is_none();
         // Kernels without IPv6 have no `::`.
         let addresses: &[IpAddr] = if is_local {
-            &[Ipv4Addr::LOCALHOST.into()]
+            match launch.root_address().parse() {
+                Ok(IpAddr::V6(_)) => &[IpAddr::V6(Ipv6Addr::LOCALHOST)],
+                _ => &[IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            }
         } else {
             &[Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()]
         };
@@ -59,7 +62,8 @@ impl Hub {
             if begin.elapsed() > REBIND || !failure.as_ref().is_some_and(is_in_use) {
                 let (address, cause) =
                     failure.map(|(address, error)| (address.to_string(), error.to_string())).unwrap_or_default();
-                return Err(JoinError::Bind { address: format!("{address}, port {}", launch.port), cause });
+                let (host, address) = (self.root.host.name.clone(), format!("{address}, port {}", launch.port));
+                return Err(JoinError::Bind { host, address, cause });
             }
             sleep(Duration::from_millis(200)).await;
         }
@@ -91,11 +95,11 @@ impl Hub {
         let peer = stream.peer_addr().map(|address| address.ip().to_string()).unwrap_or_default();
         let handshake = tokio::select! {
             () = self.closed() => return,
-            result = handshake::accept(&mut stream, &self.secret) => result,
+            result = handshake::accept(&mut stream, self.secret.as_ref()) => result,
         };
         drop(done);
         match handshake {
-            Ok(()) => {}
+            Ok(()) => self.state().reached_at(stream.local_addr().ok()),
             Err(Refusal::Version { rank, version }) => {
                 self.state().told += 1;
                 return self.fail_to_form(JoinError::version(rank, peer, version, handshake::VERSION.to_owned()));

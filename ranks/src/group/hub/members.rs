@@ -11,7 +11,9 @@ use crate::group::error::{Ended, JoinError};
 use crate::group::protocol::{Activity, Applicant, Pulse, REPORT};
 use crate::launch::Launch;
 
-/// Open files beside those of the ranks: strangers, and those of the program.
+/// Open files of the program itself.
+const OWN_FILES: usize = 64;
+/// Open files of strangers, and more of the program.
 const FILES: usize = 1024;
 /// Missing ranks that are listed.
 const LISTED: usize = 16;
@@ -24,9 +26,8 @@ impl Hub {
         if self.root.world_size == 1 {
             return Ok(self);
         }
-        let needed = self.root.world_size + FILES;
-        allow_files(needed).map_err(|error| JoinError::System { cause: error.to_string() })?;
-        let listener = Self::listen(&launch).await?;
+        allow_files(self.root.world_size).map_err(|cause| JoinError::system(0, &self.root.host.name, &cause))?;
+        let listener = self.listen(&launch).await?;
         tokio::spawn(Arc::clone(&self).accept(listener));
         if timeout(self.limits.join, self.wait_for_members()).await.is_err() {
             self.fail_to_form(self.missing());
@@ -74,9 +75,16 @@ impl Hub {
     pub(super) fn admit(&self, applicant: Applicant, connection: u64) -> Result<(), JoinError> {
         let rank = applicant.rank;
         let mut state = self.state();
+        // Its own rank 0 has another port, or has not started yet: no fault of this run.
+        if applicant.run != self.root.run {
+            let error = JoinError::other_run(&applicant, &self.root);
+            state.refused += 1;
+            state.last_refusal = error.to_string();
+            return Err(error);
+        }
         match &*self.formation.borrow() {
             Forming::Waiting => {}
-            Forming::Formed => return Err(JoinError::Late { rank }),
+            Forming::Formed => return Err(JoinError::Late { rank, host: applicant.host.name }),
             Forming::Failed(error) => {
                 state.told += 1;
                 return Err(error.clone());
@@ -150,7 +158,8 @@ impl Hub {
             count => format!(" (refused connections: {count}, the last from {})", state.last_refusal),
         };
         let (world_size, seconds) = (self.root.world_size, self.limits.join.as_secs());
-        JoinError::Missing { missing, joined, world_size, seconds, refused }
+        let host = self.root.host.name.clone();
+        JoinError::Missing { host, missing, joined, world_size, seconds, refused }
     }
 
     /// Returns the number of ranks that joined, and the names of those that did not.
@@ -248,23 +257,27 @@ impl Member {
     }
 }
 
-/// Raises the limit of open files to at least `needed`, if the operating system allows that.
+/// Raises the limit of open files to what so many ranks need, and as far as allowed to what strangers may take.
 ///
 /// # Errors
-/// If the hard limit is lower.
+/// If the hard limit is lower than what the ranks need.
 #[cfg(unix)]
-fn allow_files(needed: usize) -> io::Result<()> {
+fn allow_files(ranks: usize) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-    let needed = needed as u64;
+    let (needed, wanted) = ((ranks + OWN_FILES) as u64, (ranks + OWN_FILES + FILES) as u64);
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current.is_none_or(|current| current >= needed) {
+    if current.is_none_or(|current| current >= wanted) {
         return Ok(());
     }
     if let Some(maximum) = maximum.filter(|maximum| *maximum < needed) {
-        return Err(io::Error::other(format!("rank 0 needs {needed} open files, but the hard limit is {maximum}")));
+        return Err(io::Error::other(format!(
+            "rank 0 needs {needed} open files for {ranks} ranks, but the hard limit is {maximum} (`ulimit -Hn`); raise it in \
+             limits.conf, or in the launcher or service that starts rank 0 (LimitNOFILE)"
+        )));
     }
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum })?)
+    let raised = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum })?)
 }
 
 /// Other systems have no such limit for sockets.

@@ -7,23 +7,24 @@
 
 use std::cmp::Ordering;
 use std::env;
+use std::net::SocketAddr;
 
 use burn::tensor::Tensor;
 use burn_backend::distributed::{DistributedOps, ReduceOperation};
 use burn_backend::{DeviceId, DeviceOps, TensorMetadata};
 use burn_dispatch::Dispatch;
 
-/// Variable of NCCL with the address at which ranks find each other: `HOST:PORT` of the first rank.
+/// Variable of NCCL with the address at which ranks find each other: `IP:PORT` or `[IPV6]:PORT` of the first rank.
 const BOOTSTRAP: &str = "NCCL_COMM_ID";
 
 /// Names the address at which the ranks' NCCL find each other, unless the environment names one: a free port of the first
 /// rank's host. Call it at the start of the program, before a device is opened.
 #[expect(unsafe_code, reason = "NCCL takes the address from the environment")]
-pub fn set_bootstrap(address: &str) {
+pub fn set_bootstrap(address: SocketAddr) {
     if env::var_os(BOOTSTRAP).is_none() {
         // SAFETY: Rust code locks the environment. C code that reads it in another thread at this moment would race with
-        // the write: neither the driver nor NCCL are loaded before a device is opened.
-        unsafe { env::set_var(BOOTSTRAP, address) };
+        // the write: neither the driver nor NCCL are loaded before a device is opened, and the ranks have looked up names.
+        unsafe { env::set_var(BOOTSTRAP, address.to_string()) };
     }
 }
 
