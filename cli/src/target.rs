@@ -116,7 +116,9 @@ impl Target {
     /// Note on a precision of the package that the device lacks.
     pub(crate) fn precision_note(&self, described: &Described<'_>, asked: &GoalArgs) -> Option<String> {
         let missing = self.missing_precision(&described.goal, asked)?;
-        Some(format!("{}: fp32 in place of {missing}, for which it has no tensor cores", self.name))
+        let nearest = self.facts.mixed_precision();
+        let advice = nearest.map_or_else(String::new, |nearest| format!("; it has them for {nearest}"));
+        Some(format!("{}: fp32 in place of {missing}, for which it has no tensor cores{advice}", self.name))
     }
 
     fn missing_precision(&self, goal: &Goal, asked: &GoalArgs) -> Option<Precision> {

@@ -141,7 +141,9 @@ impl Task<'_> {
         let is_left = self.config.keys.iter().any(|key| key.is_left && key.role.is_of_precision());
         let reason = no_tensor_cores(configured, facts).filter(|_| self.precision.is_none() && !is_left);
         if let Some(reason) = reason {
-            warnings.push(format!("{reason}: f32 in place of {configured}, which changes how the run rounds"));
+            let nearest = facts.mixed_precision();
+            let other = nearest.map_or_else(String::new, |nearest| format!("; `--precision {nearest}` has them"));
+            warnings.push(format!("{reason}: f32 in place of {configured}, which changes how the run rounds{other}"));
             return F32;
         }
         self.requested_precision()

@@ -186,8 +186,7 @@ impl Decision {
         let is_open = goal.pins.precision.is_none() && self.selection.resumed.is_none();
         match goal.precision {
             Some(PrecisionPolicy::Fixed(precision)) if is_open && precision != self.plan.settings.precision => {
-                let device = self.inputs.facts.name.clone();
-                let because = PlanError::PrecisionUnsupported { precision, device }.to_string();
+                let because = PlanError::precision_unsupported(precision, &self.inputs.facts).to_string();
                 Fit::OtherPrecision { plan: self, because }
             }
             _ => Fit::Whole(self),

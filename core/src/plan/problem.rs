@@ -202,12 +202,17 @@ pub enum PlanError {
         reason: String,
     },
     /// The device has no units for this precision.
-    #[error("{device} has no {} tensor cores for {precision}; use f32", if precision.needs_bf16() { "bf16" } else { "fp16" })]
+    #[error(
+        "{device} has no {} tensor cores for {precision}; use {nearest}",
+        if precision.needs_bf16() { "bf16" } else { "fp16" }
+    )]
     PrecisionUnsupported {
         /// The precision asked for.
         precision: Precision,
         /// The device.
         device: String,
+        /// The device's mixed precision, else fp32.
+        nearest: Precision,
     },
     /// No micro-batch fits, not even the one that needs the least.
     #[error("{0}{help}", help = .0.help())]
@@ -215,6 +220,12 @@ pub enum PlanError {
 }
 
 impl PlanError {
+    /// The error for a precision that the device has no units for.
+    pub fn precision_unsupported(precision: Precision, device: &DeviceFacts) -> Self {
+        let nearest = device.mixed_precision().unwrap_or_default();
+        Self::PrecisionUnsupported { precision, device: device.name.clone(), nearest }
+    }
+
     /// Returns true if another device may be planned for: this one has too little memory, lacks the precision, or is too
     /// old. Other errors are mistakes in the goal.
     pub const fn is_of_device(&self) -> bool {

@@ -111,7 +111,7 @@ fn supported(problem: Problem<'_>) -> Result<Vec<Precision>, PlanError> {
     let Problem { device, goal, .. } = problem;
     let all = goal.precisions(device);
     match all.iter().find(|precision| !device.has_units_for(**precision)) {
-        Some(&precision) => Err(PlanError::PrecisionUnsupported { precision, device: device.name.clone() }),
+        Some(&precision) => Err(PlanError::precision_unsupported(precision, device)),
         None => Ok(all),
     }
 }

@@ -224,7 +224,7 @@ impl Planning<'_> {
                 now: SettingValue::Count(steps),
             }
             .into()),
-            Err(PlanError::PrecisionUnsupported { precision, device }) => {
+            Err(PlanError::PrecisionUnsupported { precision, device, .. }) => {
                 Err(ResumeError::PrecisionUnsupported { precision, device }.into())
             }
             Err(PlanError::WorldSize { global_batch, world_size, would_do }) => {
