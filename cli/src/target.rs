@@ -7,7 +7,7 @@ use gpu_tuned_core::plan::{Misfit, PlanError, Remedy};
 use gpu_tuned_core::profile::{Profile, ProfileId, ProfileTable};
 use gpu_tuned_core::{Goal, Precision, PrecisionPolicy, Provenance};
 use gpu_tuned_nvml::{FirstFit, Fit, Host, Machine, PassedOver, UnusableGpu, UsableGpu, detect};
-use gpu_tuned_project::gpu_names::profiles;
+use gpu_tuned_project::gpu_names::{NamedGpu, gpus};
 use gpu_tuned_project::profile_text::describe;
 
 use crate::args::{GoalArgs, GpuNames, HereArgs, TargetArgs, WhichGpu};
@@ -37,9 +37,17 @@ impl Target {
         }
     }
 
-    /// Devices with these profiles, each once.
+    /// Devices with these names, each once.
     pub(crate) fn all_named(table: &ProfileTable, names: &GpuNames) -> Result<Vec<Self>, Error> {
-        Ok(profiles(table, &names.items())?.into_iter().map(Self::nominal).collect())
+        Ok(gpus(table, &names.items())?.into_iter().map(Self::named).collect())
+    }
+
+    fn named(NamedGpu { profile, slice }: NamedGpu<'_>) -> Self {
+        let whole = Self::nominal(profile);
+        match slice.and_then(|size| DeviceFacts::nominal_slice(profile, size)) {
+            Some(facts) => Self { name: facts.name.clone(), facts, ..whole },
+            None => whole,
+        }
     }
 
     /// All GPUs that Burn can train on, and the names of the others.

@@ -225,17 +225,60 @@ const VGPU_BOARDS: [(&str, &str); 29] = [
     ("V100X", "Tesla V100-SXM2-16GB"),
 ];
 
-/// Product lines that Burn cannot train on, with their compute capabilities (NVIDIA's lists of CUDA GPUs and legacy GPUs).
-const OLD_LINES: [(&str, ComputeCapability); 8] = [
-    ("GeForce GTX 9", ComputeCapability::new(5, 2)),
-    ("GeForce GTX 75", ComputeCapability::new(5, 0)),
-    ("GeForce GTX 7", ComputeCapability::new(3, 5)),
-    ("GeForce GTX TITAN X", ComputeCapability::new(5, 2)),
-    ("GeForce GTX TITAN", ComputeCapability::new(3, 5)),
-    ("Tesla K", ComputeCapability::new(3, 5)),
-    ("Tesla M", ComputeCapability::new(5, 2)),
-    ("Quadro M", ComputeCapability::new(5, 2)),
+/// Product lines that Burn cannot train on, as beginnings of [`unbranded`] names, with their compute capabilities (NVIDIA's
+/// lists of CUDA GPUs and legacy GPUs). The first that matches decides.
+const OLD_LINES: [(&str, ComputeCapability); 20] = [
+    ("gtx9##", ComputeCapability::new(5, 2)),
+    ("gtx8##", ComputeCapability::new(5, 0)),
+    ("gtx75", ComputeCapability::new(5, 0)),
+    ("gtx7##", ComputeCapability::new(3, 5)),
+    ("gtx6##", ComputeCapability::new(3, 0)),
+    ("gtx5##", ComputeCapability::new(2, 0)),
+    ("gtx4##", ComputeCapability::new(2, 0)),
+    ("gt7##", ComputeCapability::new(3, 5)),
+    ("gtxtitanx", ComputeCapability::new(5, 2)),
+    ("gtxtitan", ComputeCapability::new(3, 5)),
+    ("titanblack", ComputeCapability::new(3, 5)),
+    ("k#", ComputeCapability::new(3, 5)),
+    ("m20#0", ComputeCapability::new(2, 0)),
+    ("m#0", ComputeCapability::new(5, 2)),
+    ("m4", ComputeCapability::new(5, 2)),
+    ("m6", ComputeCapability::new(5, 2)),
+    ("quadrok", ComputeCapability::new(3, 5)),
+    ("quadrom", ComputeCapability::new(5, 2)),
+    ("gridk", ComputeCapability::new(3, 0)),
+    ("nano", ComputeCapability::new(5, 3)),
 ];
+
+/// Beginnings of names without profile, `#` being a digit: GPUs of other makers.
+const OTHER_MAKERS: &str = "amd radeon instinct firepro vega gfx mi1 mi2 mi3 rx4 rx5 rx6 rx7 rx9 intel gaudi habana iris \
+                            arca arcb apple m#pro m#max m#ultra tpu trainium inferentia";
+
+/// Letters and digits of a name of a GPU, in small letters, without maker and brand.
+pub fn unbranded(name: &str) -> String {
+    let bare: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    let brands = ["nvidia", "geforce", "tesla", "jetson"].into_iter();
+    brands.fold(bare.as_str(), |name, brand| name.strip_prefix(brand).unwrap_or(name)).to_owned()
+}
+
+/// Returns true if a name begins with a pattern, in which `#` is a digit.
+pub fn begins_like(name: &str, pattern: &str) -> bool {
+    let is_like = |(found, wanted): (u8, u8)| found == wanted || (wanted == b'#' && found.is_ascii_digit());
+    name.len() >= pattern.len() && name.bytes().zip(pattern.bytes()).all(is_like)
+}
+
+/// Reason why a GPU with this name, in any spelling, has no profile; `None` if the name does not show a reason.
+pub(crate) fn refusal_of_name(name: &str) -> Option<String> {
+    let name = unbranded(name);
+    if OTHER_MAKERS.split_whitespace().any(|maker| begins_like(&name, maker)) {
+        return Some("it is no NVIDIA GPU: plans are for CUDA or the CPU".to_owned());
+    }
+    old_capability(&name).and_then(ComputeCapability::refusal)
+}
+
+fn old_capability(unbranded: &str) -> Option<ComputeCapability> {
+    OLD_LINES.into_iter().find(|(line, _)| begins_like(unbranded, line)).map(|(_, capability)| capability)
+}
 
 impl<'a> ProductName<'a> {
     /// Splits a driver's name into its parts. Any text is valid; unrecognised parts stay in the name.
@@ -251,7 +294,7 @@ impl<'a> ProductName<'a> {
 
     /// Compute capability of a product line that Burn cannot train on, for drivers that report none; `None` for other lines.
     pub(crate) fn old_capability(self) -> Option<ComputeCapability> {
-        OLD_LINES.into_iter().find(|(line, _)| self.gpu.starts_with(line)).map(|(_, capability)| capability)
+        old_capability(&unbranded(self.gpu))
     }
 
     /// Returns true if this names `product`, or a part of it.
@@ -277,6 +320,32 @@ fn board_of_type(name: &str) -> Option<&str> {
         _ => rest,
     };
     (is_type && !board.is_empty()).then_some(board)
+}
+
+/// Size of a MIG slice, as in the names of its types: `1g.10gb`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MigSize {
+    /// Compute slices.
+    pub compute: u32,
+    /// Memory in GB, rounded.
+    pub memory_gb: u32,
+}
+
+impl MigSize {
+    /// Splits the size from the end of a name: `a100-sxm4-40gb:1g.5gb`, `NVIDIA H100 PCIe MIG 1g.10gb+me`.
+    pub fn split_from(name: &str) -> Option<(&str, Self)> {
+        let whole = name.strip_suffix("+me").unwrap_or(name);
+        let (rest, memory) = whole.strip_suffix("gb")?.rsplit_once("g.")?;
+        let at = rest.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |last| last + 1);
+        let size = Self { compute: rest[at..].parse().ok()?, memory_gb: memory.parse().ok()? };
+        Some((rest[..at].trim_end_matches([' ', '-', '_', ':', '/', '.']), size))
+    }
+}
+
+impl fmt::Display for MigSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}g.{}gb", self.compute, self.memory_gb)
+    }
 }
 
 /// Product line of a GPU. Within one compute capability, lines differ in units, clocks and bandwidth for equal memory.

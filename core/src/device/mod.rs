@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::measured::DeviceKind;
 use crate::{Bytes, Precision, Provenance};
-pub(crate) use identity::ProductLine;
-pub use identity::{ComputeCapability, PciAddress, PciId, ProductName};
+pub use identity::{ComputeCapability, MigSize, PciAddress, PciId, ProductName, begins_like, unbranded};
+pub(crate) use identity::{ProductLine, refusal_of_name};
 pub use reading::{CudaDevice, GpuIdentity, GpuReading, MigSlice, Virtualization};
 
 /// Facts about a device that the planner uses.

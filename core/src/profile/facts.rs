@@ -6,7 +6,8 @@ use serde::Deserialize;
 
 use super::{Basis, Peak, Profile};
 use crate::device::{
-    ComputeCapability, DeviceFacts, DeviceKind, EstimatedFigure, GpuReading, MemoryKind, PowerLimit, ProductLine, Rates,
+    ComputeCapability, DeviceFacts, DeviceKind, EstimatedFigure, GpuReading, MemoryKind, MigSize, PowerLimit, ProductLine,
+    Rates,
 };
 use crate::{Bytes, Provenance};
 
@@ -15,6 +16,9 @@ use crate::{Bytes, Provenance};
 fn context(sm_count: u32) -> Bytes {
     Bytes::from_mib(150 + 3 * u64::from(sm_count))
 }
+
+/// Least part of the memory of its slices that a MIG slice has: 16.0 of 17.6 GiB of an H200, 9.75 of 10 GiB of an H100.
+const MIG_SHARE: f64 = 0.9;
 
 impl DeviceFacts {
     /// Facts from a profile alone, for a machine that was not probed.
@@ -43,6 +47,41 @@ impl DeviceFacts {
             estimated: speed.estimated,
             host_cores: None,
         }
+    }
+
+    /// Facts of a MIG slice of a GPU that was not probed; `None` if the GPU has no slices of this size.
+    ///
+    /// SMs follow from the equal slices that NVIDIA's MIG guide lists: 14 of an A100, 16 of an H100. Larger slices of an H100 have
+    /// up to 18% more.
+    pub fn nominal_slice(profile: &Profile, size: MigSize) -> Option<Self> {
+        let whole = profile.compute.sm_count?;
+        let capability = profile.compute_capability;
+        let slices = match (capability.major, capability.minor) {
+            (8, 0) | (9 | 10, 0) if whole > 60 => 8,
+            (8, 0) => 4,
+            (12, 0) if profile.id.as_str().starts_with("rtx-pro-6000-") => 4,
+            _ => return None,
+        };
+        let gib_each = profile.memory.nominal_mib as f64 / 1024.0 / f64::from(slices);
+        let memory = (f64::from(size.memory_gb) / gib_each).round();
+        let is_memory = (memory * gib_each - f64::from(size.memory_gb)).abs() <= 1.0 && memory <= f64::from(slices);
+        let is_compute = matches!((size.compute, slices), (1 | 2 | 4, _) | (3 | 7, 8));
+        let compute = f64::from(size.compute.next_power_of_two());
+        if !is_memory || !is_compute || !(memory == compute || (memory, compute) == (2.0, 1.0)) {
+            return None;
+        }
+        // Pairs of SMs, of which a slice has the same number everywhere.
+        let sm_each = (f64::from(whole) / f64::from(slices) / 2.0).round() as u32 * 2;
+        let kept = profile.memory.usable().0 as f64 * MIG_SHARE * memory / f64::from(slices);
+        let reading = GpuReading {
+            name: Some(format!("{} MIG {size}", profile.names.first()?)),
+            compute_capability: Some(capability),
+            memory_total: Some(Bytes(kept as u64)),
+            sm_count: Some(sm_each * size.compute),
+            ..GpuReading::default()
+        };
+        let name = format!("{} {size}", profile.id);
+        Self::from_reading(&reading, Some(profile), None).map(|facts| Self { name, ..facts })
     }
 
     /// Facts of a probed GPU, completed from a matching profile. Memory and SM count come from the reading, because a

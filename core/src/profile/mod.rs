@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::{ComputeCapability, EstimatedFigure, PciId};
 pub use detected::{DetectedProfile, NoDescription};
 pub use figures::{Basis, Board, Compute, Memory, Peak, Peaks, PrintedFigure};
-pub use names::{ProfileId, ProfileNames};
+pub use names::{ProfileId, ProfileNames, did_you_mean, names_left_out, refuse};
 pub use table::ProfileTable;
 pub use validate::{Fault, Strictness, faults};
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Profile, ProfileTable};
 use crate::ParseError;
+use crate::device::{refusal_of_name, unbranded};
 use crate::text::through_text;
 
 /// The name of a profile, and of the Cargo feature that selects it: `rtx4090`, `a100-sxm4-80gb`.
@@ -126,9 +127,10 @@ impl ProfileNames {
         named.into_iter().collect()
     }
 
-    /// Formats `; did you mean …?` for a name without a profile, else the way to a profile for a GPU outside the table.
+    /// Formats `; did you mean …?` for a name without a profile, the reason why such a GPU has none, else the way to a profile
+    /// for a GPU outside the table.
     pub fn suggest_or_advise(&self, name: &str) -> String {
-        self.suggest(name).unwrap_or_else(|| {
+        self.suggest(name).or_else(|| refuse(name)).unwrap_or_else(|| {
             "; gpu-tuned plans for NVIDIA GPUs: on a machine with this one, `cargo gpu-tuned targets --here --toml` prints its profile"
                 .to_owned()
         })
@@ -138,21 +140,15 @@ impl ProfileNames {
     /// name that a typing error turns into this one. `None` for another GPU.
     pub fn suggest(&self, name: &str) -> Option<String> {
         let wanted = bare(name);
-        let is_memory = |suffix: &str| suffix.strip_suffix("gb").is_some_and(|size| size.parse::<u32>().is_ok());
+        let text = unbranded(name);
+        let left_out = |id: &str| names_left_out(&text, id, &[]);
+        let least = self.names().filter_map(left_out).min();
         let is_same = |id: &str| bare(id) == wanted;
-        let is_size =
-            |id: &str| id.rsplit_once('-').is_some_and(|(model, suffix)| is_memory(suffix) && bare(model) == wanted);
-        let is_version = |id: &str| id.split_once('-').is_some_and(|(model, _)| model == wanted);
+        let is_shorter = |id: &str| least.is_some() && left_out(id) == least;
         let is_typo = |id: &str| is_typo(name, id);
-        let kinds: [&dyn Fn(&str) -> bool; 4] = [&is_same, &is_size, &is_version, &is_typo];
-        let found = |is_meant: &&dyn Fn(&str) -> bool| {
-            let ids: Vec<String> = self.names().filter(|id| is_meant(id)).map(|id| format!("`{id}`")).collect();
-            (!ids.is_empty()).then_some(ids)
-        };
-        let ids = kinds.iter().find_map(found)?;
-        let (last, others) = ids.split_last()?;
-        let others = if others.is_empty() { String::new() } else { others.join(", ") + " or " };
-        Some(format!("; did you mean {others}{last}?"))
+        let kinds: [&dyn Fn(&str) -> bool; 3] = [&is_same, &is_shorter, &is_typo];
+        let found = |is_meant: &&dyn Fn(&str) -> bool| did_you_mean(self.names().filter(|id| is_meant(id)));
+        kinds.iter().find_map(found)
     }
 
     /// Returns true if a name differs from a profile's only in case, hyphens and underscores, or by a typing error.
@@ -164,6 +160,59 @@ impl ProfileNames {
     fn names(&self) -> impl Iterator<Item = &str> {
         self.ids.iter().map(ProfileId::as_str)
     }
+}
+
+/// Formats `; reason` for the name of a GPU of another maker, or of one that is too old.
+pub fn refuse(name: &str) -> Option<String> {
+    refusal_of_name(name).map(|reason| format!("; {reason}"))
+}
+
+/// Formats `; did you mean …?`; `None` without ids.
+pub fn did_you_mean<'a>(ids: impl Iterator<Item = &'a str>) -> Option<String> {
+    let ids: Vec<String> = ids.map(|id| format!("`{id}`")).collect();
+    let (last, others) = ids.split_last()?;
+    let others = if others.is_empty() { String::new() } else { others.join(", ") + " or " };
+    Some(format!("; did you mean {others}{last}?"))
+}
+
+/// Number of words that `text`, an [`unbranded`] name, leaves out of the name or id `whole`: `a10040gb` leaves none out of
+/// `a100-pcie-40gb`. Sizes of memory and forms of a board do not count. `None` if the text does not begin with the model, or has
+/// other words than those of `whole` and `more`.
+pub fn names_left_out(text: &str, whole: &str, more: &[&str]) -> Option<usize> {
+    let lower = whole.to_ascii_lowercase();
+    let is_brand = |word: &str| unbranded(word).is_empty();
+    let words: Vec<&str> =
+        lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !is_brand(word)).collect();
+    let has_digit = |word: &&str| word.contains(|c: char| c.is_ascii_digit()) && !is_size(word);
+    let end = words.iter().position(has_digit).map(|number| number + 1);
+    let end = end.or_else(|| words.iter().position(|word| is_size(word))).unwrap_or(words.len());
+    let rest = text.strip_prefix(words[..end].concat().as_str()).filter(|_| end > 0)?;
+    fewest_left_out(rest, &[&words[end..], more].concat())
+}
+
+fn fewest_left_out(text: &str, words: &[&str]) -> Option<usize> {
+    if text.is_empty() {
+        return Some(words.iter().filter(|word| !is_size(word) && !is_secondary(word)).count());
+    }
+    let taken = |at: usize| {
+        let others = [&words[..at], &words[at + 1..]].concat();
+        // `40g` is short for `40gb`, `sxm` for `sxm4`.
+        let short = words[at].strip_suffix('b').filter(|_| is_size(words[at]));
+        let short = short.unwrap_or_else(|| words[at].trim_end_matches(|c: char| c.is_ascii_digit()));
+        let rest = [words[at], short].into_iter().find_map(|word| text.strip_prefix(word).filter(|_| !word.is_empty()))?;
+        fewest_left_out(rest, &others)
+    };
+    (0..words.len()).filter_map(taken).min()
+}
+
+/// Returns true for a size of memory, such as `80gb`.
+fn is_size(word: &str) -> bool {
+    word.strip_suffix("gb").is_some_and(|size| size.parse::<u32>().is_ok())
+}
+
+/// Returns true for a word that tells no products apart for those who type it.
+fn is_secondary(word: &str) -> bool {
+    word.starts_with("sxm") || ["pcie", "nvl", "gpu", "edition", "generation", "hgx"].contains(&word)
 }
 
 fn bare(name: &str) -> String {

@@ -8,7 +8,7 @@ mod precision;
 mod readings;
 mod unified;
 
-use gpu_tuned_core::device::{DeviceFacts, GpuReading, ProductName, Virtualization};
+use gpu_tuned_core::device::{DeviceFacts, GpuReading, MigSize, ProductName, Virtualization};
 use gpu_tuned_core::matching::{Difference, Match, identify};
 use gpu_tuned_core::profile::{Fault, Profile, ProfileTable, Strictness, faults};
 use gpu_tuned_core::workload::Transformer;
@@ -242,5 +242,30 @@ fn a_share_is_always_a_variant_of_its_gpu() {
         assert!(differences.contains(&difference), "{name}: {differences:?}");
         let facts = DeviceFacts::from_reading(&reading, Some(&profile), None);
         assert_eq!(facts.map(|facts| facts.memory_total), reading.memory_total, "{name}");
+    }
+}
+
+/// Listings of `nvidia-smi mig -lgip`: SMs, and memory in GiB.
+#[test]
+fn a_planned_mig_slice_has_the_sms_and_no_more_memory_than_listed() {
+    for (id, compute, memory_gb, sm_count, gib) in [
+        ("a100-sxm4-40gb", 1, 5, 14, 4.75),
+        ("a100-sxm4-40gb", 7, 40, 98, 39.25),
+        ("a100-sxm4-80gb", 1, 10, 14, 9.5),
+        ("a100-sxm4-80gb", 1, 20, 14, 19.5),
+        ("h100-sxm5-80gb", 1, 10, 16, 9.75),
+        ("h100-sxm5-80gb", 2, 20, 32, 19.62),
+        ("h100-sxm5-80gb", 4, 40, 64, 39.5),
+        ("h200", 1, 18, 16, 16.0),
+    ] {
+        let size = MigSize { compute, memory_gb };
+        let profile = ProfileTable::builtin().get(id).expect("it is shipped");
+        let slice = DeviceFacts::nominal_slice(profile, size).expect("it is listed");
+        let part = slice.memory_total.mib() / (gib * 1024.0);
+        assert_eq!((slice.name, slice.sm_count), (format!("{id} {size}"), sm_count));
+        assert!((0.89..=1.0).contains(&part), "{id} {size}: {part:.2} of the listed memory");
+        let whole = DeviceFacts::nominal(profile).fp32_tflops.expect("it is published");
+        let share = f64::from(sm_count) / f64::from(profile.compute.sm_count.expect("it is published"));
+        assert!((slice.fp32_tflops.expect("it is scaled") / whole / share - 1.0).abs() < 1e-9, "{id} {size}");
     }
 }
