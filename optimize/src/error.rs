@@ -43,8 +43,9 @@ pub enum OptimizeError {
     #[error("a batch of {batch} x {accumulation} x {ranks} rank(s) is more than 2^30 samples, the most of a step")]
     TooLarge { batch: u64, accumulation: u64, ranks: u64 },
     #[error(
-        "there is no kind of model `{name}`{hint}\n  help: kinds are {}",
-        ModelKind::requestable().collect::<Vec<_>>().join(", ")
+        "there is no kind of model `{name}`{hint}\n  help: kinds are {}\n  help: {}",
+        ModelKind::requestable().collect::<Vec<_>>().join(", "),
+        ModelKind::MEASURE
     )]
     UnknownKind { name: String, hint: String },
     #[error(
@@ -61,8 +62,9 @@ pub enum OptimizeError {
     )]
     MissingDims { kind: &'static str, missing: Vec<String>, options: String, file: Option<String> },
     #[error(
-        "{what} is not modelled, and the planner plans no smaller model in its place\n  help: measure the model in Burn and plan \
-         with --workload NAME, or give its costs: --model declared --dim …"
+        "{what} is not modelled, and the planner plans no smaller model in its place\n  help: {}\n  help: name what was \
+         measured with --workload NAME, or give the costs: --model declared --dim …",
+        ModelKind::MEASURE
     )]
     NotModelled { what: String },
     #[error("{kind}: there is no dimension `{name}`{hint}\n  help: there is {names}")]

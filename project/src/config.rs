@@ -279,7 +279,11 @@ fn unknown(key: &Spanned<DeString<'_>>, known: &[&'static [Dim]], owner: &str, s
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum PairsError {
     /// The model is unknown.
-    #[error("there is no model `{name}`{hint}; models are {}", ModelKind::requestable().collect::<Vec<_>>().join(", "))]
+    #[error(
+        "there is no model `{name}`{hint}; models are {}; {}",
+        ModelKind::requestable().collect::<Vec<_>>().join(", "),
+        ModelKind::MEASURE
+    )]
     UnknownModel {
         /// The name.
         name: String,

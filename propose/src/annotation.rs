@@ -19,7 +19,8 @@ use crate::training_loop::TrainingLoop;
 
 /// Placeholder for a figure that the code lacks.
 const UNKNOWN: &str = "…";
-const DECLARE: &str = "give the costs of a sample, or use another keyword";
+const DECLARE: &str =
+    "run `cargo gpu-tuned measure`, which needs no GPU, give the costs of a sample, or use another keyword";
 
 /// The program around a struct.
 pub(super) struct Given<'a> {

@@ -175,6 +175,10 @@ impl Family {
     }
 }
 
+/// The ways for a model that no kind describes.
+pub(super) const MEASURE_OR_DECLARE: &str =
+    "run `cargo gpu-tuned measure`, which needs no GPU, or give the costs of a sample";
+
 fn undescribed() -> &'static ModelKind {
     ModelKind::named("declared").expect("BUG: a kind of model")
 }
@@ -188,10 +192,10 @@ fn doubt(mixture: &Mixture, hit: impl Fn(&Words) -> Option<(String, String)>) ->
     let places: Vec<_> = found.iter().map(|(name, place)| format!("`{name}` in {place}")).collect();
     let advice = match mixture.like.as_deref().and_then(ModelKind::description_of) {
         Some(keyword) => format!(
-            "For {}, write `{keyword}` in place of `declared(…)`. For others, give the costs of a sample.",
+            "For {}, write `{keyword}` in place of `declared(…)`. For others, {MEASURE_OR_DECLARE}.",
             mixture.such
         ),
-        None => "Give the costs of a sample.".to_owned(),
+        None => format!("Here, {MEASURE_OR_DECLARE}."),
     };
     Some(format!("{}: {}. `init` does not read such models. {advice}", places.join(" and "), mixture.model))
 }

@@ -282,10 +282,14 @@ impl ModelKind {
         kind.filter(|_| near.is_empty()).map_or(near, |kind| format!("; `{kind}` describes it"))
     }
 
-    /// Lists the kinds: `transformer(…), …; declared(…) takes costs`.
+    /// The way to a plan for a model that no kind describes.
+    pub const MEASURE: &str =
+        "any Burn program can be measured, without a GPU, too: `cargo gpu-tuned measure`, then plan";
+
+    /// Lists the kinds: `transformer(…), …; declared(…) takes costs`, and the way for other models.
     pub fn list() -> String {
         let described: Vec<_> = Self::ALL.iter().skip(1).map(|kind| format!("`{}(…)`", kind.name)).collect();
-        format!("{}; `{}(…)` takes costs", described.join(", "), Self::ALL[0].name)
+        format!("{}; `{}(…)` takes costs; {}", described.join(", "), Self::ALL[0].name, Self::MEASURE)
     }
 }
 

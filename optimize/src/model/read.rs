@@ -157,8 +157,9 @@ fn side(name: &str, sides: Option<&[u64]>) -> Result<DimValue, String> {
             ((height * width) as f64).sqrt().round()
         )),
         Some([_, _, _]) => Err(format!(
-            "`{name}`: models over volumes cannot be described by dimensions; give their costs (--model declared --dim …), \
-             or measure the model and name it with --workload"
+            "`{name}`: models over volumes cannot be described by dimensions; {} with --workload NAME, or give their costs: \
+             --model declared --dim …",
+            ModelKind::MEASURE
         )),
         _ => Err(format!("`{name}`: expected the side of a square image in pixels")),
     }

@@ -95,7 +95,8 @@ fn a_table_of_an_unknown_model_is_named_with_the_models_that_exist() {
     assert_eq!(
         found,
         ["gpu-tuned.toml:1:16: there is no model `moe`; `transformer` describes it; there are `transformer(…)`, \
-          `encoder_decoder(…)`, `vit(…)`, `convnet(…)`, `unet(…)`, `mlp(…)`, `recurrent(…)`; `declared(…)` takes costs"]
+          `encoder_decoder(…)`, `vit(…)`, `convnet(…)`, `unet(…)`, `mlp(…)`, `recurrent(…)`; `declared(…)` takes costs; any Burn program can \
+          be measured, without a GPU, too: `cargo gpu-tuned measure`, then plan"]
     );
 }
 
