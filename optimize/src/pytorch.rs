@@ -239,6 +239,5 @@ pub(crate) fn no_tensor_cores(precision: Precision, facts: &DeviceFacts) -> Opti
 
 /// Message on a precision that the device has no tensor cores for.
 fn unsupported(precision: Precision, facts: &DeviceFacts) -> Option<String> {
-    let error = || PlanError::PrecisionUnsupported { precision, device: facts.name.clone() };
-    no_tensor_cores(precision, facts).map(|_| error().to_string())
+    no_tensor_cores(precision, facts).map(|_| PlanError::precision_unsupported(precision, facts).to_string())
 }
