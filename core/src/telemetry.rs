@@ -1,5 +1,7 @@
 //! GPUs as the driver describes and samples them. Times are seconds since 1970 (UTC).
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use crate::profile::{Board, ProfileTable};
@@ -140,8 +142,12 @@ const STRONGEST_BOARD_W: f64 = 1400.0;
 const POWER_PEAK: f64 = 2.0;
 /// A clock over the highest one, at most: offsets raise clocks beyond the reported limit.
 const CLOCK_PEAK: f64 = 1.5;
-/// The highest clock of a GPU or its memory in MHz, where the driver reports none.
-const HIGHEST_MHZ: u32 = 20_000;
+/// Clocks in MHz. Drivers report zero for an unavailable figure.
+const CLOCKS_MHZ: RangeInclusive<u32> = 1..=20_000;
+/// PCIe generations. Newer ones than those of [`pcie_gb_s`] are possible.
+const GENERATIONS: RangeInclusive<u32> = 1..=16;
+/// PCIe lanes.
+const LANES: RangeInclusive<u32> = 1..=32;
 /// Temperature in degrees Celsius that no working chip reaches.
 const HOTTEST_C: u32 = 150;
 
@@ -156,18 +162,8 @@ pub fn is_power_limit(milliwatts: &u32) -> bool {
     *milliwatts > 0 && f64::from(*milliwatts) <= POWER_PEAK * STRONGEST_BOARD_W * 1e3
 }
 
-/// A clock in MHz. Drivers report zero for an unavailable figure.
-fn is_clock(megahertz: &u32) -> bool {
-    (1..HIGHEST_MHZ).contains(megahertz)
-}
-
-/// A PCIe generation. Newer ones than those of [`pcie_gb_s`] are possible.
-fn is_generation(generation: &u32) -> bool {
-    (1..=16).contains(generation)
-}
-
-fn is_width(lanes: &u32) -> bool {
-    (1..=32).contains(lanes)
+fn within(figure: Option<u32>, range: RangeInclusive<u32>) -> Option<u32> {
+    figure.filter(|figure| range.contains(figure))
 }
 
 /// A part in percent. Counters that are averaged exceed 100 by their error.
@@ -186,10 +182,10 @@ impl Gpu {
     pub fn without_impossible(self) -> Self {
         Self {
             default_power_limit_mw: self.default_power_limit_mw.filter(is_power_limit),
-            max_sm_clock_mhz: self.max_sm_clock_mhz.filter(is_clock),
-            max_memory_clock_mhz: self.max_memory_clock_mhz.filter(is_clock),
-            max_pcie_generation: self.max_pcie_generation.filter(is_generation),
-            max_pcie_lanes: self.max_pcie_lanes.filter(is_width),
+            max_sm_clock_mhz: within(self.max_sm_clock_mhz, CLOCKS_MHZ),
+            max_memory_clock_mhz: within(self.max_memory_clock_mhz, CLOCKS_MHZ),
+            max_pcie_generation: within(self.max_pcie_generation, GENERATIONS),
+            max_pcie_lanes: within(self.max_pcie_lanes, LANES),
             ..self
         }
     }
@@ -230,13 +226,13 @@ impl GpuSample {
     #[must_use]
     pub fn without_impossible(self, gpu: &Gpu) -> Self {
         let clock = |clock: Option<u32>, most: Option<u32>| {
-            let most = most.map_or(f64::from(HIGHEST_MHZ), |most| CLOCK_PEAK * f64::from(most));
-            clock.filter(is_clock).filter(|clock| f64::from(*clock) <= most)
+            let most = most.map_or(f64::INFINITY, |most| CLOCK_PEAK * f64::from(most));
+            within(clock, CLOCKS_MHZ).filter(|clock| f64::from(*clock) <= most)
         };
         let is_power =
             |milliwatts: &u32, limit| *milliwatts > 0 && f64::from(*milliwatts) <= gpu.highest_power_mw(limit);
         let power_limit_mw = self.power_limit_mw.filter(is_power_limit).filter(|limit| is_power(limit, None));
-        let link = [self.pcie_generation.filter(is_generation), self.pcie_lanes.filter(is_width)];
+        let link = [within(self.pcie_generation, GENERATIONS), within(self.pcie_lanes, LANES)];
         let most = gpu.highest_traffic(link);
         let is_traffic = |bytes_per_s: &u64| *bytes_per_s as f64 <= most;
         let fits = |bytes: &u64| gpu.memory_total_bytes.is_none_or(|total| *bytes <= total);

@@ -80,9 +80,9 @@ pub(super) fn power(input: &DiagnosisInput<'_>) -> Option<Finding> {
     brake(input).or_else(|| lowered_limit(input)).or_else(|| other_cap(input))
 }
 
-/// A power limit that is reached.
+/// A GPU at its power limit.
 #[derive(Clone, Copy)]
-struct Limit {
+struct Capped {
     /// Part of the time at the limit.
     share: f64,
     limit_mw: f64,
@@ -90,10 +90,10 @@ struct Limit {
     drawn_mw: Option<f64>,
 }
 
-impl Limit {
+impl Capped {
     /// Returns a limit that is reached and lower than the default, that of the driver or of the data sheet. Makers of
     /// laptops choose the limit, so their data sheet has none.
-    fn lowered(gpu: &GpuStats<'_>) -> Option<Self> {
+    fn below_default(gpu: &GpuStats<'_>) -> Option<Self> {
         let published = || gpu.profile().filter(|profile| !profile.mobile)?.board.tdp_w.map(|watts| watts * 1e3);
         let default_mw = gpu.gpu.default_power_limit_mw.map(f64::from).or_else(published)?;
         let limit_mw = gpu.under_load(|sample| sample.power_limit_mw)?;
@@ -111,8 +111,8 @@ impl Limit {
 
 /// A power limit that is reached and is lower than the default.
 fn lowered_limit(input: &DiagnosisInput<'_>) -> Option<Finding> {
-    let (gpus, (gpu, limit)) = faulty(input, Limit::lowered, |limit| limit.limit_mw / limit.default_mw)?;
-    let Limit { share, limit_mw, default_mw, drawn_mw } = limit;
+    let (gpus, (gpu, limit)) = faulty(input, Capped::below_default, |limit| limit.limit_mw / limit.default_mw)?;
+    let Capped { share, limit_mw, default_mw, drawn_mw } = limit;
     let (clock, _) = gpu.clocks(&[Throttle::PowerCap]);
     let most = clock.zip(gpu.gpu.max_sm_clock_mhz).map_or(f64::INFINITY, |(clock, max)| f64::from(max) / clock);
     // The higher clock helps only in the part of the time with lowered clocks.
@@ -254,7 +254,7 @@ impl Clocks {
         let loaded = gpu.loaded().count();
         let free: Vec<_> = gpu.loaded().filter(is_free).collect();
         let clocks: Vec<_> = free.iter().filter_map(|sample| sample.sm_clock_mhz).map(f64::from).collect();
-        let are_set = 2 * free.iter().copied().filter(|sample| is_set(&sample)).count() >= free.len();
+        let are_set = 2 * free.iter().copied().filter(|sample| is_set(sample)).count() >= free.len();
         let (mhz, max_mhz) = (median(clocks.iter().copied())?, gpu.max_clock()?);
         let most = if are_set { LOW_IF_SET } else { LOW };
         let is_usual = clocks.len() >= MIN_SAMPLES && 2 * free.len() >= loaded;

@@ -138,7 +138,9 @@ fn gpus_with_one_fault_have_one_command() {
     made.start.gpus.push(second);
     made.run.device.gpu_uuids.push("GPU-2".to_owned());
     let mut others = made.gpu.clone();
-    others.iter_mut().for_each(|sample| (sample.gpu, sample.sm_clock_mhz) = (3, Some(210)));
+    for sample in &mut others {
+        (sample.gpu, sample.sm_clock_mhz) = (3, Some(210));
+    }
     made.gpu.extend(others);
     let finding = first(made);
     assert_eq!(finding.headline, "the clocks of GPUs 0 and 3 are 210 of 1980 MHz under load: not by power or heat");
@@ -154,7 +156,9 @@ fn the_clocks_of_a_slice_are_those_of_its_gpu() {
     made.start.gpus.push(slice);
     made.run.device.gpu_uuids = vec!["MIG-1".to_owned()];
     let mut of_slice = made.gpu.clone();
-    of_slice.iter_mut().for_each(|sample| (sample.mig_slot, sample.sm_clock_mhz) = (Some(1), None));
+    for sample in &mut of_slice {
+        (sample.mig_slot, sample.sm_clock_mhz) = (Some(1), None);
+    }
     made.gpu.extend(of_slice);
     let finding = first(made);
     assert_eq!((finding.kind, finding.severity), (Kind::LowClocks, Severity::Critical));
