@@ -22,7 +22,7 @@ pub const COMPUTE_SHARE: f64 = 0.35;
 
 /// Factor by which a ratio of two GPUs' speeds may be off: the 90th percentile on the workloads that were not fitted.
 /// Source: `docs/transfer.md`.
-pub const TRANSFER_ERROR: f64 = 1.67;
+pub const TRANSFER_ERROR: f64 = 1.68;
 
 /// Factor by which a speed may be off when figures of the GPU are estimates. Source: shipped profiles without their rates, in
 /// `core/src/plan/tests/planner/estimates.rs`.

@@ -383,6 +383,8 @@ tables! {
             }),
             range: Range::Known([0.0, 20_000.0])
         } from nvlink_source;
+        /// GPUs that a bridge joins by NVLink; absent where NVLink joins all GPUs of a host.
+        nvlink_gpus: Option<u32>, "" { unit: "GPUs", range: Range::Known([2.0, 8.0]) };
     }
 }
 

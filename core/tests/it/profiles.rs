@@ -4,16 +4,17 @@ use std::path::Path;
 
 use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::{Difference, Match, identify};
-use gpu_tuned_core::plan::PlanError;
+use gpu_tuned_core::measured::Mode;
+use gpu_tuned_core::plan::{PlanError, TRANSFER_ERROR, relative_speed};
 use gpu_tuned_core::profile::{Peak, Profile, ProfileId, ProfileTable, describe_source};
 use gpu_tuned_core::workload::Transformer;
-use gpu_tuned_core::{Bytes, Goal, plan};
+use gpu_tuned_core::{Bytes, Goal, Precision, plan};
 
 use crate::devices::facts;
 
 #[test]
-fn there_are_171_gpus_and_the_generic_profile() {
-    assert_eq!(ProfileTable::builtin().iter().count(), 172);
+fn there_are_200_gpus_and_the_generic_profile() {
+    assert_eq!(ProfileTable::builtin().iter().count(), 201);
     for id in ["generic", "gtx1080", "rtx4090", "rtx4060-ti-8gb", "a100-sxm4-80gb", "h200", "gb10"] {
         assert!(ProfileTable::builtin().get(id).is_some(), "{id}");
     }
@@ -87,6 +88,58 @@ fn every_file_is_named_after_its_profile_and_every_source_is_explained() {
         for code in codes.chain(of_peaks) {
             assert!(describe_source(code).is_some(), "{}: `{code}` is not explained", profile.id);
         }
+    }
+}
+
+/// Exponent of the power limits in the rates of two boards of one chip: that of the H100 PCIe and the H100 SXM.
+#[test]
+fn an_untested_board_reaches_what_a_tested_one_of_its_chip_would_at_its_power_limit() {
+    const EXPONENT: f64 = 0.69;
+    let tensor = |profile: &Profile| [profile.peaks.bf16.clone(), profile.peaks.fp16.clone()].into_iter().flatten();
+    let by_power = |peak: &Peak| peak.reached_source.as_deref() == Some("power");
+    let tested = |profile: &Profile| {
+        let peaks: Vec<_> = tensor(profile).filter(|peak| peak.reached.is_some() && !by_power(peak)).collect();
+        let reached: f64 = peaks.iter().filter_map(|peak| peak.reached).sum::<f64>() / peaks.len() as f64;
+        Some((peaks.first()?.tflops * reached, profile.board.tdp_w?))
+    };
+    let tested_board = |id: &str| tested(ProfileTable::builtin().get(id).expect("shipped")).expect("it was tested");
+    let [(pcie, pcie_w), (sxm, sxm_w)] = ["h100-pcie", "h100-sxm5-80gb"].map(tested_board);
+    assert!(((sxm / pcie).ln() / (sxm_w / pcie_w).ln() - EXPONENT).abs() < 0.05);
+    let mut boards = 0;
+    for profile in ProfileTable::builtin().iter() {
+        for peak in tensor(profile).filter(by_power) {
+            let watts = profile.board.tdp_w.expect("the fraction follows from it");
+            let is_sibling = |other: &&Profile| {
+                other.chip == profile.chip
+                    && other.compute.half_rate_fp32_accumulate == profile.compute.half_rate_fp32_accumulate
+            };
+            let siblings = ProfileTable::builtin().iter().filter(is_sibling).filter_map(tested);
+            let best = siblings.map(|(rate, limit)| rate * (watts / limit).powf(EXPONENT)).fold(0.0, f64::max);
+            let reached = peak.reached.expect("a fraction");
+            assert!((best / peak.tflops - reached).abs() < 0.011, "{}: {reached}", profile.id);
+            boards += 1;
+        }
+    }
+    assert!(boards > 10, "{boards}");
+}
+
+/// MLPerf training, SSD: 0.80.
+#[test]
+fn the_power_limit_of_an_h100_nvl_puts_it_below_the_sxm() {
+    let device = |id: &str| DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("shipped"));
+    for precision in [Precision::F32, Precision::MixedBf16] {
+        let mode = Mode::new(precision, false);
+        let ratio = relative_speed(&device("h100-nvl"), &device("h100-sxm5-80gb"), mode).expect("rates");
+        assert!(ratio < 1.0 && ratio / 0.80 < TRANSFER_ERROR, "{precision}: {ratio}");
+    }
+}
+
+#[test]
+fn every_laptop_gpu_names_the_power_class_of_its_figures() {
+    for profile in ProfileTable::builtin().iter().filter(|profile| profile.mobile) {
+        let notes = profile.notes.as_deref().unwrap_or_default();
+        let class = profile.board.tdp_w.map(|watts| format!("{watts} W"));
+        assert!(class.is_none_or(|class| notes.contains("class") && notes.contains(&class)), "{}: {notes}", profile.id);
     }
 }
 
@@ -185,5 +238,5 @@ fn names_match_whole_with_or_without_the_maker() {
     assert_eq!(named("NVIDIA A100-SXM4-80GB MIG 1g.10gb").as_deref(), Some("a100-sxm4-80gb"));
     // Others take the first for an L4, the second for an A100.
     assert_eq!(named("NVIDIA L40S").as_deref(), Some("l40s"));
-    assert_eq!(named("NVIDIA RTX A1000"), None);
+    assert_eq!(named("NVIDIA RTX A4000H"), None);
 }

@@ -34,7 +34,7 @@ The ratio of samples per second is
 
 - *rate*: peak of the number format in use, times the fraction of it that published matrix products reach. fp32 has the TF32 rate
   where TF32 is allowed. [The profiles](profiles.md) list both with their sources. A peak without a test has the fraction of
-  similar GPUs.
+  similar GPUs. A board of a tested chip with a lower power limit has the tested rate x (limit / limit)^0.69.
 - *bandwidth*: the peak. The fraction that published stream tests reach is 0.84 to 0.98 on six of seven GPUs, so
   that the ratio of two GPUs hardly depends on it.
 - *share*: one constant for all networks, formats and GPUs, fitted on half of the workloads.

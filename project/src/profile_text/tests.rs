@@ -286,7 +286,7 @@ fn names_follow_those_of_the_shipped_profiles() {
 #[test]
 fn shipped_profiles_have_the_name_of_their_product() {
     /// Profiles that add or leave out a part of the name.
-    const OTHERS: [&str; 10] = [
+    const OTHERS: [&str; 13] = [
         "a100-pcie-80gb",
         "a800-pcie-80gb",
         "b300-sxm6",
@@ -295,6 +295,9 @@ fn shipped_profiles_have_the_name_of_their_product() {
         "h20-141gb",
         "jetson-",
         "quadro-rtx-",
+        "rtx-a1000-laptop-6gb",
+        "rtx-a2000-laptop-8gb",
+        "rtx-a3000-laptop-12gb",
         "rtx-pro-",
         "rtx3050-laptop-6gb",
     ];

@@ -90,8 +90,6 @@ fn a_board_outside_the_table_with_a_name_of_the_table_is_a_variant() {
     for (report, id, difference) in [
         // Laptops of the Turing generation report the names of desktop boards.
         (("NVIDIA GeForce RTX 2060", 0x1f11, 6144, 0), "rtx2060-6gb", pci_id("10de:1f11")),
-        (("NVIDIA GeForce RTX 2080", 0x1e90, 8192, 0), "rtx2080", pci_id("10de:1e90")),
-        (("NVIDIA GeForce GTX 1660 Ti", 0x2191, 6144, 0), "gtx1660-ti", pci_id("10de:2191")),
         (("NVIDIA GeForce GTX 1070", 0x1ba1, 8192, 0), "gtx1070", pci_id("10de:1ba1")),
         // The PCI id is that of an RTX 3080 for laptops; the subsystem makes it an RTX 3060.
         (("NVIDIA GeForce RTX 3060 Laptop GPU", 0x249c, 6144, 30), "rtx3060-laptop", pci_id("10de:249c")),
