@@ -49,13 +49,14 @@ pub fn gpus<'t>(table: &'t ProfileTable, items: &[Vec<&str>]) -> Result<Vec<Name
             let (count, profiles) = longest.ok_or_else(|| unknown(&all, words))?;
             let name = &words[..count];
             words = &words[count..];
-            let is_mig = |word: &&&str| word.eq_ignore_ascii_case("mig");
-            let rest = if words.first().filter(is_mig).is_some() { &words[1..] } else { words };
+            let is_mig = |word: &&str| word.eq_ignore_ascii_case("mig");
+            let rest = if words.first().is_some_and(is_mig) { &words[1..] } else { words };
             let slice = rest.first().and_then(|word| size_of_slice(word));
             if slice.is_some() {
                 words = &rest[1..];
             }
-            let has_slice = |profile: &&Profile| slice.is_none_or(|it| DeviceFacts::nominal_slice(profile, it).is_some());
+            let has_slice =
+                |profile: &&Profile| slice.is_none_or(|it| DeviceFacts::nominal_slice(profile, it).is_some());
             let gpus: Vec<_> =
                 profiles.into_iter().filter(has_slice).map(|profile| NamedGpu { profile, slice }).collect();
             if let (Some(size), []) = (slice, gpus.as_slice()) {
@@ -198,7 +199,8 @@ const SYSTEMS: [(&str, &str); 44] = [
 /// Splits the size of a MIG slice from a word: `a100-sxm4-40gb:1g.5gb`.
 fn without_slice(word: &str) -> impl Iterator<Item = &str> {
     let gpu = MigSize::split_from(word).map(|(gpu, _)| gpu);
-    let parts = gpu.map_or([word, ""], |gpu| [gpu, word[gpu.len()..].trim_start_matches(|c: char| !c.is_ascii_digit())]);
+    let parts =
+        gpu.map_or([word, ""], |gpu| [gpu, word[gpu.len()..].trim_start_matches(|c: char| !c.is_ascii_digit())]);
     parts.into_iter().filter(|part| !part.is_empty())
 }
 
@@ -223,7 +225,8 @@ fn unknown(profiles: &[&Profile], words: &[&str]) -> UnknownGpu {
     let words = &words[..count];
     let known = ProfileNames::new(&profiles.iter().copied().cloned().collect::<Vec<_>>());
     let name = words.join(" ");
-    let several = named(profiles, words).and_then(|found| did_you_mean(found.iter().map(|profile| profile.id.as_str())));
+    let several =
+        named(profiles, words).and_then(|found| did_you_mean(found.iter().map(|profile| profile.id.as_str())));
     let hint = several.or_else(|| suggest(&known, words)).or_else(|| with_same_begin(profiles, &bare(&name)));
     UnknownGpu { hint: hint.unwrap_or_else(|| known.suggest_or_advise(&name)), name }
 }

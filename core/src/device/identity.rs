@@ -332,13 +332,16 @@ pub struct MigSize {
 }
 
 impl MigSize {
+    const SEPARATORS: [char; 6] = [' ', '-', '_', ':', '/', '.'];
+
     /// Splits the size from the end of a name: `a100-sxm4-40gb:1g.5gb`, `NVIDIA H100 PCIe MIG 1g.10gb+me`.
     pub fn split_from(name: &str) -> Option<(&str, Self)> {
         let whole = name.strip_suffix("+me").unwrap_or(name);
         let (rest, memory) = whole.strip_suffix("gb")?.rsplit_once("g.")?;
         let at = rest.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |last| last + 1);
         let size = Self { compute: rest[at..].parse().ok()?, memory_gb: memory.parse().ok()? };
-        Some((rest[..at].trim_end_matches([' ', '-', '_', ':', '/', '.']), size))
+        let gpu = rest[..at].trim_end_matches(Self::SEPARATORS);
+        Some((gpu.strip_suffix("mig").unwrap_or(gpu).trim_end_matches(Self::SEPARATORS), size))
     }
 }
 

@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use super::{Basis, Peak, Profile};
 use crate::device::{
-    ComputeCapability, DeviceFacts, DeviceKind, EstimatedFigure, GpuReading, MemoryKind, MigSize, PowerLimit, ProductLine,
-    Rates,
+    ComputeCapability, DeviceFacts, DeviceKind, EstimatedFigure, GpuReading, MemoryKind, MigSize, PowerLimit,
+    ProductLine, Rates,
 };
 use crate::{Bytes, Provenance};
 
@@ -57,22 +57,22 @@ impl DeviceFacts {
         let whole = profile.compute.sm_count?;
         let capability = profile.compute_capability;
         let slices = match (capability.major, capability.minor) {
-            (8, 0) | (9 | 10, 0) if whole > 60 => 8,
+            (8 | 9, 0) | (10, _) if whole > 60 => 8,
             (8, 0) => 4,
             (12, 0) if profile.id.as_str().starts_with("rtx-pro-6000-") => 4,
             _ => return None,
         };
         let gib_each = profile.memory.nominal_mib as f64 / 1024.0 / f64::from(slices);
-        let memory = (f64::from(size.memory_gb) / gib_each).round();
-        let is_memory = (memory * gib_each - f64::from(size.memory_gb)).abs() <= 1.0 && memory <= f64::from(slices);
+        let memory = (f64::from(size.memory_gb) / gib_each).round() as u32;
+        let is_memory = (f64::from(memory) * gib_each - f64::from(size.memory_gb)).abs() <= 1.0;
         let is_compute = matches!((size.compute, slices), (1 | 2 | 4, _) | (3 | 7, 8));
-        let compute = f64::from(size.compute.next_power_of_two());
-        if !is_memory || !is_compute || !(memory == compute || (memory, compute) == (2.0, 1.0)) {
+        let has_pair = memory == size.compute.next_power_of_two() || (memory, size.compute) == (2, 1);
+        if !is_memory || !is_compute || !has_pair {
             return None;
         }
         // Pairs of SMs, of which a slice has the same number everywhere.
         let sm_each = (f64::from(whole) / f64::from(slices) / 2.0).round() as u32 * 2;
-        let kept = profile.memory.usable().0 as f64 * MIG_SHARE * memory / f64::from(slices);
+        let kept = profile.memory.usable().0 as f64 * MIG_SHARE * f64::from(memory) / f64::from(slices);
         let reading = GpuReading {
             name: Some(format!("{} MIG {size}", profile.names.first()?)),
             compute_capability: Some(capability),

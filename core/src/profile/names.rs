@@ -181,8 +181,7 @@ pub fn did_you_mean<'a>(ids: impl Iterator<Item = &'a str>) -> Option<String> {
 pub fn names_left_out(text: &str, whole: &str, more: &[&str]) -> Option<usize> {
     let lower = whole.to_ascii_lowercase();
     let is_brand = |word: &str| unbranded(word).is_empty();
-    let words: Vec<&str> =
-        lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !is_brand(word)).collect();
+    let words: Vec<&str> = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !is_brand(word)).collect();
     let has_digit = |word: &&str| word.contains(|c: char| c.is_ascii_digit()) && !is_size(word);
     let end = words.iter().position(has_digit).map(|number| number + 1);
     let end = end.or_else(|| words.iter().position(|word| is_size(word))).unwrap_or(words.len());
@@ -199,7 +198,8 @@ fn fewest_left_out(text: &str, words: &[&str]) -> Option<usize> {
         // `40g` is short for `40gb`, `sxm` for `sxm4`.
         let short = words[at].strip_suffix('b').filter(|_| is_size(words[at]));
         let short = short.unwrap_or_else(|| words[at].trim_end_matches(|c: char| c.is_ascii_digit()));
-        let rest = [words[at], short].into_iter().find_map(|word| text.strip_prefix(word).filter(|_| !word.is_empty()))?;
+        let rest =
+            [words[at], short].into_iter().find_map(|word| text.strip_prefix(word).filter(|_| !word.is_empty()))?;
         fewest_left_out(rest, &others)
     };
     (0..words.len()).filter_map(taken).min()
