@@ -1,5 +1,6 @@
 //! `cargo gpu-tuned explain`.
 
+use gpu_tuned_core::exchange::Exchange;
 use gpu_tuned_core::plan::{Explanation, Outcome, explain};
 use serde::Serialize;
 
@@ -22,6 +23,8 @@ pub(crate) struct ExplainArgs {
     workload: ModelOrWorkloadArgs,
     #[command(flatten)]
     goal: GoalArgs,
+    #[command(flatten)]
+    exchange: view::ExchangeArgs,
 }
 
 #[derive(Serialize)]
@@ -30,6 +33,9 @@ struct Explained<'a> {
     target: &'a str,
     #[serde(flatten)]
     explanation: &'a Explanation,
+    /// Exchange of gradients between several ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exchange: Option<Exchange>,
 }
 
 pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> {
@@ -54,8 +60,11 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
     notes.extend(view::kept_from_builds(core::slice::from_ref(&described), args.targets.here.is_given()));
     let goal = target.goal_for(&described, &args.goal);
     let facts = target.facts_of(goal.world_size);
-    let explained = explain(&facts, &described.workload_on(&facts), &goal);
+    let workload = described.workload_on(&facts);
+    let goal = args.exchange.over(goal, target, &workload);
+    let explained = explain(&facts, &workload, &goal);
     let mut explanation = explained.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
+    let exchange = args.exchange.count(target, &workload, &goal, &mut explanation);
     if let Outcome::Misfit(misfit) = &mut explanation.outcome {
         targets.add_remedy(misfit, target, fit);
     }
@@ -63,11 +72,12 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
         Outcome::Plan(_) => Code::Ok,
         Outcome::Misfit(_) => Code::No,
     };
-    let explained = Explained { workload: described.name, target: &target.name, explanation: &explanation };
+    let explained = Explained { workload: described.name, target: &target.name, explanation: &explanation, exchange };
     let text = || {
         let heading = format!("{} on {}", styled(BOLD, described.name), styled(BOLD, &target.name));
         let heading = wrapped(&format!("{heading}: {}", summary(&explanation)), 2);
-        format!("{heading}\n{}", view::explanation(&project, target, &explanation))
+        let aside = exchange.map(|exchange| view::aside("ranks:", &view::describe_exchange(&exchange)));
+        format!("{heading}\n{}{}", view::explanation(&project, target, &explanation), aside.unwrap_or_default())
     };
     Ok(Answer::new(("explain", common.json), &explained, text, notes, code))
 }

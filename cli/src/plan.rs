@@ -147,17 +147,25 @@ fn row(
 ) -> Result<Row, Error> {
     let facts = target.facts_of(goal.world_size);
     let model = described.workload_on(&facts);
-    let outcome = match plan(&facts, &model, goal) {
-        Ok(plan) => Outcome::Plan(Box::new(plan)),
+    let goal = links.over(goal.clone(), target, &model);
+    let mut exchange = None;
+    let outcome = match plan(&facts, &model, &goal) {
+        Ok(mut plan) => {
+            if let Some((predicted, missing_s)) = links.predict(target, &model, &plan, &goal) {
+                plan.count_exchange(missing_s);
+                exchange = Some(predicted);
+            }
+            Outcome::Plan(Box::new(plan))
+        }
         Err(PlanError::DoesNotFit(misfit)) => Outcome::Misfit(misfit),
         Err(error) if error.is_of_device() => Outcome::Unsupported(error.to_string()),
         // Other errors are mistakes in the goal.
         Err(source) => return Err(Error::Plan { workload: described.name.to_owned(), source }),
     };
     let config = described.structure.map(|it| it.name.clone());
-    let (costs, exchange) = match &outcome {
-        Outcome::Plan(plan) => (Costs::new(target, plan, prices), links.predict(target, &model, plan)),
-        _ => (Costs::default(), None),
+    let costs = match &outcome {
+        Outcome::Plan(plan) => Costs::new(target, plan, prices),
+        _ => Costs::default(),
     };
     let (workload, name, has_estimates) = (described.name.to_owned(), target.name.clone(), !facts.estimated.is_empty());
     Ok(Row { workload, config, target: name, has_estimates, costs, exchange, outcome })

@@ -3,12 +3,12 @@
 use core::str::FromStr;
 
 use gpu_tuned_core::device::{DeviceKind, EstimatedFigure, MemoryKind};
-use gpu_tuned_core::exchange::{Exchange, Link, Topology};
+use gpu_tuned_core::exchange::{Exchange, Link, Topology, gradient_bytes};
 use gpu_tuned_core::measured::{Measured, MeasurementMethod};
 use gpu_tuned_core::plan::{Explanation, Outcome, Plan, PrecisionVerdict, Verdict, with_interval};
 use gpu_tuned_core::profile::{Basis, Memory, Peak, Peaks, Profile};
 use gpu_tuned_core::workload::Workload;
-use gpu_tuned_core::{Bytes, Provenance, Setting, SettingKind, SettingValue, grouped, three_digits};
+use gpu_tuned_core::{Bytes, Goal, Provenance, Setting, SettingKind, SettingValue, grouped, three_digits};
 use gpu_tuned_observe::diagnose::{Finding, Quantity};
 
 use crate::args::GoalArgs;
@@ -128,7 +128,8 @@ const RANKS_PER_HOST: u64 = 8;
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExchangeArgs {
     /// Links between the ranks, such as `nvlink,8x400g`: nvlink, pcie or sockets within a host (default: NVLink if the GPU
-    /// has it), sockets, 100g or 400g between hosts (default: 400g), where a number counts a host's network adapters
+    /// has it), sockets, 100g or 400g between hosts (default: 400g), where a number counts a host's network adapters. Given
+    /// links count in the choice of the settings, too
     #[arg(long, value_name = "LINKS", value_delimiter = ',')]
     link: Vec<WantedLink>,
     /// Ranks of each host
@@ -164,17 +165,55 @@ impl Default for ExchangeArgs {
 }
 
 impl ExchangeArgs {
-    /// Predicts the exchange of a plan for several ranks.
-    pub(crate) fn predict(&self, target: &Target, workload: &Workload, plan: &Plan) -> Option<Exchange> {
-        let ranks = plan.schedule.world_size;
+    /// The goal, with the exchange over links that are given. A build does not know the links, so the default ones count in
+    /// speeds only: see [`predict`](Self::predict).
+    pub(crate) fn over(&self, goal: Goal, target: &Target, workload: &Workload) -> Goal {
+        let given = self.topology(target, goal.world_size).filter(|_| !self.link.is_empty());
+        let exchange_s = given.map_or(0.0, |topology| topology.all_reduce_s(gradient_bytes(workload)));
+        Goal { exchange_s, ..goal }
+    }
+
+    /// Predicts the exchange of a plan for several ranks, and seconds of each step that its speed lacks. `goal` is that of the
+    /// plan.
+    pub(crate) fn predict(
+        &self,
+        target: &Target,
+        workload: &Workload,
+        plan: &Plan,
+        goal: &Goal,
+    ) -> Option<(Exchange, f64)> {
+        let topology = self.topology(target, plan.schedule.world_size)?;
+        let mut computing = plan.clone();
+        computing.count_exchange(-goal.exchange_s);
+        let exchange = Exchange::new(&computing, workload, topology);
+        Some((exchange, exchange.step_ms / 1e3 - goal.exchange_s))
+    }
+
+    /// Predicts the exchange of an explained plan, and counts it in the speeds.
+    pub(crate) fn count(
+        &self,
+        target: &Target,
+        workload: &Workload,
+        goal: &Goal,
+        explanation: &mut Explanation,
+    ) -> Option<Exchange> {
+        let Outcome::Plan(plan) = &explanation.outcome else { return None };
+        let (exchange, missing_s) = self.predict(target, workload, plan, goal)?;
+        explanation.count_exchange(missing_s);
+        Some(exchange)
+    }
+
+    /// Links between ranks; `None` for one rank.
+    fn topology(&self, target: &Target, ranks: u64) -> Option<Topology> {
         let profile = target.profile.as_ref();
         let wanted = |is: fn(&Link) -> bool| self.link.iter().rev().find(|wanted| is(&wanted.link));
         let within = wanted(Link::is_local).map_or("nvlink", |wanted| wanted.link.name);
-        let within = Link::within_host(profile, within).or_else(|| Link::within_host(profile, "pcie"))?;
+        let link = |name| Link::within_host(profile, name, ranks.min(self.ranks_per_host));
+        let within = link(within).or_else(|| link("pcie"))?;
         let default = WantedLink { link: Link::named("400g")?, adapters: 1 };
         let WantedLink { link: between, adapters } = *wanted(Link::is_network).unwrap_or(&default);
         let topology = Topology { ranks, ranks_per_host: self.ranks_per_host, within, between, adapters };
-        (ranks > 1).then(|| Exchange::new(plan, workload, topology))
+        (ranks > 1).then_some(topology)
     }
 }
 

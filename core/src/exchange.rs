@@ -49,10 +49,12 @@ const fn link(name: &'static str, gb_s: f64, latency_us: [f64; 2], source: &'sta
 }
 
 impl Link {
-    /// All links: within a host NVLink 4 of an H100 SXM and PCI Express 5.0 x16, between hosts one adapter each.
+    /// All links: within a host NVLink 4 of an H100 SXM, an NVLink bridge of two H100 PCIe, and PCI Express 5.0 x16; between hosts
+    /// one adapter each.
     #[rustfmt::skip]
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         link("nvlink", 370.0, [3.4, 28.0], "NVIDIA/nccl-tests#212: 8 H100, ring"),
+        link("bridge", 116.0, [3.4, 28.0], "NVIDIA/nccl#1161: 2 H100 PCIe"),
         link("pcie", 35.0, [5.7, 28.0], "NVIDIA/nccl#1639: 4 GPUs on PCIe 5.0 x16"),
         link("sockets", 5.0, [30.0, 60.0], "NVIDIA/nccl#450: TCP, 4 to 6 GB/s; latency: NVIDIA/nccl-tests#82"),
         link("100g", 12.2, [9.6, 50.0], "NVIDIA/nccl-tests#29: one 100 Gbit/s adapter, RDMA"),
@@ -66,20 +68,29 @@ impl Link {
 
     /// Returns true for a link within a host.
     pub fn is_local(&self) -> bool {
-        ["nvlink", "pcie", "sockets"].contains(&self.name)
+        ["nvlink", "bridge", "pcie", "sockets"].contains(&self.name)
     }
 
     /// Returns true for a link between hosts.
     pub fn is_network(&self) -> bool {
-        !["nvlink", "pcie"].contains(&self.name)
+        self.name == "sockets" || !self.is_local()
     }
 
-    /// NVLink or PCI Express of a GPU, in proportion to the bandwidth of its data sheet; NVLink only if the GPU has it.
-    pub fn within_host(profile: Option<&Profile>, name: &str) -> Option<Self> {
-        let link = Self::named(name)?;
+    /// Link among `ranks` GPUs of a host, in proportion to the bandwidth of the GPU's data sheet. NVLink only if the GPU has it; a
+    /// bridge is the NVLink of the few GPUs that it joins.
+    pub fn within_host(profile: Option<&Profile>, name: &str, ranks: u64) -> Option<Self> {
         let board = profile.map(|profile| &profile.board);
+        let is_nvlink = ["nvlink", "bridge"].contains(&name);
+        let bridged = board.and_then(|board| board.nvlink_gpus).filter(|_| is_nvlink);
+        if bridged.is_some_and(|gpus| ranks > u64::from(gpus)) {
+            return None;
+        }
+        let name = if bridged.is_some() { "bridge" } else { name };
+        let link = Self::named(name)?;
+        let nvlink = |of_link| board.map_or(Some(of_link), |it| it.nvlink_gb_s.filter(|rate| *rate > 0.0));
         let ratio = match name {
-            "nvlink" => board.map_or(Some(900.0), |board| board.nvlink_gb_s.filter(|rate| *rate > 0.0))? / 900.0,
+            "nvlink" => nvlink(900.0)? / 900.0,
+            "bridge" => nvlink(600.0)? / 600.0,
             "pcie" => {
                 let known = board.and_then(|board| Some((board.pcie_gen?, board.pcie_lanes?)));
                 known.map_or(1.0, |(generation, lanes)| (f64::from(generation) - 5.0).exp2() * f64::from(lanes) / 16.0)
@@ -88,6 +99,11 @@ impl Link {
         };
         Some(Self { gb_s: link.gb_s * ratio, ..link })
     }
+}
+
+/// Samples per second with an exchange of `exchange_s` seconds after each step of `samples`; without it where negative.
+pub(crate) fn with_exchange(samples_per_s: f64, samples: f64, exchange_s: f64) -> f64 {
+    if exchange_s == 0.0 { samples_per_s } else { samples / (samples / samples_per_s + exchange_s) }
 }
 
 /// Ranks and the links between them. Hosts have equal numbers of ranks.
@@ -148,9 +164,9 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Predicts the exchange of a plan whose ranks are `topology.ranks`.
+    /// Predicts the exchange of a plan whose ranks are `topology.ranks`, and whose speed is without it.
     pub fn new(plan: &Plan, workload: &Workload, topology: Topology) -> Self {
-        let gradient_bytes = Bytes(workload.parameters.trained()).times(Precision::SUM_BYTES);
+        let gradient_bytes = gradient_bytes(workload);
         let seconds = |ranks: u64| Topology { ranks, ..topology }.all_reduce_s(gradient_bytes);
         let (global_batch, own) = (plan.schedule.global_batch as f64, seconds(topology.ranks));
         let compute = global_batch / plan.samples_per_s;
@@ -167,6 +183,11 @@ impl Exchange {
             tenth_to_ranks: ranks.take_while(is_tenth).last(),
         }
     }
+}
+
+/// Bytes of the gradients that ranks exchange in a step, in fp32.
+pub fn gradient_bytes(workload: &Workload) -> Bytes {
+    Bytes(workload.parameters.trained()).times(Precision::SUM_BYTES)
 }
 
 /// Most parameter tensors that are assigned one by one in a plan. A model of 405 billion parameters has 1,137.

@@ -45,6 +45,9 @@ schema! {
         /// This rank's samples of a step, where unequal shares are decided.
         #[serde(skip)]
         share: Option<Share>;
+        /// Seconds of the exchange of gradients in each step, where the links between the ranks are given.
+        #[serde(skip)]
+        exchange_s: f64;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Plans with the expectations for other micro-batches, and measurements.
 
+use gpu_tuned_core::exchange::Exchange;
 use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredOn, Mode};
 use gpu_tuned_core::plan::{Expected, Explanation, Misfit, Outcome, Plan, PlanError, curve, explain, with_interval};
 use gpu_tuned_core::{Bytes, Goal, grouped, three_digits};
@@ -24,8 +25,11 @@ pub(super) fn section(
     for target in targets {
         let goal = target.goal_for(described, asked);
         let facts = target.facts_of(goal.world_size);
-        let explanation = match explain(&facts, &described.workload_on(&facts), &goal) {
+        let workload = described.workload_on(&facts);
+        let mut exchange = None;
+        let explanation = match explain(&facts, &workload, &goal) {
             Ok(mut explanation) => {
+                exchange = ExchangeArgs::default().count(target, &workload, &goal, &mut explanation);
                 if let Outcome::Misfit(misfit) = &mut explanation.outcome {
                     add_remedy(misfit, target);
                 }
@@ -34,16 +38,18 @@ pub(super) fn section(
             Err(error) if error.is_of_device() => Err(error),
             Err(source) => return Err(Error::Plan { workload: described.name.to_owned(), source }),
         };
-        explained.push((target, goal, explanation));
+        explained.push((target, goal, explanation, exchange));
     }
     let columns = [view::headings("GPU"), vec!["~from".to_owned()]].concat();
-    let rows: Vec<_> = explained.iter().map(|(target, _, found)| row(&target.name, found.as_ref())).collect();
-    let outcomes: Vec<_> = explained.iter().map(|(target, _, found)| (&*target.name, found.as_ref().ok())).collect();
+    let rows: Vec<_> = explained.iter().map(|(target, _, found, _)| row(&target.name, found.as_ref())).collect();
+    let outcomes: Vec<_> = explained.iter().map(|(target, _, found, _)| (&*target.name, found.as_ref().ok())).collect();
     let body = html! {
         p { (marked_up(&plain(&view::heading(described, asked)))) }
         (table(&columns, &rows))
-        @for (target, goal, explanation) in &explained {
-            @if let Ok(explanation) = explanation { (details(project, described, target, goal, explanation)) }
+        @for (target, goal, explanation, exchange) in &explained {
+            @if let Ok(explanation) = explanation {
+                (details(project, described, target, goal, (explanation, exchange.as_ref())))
+            }
         }
     };
     Ok(Section { heading: format!("{}: plans", described.name), summary: summary(described.name, &outcomes), body })
@@ -110,17 +116,15 @@ fn details(
     described: &Described<'_>,
     target: &Target,
     goal: &Goal,
-    explanation: &Explanation,
+    (explanation, exchange): (&Explanation, Option<&Exchange>),
 ) -> Markup {
     let arithmetic = view::explanation(project, target, explanation);
     let advice = plan_of(explanation).map_or(&[][..], |plan| &plan.advice);
-    let workload = described.workload_on(&target.facts_of(goal.world_size));
-    let exchange = plan_of(explanation).and_then(|plan| ExchangeArgs::default().predict(target, &workload, plan));
     html! {
         h3 { (target.name) }
         @if let Some(svg) = frontier(described, target, goal, explanation) { (picture(svg)) }
         @for advice in advice { p { (marked_up(advice)) } }
-        @if let Some(exchange) = &exchange { p { (marked_up(&view::describe_exchange(exchange))) } }
+        @if let Some(exchange) = exchange { p { (marked_up(&view::describe_exchange(exchange))) } }
         details open[plan_of(explanation).is_none()] {
             summary { "The arithmetic" }
             pre { (plain(&arithmetic)) }

@@ -4,7 +4,7 @@ use super::*;
 use crate::device::DeviceFacts;
 use crate::profile::ProfileTable;
 use crate::workload::{Declared, Transformer};
-use crate::{Goal, plan};
+use crate::{Goal, PrecisionPolicy, plan};
 
 #[test]
 fn a_bucket_is_as_large_as_its_gradients_and_a_large_parameter_needs_none() {
@@ -45,12 +45,51 @@ fn more_bytes_ranks_and_hosts_take_longer_and_one_rank_nothing() {
 
 #[test]
 fn links_follow_the_data_sheet_of_a_gpu() {
-    let rate = |id: &str, name| Link::within_host(ProfileTable::builtin().get(id), name).map(|link| link.gb_s);
+    let rate = |id: &str, name| Link::within_host(ProfileTable::builtin().get(id), name, 8).map(|link| link.gb_s);
     assert_eq!(rate("h100-sxm5-80gb", "nvlink"), Some(370.0));
     assert_eq!(rate("rtx4090", "nvlink"), None);
     assert_eq!(rate("rtx4090", "pcie"), Some(17.5));
     // NVIDIA/nccl-tests#175: 8 A100 reach 232.5 GB/s.
     assert!(rate("a100-sxm4-80gb", "nvlink").is_some_and(|rate| (rate / 232.5 - 1.0).abs() < 0.1));
+}
+
+#[test]
+fn a_bridge_joins_two_gpus() {
+    let link = |id: &str, name, ranks| Link::within_host(ProfileTable::builtin().get(id), name, ranks);
+    // Bus bandwidths of nccl-tests: NVIDIA/nccl#1161, 2 x RTX 2080 Ti, and A100 in pairs over PCIe 4.0 (NVIDIA/nccl-tests#178).
+    for (id, name, ranks, gb_s) in
+        [("h100-pcie", "nvlink", 2, 116.0), ("rtx2080-ti", "nvlink", 2, 21.5), ("a100-pcie-40gb", "pcie", 8, 20.0)]
+    {
+        let link = link(id, name, ranks).expect("it has the link");
+        assert!((link.gb_s / gb_s - 1.0).abs() < 0.15, "{id}: {link:?}");
+    }
+    for id in ["a100-pcie-80gb", "a40", "rtx-a6000", "rtx3090", "rtx2080-ti", "h100-nvl"] {
+        assert!(link(id, "nvlink", 2).is_some_and(|link| link.name == "bridge"), "{id}");
+        assert_eq!(link(id, "nvlink", 3), None, "{id}");
+    }
+    assert!(link("h200-nvl", "nvlink", 4).is_some() && link("h200-nvl", "nvlink", 8).is_none());
+    assert!(link("a100-sxm4-80gb", "nvlink", 8).is_some_and(|link| link.name == "nvlink"));
+}
+
+#[test]
+fn an_exchange_slows_each_step_and_can_decide() {
+    let device = DeviceFacts::nominal(ProfileTable::builtin().get("h100-sxm5-80gb").expect("shipped"));
+    let workload = Transformer::new(12, 768, 50257, 1024).workload();
+    let goal =
+        Goal { global_batch: Some(512), world_size: 32, precision: Some(PrecisionPolicy::Auto), ..Goal::default() };
+    let alone = plan(&device, &workload, &goal).expect("it fits");
+    let step = 512.0 / alone.samples_per_s;
+    let with = plan(&device, &workload, &Goal { exchange_s: step, ..goal.clone() }).expect("it fits");
+    let mut counted = alone.clone();
+    counted.count_exchange(step);
+    assert!((counted.samples_per_s * 2.0 / alone.samples_per_s - 1.0).abs() < 1e-9);
+    assert!((with.samples_per_s / counted.samples_per_s - 1.0).abs() < 0.05, "{with}");
+    counted.count_exchange(-step);
+    assert!((counted.samples_per_s / alone.samples_per_s - 1.0).abs() < 1e-9);
+    // Beside a long exchange 16 bits gain too little.
+    assert!(alone.settings.precision.is_mixed());
+    let slow = plan(&device, &workload, &Goal { exchange_s: 100.0 * step, ..goal }).expect("it fits");
+    assert_eq!(slow.settings.precision, Precision::F32);
 }
 
 #[test]

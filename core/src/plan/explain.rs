@@ -12,6 +12,7 @@ use super::search::{Candidate, ModeModel, Search, Split, Verdict};
 use super::search::{modes, precision_and_kernels, rank_share, splits};
 use super::time::{StepTime, TimeTerm, speed_interval};
 use crate::device::DeviceFacts;
+use crate::exchange::with_exchange;
 use crate::measured::Mode;
 use crate::sparse::Sparse;
 use crate::workload::Workload;
@@ -100,11 +101,12 @@ pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result
     let best = taken.best();
     let Candidate { split, mode, memory, .. } = best.unwrap_or_else(|| taken.least());
     let time = best.map(|best| StepTime::new(device, workload, best.mode).terms(best.split));
+    let exchange = best.and_then(|_| TimeTerm::exchange(&goal, goal.exchange_s));
     Ok(Explanation {
         memory: memory::items(problem, *mode, split.batch, split.micro_steps() > 1),
         needed: memory.total(),
         budget: memory.budget(),
-        time: time.unwrap_or_default(),
+        time: time.unwrap_or_default().into_iter().chain(exchange).collect(),
         precisions: precision::considered(&search),
         considered: considered(&search),
         outcome,
@@ -112,6 +114,29 @@ pub fn explain(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> Result
         workload: workload.clone(),
         goal: goal.clone(),
     })
+}
+
+impl Explanation {
+    /// Counts an exchange of gradients of so many seconds a step in every speed.
+    pub fn count_exchange(&mut self, exchange_s: f64) {
+        let Outcome::Plan(plan) = &mut self.outcome else { return };
+        plan.count_exchange(exchange_s);
+        self.time.extend(TimeTerm::exchange(&self.goal, exchange_s));
+        let ranks = self.goal.world_size.max(1);
+        let global_batch = self.goal.global_batch;
+        let count = |speed: &mut Option<f64>, interval: &mut Option<[f64; 2]>, samples: u64| {
+            let Some(before) = *speed else { return };
+            let after = with_exchange(before, global_batch.unwrap_or(samples * ranks) as f64, exchange_s);
+            *speed = Some(after);
+            *interval = interval.map(|interval| interval.map(|limit| limit * after / before));
+        };
+        for one in &mut self.considered {
+            count(&mut one.samples_per_s, &mut one.samples_per_s_interval, one.batch_size * one.micro_steps);
+        }
+        for one in &mut self.precisions {
+            count(&mut one.samples_per_s, &mut one.samples_per_s_interval, one.batch_size.unwrap_or(1));
+        }
+    }
 }
 
 impl Outcome {

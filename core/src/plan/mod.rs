@@ -32,6 +32,7 @@ pub use search::{STATISTICS_ENOUGH, STATISTICS_FLOOR, Verdict};
 pub use time::{Filling, TimeTerm, filling, relative_speed, speed_interval, with_interval};
 
 use crate::device::{DeviceFacts, DeviceKind};
+use crate::exchange::with_exchange;
 use crate::workload::Workload;
 use crate::{Bytes, Goal, Kernels, Provenance, Setting, Settings, three_digits};
 use memory::{PREFETCH_DEPTH, prefetch_depth};
@@ -107,6 +108,15 @@ pub fn fits(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> bool {
 }
 
 impl Plan {
+    /// Counts an exchange of gradients of so many seconds a step in the speed; a negative one is no longer counted.
+    pub fn count_exchange(&mut self, exchange_s: f64) {
+        let step = self.schedule.global_batch as f64;
+        let speed = with_exchange(self.samples_per_s, step, exchange_s);
+        let ratio = speed / self.samples_per_s;
+        self.samples_per_s = speed;
+        self.samples_per_s_interval = self.samples_per_s_interval.map(|interval| interval.map(|limit| limit * ratio));
+    }
+
     /// Returns the plan that a search found; `None` where nothing fits.
     fn new(search: &Search<'_>) -> Option<Self> {
         let problem @ Problem { device, workload, goal } = search.problem;

@@ -9,6 +9,7 @@ use super::problem::{PlanError, Problem};
 use super::time::StepTime;
 use super::{measured, precision};
 use crate::device::{DeviceFacts, DeviceKind};
+use crate::exchange::with_exchange;
 use crate::measured::Mode;
 use crate::{Bytes, Goal, Kernels, Precision, Provenance};
 
@@ -526,7 +527,7 @@ impl<'a> ModeModel<'a> {
 
     fn with_time(&self, split: Split, memory: MemoryEstimate, verdict: Option<Verdict>) -> Candidate {
         let Split { batch, samples } = split;
-        let rank_samples_per_s = self.time.samples_per_s(split);
+        let rank_samples_per_s = with_exchange(self.time.samples_per_s(split), samples as f64, self.goal.exchange_s);
         let samples_per_s = rank_samples_per_s * self.goal.ranks_for(samples);
         let is_free = self.goal.global_batch.is_none();
         Candidate {

@@ -198,7 +198,11 @@ fn what_the_device_cannot_compute_in_is_refused() {
         (Precision::Bf16Params, "gtx1080", "gtx1080 has no bf16 tensor cores for bf16_params; use f32"),
         (Precision::MixedF16, "gtx1660", "gtx1660 has no fp16 tensor cores for mixed_f16; use f32"),
         (Precision::MixedBf16, "t4", "t4 has no bf16 tensor cores for mixed_bf16; use mixed_f16"),
-        (Precision::Bf16Params, "v100-sxm2-16gb", "v100-sxm2-16gb has no bf16 tensor cores for bf16_params; use mixed_f16"),
+        (
+            Precision::Bf16Params,
+            "v100-sxm2-16gb",
+            "v100-sxm2-16gb has no bf16 tensor cores for bf16_params; use mixed_f16",
+        ),
     ] {
         let goal = Goal { precision: Some(precision.into()), ..global(64) };
         assert_eq!(plan(&nominal(device), &small(), &goal).expect_err("refused").to_string(), message);

@@ -9,7 +9,7 @@ use super::search::Split;
 use crate::device::{DeviceFacts, DeviceKind, Rates};
 use crate::measured::{Interpolation, Mode};
 use crate::workload::Workload;
-use crate::{Provenance, grouped, three_digits};
+use crate::{Goal, Provenance, grouped, three_digits};
 
 /// Predicted time of an optimizer step.
 ///
@@ -46,6 +46,15 @@ pub struct TimeTerm {
     pub seconds: f64,
     /// Provenance of the figures.
     pub provenance: Provenance,
+}
+
+impl TimeTerm {
+    /// The exchange of gradients among the ranks of a goal; `None` where it takes no time.
+    pub(super) fn exchange(goal: &Goal, seconds: f64) -> Option<Self> {
+        let formula = format!("gradients among {} ranks", grouped(goal.world_size));
+        let provenance = Provenance::Derived;
+        (seconds > 0.0).then_some(Self { name: "exchange", formula, seconds, provenance })
+    }
 }
 
 impl<'a> StepTime<'a> {
