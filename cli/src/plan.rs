@@ -113,6 +113,10 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
             if let Outcome::Misfit(misfit) = &mut row.outcome {
                 targets.add_remedy(misfit, target, fit);
             }
+            if let Outcome::Plan(plan) = &row.outcome {
+                let facts = target.facts_of(goal.world_size);
+                add_new(&mut notes, plan.padding(&facts, &described.workload_on(&facts)));
+            }
             if row.costs.max_wh_per_1000_steps.is_some() {
                 add_new(&mut notes, Costs::note(target));
             }

@@ -32,9 +32,11 @@ pub use search::{STATISTICS_ENOUGH, STATISTICS_FLOOR, Verdict};
 pub use time::{Filling, TimeTerm, filling, relative_speed, speed_interval, with_interval};
 
 use crate::device::{DeviceFacts, DeviceKind};
+use crate::dims::DimValue;
 use crate::exchange::with_exchange;
+use crate::measured::Mode;
 use crate::workload::Workload;
-use crate::{Bytes, Goal, Kernels, Provenance, Setting, Settings, three_digits};
+use crate::{Bytes, Goal, Kernels, Precision, Provenance, Setting, Settings, three_digits};
 use memory::{PREFETCH_DEPTH, prefetch_depth};
 use problem::Problem;
 use search::{Candidate, Candidates, Choice, Graphs, Search, WORTHWHILE_GAIN, rank_share};
@@ -108,6 +110,11 @@ pub fn fits(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> bool {
 }
 
 impl Plan {
+    /// Advice to pad a dimension of the model that costs products their tensor cores on this device.
+    pub fn padding(&self, device: &DeviceFacts, workload: &Workload) -> Option<String> {
+        padding(device, workload, device.mode(&self.settings))
+    }
+
     /// Counts an exchange of gradients of so many seconds a step in the speed; a negative one is no longer counted.
     pub fn count_exchange(&mut self, exchange_s: f64) {
         let step = self.schedule.global_batch as f64;
@@ -524,11 +531,15 @@ fn cpu_threads(device: &DeviceFacts, settings: &Settings) -> Option<u64> {
 /// Ratio of throughputs above which a larger global batch is worth an advice.
 const WORTHWHILE_RATIO: f64 = 1.05;
 
-/// Returns advice on the goal: a larger global batch, CUDA graphs, more samples for batch statistics.
+/// Returns advice on the goal and the model: a larger global batch, CUDA graphs, more samples for batch statistics, padding.
 fn advice(search: &Search<'_>, choice: &Choice) -> impl Iterator<Item = String> {
     let (problem, found) = (search.problem, search.taken());
-    let advice =
-        [larger_batch(problem, found, choice), allowed_graphs(problem.goal, found), statistics(problem, choice)];
+    let advice = [
+        larger_batch(problem, found, choice),
+        allowed_graphs(problem.goal, found),
+        statistics(problem, choice),
+        padding(problem.device, problem.workload, choice.best.mode),
+    ];
     advice.into_iter().flatten()
 }
 
@@ -578,6 +589,45 @@ fn statistics(problem: Problem<'_>, choice: &Choice) -> Option<String> {
         "the smallest micro-batch has size {least}, and batch statistics from fewer than {STATISTICS_FLOOR} samples raise the \
          error of BatchNorm. Use group norm, or {remedy}"
     ))
+}
+
+/// Smallest dimension whose padding is worth an advice: products with fewer columns take a small part of a step.
+const WORTH_PADDING: u64 = 1024;
+
+/// Dimensions that are columns of products.
+const COLUMNS: [&str; 4] = ["vocab", "d_model", "d_ff", "classes"];
+
+/// Factor of a GPT's throughput with 50,304 words in place of 50,257: with Burn's kernels and the library's, each in f32 and in
+/// bf16 mixed precision. Source: H200, 6 layers of 384, 256 tokens, through the trainer.
+const GAIN_OF_PADDED_WORDS: [[f64; 2]; 2] = [[1.22, 1.02], [1.45, 1.95]];
+
+/// Advice to pad a dimension that costs products their tensor cores: their rows are no multiples of 16 bytes.
+fn padding(device: &DeviceFacts, workload: &Workload, mode: Mode) -> Option<String> {
+    let is_half = mode.precision != Precision::F32;
+    let has_units = if is_half { device.has_units_for(mode.precision) } else { device.has_tf32 && !mode.full_f32 };
+    let aligned = 16 / mode.precision.compute_bytes();
+    let dims = workload.spec.model.values();
+    let size = |name: &str| if let Some(DimValue::Count(size)) = dims.get(name) { Some(*size) } else { None };
+    let is_odd = |size: &u64| *size >= WORTH_PADDING && !size.is_multiple_of(aligned);
+    let (name, size) = COLUMNS.into_iter().find_map(|name| Some((name, size(name).filter(is_odd)?)))?;
+    let padded = size.next_multiple_of(64);
+    let [burn, library] = GAIN_OF_PADDED_WORDS.map(|gains| gains[usize::from(is_half)]);
+    let gain = if mode.kernels.is_library() {
+        format!("with library kernels {library:.2} times as fast")
+    } else {
+        format!("{burn:.2} times as fast, with library kernels {library:.2} times")
+    };
+    let (mask, gain) = if name == "vocab" {
+        (" and mask the rest in the loss", format!("50,304 words in place of 50,257 made a GPT in Burn {gain}"))
+    } else {
+        ("", "a bf16 product with 50,257 columns took 4.9 times as long as with 50,304 in cuBLASLt".to_owned())
+    };
+    (has_units && device.kind == DeviceKind::Gpu).then(|| {
+        format!(
+            "{name} = {size} is no multiple of {aligned}, so products with it lose their tensor cores: pad it to {padded}{mask}. \
+             On an H200, {gain}"
+        )
+    })
 }
 
 #[cfg(test)]

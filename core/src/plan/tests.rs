@@ -4,6 +4,7 @@ mod fits;
 mod graphs;
 mod kernels;
 mod measured;
+mod padding;
 #[expect(clippy::field_reassign_with_default, reason = "many fields are set only in some cases")]
 mod planner;
 mod precision;
