@@ -123,7 +123,7 @@ fn an_untested_board_reaches_what_a_tested_one_of_its_chip_would_at_its_power_li
     assert!(boards > 10, "{boards}");
 }
 
-/// MLPerf training, SSD: 0.80.
+/// `MLPerf` training, SSD: 0.80.
 #[test]
 fn the_power_limit_of_an_h100_nvl_puts_it_below_the_sxm() {
     let device = |id: &str| DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("shipped"));
