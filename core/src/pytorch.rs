@@ -27,8 +27,8 @@ pub struct Run {
     pub flash_attention: bool,
     /// True if each layer keeps its input only, and is computed again in the backward pass.
     pub checkpointing: bool,
-    /// True if the loss is computed in chunks, from the output layer's input (Liger, torchtune's chunked cross-entropy).
-    pub fused_loss: bool,
+    /// Computation of the loss.
+    pub loss: Loss,
     /// True if the gradients of several micro-batches are summed.
     pub accumulates: bool,
     /// True if each parameter is updated in the backward pass, and its gradient freed.
@@ -80,6 +80,19 @@ impl Weights {
     }
 }
 
+/// Computation of the cross-entropy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// `torch.nn.functional.cross_entropy` over all logits, in fp32.
+    #[default]
+    Whole,
+    /// In chunks, from the output layer's input (Liger, torchtune's chunked cross-entropy).
+    Chunked,
+    /// Over all logits, whose gradients replace them (`flash_attn`'s `CrossEntropyLoss` with `inplace_backward`).
+    InPlace,
+}
+
 /// Storage of the optimizer state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -117,8 +130,10 @@ pub enum Sharding {
 pub struct Peak {
     /// Bytes in tensors, as `torch.cuda.max_memory_allocated()` reports them.
     pub allocated: Bytes,
-    /// Bytes that the caching allocator reserves.
+    /// Bytes that the caching allocator reserves where they fill the GPU.
     pub reserved: Bytes,
+    /// Bytes that the caching allocator reserves where lengths vary and memory is free. It frees blocks before it fails.
+    pub reserved_freely: Bytes,
 }
 
 impl Peak {
@@ -133,6 +148,10 @@ impl Peak {
 /// of it (`fms-acceleration`, `scripts/benchmarks/refs`). The allocator reserves more where memory is free.
 const RESERVED: f64 = 1.11;
 
+/// Reserved over allocated memory of the tensors kept for the backward pass, in runs of varying lengths with free memory: fitted
+/// on every other of 61 published runs on one A100 (ms-swift, benchmark).
+const RESERVED_FREELY: f64 = 2.5;
+
 /// Estimates the peak memory of a GPU. Returns `None` unless the model is a transformer over tokens without experts, trained
 /// without a teacher and without pruning.
 pub fn peak(spec: &WorkloadSpec, run: &Run) -> Option<Peak> {
@@ -146,11 +165,15 @@ pub fn peak(spec: &WorkloadSpec, run: &Run) -> Option<Peak> {
     let gradients = if run.step_in_backward { layout.largest_gradient() } else { state.gradients };
     let tokens = run.micro_batch as f64 * model.seq as f64;
     // Gradients grow while kept tensors are freed, so that the peak is at the loss or in the optimizer's step.
-    let at_loss = tokens * layout.kept() + if run.accumulates { gradients } else { 0.0 } + layout.temporary();
+    let kept = tokens * layout.kept();
+    let beside = if run.accumulates { gradients } else { 0.0 } + layout.temporary();
     // An update of all parameters together needs a copy of them (documentation of `torch.optim.AdamW`, `foreach`).
     let at_step = gradients * if run.foreach { 2.0 } else { 1.0 };
-    let allocated = state.fixed + at_loss.max(at_step);
-    Some(Peak { allocated: Bytes(allocated as u64), reserved: Bytes((allocated * RESERVED) as u64) })
+    let allocated = state.fixed + (kept + beside).max(at_step);
+    let freely = state.fixed + (kept * RESERVED_FREELY + beside).max(at_step);
+    let [allocated, reserved, reserved_freely] =
+        [allocated, allocated * RESERVED, freely].map(|bytes| Bytes(bytes as u64));
+    Some(Peak { allocated, reserved, reserved_freely })
 }
 
 /// Chunks of a loss that is computed in chunks: torchtune's default.
@@ -309,8 +332,13 @@ impl<'a> Layout<'a> {
             return 0.0;
         }
         let copy = if self.compute() < 4.0 { 4.0 } else { 0.0 };
-        let chunks = if self.run.fused_loss { LOSS_CHUNKS } else { 1.0 };
-        self.model.vocab as f64 * (self.compute() + copy + 8.0) / chunks
+        let each = self.compute() + copy + 8.0;
+        self.model.vocab as f64
+            * match self.run.loss {
+                Loss::Whole => each,
+                Loss::Chunked => each / LOSS_CHUNKS,
+                Loss::InPlace => self.compute(),
+            }
     }
 
     /// Bytes of a norm. `LayerNorm` keeps its input. Implementations of RMS norms convert the input to fp32 first, and keep

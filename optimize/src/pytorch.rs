@@ -2,9 +2,9 @@
 
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{PlanError, Reason};
-use gpu_tuned_core::pytorch::{OptimizerState, Run, Sharding, Weights, peak};
+use gpu_tuned_core::pytorch::{Loss, OptimizerState, Peak, Run, Sharding, Weights, peak};
 use gpu_tuned_core::workload::{WeightFormat, WorkloadSpec};
-use gpu_tuned_core::{Bytes, Precision, PrecisionPolicy, Provenance, Setting, Settings};
+use gpu_tuned_core::{Precision, PrecisionPolicy, Provenance, Setting, Settings};
 
 use crate::dialect::{Framework, Role};
 use crate::document::Value;
@@ -54,7 +54,8 @@ impl Task<'_> {
         let checkpointing = config.checkpointing.unwrap_or(false);
         let as_is = Part { samples: self.step.batch.min(share), precision, checkpointing };
         let is_open = config.leaves_micro_batch();
-        let needed = |part: Part| self.needed(spec?, facts, part);
+        let peak = |part: Part| self.peak(spec?, part);
+        let needed = |part: Part| Some(peak(part)?.on_device(facts));
         let mut parts = vec![as_is];
         if needed(as_is).is_none() {
             if is_open {
@@ -75,7 +76,7 @@ impl Task<'_> {
         let found = parts.iter().find(fits).copied();
         let least = parts.iter().min_by_key(|part| needed(**part)).copied().unwrap_or(as_is);
         let part = found.unwrap_or(least);
-        let mut after = Expectation::in_pytorch(needed(part), facts);
+        let mut after = Expectation::in_pytorch(peak(part), facts);
         let decision = found.map(|part| self.decide(part, as_is, facts));
         if let (None, Some(bytes)) = (&decision, needed(part)) {
             let (samples, checkpointing) = (part.samples, if part.checkpointing { " with checkpointing" } else { "" });
@@ -101,17 +102,16 @@ impl Task<'_> {
         }
         let checkpointing = config.checkpointing.unwrap_or(false);
         let part = Part { samples, precision: config.precision, checkpointing };
-        let mut all = Expectation::in_pytorch(spec.and_then(|spec| self.needed(spec, facts, part)), facts);
+        let mut all = Expectation::in_pytorch(spec.and_then(|spec| self.peak(spec, part)), facts);
         if let Some(bytes) = all.memory_bytes.filter(|_| !all.fits) {
             all.problem = Some(format!("does not fit: it needs {bytes} in PyTorch, of {}", facts.memory_available));
         }
         all
     }
 
-    /// Bytes of a part as the driver counts them; `None` without a memory model.
-    fn needed(&self, spec: &WorkloadSpec, facts: &DeviceFacts, part: Part) -> Option<Bytes> {
-        let is_modelled = self.framework == Framework::Pytorch;
-        Some(peak(spec, &self.run(spec, part)).filter(|_| is_modelled)?.on_device(facts))
+    /// Peak memory of a part; `None` without a memory model.
+    fn peak(&self, spec: &WorkloadSpec, part: Part) -> Option<Peak> {
+        peak(spec, &self.run(spec, part)).filter(|_| self.framework == Framework::Pytorch)
     }
 
     /// Reason why the batch stays, and what is needed to plan it.
@@ -216,7 +216,11 @@ impl Task<'_> {
             prepared: config.has_feature("prepared") && spec.training.frozen_weights != WeightFormat::Full,
             flash_attention: config.has_feature("flash_attention"),
             checkpointing: part.checkpointing,
-            fused_loss: config.has_feature("fused_cross_entropy"),
+            loss: match config.feature("fused_cross_entropy").as_deref() {
+                Some("true") => Loss::Chunked,
+                Some("in_place") => Loss::InPlace,
+                _ => Loss::Whole,
+            },
             accumulates: step.samples_per_rank() > part.samples,
             step_in_backward: config.has_feature("whole_step"),
             foreach: state == OptimizerState::Full && !optimizer.contains("fused"),

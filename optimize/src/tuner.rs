@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{ASSUMED_CORES, Filling, Plan, Remedy, filling};
+use gpu_tuned_core::pytorch::Peak;
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting, Settings};
 use serde::Serialize;
@@ -193,6 +194,9 @@ pub struct Expectation {
     pub fits: bool,
     /// Memory needed.
     pub memory_bytes: Option<Bytes>,
+    /// Memory that `PyTorch`'s allocator can reserve where lengths vary and memory is free, if it is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserved_bytes: Option<Bytes>,
     /// Memory available.
     pub available_bytes: Option<Bytes>,
     /// Provenance of the memory needed.
@@ -220,8 +224,11 @@ impl Expectation {
     }
 
     /// A training in `PyTorch` that needs this memory; without a memory model it fits.
-    pub(crate) fn in_pytorch(needed: Option<Bytes>, facts: &DeviceFacts) -> Self {
+    pub(crate) fn in_pytorch(peak: Option<Peak>, facts: &DeviceFacts) -> Self {
+        let needed = peak.map(|peak| peak.on_device(facts));
+        let freely = peak.map(|peak| (peak.reserved_freely + facts.context).min(facts.memory_available));
         Self {
+            reserved_bytes: freely.filter(|bytes| Some(*bytes) > needed),
             fits: needed.is_none_or(|bytes| bytes <= facts.memory_available),
             memory_bytes: needed,
             available_bytes: Some(facts.memory_available),
@@ -239,6 +246,7 @@ impl Expectation {
                     memory_bytes: Some(plan.memory.total()),
                     available_bytes: Some(plan.memory.available),
                     memory_provenance: Some(plan.memory.provenance),
+                    reserved_bytes: None,
                     samples_per_s: Some(samples_per_s),
                     samples_per_s_interval: plan.samples_per_s_interval.filter(|_| samples_per_s >= plan.samples_per_s),
                     samples_per_s_provenance: Some(plan.samples_per_s_provenance),

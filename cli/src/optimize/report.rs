@@ -177,6 +177,10 @@ fn expected(tuned: &Tuned) -> String {
     let provenance = label(after.memory_provenance.max(before.memory_provenance));
     let cells = ["memory".to_owned(), or_dash(before.memory_bytes), or_dash(after.memory_bytes)];
     table.row(PLAIN, cells, format!("{available}{provenance}"));
+    if before.reserved_bytes.or(after.reserved_bytes).is_some() {
+        let cells = ["reserved, at most".to_owned(), or_dash(before.reserved_bytes), or_dash(after.reserved_bytes)];
+        table.row(PLAIN, cells, styled(FAINT, "where lengths vary and memory is free"));
+    }
     if tuned.framework == Framework::Burn {
         let speedup = after.ratio_to(before);
         let times = speedup.map_or_else(String::new, |(times, _)| format!("{} ", ratio(times)));

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use toml::Table;
 
-use super::{Layout, OptimizerState, Run, Sharding, Weights, peak};
+use super::{Layout, Loss, OptimizerState, Run, Sharding, Weights, peak};
 use crate::device::DeviceFacts;
 use crate::profile::ProfileTable;
 use crate::workload::{Mlp, ModelSpec, Training, Transformer, WorkloadSpec};
@@ -35,6 +35,8 @@ struct Source {
     measure: Measure,
     context_mib: Option<u64>,
     unknown: Option<String>,
+    #[serde(default)]
+    fitted: bool,
     #[serde(default)]
     training: Table,
     #[serde(default)]
@@ -71,6 +73,7 @@ enum Unit {
 enum Measure {
     Allocated,
     Reserved,
+    ReservedFreely,
     Device,
 }
 
@@ -93,6 +96,7 @@ impl Source {
         let bytes = match self.measure {
             Measure::Allocated => estimated.allocated,
             Measure::Reserved => estimated.reserved,
+            Measure::ReservedFreely => estimated.reserved_freely.min(device.memory_available),
             Measure::Device => estimated.on_device(&device),
         };
         bytes.0 as f64 / self.unit.bytes()
@@ -135,7 +139,7 @@ impl Row {
         let parts = [
             (run.checkpointing, "checkpointing"),
             (run.state != OptimizerState::Full, "8-bit state"),
-            (run.fused_loss, "chunked loss"),
+            (run.loss == Loss::Chunked, "chunked loss"),
             (run.sharding == Sharding::Zero3, "ZeRO-3"),
             (run.sharding == Sharding::Fsdp, "FSDP"),
         ];
@@ -155,15 +159,18 @@ fn compared() -> (Vec<f64>, String) {
     for source in &published.sources {
         assert!(source.address.starts_with("https://") && !source.date.is_empty(), "{}", source.name);
         println!("{} ({}) {}", source.name, source.date, source.unknown.as_deref().unwrap_or_default());
-        for row in &source.rows {
+        for (at, row) in source.rows.iter().enumerate() {
+            let is_fitted = source.fitted && at % 2 == 0;
             let (estimated, unit) = (source.estimate(row, &published.models), source.unit.name());
             let error = estimated / row.peak - 1.0;
             let line = format!("{} | {} | {} {unit} | {estimated:.1} {unit}", row.model, row.method(source), row.peak);
-            println!("{:+5.0}%  {line}", 100.0 * error);
+            println!("{:+5.0}%  {line}{}", 100.0 * error, if is_fitted { " (fitted)" } else { "" });
             if row.in_book {
                 let _ = writeln!(book, "| {line} | [{}]({}) |", source.name, source.address);
             }
-            errors.push(error.abs());
+            if !is_fitted {
+                errors.push(error.abs());
+            }
         }
     }
     errors.sort_by(f64::total_cmp);
@@ -173,12 +180,15 @@ fn compared() -> (Vec<f64>, String) {
 #[test]
 fn peaks_are_near_those_published_and_in_the_book() {
     let (errors, table) = compared();
-    let (count, median, worst) = (errors.len(), errors[errors.len() / 2], errors[errors.len() - 1]);
+    let at = |share: f64| errors[(errors.len() as f64 * share) as usize];
+    let (count, median, most, worst) = (errors.len(), at(0.5), at(0.9), errors[errors.len() - 1]);
     let summary = format!(
-        "{count} published figures: error {:.0}% in the median, {:.0}% at worst",
+        "{count} published figures that were not used to fit: error {:.0}% in the median, at most {:.0}% in nine of ten, {:.0}% at worst",
         100.0 * median,
+        100.0 * most,
         100.0 * worst
     );
+    assert!(median <= 0.08 && most <= 0.25, "{summary}");
     println!("{summary}");
     let book = include_str!("../../../docs/optimize.md");
     for line in table.lines().chain([summary.as_str()]) {
@@ -245,4 +255,52 @@ fn other_models_have_no_estimate() {
     let experts = Transformer { experts: Some(8), ..Transformer::new(12, 768, 50257, 1024) };
     assert_eq!(peak(&experts.into(), &Run::default()), None);
     assert_eq!(peak(&Mlp { widths: vec![784, 10] }.into(), &Run::default()), None);
+}
+
+/// Published runs of llm-foundry in 16 bits, each with a micro-batch that fits its GPU.
+#[test]
+fn published_micro_batches_of_llm_foundry_fit() {
+    let widths = |name: &str| match name {
+        "125m" => (12, 768, 12),
+        "350m" => (24, 1024, 16),
+        "760m" => (24, 1536, 12),
+        "1b" => (24, 2048, 16),
+        "3b" => (32, 2560, 20),
+        "7b" => (32, 4096, 32),
+        "13b" => (40, 5120, 40),
+        "30b" => (48, 7168, 56),
+        _ => (80, 8192, 64),
+    };
+    let (mut all, mut over) = (0, Vec::new());
+    for line in include_str!("published_runs.csv").lines().filter(|line| !line.starts_with('#')) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let number = |at: usize| fields[at].parse::<u64>().unwrap_or_else(|_| panic!("{line}"));
+        let ((layers, width, heads), seq) = (widths(fields[0]), number(1));
+        let mpt = Transformer::new(layers, width, 50368, seq);
+        let model = Transformer { heads: Some(heads), dropout: false, bias: false, ..mpt };
+        let run = Run {
+            micro_batch: number(4),
+            precision: Precision::MixedBf16,
+            flash_attention: true,
+            checkpointing: fields[7] == "True",
+            accumulates: number(5) > 1,
+            loss: Loss::InPlace,
+            foreach: true,
+            devices: number(2),
+            sharding: if fields[6] == "FULL_SHARD" { Sharding::Fsdp } else { Sharding::FsdpGradients },
+            ..Run::default()
+        };
+        let gpu = match fields[3] {
+            "a100_40gb" => "a100-sxm4-40gb",
+            "a100_80gb" => "a100-sxm4-80gb",
+            _ => "h100-sxm5-80gb",
+        };
+        let device = DeviceFacts::nominal(&ProfileTable::builtin_profile(gpu).expect("a profile"));
+        all += 1;
+        if peak(&model.into(), &run).expect("a transformer").on_device(&device) > device.memory_available {
+            over.push(line);
+        }
+    }
+    assert_eq!(all, 209);
+    assert!(over.len() * 20 <= all, "{} of {all} do not fit: {over:#?}", over.len());
 }
