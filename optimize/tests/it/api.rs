@@ -5,7 +5,7 @@ use std::path::Path;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::{Transformer, WorkloadSpec};
-use gpu_tuned_core::{Goal, Precision};
+use gpu_tuned_core::{Bytes, Goal, Precision};
 use gpu_tuned_optimize::{
     Change, Config, ConfigEntry, ConfigText, Model, ModelRequest, OptimizeError, Step, Task, Tuned, Tuner,
 };
@@ -38,6 +38,8 @@ pub(crate) struct Edited {
     pub(crate) changes: Vec<Change>,
     pub(crate) precision: Option<String>,
     pub(crate) problem: Option<String>,
+    /// Memory of the config as it is.
+    pub(crate) memory: Option<Bytes>,
 }
 
 /// Reads a config as the command does. Errors of the model are kept, because most values do not need one.
@@ -98,6 +100,7 @@ impl Reading {
             changes: tuned.changes,
             precision: tuned.settings.map(|settings| settings.precision.name().to_owned()),
             problem: tuned.after.problem,
+            memory: tuned.before.memory_bytes,
         })
     }
 

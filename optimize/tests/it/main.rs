@@ -2,6 +2,7 @@
 
 mod api;
 mod found;
+mod public;
 mod refusals;
 mod table;
 mod tuned;
