@@ -156,7 +156,8 @@ impl Value {
         match self {
             // YAML 1.1 reads `010` as 8, and YAML 1.2 as 10.
             Self::Number(digits) if digits.len() > 1 && digits.starts_with('0') => None,
-            Self::Number(digits) => digits.parse().ok(),
+            // `per_device_batch_size: 12.0`
+            Self::Number(digits) => digits.strip_suffix(".0").unwrap_or(digits).parse().ok(),
             _ => None,
         }
     }

@@ -75,6 +75,12 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         if is_dense && key.split('_').any(|word| names.mixture.has(word)) && is_large(&entry.value) {
             return true;
         }
+        // OPT-350m projects its embeddings to another width.
+        if key == "word_embed_proj_dim"
+            && entries.iter().any(|it| it.name() == "hidden_size" && it.value != entry.value)
+        {
+            return true;
+        }
         let is_general = names.unmodelled.has(key) && !of_dims.iter().any(|keys| keys.has(key));
         (is_general || own.is_some_and(|own| own.has(key))) && is_given(entry, 0)
             || names.unmodelled_above_one.has(key) && is_given(entry, 1)

@@ -375,3 +375,17 @@ fn mpt_has_no_dropout_and_flash_attention() {
     let dims = of_text(Format::Yaml, text, None).unwrap_or_else(|error| panic!("{error}")).dims;
     assert!(dims.iter().any(|dim| dim.name == "dropout" && dim.value == "false"), "{dims:?}");
 }
+
+#[test]
+fn keys_that_make_another_model_are_refused_by_name() {
+    // The configs of facebook/opt-350m and mosaicml/mpt-7b: 331,196,416 and 6,649,286,656 parameters.
+    let opt = r#"{"architectures": ["OPTForCausalLM"], "model_type": "opt", "hidden_size": 1024, "word_embed_proj_dim": 512,
+        "ffn_dim": 4096, "num_hidden_layers": 24, "num_attention_heads": 16, "vocab_size": 50272, "max_position_embeddings": 2048}"#;
+    let mpt = r#"{"architectures": ["MPTForCausalLM"], "model_type": "mpt", "d_model": 4096, "n_heads": 32, "n_layers": 32,
+        "vocab_size": 50432, "max_seq_len": 2048, "no_bias": true, "attn_config": {"alibi": true}}"#;
+    let training = "per_device_train_batch_size: 8\n";
+    assert!(refused(opt, training).starts_with("`word_embed_proj_dim = 512` is not modelled"));
+    assert!(refused(mpt, training).starts_with("`no_bias = true` is not modelled"));
+    let same = opt.replace("512,", "1024,");
+    assert!(read(&same, training).is_ok());
+}
