@@ -15,7 +15,8 @@ use thiserror::Error;
 #[allow(missing_docs)]
 pub enum OptimizeError {
     #[error(
-        "`{}` has an unknown extension\n  help: configs are read from .json, .toml, .yaml and .yml",
+        "`{}` has an unknown extension\n  help: configs are read from .json, .toml, .yaml and .yml; export the settings of a \
+         script to one of them",
         path.display()
     )]
     Format { path: PathBuf },

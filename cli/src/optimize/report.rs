@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{CopyReport, FileOutcome, OptimizeArgs, Training};
 use crate::files::Change;
-use crate::output::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
+use crate::output::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, Verbosity, or_dash, styled, verbosity, wrapped};
 
 /// A config tuned for one target, and its copy.
 pub(super) struct OnTarget {
@@ -53,6 +53,8 @@ struct ModelJson<'a> {
 struct TargetJson<'a> {
     #[serde(flatten)]
     tuned: &'a Tuned,
+    /// Notes beside the warnings.
+    notes: Vec<String>,
     #[serde(flatten)]
     copy: CopyReport<'a>,
 }
@@ -63,7 +65,8 @@ impl Report<'_> {
         let dry_run = self.args.write.dry_run;
         let targets = self.targets.iter().map(|one| {
             let copy = CopyReport::new(one.copy.as_ref(), self.file, dry_run);
-            TargetJson { tuned: &one.tuned, copy }
+            let notes = on_target(self, &one.tuned, true).split_off(one.tuned.warnings.len());
+            TargetJson { tuned: &one.tuned, notes, copy }
         });
         Json {
             config: &self.file.name,
@@ -327,7 +330,8 @@ fn remarks(report: &Report<'_>) -> String {
     });
     let general = [unknown_loading(report), by_hand(report), note_no_counterpart(report)];
     let general = general.into_iter().flatten().map(|note| (None, note));
-    let all: String = grouped_by_text(of_targets.chain(general))
+    let is_quiet = verbosity() == Verbosity::Quiet;
+    let all: String = grouped_by_text(of_targets.chain(general).filter(|_| !is_quiet))
         .into_iter()
         .map(|(note, targets)| {
             let of = if is_single || targets.is_empty() { String::new() } else { format!("{}: ", targets.join(", ")) };
