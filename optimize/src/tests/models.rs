@@ -389,3 +389,21 @@ fn keys_that_make_another_model_are_refused_by_name() {
     let same = opt.replace("512,", "1024,");
     assert!(read(&same, training).is_ok());
 }
+
+#[test]
+fn models_of_speech_are_no_transformers() {
+    // Keys of jaywalnut310/vits, configs/ljs_base.json, and of yl4579/StyleTTS2, Configs/config.yml.
+    let vits = "train: {batch_size: 64, fp16_run: true, learning_rate: 0.0002, segment_size: 8192}\n\
+                model: {inter_channels: 192, hidden_channels: 192, filter_channels: 768, n_heads: 2, n_layers: 6, resblock: '1', \
+                upsample_rates: [8, 8, 2, 2], n_layers_q: 3, use_spectral_norm: false}\n";
+    let style = "batch_size: 16\nepochs_1st: 200\nmodel_params: {dim_in: 64, hidden_dim: 512, n_layer: 3, n_token: 178, style_dim: 128, \
+                 diffusion: {transformer: {num_layers: 3, num_heads: 8, head_features: 64}}}\n";
+    for text in [vits, style] {
+        let file = file(Format::Yaml, text);
+        let entries = file.entries().expect("YAML");
+        let config = Config::read(&entries, &file, &[]).expect("a config");
+        let request = ModelRequest { config: Some(&config), ..ModelRequest::default() };
+        let refused = Model::read(&entries, &file, &request).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("is not modelled") && !refused.contains("d_model"), "{refused}");
+    }
+}
