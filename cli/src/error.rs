@@ -174,6 +174,11 @@ pub(crate) enum Error {
     OtherFormat { path: PathBuf, ending: String },
     #[error("`{}` exists and differs\n  help: overwrite it with --force, or choose another file with --output", path.display())]
     Exists { path: PathBuf },
+    #[error(
+        "{ranks} ranks need {needed} open files, but the hard limit is {limit}\n  help: raise it: `nofile` in limits.conf, \
+         LimitNOFILE of a service, --ulimit of a container; or start fewer ranks"
+    )]
+    OpenFiles { ranks: u32, needed: u64, limit: u64 },
     #[error("cannot run `{program}`: {source}{}", remedy(source, Access::Run))]
     StartCommand { program: String, source: io::Error },
     #[error("--price names `{gpu}` twice\n  help: give one price for each GPU")]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,11 +14,12 @@ use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
 use gpu_tuned_nvml::detect;
 use serde::Serialize;
+use tempfile::NamedTempFile;
 
 use crate::args::{Common, number};
 use crate::error::Error;
 use crate::output::{Answer, Code, FAINT, detail, note, styled};
-use crate::process::{Children, POLL, Readers, Signal, Stop, describe};
+use crate::process::{Children, POLL, PassedOn, Readers, Signal, Stop, describe};
 
 /// Start a program as several ranks on this machine, one process for each GPU
 ///
@@ -30,6 +32,9 @@ pub(crate) struct LaunchArgs {
     /// Number of processes, up to 1024; without it, one for each GPU
     #[arg(long, value_name = "NUMBER", value_parser = rank_count)]
     ranks: Option<u32>,
+    /// Name of the run: ranks of another run are refused
+    #[arg(long, value_name = "NAME")]
+    run_id: Option<String>,
     /// Start all ranks again after a failure, up to so many times
     #[arg(long, value_name = "NUMBER", value_parser = number::<u32>, default_value = "0")]
     restarts: u32,
@@ -54,7 +59,10 @@ pub(crate) fn run(common: &Common, args: &LaunchArgs) -> Result<Answer, Error> {
     let stop = Stop::on_signals()?;
     let begin = Instant::now();
     let count = args.ranks.unwrap_or_else(|| u32::try_from(detect().gpus.len()).unwrap_or(u32::MAX).max(1));
-    let ranks = Ranks { command: &args.command, count, to_stderr: common.json, stop: &stop };
+    allow_files(count)?;
+    let run_id = args.run_id.as_deref();
+    let passed_on = PassedOn::listen()?;
+    let ranks = Ranks { command: &args.command, count, run_id, to_stderr: common.json, stop: &stop, passed_on };
     let mut restarts = 0;
     loop {
         match ranks.run()? {
@@ -71,10 +79,12 @@ pub(crate) fn run(common: &Common, args: &LaunchArgs) -> Result<Answer, Error> {
     Ok(Answer::new(("launch", common.json), &report, String::new, Vec::new(), Code::Ok))
 }
 
-/// Variable with the secret that ranks prove to each other.
-const SECRET: &str = "GPU_TUNED_SECRET";
-/// Variables of an outer launcher that would change the port of ranks.
-const OUTER: [&str; 2] = ["GPU_TUNED_PORT", "TORCHELASTIC_USE_AGENT_STORE"];
+/// Variable with the path of the secret that ranks prove to each other.
+const SECRET_FILE: &str = "GPU_TUNED_SECRET_FILE";
+/// Variable with the name of the run.
+const RUN_ID: &str = "GPU_TUNED_RUN_ID";
+/// Variables of an outer launcher that would change the port of ranks, or their secret.
+const OUTER: [&str; 3] = ["GPU_TUNED_PORT", "TORCHELASTIC_USE_AGENT_STORE", "GPU_TUNED_SECRET"];
 /// Exit code of a rank that ends because another rank failed: see `gpu_tuned_ranks::EXIT_CODE`.
 const ENDED_BY_ANOTHER: i32 = 75;
 /// Time for the other rank to end, too.
@@ -83,9 +93,11 @@ const CAUSE_TIMEOUT: Duration = Duration::from_secs(2);
 struct Ranks<'a> {
     command: &'a [OsString],
     count: u32,
+    run_id: Option<&'a str>,
     /// True if standard output is for JSON.
     to_stderr: bool,
     stop: &'a Stop,
+    passed_on: PassedOn,
 }
 
 enum Attempt {
@@ -107,8 +119,9 @@ impl Ranks<'_> {
     fn run(&self) -> Result<Attempt, Error> {
         let failed = |source| Error::StartCommand { program: self.command[0].display().to_string(), source };
         let port = free_port().map_err(failed)?;
+        let secret = secret().map_err(failed)?;
         let mut meeting = Meeting::new(self.count, port);
-        let (mut children, readers) = self.start(port).map_err(failed)?;
+        let (mut children, readers) = self.start(port, secret.path()).map_err(failed)?;
         let first_failure = self.wait(&mut children, &mut meeting).map_err(failed)?;
         readers.finish(|| self.stop.is_wanted()).map_err(failed)?;
         if first_failure.is_none() {
@@ -122,8 +135,8 @@ impl Ranks<'_> {
         })
     }
 
-    fn start(&self, port: u16) -> io::Result<(Children, Readers)> {
-        let variables = self.variables(port)?;
+    fn start(&self, port: u16, secret: &Path) -> io::Result<(Children, Readers)> {
+        let variables = self.variables(port, secret);
         let mut readers = Readers::default();
         let mut children = Children::start(&mut self.rank(0, &variables), self.stop)?;
         for rank in 1..self.count {
@@ -134,22 +147,23 @@ impl Ranks<'_> {
     }
 
     /// Variables of every rank.
-    fn variables(&self, port: u16) -> io::Result<Vec<(&'static str, String)>> {
+    fn variables(&self, port: u16, secret: &Path) -> Vec<(&'static str, OsString)> {
         detail(|| format!("starts {} ranks of {:?} with 127.0.0.1:{port}", self.count, self.command));
-        let count = self.count.to_string();
+        let count = OsString::from(self.count.to_string());
         let mut variables = vec![
             ("WORLD_SIZE", count.clone()),
             ("LOCAL_WORLD_SIZE", count),
-            ("MASTER_ADDR", Ipv4Addr::LOCALHOST.to_string()),
-            ("MASTER_PORT", port.to_string()),
-            // Never an argument, which other users could see.
-            (SECRET, secret()?),
+            ("MASTER_ADDR", Ipv4Addr::LOCALHOST.to_string().into()),
+            ("MASTER_PORT", port.to_string().into()),
+            // Programs print arguments and environments, so that others could see the secret itself.
+            (SECRET_FILE, secret.into()),
         ];
-        variables.extend(color_variable().map(|(name, value)| (name, value.to_owned())));
-        Ok(variables)
+        variables.extend(self.run_id.map(|name| (RUN_ID, name.into())));
+        variables.extend(color_variable().map(|(name, value)| (name, value.into())));
+        variables
     }
 
-    fn rank(&self, rank: u32, variables: &[(&str, String)]) -> Command {
+    fn rank(&self, rank: u32, variables: &[(&str, OsString)]) -> Command {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).stdout(Stdio::piped()).stderr(Stdio::piped());
         for name in OUTER {
@@ -184,6 +198,7 @@ impl Ranks<'_> {
                 children.end_the_rest()?;
                 return Ok(None);
             }
+            self.passed_on.take().try_for_each(|signal| children.send_to_each(signal))?;
             if let (Some(signal), false) = (self.stop.signal(), is_passed_on) {
                 is_passed_on = true;
                 children.send(Signal::Passed(signal));
@@ -288,27 +303,47 @@ fn exit_code(status: ExitStatus) -> u8 {
     status.code().or(signal).and_then(|code| u8::try_from(code).ok()).filter(|code| *code > 0).unwrap_or(u8::MAX)
 }
 
-/// Finds two free ports in a row: the ranks take the first, and NCCL the second. Linux gives higher ports to connections.
+/// Finds a free port on which the first rank waits. Linux gives higher ports to connections.
 fn free_port() -> io::Result<u16> {
     const FIRST: u32 = 15_000;
     const COUNT: u32 = 17_000;
-    let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(drop);
     // Launches at one time begin at different ports.
-    let begin = std::process::id().wrapping_mul(2);
-    let pairs = (0..COUNT / 2).map(|pair| FIRST + begin.wrapping_add(2 * pair) % COUNT);
-    let mut ports = pairs.filter_map(|port| u16::try_from(port).ok());
-    let free = ports.find_map(|port| match bind(port).and_then(|()| bind(port + 1)) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
-        bound => Some(bound.map(|()| port)),
-    });
+    let begin = std::process::id();
+    let ports = (0..COUNT).filter_map(|port| u16::try_from(FIRST + begin.wrapping_add(port) % COUNT).ok());
+    let mut bound = ports.map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(|_| port));
+    let free = bound.find(|bound| !matches!(bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse));
     free.unwrap_or_else(|| Err(io::ErrorKind::AddrInUse.into()))
 }
 
-/// 256 random bits in hexadecimal digits.
-fn secret() -> io::Result<String> {
+/// Writes 256 random bits in hexadecimal digits to a file that only this user can read, until it is dropped.
+fn secret() -> io::Result<NamedTempFile> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    let mut file = tempfile::Builder::new().prefix("gpu-tuned-secret-").tempfile()?;
+    file.write_all(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().as_bytes())?;
+    Ok(file)
+}
+
+/// Raises the limit of open files, if it is too low for the output of so many ranks.
+#[cfg(unix)]
+fn allow_files(ranks: u32) -> Result<(), Error> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    /// Files of this command, and of a rank that starts.
+    const OWN: u64 = 64;
+    let needed = 2 * u64::from(ranks) + OWN;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum });
+    raised.map_err(|_| Error::OpenFiles { ranks, needed, limit: maximum.or(current).unwrap_or_default() })
+}
+
+/// Other systems have no such limit.
+#[cfg(not(unix))]
+fn allow_files(_: u32) -> Result<(), Error> {
+    Ok(())
 }
 
 /// Longest part of a line that is printed at once, in bytes. A longer line is printed in parts, so that memory is bounded.

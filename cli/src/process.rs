@@ -9,8 +9,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::output::{note, say};
-pub(crate) use signals::{Signal, Stop, end_by, is_running};
-use signals::{has_members, is_stopped, send};
+pub(crate) use signals::{PassedOn, Signal, Stop, end_by, is_running};
+use signals::{has_members, is_stopped, send, send_to};
 
 /// Interval between checks for a stopped program.
 const STOPPED_POLL: Duration = Duration::from_secs(1);
@@ -143,6 +143,16 @@ impl Children {
     /// Sends a signal to the group. Returns true if that worked.
     pub(crate) fn send(&self, signal: Signal) -> bool {
         send(signal, self.id())
+    }
+
+    /// Sends a signal to the children that run, and not to their descendants, which may have no handler.
+    pub(crate) fn send_to_each(&mut self, signal: i32) -> io::Result<()> {
+        self.all().try_for_each(|child| {
+            if child.try_wait()?.is_none() {
+                send_to(signal, child.id());
+            }
+            Ok(())
+        })
     }
 
     /// Ends descendants that outlive the children, and would keep a GPU.

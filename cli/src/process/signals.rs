@@ -5,11 +5,9 @@ mod tests;
 
 use std::io;
 use std::process::Child;
-#[cfg(not(unix))]
-use std::sync::atomic::AtomicBool;
 #[cfg(unix)]
 use std::sync::atomic::AtomicI32;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 #[cfg(unix)]
 use std::time::{Duration, Instant};
@@ -40,6 +38,19 @@ pub(super) fn send(signal: Signal, group: u32) -> bool {
     };
     number_of(group).zip(number).is_some_and(|(group, number)| kill_process_group(group, number).is_ok())
 }
+
+/// Sends a signal to one process, which has not been waited for.
+#[cfg(unix)]
+pub(super) fn send_to(signal: i32, process: u32) {
+    use rustix::process::{Signal, kill_process};
+    if let Some((process, signal)) = number_of(process).zip(Signal::from_named_raw(signal)) {
+        // The process may have ended.
+        let _ = kill_process(process, signal);
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) fn send_to(_: i32, _: u32) {}
 
 /// Without process groups, no signal is sent.
 #[cfg(not(unix))]
@@ -214,6 +225,37 @@ impl State {
             group => drop(send(Signal::Kill, group)),
         }
         end_by(signal);
+    }
+}
+
+/// Signals that are passed on to programs, and end nothing: Slurm announces the end of a job with one of them.
+#[derive(Default)]
+pub(crate) struct PassedOn(Vec<(i32, Arc<AtomicBool>)>);
+
+impl PassedOn {
+    /// Listens to the signals, except those that our parent ignores.
+    #[cfg(unix)]
+    pub(crate) fn listen() -> Result<Self, Error> {
+        use signal_hook::consts::{SIGUSR1, SIGUSR2};
+        let ignored = ignored();
+        let heard = [SIGUSR1, SIGUSR2].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let listen = |signal| {
+            let is_sent = Arc::default();
+            signal_hook::flag::register(signal, Arc::clone(&is_sent)).map_err(Error::Signals)?;
+            Ok((signal, is_sent))
+        };
+        heard.map(listen).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Other systems have no such signals.
+    #[cfg(not(unix))]
+    pub(crate) fn listen() -> Result<Self, Error> {
+        Ok(Self::default())
+    }
+
+    /// Returns the signals since the last call.
+    pub(crate) fn take(&self) -> impl Iterator<Item = i32> {
+        self.0.iter().filter(|(_, is_sent)| is_sent.swap(false, Ordering::Relaxed)).map(|(signal, _)| *signal)
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -34,17 +35,24 @@ fn by_rank(text: &str) -> BTreeMap<u32, Vec<&str>> {
 #[test]
 fn ranks_get_the_variables_of_torchrun_and_a_secret_of_this_start() {
     let program = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR; echo $MASTER_PORT; \
-                   echo $GPU_TUNED_SECRET; echo ${GPU_TUNED_PORT-unset}";
+                   echo $(stat -c %a $GPU_TUNED_SECRET_FILE) $(cat $GPU_TUNED_SECRET_FILE) $GPU_TUNED_SECRET_FILE; \
+                   echo ${GPU_TUNED_PORT-unset} ${GPU_TUNED_SECRET-unset} ${GPU_TUNED_RUN_ID-unset}";
     let project = Project::new("bare");
-    let start = || Ran::of(launch(&project, 3, &[], program).env("GPU_TUNED_PORT", "29500")).ended(0);
-    let (first, second) = (start(), start());
+    let start = |options: &[&str]| {
+        let mut command = launch(&project, 3, options, program);
+        Ran::of(command.env("GPU_TUNED_PORT", "29500").env("GPU_TUNED_SECRET", "outer")).ended(0)
+    };
+    let (first, second) = (start(&[]), start(&["--run-id", "mine"]));
     let (first, second) = (by_rank(&first), by_rank(&second));
     for rank in 0..3 {
         let [variables, port, secret, outer] = first[&rank][..] else { panic!("four lines: {first:?}") };
         assert_eq!(variables, format!("{rank} 3 {rank} 3 127.0.0.1"));
         assert!(port.parse::<u16>().expect("a port") > 0);
-        assert_eq!([port, secret, outer], [first[&0][1], first[&0][2], "unset"]);
-        assert!(secret.len() == 64 && secret != second[&rank][2], "{secret}");
+        assert_eq!([port, secret, outer], [first[&0][1], first[&0][2], "unset unset unset"]);
+        let [mode, text, file] = secret.split(' ').collect::<Vec<_>>()[..] else { panic!("a file: {secret}") };
+        assert!(mode == "600" && text.len() == 64 && !second[&rank][2].contains(text), "{secret}");
+        assert!(!Path::new(file).exists(), "{file} is left");
+        assert_eq!(second[&rank][3], "unset unset mine");
     }
 }
 
@@ -216,4 +224,27 @@ fn programs_keep_their_colors_on_a_terminal_only() {
     assert_eq!(on_terminal(&[]), "\u{1b}[2m[0]\u{1b}[0m 1 unset\r\n");
     assert_eq!(on_terminal(&["--color", "never"]), "[0] unset 1\r\n");
     assert_eq!(Ran::of(&mut launch(&project, 1, &[], program)).ended(0), "[0] unset unset\n");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_limit_of_open_files_is_raised_or_named() {
+    let project = Project::new("bare");
+    let limited = |limit: &str| {
+        let command = launch(&project, 100, &[], "ulimit -Sn");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\"")]);
+        shell.arg(command.get_program()).args(command.get_args());
+        shell.current_dir(command.get_current_dir().expect("the folder of the project"));
+        shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Ran::of(&mut shell)
+    };
+    let raised = limited("-Sn 100").ended(0);
+    assert_eq!(by_rank(&raised).into_values().collect::<Vec<_>>(), vec![vec!["264"]; 100]);
+    let refused = limited("-n 200");
+    assert!(
+        refused.stderr.starts_with("error: 100 ranks need 264 open files, but the hard limit is 200\n"),
+        "{}",
+        refused.stderr
+    );
 }

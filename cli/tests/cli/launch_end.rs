@@ -68,6 +68,23 @@ fn signals_are_passed_on_and_end_the_command_as_they_end_ranks() {
     }
 }
 
+/// Slurm sends these before the end of a job. A worker of a rank would end.
+#[test]
+fn user_signals_reach_ranks_only_and_end_nothing() {
+    let program = "trap 'echo saved one >&2' USR1; trap 'echo saved two >&2; kill $worker; exit 0' USR2; sleep 1000 & \
+                   worker=$!; echo worker $worker; while :; do wait; done";
+    let (mut started, other) = started(program);
+    for _ in 0..2 {
+        started.send(Signal::USR1);
+        started.says("[0] saved one");
+    }
+    assert!(runs(started.worker) && runs(other));
+    started.send(Signal::USR2);
+    started.says("[0] saved two");
+    assert_eq!(started.ended().code(), Some(0));
+    assert!(!runs(started.worker) && !runs(other));
+}
+
 #[test]
 fn ranks_that_end_well_after_a_signal_are_no_failure() {
     let program = "trap 'echo saved >&2; exit 0' INT; sleep 1000 & echo worker $!; wait";
