@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use burn::{
     module::Module,
     optim::{ModuleOptimizer, OptimizerRecord},
@@ -175,21 +175,24 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Reads the newest complete checkpoint. Also returns the errors of newer ones.
+    /// Reads the newest complete checkpoint; `None` if none was completed. Also returns the errors of newer ones.
     ///
     /// # Errors
     ///
-    /// If none is complete.
-    pub fn newest(&self) -> anyhow::Result<(Checkpoint, Vec<anyhow::Error>)> {
+    /// If all that were completed are damaged: a new run would replace them.
+    pub fn newest(&self) -> anyhow::Result<(Option<Checkpoint>, Vec<anyhow::Error>)> {
         let mut skipped = Vec::new();
+        let mut is_damaged = false;
         for (_, path) in self.list()? {
             let name = path.display().to_string();
+            is_damaged |= !is_unfinished(&path);
             match Checkpoint::read(path) {
-                Ok(checkpoint) => return Ok((checkpoint, skipped)),
+                Ok(checkpoint) => return Ok((Some(checkpoint), skipped)),
                 Err(error) => skipped.push(error.context(name)),
             }
         }
-        bail!("there is no complete checkpoint in {}", self.directory.display())
+        ensure!(!is_damaged, "there is no undamaged checkpoint in {}: {skipped:#?}", self.directory.display());
+        Ok((None, skipped))
     }
 
     /// Lists all checkpoints with their steps, unfinished ones included, newest first.

@@ -37,32 +37,32 @@ struct Arguments {
     /// Optimizer steps between two checkpoints
     #[arg(long, value_name = "STEPS", default_value_t = 50, requires = "checkpoint_dir")]
     checkpoint_every: usize,
-    /// Resume from the newest complete checkpoint, with the settings of its run
+    /// Resume from the newest complete checkpoint, with the settings of its run; start a new run if there is none
     #[arg(long, requires = "checkpoint_dir")]
     resume: bool,
     /// Stop after this number of optimizer steps, as if interrupted, and write a checkpoint
     #[arg(long, value_name = "STEPS", requires = "checkpoint_dir")]
     stop_after: Option<usize>,
     /// Optimizer steps of the whole run
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long)]
     steps: Option<usize>,
     /// Highest learning rate
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long)]
     learning_rate: Option<f64>,
     /// Seed of the initial weights and of the order of the windows
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long)]
     seed: Option<u64>,
     /// Characters in a window
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long)]
     window: Option<usize>,
     /// Transformer blocks
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long)]
     layers: Option<usize>,
     /// Width of the network
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long)]
     d_model: Option<usize>,
     /// Attention heads; must divide the width
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long)]
     heads: Option<usize>,
     /// Windows in one micro-batch, instead of the planned number
     #[arg(long)]
@@ -94,11 +94,12 @@ impl Arguments {
     }
 
     /// Settings of the run: those of its checkpoint, or the defaults with command-line overrides.
-    fn config(&self, corpus: &Corpus, checkpoint: Option<&Checkpoint>) -> TrainingConfig {
+    fn config(&self, corpus: &Corpus, checkpoint: Option<&Checkpoint>) -> anyhow::Result<TrainingConfig> {
         let mut config = match checkpoint {
             Some(checkpoint) => checkpoint.run.config.clone().replanned(),
             None => TrainingConfig::new().with_vocabulary(corpus.vocabulary.size()),
         };
+        let saved = config.to_string();
         config.steps = self.steps.unwrap_or(config.steps);
         config.learning_rate = self.learning_rate.unwrap_or(config.learning_rate);
         config.seed = self.seed.unwrap_or(config.seed);
@@ -106,8 +107,12 @@ impl Arguments {
         config.n_layers = self.layers.unwrap_or(config.n_layers);
         config.d_model = self.d_model.unwrap_or(config.d_model);
         config.n_heads = self.heads.unwrap_or(config.n_heads);
+        anyhow::ensure!(
+            checkpoint.is_none() || config.to_string() == saved,
+            "the run was started with other settings, which it keeps: leave them out with --resume, or use another directory"
+        );
         config.batch_size = self.batch_size.unwrap_or(config.batch_size);
-        config
+        Ok(config)
     }
 }
 
@@ -117,7 +122,7 @@ fn main() -> anyhow::Result<()> {
     let corpus = arguments.corpus()?;
     let checkpoints = arguments.checkpoints();
     let checkpoint = last_checkpoint(&arguments, checkpoints.as_ref())?;
-    let session = options(&arguments).start(arguments.config(&corpus, checkpoint.as_ref()))?;
+    let session = options(&arguments, checkpoint.as_ref()).start(arguments.config(&corpus, checkpoint.as_ref())?)?;
     measure_if_asked(&session, &corpus)?;
     if let Some(checkpoints) = checkpoints.as_ref().filter(|_| session.is_first_rank()) {
         session.save(checkpoints.directory())?;
@@ -150,11 +155,11 @@ fn measure_if_asked(session: &Session<TrainingConfig>, corpus: &Corpus) -> anyho
 }
 
 /// Start-up options; a resumed run keeps its schedule.
-fn options(arguments: &Arguments) -> Options {
+fn options(arguments: &Arguments, checkpoint: Option<&Checkpoint>) -> Options {
     let options = Options::default().strict(arguments.strict).distributed_if_launched();
     let options = if arguments.cpu { options.cpu() } else { options };
-    match &arguments.checkpoint_dir {
-        Some(directory) if arguments.resume => options.resume(directory),
+    match (&arguments.checkpoint_dir, checkpoint) {
+        (Some(directory), Some(_)) => options.resume(directory),
         _ => options,
     }
 }
@@ -167,8 +172,10 @@ fn last_checkpoint(arguments: &Arguments, checkpoints: Option<&Checkpoints>) -> 
             for reason in skipped {
                 eprintln!("skipped checkpoint: {reason:#}");
             }
-            eprintln!("resuming from {}, after step {}", checkpoint.path.display(), checkpoint.run.steps_taken);
-            Ok(Some(checkpoint))
+            if let Some(Checkpoint { path, run, .. }) = &checkpoint {
+                eprintln!("resuming from {}, after step {}", path.display(), run.steps_taken);
+            }
+            Ok(checkpoint)
         }
         Some(checkpoints) => checkpoints.check_unused().map(|()| None),
         None => Ok(None),

@@ -98,6 +98,7 @@ fn damaged_and_unfinished_checkpoints_are_passed_over_with_a_reason() {
         let (directory, checkpoints) = interrupted();
         damage(&directory.path().join("step-00000010"));
         let (checkpoint, passed_over) = checkpoints.newest().unwrap();
+        let checkpoint = checkpoint.unwrap();
         assert_eq!((checkpoint.run.steps_taken, passed_over.len()), (5, 1), "{name}");
         let reason = format!("{:#}", passed_over[0]);
         assert!(reason.contains(expected) && reason.contains("step-00000010"), "{name}: {reason}");
@@ -109,15 +110,32 @@ fn damaged_and_unfinished_checkpoints_are_passed_over_with_a_reason() {
     }
 }
 
+/// A job that is restarted has one command for its first start and for the others.
 #[test]
-fn a_directory_without_checkpoints_is_named() {
+fn without_a_complete_checkpoint_a_run_begins() {
     let directory = tempfile::tempdir().unwrap();
     for path in [directory.path().to_owned(), directory.path().join("missing")] {
-        let checkpoints = Checkpoints::new(path.clone(), 5);
+        let checkpoints = Checkpoints::new(path, 5);
         checkpoints.check_unused().unwrap();
-        let error = checkpoints.newest().err().expect("there is no checkpoint");
-        assert_eq!(error.to_string(), format!("there is no complete checkpoint in {}", path.display()));
+        assert!(checkpoints.newest().unwrap().0.is_none());
     }
+    // Killed in its first checkpoint.
+    fs::create_dir(directory.path().join("step-00000005.partial")).unwrap();
+    let (checkpoint, passed_over) = Checkpoints::new(directory.path().to_owned(), 5).newest().unwrap();
+    assert_eq!((checkpoint.is_none(), passed_over.len()), (true, 1));
+}
+
+#[test]
+fn damaged_checkpoints_are_not_taken_for_none() {
+    let (directory, checkpoints) = interrupted();
+    for name in names(directory.path()) {
+        cut(&directory.path().join(name).join("model.bpk"));
+    }
+    let error = checkpoints.newest().err().expect("all are damaged").to_string();
+    assert!(
+        error.starts_with("there is no undamaged checkpoint in ") && error.contains("model.bpk is damaged"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -130,7 +148,7 @@ fn a_new_run_does_not_mix_its_checkpoints_with_those_of_another() {
 #[test]
 fn another_text_or_global_batch_cannot_be_resumed_with() {
     let (_directory, checkpoints) = interrupted();
-    let run = checkpoints.newest().unwrap().0.run;
+    let run = checkpoints.newest().unwrap().0.unwrap().run;
     run.check(&corpus(), 8).unwrap();
     let refused = |corpus: &Corpus, global_batch| run.check(corpus, global_batch).unwrap_err().to_string();
     assert!(refused(&corpus(), 16).contains("a global batch of 8, but this program plans 16"));
@@ -188,7 +206,7 @@ fn advance(corpus: &Corpus, state: State, checkpoints: Option<&Checkpoints>, sto
 }
 
 fn restored(checkpoints: &Checkpoints) -> State {
-    checkpoints.newest().unwrap().0.restore(&device()).unwrap()
+    checkpoints.newest().unwrap().0.unwrap().restore(&device()).unwrap()
 }
 
 /// A run stopped after ten steps, with checkpoints after five and ten.
