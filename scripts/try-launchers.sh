@@ -63,6 +63,11 @@ kubernetes_variables() {
     "PET_NODE_RANK=$1" GPU_TUNED_SECRET=of-this-test
 }
 
+# The variables of an indexed job of Kubernetes, with those of its manifest.
+indexed_variables() {
+  echo "JOB_COMPLETION_INDEX=$1" "WORLD_SIZE=$ranks" MASTER_ADDR=localhost "MASTER_PORT=$((port + 5))" GPU_TUNED_SECRET=of-this-test
+}
+
 # Two agents of torchrun, each with half of the ranks.
 two_agents() {
   local agent processes=() status=0
@@ -76,10 +81,11 @@ two_agents() {
 }
 
 under 'cargo gpu-tuned launch' "$launch" launch --ranks "$ranks" -- "${program[@]}"
-export -f played srun_variables kubernetes_variables two_agents
+export -f played srun_variables kubernetes_variables indexed_variables two_agents
 as_bash=(bash -c 'ranks=$1 port=$2 program=("${@:4}"); eval "$3"' bash "$ranks" "$port")
 under 'srun (played)' "${as_bash[@]}" 'played srun_variables' "${program[@]}"
 under 'Kubernetes (played)' "${as_bash[@]}" 'played kubernetes_variables' "${program[@]}"
+under 'Kubernetes, indexed (played)' "${as_bash[@]}" 'played indexed_variables' "${program[@]}"
 
 if TORCHRUN=${TORCHRUN:-$(command -v torchrun)}; then
   export TORCHRUN

@@ -5,10 +5,19 @@
 //! ```
 
 use std::error::Error;
+use std::process::ExitCode;
 
 use gpu_tuned_ranks::{Group, Launch, Limits, Terms};
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    let failed = |error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    };
+    run().map_or_else(failed, |()| ExitCode::SUCCESS)
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let Some(launch) = Launch::from_env()? else {
         println!("no launcher started this process");
         return Ok(());

@@ -41,7 +41,10 @@ fn started(variables: Variables) -> String {
 
 #[test]
 fn copies_of_a_launch_are_refused() {
-    let launches: [(Variables, usize, &str); 5] = [
+    let launches: [(Variables, usize, &str); 7] = [
+        // Unknown launchers.
+        (&[("PMI_RANK", "0"), ("PMI_SIZE", "4")], 4, "PMI_SIZE"),
+        (&[("PMIX_RANK", "2"), ("PMIX_NAMESPACE", "job")], 3, "PMIX_RANK"),
         (&[("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("MPI_LOCALRANKID", "0")], 2, "PMI_SIZE"),
         (RANK_OF_TORCHRUN, 2, "WORLD_SIZE"),
         // The address is missing, and the copies are there.
@@ -96,4 +99,17 @@ fn separate_runs_of_a_program_for_ranks_are_asked_for() {
     let with = |more: &[(&'static str, &'static str)]| started(&[RANK_OF_TORCHRUN, more].concat());
     assert_eq!(with(&[(OPTIONS, "independent at last")]), "trains");
     assert_eq!(with(&[(OPTIONS, "if launched"), ("GPU_TUNED_INDEPENDENT", "1")]), "trains");
+}
+
+/// Each would train a copy in the same folder.
+#[cfg(feature = "distributed")]
+#[test]
+fn a_program_for_ranks_does_not_start_under_an_unknown_launcher() {
+    let with = |more: &[(&'static str, &'static str)]| started(&[&[(OPTIONS, "if launched")], more].concat());
+    assert!(
+        with(&[("PMI_RANK", "0"), ("PMI_SIZE", "4")]).starts_with("an unknown launcher started at least 4 processes")
+    );
+    assert!(with(&[("JOB_COMPLETION_INDEX", "0")]).starts_with("WORLD_SIZE is not set, but JOB_COMPLETION_INDEX is"));
+    assert_eq!(with(&[("PMI_RANK", "0"), ("PMI_SIZE", "4"), ("GPU_TUNED_INDEPENDENT", "1")]), "trains");
+    assert_eq!(with(&[("PMI_RANK", "0"), ("PMI_SIZE", "1")]), "trains");
 }
