@@ -60,7 +60,11 @@ impl Config {
         let files = named.map_or_else(|| workspace::config_files(&package.root), |file| vec![file.clone()]);
         let path = workspace::existing(&package.root, &files);
         let (manifest, lock) = ([Path::new(MANIFEST)], [Path::new(Lock::NAME)]);
-        let watched: Vec<_> = manifest.into_iter().chain(files.iter().map(PathBuf::as_path)).chain(lock).collect();
+        let is_own = named.is_some() || package.root.join(ConfigFile::NAME).exists();
+        let above = if is_own { Vec::new() } else { workspace::manifests_above(&package.root) };
+        let above: Vec<_> = above.iter().map(|path| workspace::relative(path, &package.root)).collect();
+        let named = above.iter().chain(&files).map(PathBuf::as_path);
+        let watched: Vec<_> = manifest.into_iter().chain(named).chain(lock).collect();
         watch(&package, &watched, &mut directives)?;
         let asked = setting(environment, TARGET, &mut directives)?;
         let print = setting(environment, PRINT, &mut directives)?.is_some_and(|value| value != "0");

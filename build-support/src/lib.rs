@@ -34,8 +34,11 @@
 //!
 //! # The file
 //!
-//! Profiles, workloads and goals are those of `gpu-tuned.toml` in the package's folder. A package without one has the file in the
-//! workspace's folder. The package's `Cargo.toml` may name another. `cargo gpu-tuned` reads the same file.
+//! Profiles, workloads and goals are those of `gpu-tuned.toml` in the package's folder. A member of a workspace without one has the
+//! file in the workspace's folder. The package's `Cargo.toml` may name another. `cargo gpu-tuned` reads the same file.
+//!
+//! Members are those of cargo: the packages that `members` lists, and their path dependencies below the workspace's folder. A
+//! package that cargo has downloaded or vendored has no file but its own, wherever cargo put it.
 //!
 //! ```toml
 //! [package.metadata.gpu-tuned]
@@ -51,7 +54,8 @@
 //!
 //! The script runs again after a change of `Cargo.toml`, `gpu-tuned.toml`, `gpu-tuned.lock` or one of the variables. That
 //! includes creating or deleting one of the two files of gpu-tuned. If there are measurements, a change of `Cargo.lock`
-//! counts, too. Without symbolic links (Windows, some network drives), creating `gpu-tuned.toml` is not noticed: save
+//! counts, too, and without a `gpu-tuned.toml` of the package, a change of the `Cargo.toml` files above. The code of the attribute
+//! includes the resolved table, so that caches of compilers, such as sccache, see every change of the table. Without symbolic links (Windows, some network drives), creating `gpu-tuned.toml` is not noticed: save
 //! `Cargo.toml` once.
 
 #![forbid(unsafe_code)]

@@ -4,8 +4,9 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
+use glob::{Pattern, glob};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::{regular_file, suggest_key};
 use serde::Deserialize;
@@ -64,42 +65,163 @@ pub fn manifest(folder: &Path) -> Option<Table> {
     regular_file::read_text(&folder.join(MANIFEST), regular_file::LARGEST).ok()?.parse().ok()
 }
 
-/// Returns the folder of the workspace; `None` if the package is in no workspace.
+/// Returns the folder of the workspace that the package is a member of; `None` if there is none.
 pub fn root(package: &Path) -> Option<PathBuf> {
-    package.ancestors().find_map(|folder| {
-        let manifest = manifest(folder)?;
-        match manifest.get("workspace") {
-            Some(workspace) => includes(workspace, folder, package).then(|| folder.to_owned()),
-            None => manifest.get("package")?.get("workspace")?.as_str().map(|root| folder.join(root)),
-        }
-    })
+    let (manifests, root) = above(package);
+    root.filter(|root| root == package || has_member(root, &manifests, package))
 }
 
-/// Returns the path of the `Cargo.lock` that cargo uses: the workspace's. Without a workspace, the nearest one in the
-/// package's folder or above.
+/// Returns the manifests above the package that decide about its workspace.
+pub fn manifests_above(package: &Path) -> Vec<PathBuf> {
+    let is_above = |folder: &PathBuf| folder != package;
+    above(package).0.into_keys().filter(is_above).map(|folder| folder.join(MANIFEST)).collect()
+}
+
+/// Manifests by their folders.
+type Manifests = BTreeMap<PathBuf, Table>;
+
+/// Files that cargo writes into the folder of a package or repository that it has unpacked. The folders above are no part of it.
+const UNPACKED: [&str; 2] = [".cargo-checksum.json", ".cargo-ok"];
+
+fn is_unpacked(folder: &Path) -> bool {
+    UNPACKED.iter().any(|file| folder.join(file).exists())
+}
+
+/// Returns the manifests in the package's folder and above, up to the workspace in which cargo searches the package, and the
+/// folder of that workspace.
+fn above(package: &Path) -> (Manifests, Option<PathBuf>) {
+    let mut manifests = Manifests::new();
+    for folder in package.ancestors() {
+        if let Some(manifest) = manifest(folder) {
+            let pointer = manifest.get("package").and_then(|package| package.get("workspace")?.as_str());
+            let pointer = pointer.map(|root| normalized(&folder.join(root)));
+            let is_root = manifest.get("workspace").is_some_and(|workspace| includes(workspace, folder, package));
+            manifests.insert(folder.to_owned(), manifest);
+            let root = if is_root { Some(folder.to_owned()) } else { pointer };
+            if let Some(root) = root {
+                let of_root = self::manifest(&root);
+                manifests.extend(of_root.map(|manifest| (root.clone(), manifest)));
+                return (manifests, Some(root));
+            }
+        }
+        if is_unpacked(folder) {
+            break;
+        }
+    }
+    (manifests, None)
+}
+
+/// Returns true for a member by cargo's rules: the package at the root, listed packages, and the path dependencies of members.
+fn has_member(root: &Path, known: &Manifests, package: &Path) -> bool {
+    let Some(of_root) = known.get(root) else { return false };
+    let Some(workspace) = of_root.get("workspace") else { return false };
+    let listed = workspace.get("members").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let mut open: Vec<PathBuf> = listed.flat_map(|pattern| listed_by(root, pattern)).collect();
+    open.push(root.to_owned());
+    let mut seen = BTreeSet::new();
+    while !open.iter().any(|folder| folder == package) {
+        let Some(folder) = open.pop() else { return false };
+        let is_inside = folder.starts_with(root) || above(&folder).1.is_some_and(|found| found == root);
+        if is_inside && includes(workspace, root, &folder) && seen.insert(folder.clone()) {
+            let manifest = manifest(&folder).unwrap_or_default();
+            open.extend(path_dependencies(&manifest, &folder, workspace, root));
+        }
+    }
+    includes(workspace, root, package)
+}
+
+/// Returns the folders with a manifest that a pattern of `members` lists; the path itself if there is none.
+fn listed_by(root: &Path, pattern: &str) -> Vec<PathBuf> {
+    let path = normalized(&Path::new(&Pattern::escape(&root.to_string_lossy())).join(pattern));
+    let found = glob(&path.to_string_lossy()).into_iter().flatten().flatten();
+    let found: Vec<PathBuf> = found.filter(|folder| folder.join(MANIFEST).is_file()).collect();
+    if found.is_empty() { vec![normalized(&root.join(pattern))] } else { found }
+}
+
+/// Returns the folders of a package's path dependencies, those of the workspace included.
+fn path_dependencies(manifest: &Table, folder: &Path, workspace: &Value, root: &Path) -> Vec<PathBuf> {
+    let path = |(name, dependency): (&String, &Value)| {
+        let of_workspace = inherited(name, dependency, workspace);
+        let (from, dependency) = of_workspace.map_or((folder, dependency), |dependency| (root, dependency));
+        Some(normalized(&from.join(dependency.get("path")?.as_str()?)))
+    };
+    dependencies(manifest).filter_map(path).collect()
+}
+
+/// Returns the dependencies of every kind and for every target.
+fn dependencies(manifest: &Table) -> impl Iterator<Item = (&String, &Value)> {
+    let of_targets = manifest.get("target").and_then(Value::as_table).into_iter().flat_map(Table::values);
+    let tables = core::iter::once(manifest).chain(of_targets.filter_map(Value::as_table));
+    tables.flat_map(|table| DEPENDENCIES.iter().filter_map(|key| table.get(*key)?.as_table())).flatten()
+}
+
+/// Returns the workspace's part of a dependency; `None` without `workspace = true`.
+fn inherited<'w>(name: &str, dependency: &Value, workspace: &'w Value) -> Option<&'w Value> {
+    let inherits = dependency.get("workspace").and_then(Value::as_bool) == Some(true);
+    inherits.then(|| workspace.get("dependencies")?.get(name)).flatten()
+}
+
+/// Returns the name under which a package depends on the crate `krate`: its own, else that of `NAME = { package = "…" }`.
+pub fn dependency_name(package: &Path, krate: &str) -> Option<String> {
+    let manifest = manifest(package)?;
+    if dependencies(&manifest).any(|(name, _)| name == krate) {
+        return Some(krate.to_owned());
+    }
+    let (above, root) = above(package);
+    let workspace = root.and_then(|root| above.get(&root)?.get("workspace"));
+    let is_meant = |(name, dependency): &(&String, &Value)| {
+        let dependency = workspace.and_then(|workspace| inherited(name, dependency, workspace)).unwrap_or(dependency);
+        dependency.get("package").and_then(Value::as_str) == Some(krate)
+    };
+    dependencies(&manifest).find(is_meant).map(|(name, _)| name.clone())
+}
+
+/// The tables of dependencies in a manifest, with the older spellings.
+const DEPENDENCIES: [&str; 5] =
+    ["dependencies", "dev-dependencies", "build-dependencies", "dev_dependencies", "build_dependencies"];
+
+/// Returns the path without `.` and `..`, as cargo compares paths.
+fn normalized(path: &Path) -> PathBuf {
+    let mut normalized = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => drop(normalized.pop()),
+            other => normalized.push(other),
+        }
+    }
+    normalized
+}
+
+/// Returns the path of the `Cargo.lock` that cargo uses: that of the workspace above, which need not list a dependency. Without a
+/// workspace, the nearest one in the package's folder or above. An unpacked package may contain one, which cargo ignores.
 pub fn cargo_lock(package: &Path) -> Option<PathBuf> {
     let exists = |path: &PathBuf| path.is_file();
-    match root(package) {
+    match above(package).1 {
         Some(root) => Some(root.join(CargoLock::NAME)).filter(exists),
-        None => package.ancestors().map(|folder| folder.join(CargoLock::NAME)).find(exists),
+        None => {
+            let folders = package.ancestors().skip(usize::from(is_unpacked(package)));
+            folders.map(|folder| folder.join(CargoLock::NAME)).find(exists)
+        }
     }
 }
 
-/// Returns the paths of a package's `gpu-tuned.toml`, from its folder: the package's own, then the workspace's. The first that
-/// exists is the package's file.
+/// Returns the paths of a package's `gpu-tuned.toml`, from its folder: the package's own, then that of the workspace of which
+/// the package is a member. The first that exists is the package's file.
 pub fn config_files(package: &Path) -> Vec<PathBuf> {
     let own = PathBuf::from(ConfigFile::NAME);
     if package.join(&own).exists() {
         return vec![own];
     }
-    let shared = root(package).filter(|root| root != package).map(|root| {
-        let depth = package.strip_prefix(&root).map(|below| below.components().count());
-        // A workspace beside the package has the path of the manifest, such as `../workspace`.
-        let beside = || root.strip_prefix(package).unwrap_or(&root).to_owned();
-        let folder = depth.map_or_else(|_| beside(), |depth| core::iter::repeat_n("..", depth).collect());
-        folder.join(ConfigFile::NAME)
-    });
-    core::iter::once(own).chain(shared).collect()
+    let shared = root(package).filter(|root| root != package);
+    core::iter::once(own).chain(shared.map(|root| relative(&root, package).join(ConfigFile::NAME))).collect()
+}
+
+/// Returns the path from the folder `from`.
+pub fn relative(path: &Path, from: &Path) -> PathBuf {
+    let shared = path.components().zip(from.components()).take_while(|(one, other)| one == other).count();
+    let up = from.components().skip(shared).map(|_| Component::ParentDir);
+    up.chain(path.components().skip(shared)).collect()
 }
 
 /// Returns the path of the package's `gpu-tuned.toml`, from its folder. Without such a file, the path of its own.
@@ -116,7 +238,7 @@ pub fn existing<'a>(package: &Path, files: &'a [PathBuf]) -> &'a Path {
     files.iter().find(|file| package.join(file).exists()).unwrap_or(&files[0])
 }
 
-/// Returns false if the workspace in `folder` excludes the package. Cargo itself checks the list of members.
+/// Returns false if the workspace in `folder` excludes the package.
 fn includes(workspace: &Value, folder: &Path, package: &Path) -> bool {
     let lists = |key: &str| {
         let mut paths = workspace.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);

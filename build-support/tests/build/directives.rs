@@ -109,11 +109,23 @@ fn the_file_of_a_workspace_beside_the_package_has_a_relative_path() {
     let project = Project::below(folder.path());
     let workspace = folder.path().join("workspace");
     fs::create_dir(&workspace).unwrap();
-    fs::write(workspace.join("Cargo.toml"), "[workspace]\n").unwrap();
+    let member = project.path("");
+    fs::write(workspace.join("Cargo.toml"), format!("[workspace]\nmembers = [{:?}]\n", member.display().to_string()))
+        .unwrap();
     fs::write(workspace.join("gpu-tuned.toml"), "[goal]\nglobal_batch = 48\n").unwrap();
     project.file("Cargo.toml", "[package]\nname = \"user\"\nworkspace = \"../workspace\"\n");
     let resolved = project.resolve().unwrap();
     assert_eq!((resolved.goal.global_batch, resolved.file()), (Some(48), "../workspace/gpu-tuned.toml"));
+}
+
+#[test]
+fn the_manifest_with_the_list_of_members_is_watched() {
+    let (workspace, project) = member(Some("[goal]\nglobal_batch = 48\n"));
+    let watched = "rerun-if-changed=../../Cargo.toml".to_owned();
+    assert!(project.directives().contains(&watched));
+    fs::write(workspace.path().join("Cargo.toml"), "[workspace]\n").unwrap();
+    assert_eq!(project.resolve().unwrap().goal.global_batch, None);
+    assert!(project.directives().contains(&watched));
 }
 
 #[cfg(unix)]

@@ -1,34 +1,131 @@
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use gpu_tuned_core::source::Source;
 
-use super::{CargoLock, MANIFEST, PackageMetadata, cargo_lock, config_file, root};
+use super::{CargoLock, MANIFEST, PackageMetadata, cargo_lock, config_file, dependency_name, manifests_above, root};
+
+/// Folders of packages, with the rest of their manifests.
+const PACKAGES: &[(&str, &str)] = &[
+    ("", ROOT),
+    // Listed, excluded, and listed below an excluded folder.
+    ("crates/listed", ""),
+    ("crates/left-out", ""),
+    ("out", ""),
+    ("out/in", ""),
+    ("far/own", "workspace = '../..'"),
+    ("far/unlisted", "workspace = '../..'"),
+    // Path dependencies of every kind.
+    ("by/root", "[dependencies]\nfourth = { path = '../fourth' }"),
+    ("by/fourth", ""),
+    ("by/tests", ""),
+    ("by/target", ""),
+    ("by/workspace", ""),
+    ("by/nobody", ""),
+    ("patched", ""),
+    // Copies that cargo makes.
+    ("vendor/copied", ""),
+    ("home/registry/src/index/copied", ""),
+    ("home/git/checkouts/repository/1a2b3c4", "[workspace]"),
+    ("home/git/checkouts/repository/1a2b3c4/below", ""),
+    // A workspace in the workspace, and one beside its package.
+    ("inner", "[workspace]\nmembers = ['one']"),
+    ("inner/one", ""),
+    ("inner/two", ""),
+    ("beside/workspace", "[workspace]\nmembers = ['../package']"),
+    ("beside/package", "workspace = '../workspace'\n[dependencies]\ndeep = { path = 'deep' }"),
+    ("beside/package/deep", "workspace = '../../workspace'"),
+];
+
+const ROOT: &str = "[workspace]
+members = ['./crates/*', 'out/in', 'far/own']
+exclude = ['crates/left-out', 'out', 'inner', 'beside']
+[workspace.dependencies]
+given = { path = 'by/workspace' }
+[dependencies]
+root = { path = 'by/root' }
+given.workspace = true
+[dev-dependencies]
+tests = { path = 'by/tests' }
+[target.'cfg(unix)'.build-dependencies]
+target = { path = 'by/target' }
+[patch.crates-io]
+patched = { path = 'patched' }
+";
+
+fn write(path: &Path, text: &str) {
+    let parent = path.parent().expect("it is below");
+    fs::create_dir_all(parent).and_then(|()| fs::write(path, text)).expect("it is written");
+}
+
+/// Folders of the members, by cargo.
+fn members(root: &Path) -> Vec<PathBuf> {
+    let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"];
+    let output = Command::new(env!("CARGO")).args(arguments).arg(root.join(MANIFEST)).output().expect("cargo starts");
+    let error = String::from_utf8_lossy(&output.stderr);
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&error);
+    let packages = metadata["packages"].as_array().expect("packages").iter();
+    let manifests = packages.map(|package| Path::new(package["manifest_path"].as_str().expect("a path")));
+    manifests.map(|manifest| manifest.parent().expect("a folder").to_owned()).collect()
+}
 
 #[test]
-fn packages_have_the_root_that_cargo_finds() {
+fn packages_are_members_where_cargo_counts_them() {
     let folder = tempfile::tempdir().expect("a folder");
-    let write = |file: &str, text: &str| {
-        let path = folder.path().join(file);
-        fs::create_dir_all(path.parent().expect("it is below"))
-            .and_then(|()| fs::write(path, text))
-            .expect("it is written");
-    };
-    write(MANIFEST, "[workspace]\nmembers = ['in']\nexclude = ['out']\n");
-    for (package, manifest) in
-        [("in", "[package]\n"), ("out", "[package]\n"), ("far/own", "[package]\nworkspace = '../..'\n")]
-    {
-        write(&format!("{package}/{MANIFEST}"), manifest);
+    let at = |path: &str| folder.path().join(path).components().collect::<PathBuf>();
+    for (number, (package, rest)) in PACKAGES.iter().enumerate() {
+        let manifest = format!("[package]\nname = 'p{number}'\nversion = '0.1.0'\nedition = '2021'\n{rest}\n");
+        write(&at(package).join(MANIFEST), &manifest);
+        write(&at(package).join("src/lib.rs"), "");
     }
-    write("Cargo.lock", "");
-    write("gpu-tuned.toml", "");
-    let (inner, outer, far) = (folder.path().join("in"), folder.path().join("out"), folder.path().join("far/own"));
-    assert_eq!(root(&inner).as_deref(), Some(folder.path()));
-    assert_eq!(root(&outer), None);
-    assert_eq!(root(&far), Some(far.join("../..")));
-    assert_eq!(cargo_lock(&inner), Some(folder.path().join("Cargo.lock")));
-    assert_eq!(config_file(&inner), Path::new("../gpu-tuned.toml"));
-    assert_eq!(config_file(&outer), Path::new("gpu-tuned.toml"));
+    let roots = ["", "inner", "beside/workspace", "home/git/checkouts/repository/1a2b3c4"].map(at);
+    let members: Vec<(&PathBuf, Vec<PathBuf>)> = roots.iter().map(|root| (root, members(root))).collect();
+    assert_eq!(members.iter().map(|(_, members)| members.len()).collect::<Vec<_>>(), [9, 2, 3, 1]);
+    for (package, _) in PACKAGES {
+        let by_cargo = members.iter().find(|(_, members)| members.contains(&at(package))).map(|(root, _)| *root);
+        assert_eq!(root(&at(package)).as_ref(), by_cargo, "{package}");
+    }
+}
+
+#[test]
+fn a_dependency_has_the_name_in_the_manifest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root =
+        "[workspace]\nmembers = ['in']\n[workspace.dependencies]\nshared = { package = 'gpu-tuned', version = '1' }\n";
+    write(&folder.path().join(MANIFEST), root);
+    let package = folder.path().join("in");
+    for (dependencies, name) in [
+        ("", None),
+        ("[dependencies]\ngpu-tuned = '1'\ntune = { package = 'gpu-tuned', version = '1' }", Some("gpu-tuned")),
+        ("[dependencies]\ntune = { package = 'gpu-tuned', version = '1' }\nother = '1'", Some("tune")),
+        ("[target.'cfg(unix)'.dev-dependencies.tune]\npackage = 'gpu-tuned'", Some("tune")),
+        ("[dependencies]\nshared.workspace = true", Some("shared")),
+        ("[dependencies]\nshared = '1'", None),
+    ] {
+        write(&package.join(MANIFEST), &format!("[package]\nname = 'in'\n{dependencies}\n"));
+        assert_eq!(dependency_name(&package, "gpu-tuned").as_deref(), name, "{dependencies}");
+    }
+}
+
+#[test]
+fn files_are_those_of_the_workspace_of_which_the_package_is_a_member() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |path: &str| folder.path().join(path);
+    write(&at(MANIFEST), "[workspace]\nmembers = ['in', 'vendor/*']\n");
+    for package in ["in", "out", "vendor/copied"] {
+        write(&at(package).join(MANIFEST), "[package]\n");
+    }
+    for file in ["Cargo.lock", "gpu-tuned.toml", "vendor/copied/Cargo.lock", "vendor/copied/.cargo-checksum.json"] {
+        write(&at(file), "");
+    }
+    for (package, file) in [("in", "../gpu-tuned.toml"), ("out", "gpu-tuned.toml"), ("vendor/copied", "gpu-tuned.toml")]
+    {
+        assert_eq!(config_file(&at(package)), Path::new(file), "{package}");
+        assert_eq!(cargo_lock(&at(package)), Some(at("Cargo.lock")), "{package}");
+    }
+    assert_eq!(manifests_above(&at("out")), [at(MANIFEST)]);
+    assert!(manifests_above(&at("vendor/copied")).is_empty());
 }
 
 #[test]
