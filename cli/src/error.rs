@@ -12,10 +12,11 @@ use gpu_tuned_project::config::PairsError;
 use gpu_tuned_project::file::{Access, remedy};
 use gpu_tuned_project::gpu_names::UnknownGpu;
 use gpu_tuned_propose::release::Refusal;
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::files::quoted;
-use crate::output::Code;
+use crate::output::{Code, document};
 
 #[derive(Debug, Error)]
 pub(crate) enum Error {
@@ -285,6 +286,18 @@ impl Error {
             Self::Stopped { signal, .. } => Self::Stopped { signal, left },
             other => other,
         }
+    }
+
+    /// The error as the JSON document of a command.
+    pub(crate) fn document(&self, command: &str) -> String {
+        #[derive(Serialize)]
+        struct Refused<'a> {
+            error: &'a str,
+            help: Option<&'a str>,
+        }
+        let text = self.to_string();
+        let (error, help) = text.split_once("\n  help: ").map_or((&*text, None), |(error, help)| (error, Some(help)));
+        document(command, &Refused { error, help }, &[])
     }
 
     /// The error as printed: mistakes in files with their lines, as rustc prints them; else `error:` with the message.

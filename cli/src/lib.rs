@@ -41,7 +41,7 @@ use gpu_tuned_attribute::sources::STACK;
 
 use args::Common;
 use error::Error;
-use output::{Answer, Verbosity, detail, say};
+use output::{Answer, Code, Form, Verbosity, detail, print, say};
 
 /// Measures workloads, plans them for GPUs, and explains and checks the plans.
 #[derive(Debug, Parser)]
@@ -58,6 +58,14 @@ macro_rules! commands {
         #[derive(Debug, Subcommand)]
         enum Command {
             $($command($args)),+
+        }
+
+        impl Command {
+            const fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$command(_) => stringify!($module)),+
+                }
+            }
         }
 
         fn run(args: &Args) -> Result<Answer, Error> {
@@ -151,6 +159,10 @@ fn on_large_stack() -> ExitCode {
     let code = match printed {
         Ok(code) => code as u8,
         Err(error) => {
+            if args.common.json && error.code() == Code::No {
+                // The message on standard error is enough for a reader that has gone.
+                let _ = print(&error.document(args.command.name()), Form::Data);
+            }
             say(&error.report());
             error.signal().into_iter().for_each(process::end_by);
             error.exit_code()

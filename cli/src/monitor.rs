@@ -62,15 +62,16 @@ fn are_terminals() -> bool {
 
 /// Watches this machine; `None` when the reader has closed the output.
 fn watch(common: &Common, args: &MonitorArgs, is_screen: bool) -> Result<Option<Timeline>, Error> {
-    let stop = Stop::on_signals()?;
     let mut source = Source::open(args)?;
+    let mut table = CsvTable::create_if_named(args)?;
+    // Opening a pipe waits for its reader: until here, a signal ends the command.
+    let stop = Stop::on_signals()?;
     if is_screen {
-        let mut table = args.csv_file().map(|path| CsvTable::create(path)).transpose()?;
         let timeline = screen::live(common, args, &mut source, table.as_mut(), &stop)?;
         source.close()?;
         return Ok(Some(timeline));
     }
-    let mut output = Output::new(common.json, args)?;
+    let mut output = Output::new(common.json, args, table)?;
     let ended = follow(args, &mut source, &mut output, &stop)?;
     source.close()?;
     Ok(match ended {
@@ -123,7 +124,7 @@ fn replay(
         return screen::replayed(common, &timeline, path, &stop).map(|()| Some(timeline));
     }
     // For people, the summary is enough.
-    let mut output = Output::new(common.json, args)?;
+    let mut output = Output::new(common.json, args, CsvTable::create_if_named(args)?)?;
     for record in &records {
         timeline.observe(record);
         if (common.json || args.csv.is_some()) && !output.write(record, &timeline)? {
@@ -313,13 +314,12 @@ struct CsvTable {
 }
 
 impl Output {
-    fn new(is_json: bool, args: &MonitorArgs) -> Result<Self, Error> {
+    fn new(is_json: bool, args: &MonitorArgs, table: Option<CsvTable>) -> Result<Self, Error> {
         let kind = match (is_json, args.prints_csv()) {
             (true, _) => Kind::Json,
             (_, true) => Kind::Csv,
             _ => Kind::Lines,
         };
-        let table = args.csv_file().map(|path| CsvTable::create(path)).transpose()?;
         if kind == Kind::Csv {
             print(&csv_header(), Form::Data).map_err(Error::Print)?;
         }
@@ -341,6 +341,10 @@ impl Output {
 }
 
 impl CsvTable {
+    fn create_if_named(args: &MonitorArgs) -> Result<Option<Self>, Error> {
+        args.csv_file().map(|path| Self::create(path)).transpose()
+    }
+
     fn create(path: &Path) -> Result<Self, Error> {
         check_replaceable(path, "a table of samples", CSV_BEGIN)?;
         let failure = |source| Error::Write { path: path.to_owned(), source };

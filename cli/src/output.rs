@@ -102,7 +102,7 @@ struct Document<'a, T> {
 }
 
 /// Formats the result of a command as indented JSON.
-fn document(command: &str, body: &impl Serialize, notes: &[String]) -> String {
+pub(crate) fn document(command: &str, body: &impl Serialize, notes: &[String]) -> String {
     let document = Document { schema_version: SCHEMA_VERSION, command, body, notes };
     let mut text = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut text, WithUnits::new(command));

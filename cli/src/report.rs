@@ -115,7 +115,7 @@ fn of_package(common: &Common, args: &ReportArgs) -> Result<Planned, Error> {
     for described in &workloads {
         let fit = |target: &Target| target.fit(described, &args.goal);
         let (chosen, reasons) = targets.chosen(fit);
-        fits &= chosen.iter().all(|target| !matches!(fit(target), Fit::No { .. }));
+        fits &= chosen.iter().all(|target| matches!(fit(target), Fit::Whole(())));
         add_new(&mut notes, reasons);
         add_new(&mut notes, chosen.iter().filter_map(|target| target.precision_note(described, &args.goal)));
         add_new(&mut names, chosen.iter().map(|target| target.name.clone()));

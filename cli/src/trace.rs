@@ -39,7 +39,8 @@ pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
     let trace = from_records(&records, steps);
     if trace.is_empty() {
         notes.push(nothing(&args.recording, &records));
-        return Ok(Answer { text: String::new(), form: Form::Data, notes, code: Code::No });
+        let nothing = Written { file: None, steps: 0, events: 0 };
+        return Ok(Answer::new(("trace", common.json), &nothing, String::new, notes, Code::No));
     }
     let output = args.output.clone().unwrap_or_else(|| output_beside(&args.recording));
     alone(&output, common.json)?;
@@ -50,8 +51,9 @@ pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
     distinct(&args.recording, &output)?;
     check_replaceable(&output, "a trace", BEGIN)?;
     write(&output, |file| trace.write(file))?;
-    let written = Written { file: output.display().to_string(), steps: counted(&records, steps), events: trace.len() };
-    Ok(Answer::new(("trace", common.json), &written, || written.describe(), notes, Code::Ok))
+    let written =
+        Written { file: Some(output.display().to_string()), steps: counted(&records, steps), events: trace.len() };
+    Ok(Answer::new(("trace", common.json), &written, || written.describe(&output), notes, Code::Ok))
 }
 
 fn counted(records: &[Record], steps: Steps) -> usize {
@@ -60,16 +62,17 @@ fn counted(records: &[Record], steps: Steps) -> usize {
 
 #[derive(Serialize)]
 struct Written {
-    file: String,
+    /// `None` if nothing was written.
+    file: Option<String>,
     steps: usize,
     events: usize,
 }
 
 impl Written {
-    fn describe(&self) -> String {
-        let Self { file, steps, events } = self;
+    fn describe(&self, file: &Path) -> String {
+        let Self { steps, events, .. } = self;
         let steps = if *steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
-        format!("{file}: {steps}, {events} events\nOpen it at https://ui.perfetto.dev\n")
+        format!("{}: {steps}, {events} events\nOpen it at https://ui.perfetto.dev\n", file.display())
     }
 }
 

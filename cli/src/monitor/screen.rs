@@ -18,6 +18,7 @@ use gpu_tuned_observe::monitor::{GpuTimeline, Timeline};
 use gpu_tuned_observe::recording::Record;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::terminal::size;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -59,6 +60,7 @@ struct Stage {
 
 impl Stage {
     fn open() -> Result<Self, Error> {
+        check_size(size().map_err(Error::Terminal)?)?;
         let terminal = ratatui::try_init().map_err(Error::Terminal)?;
         let (sender, events) = mpsc::channel();
         let stage = Self { terminal: ManuallyDrop::new(terminal), events };
@@ -69,8 +71,18 @@ impl Stage {
     }
 
     fn show(&mut self, screen: &Screen, timeline: &Timeline) -> Result<(), Error> {
+        check_size(size().map_err(Error::Terminal)?)?;
         self.terminal.draw(|frame| screen.draw(frame, timeline)).map(drop).map_err(Error::Terminal)
     }
+}
+
+/// Characters of the largest screen that is drawn: a terminal may report any size, and each character takes memory.
+const MOST_CHARACTERS: u32 = 1 << 20;
+
+fn check_size((columns, rows): (u16, u16)) -> Result<(), Error> {
+    let is_drawn = u32::from(columns) * u32::from(rows) <= MOST_CHARACTERS;
+    let refusal = || io::Error::other(format!("it reports {columns} columns and {rows} rows"));
+    is_drawn.then_some(()).ok_or_else(|| Error::Terminal(refusal()))
 }
 
 impl Drop for Stage {

@@ -81,6 +81,39 @@ fn the_begin_of_a_key_does_not_keep_the_screen_from_ending() {
     assert!(text.contains("\x1b[?1049l") && text.contains("Watched for"), "{text}");
 }
 
+/// A recording is read while it is written, and a table is a stream.
+#[test]
+#[cfg(unix)]
+fn a_pipe_without_a_reader_is_refused_or_left_at_the_first_signal() {
+    let project = Project::new("bare");
+    let pipe = project.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there").success());
+    let said = looked("training", &project, &["--record", "pipe"]).refused(2);
+    assert!(said.starts_with("error: cannot write `pipe`: it is a pipe, and a recording is also read"), "{said}");
+    let mut child = on("training", &project, &["--csv", "pipe"]).spawn().expect("it starts");
+    // Both a command that waits for the pipe and one that starts end by the signal.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    let ended = child.wait().expect("it ends");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(15), "{ended}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminal_without_bounds_is_refused() {
+    use rustix::termios::{Winsize, tcsetwinsize};
+    let (_user, program) = terminal();
+    let largest = Winsize { ws_row: u16::MAX, ws_col: u16::MAX, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&program, largest).expect("a size");
+    let end = || Stdio::from(program.try_clone().expect("a handle"));
+    let project = Project::new("bare");
+    let mut command = on("training", &project, &["--duration", "10s"]);
+    let output = command.env("TERM", "xterm").stdin(end()).stdout(end()).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("error: cannot use the terminal: it reports 65535 columns and 65535 rows"), "{said}");
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_terminal_that_hangs_up_ends_the_screen() {

@@ -246,9 +246,13 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened, or is no recording (`InvalidData`): such a file is left alone.
+    /// If the file cannot be opened, is a pipe, or is no recording (`InvalidData`): such a file is left alone.
     pub fn append(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
+        if is_pipe(path) {
+            // Opening would wait for a reader, and the monitor would read its own records.
+            return Err(io::Error::other("it is a pipe, and a recording is also read; name a file"));
+        }
         if path.is_file() && !could_be_recording(path) {
             return Err(io::Error::new(ErrorKind::InvalidData, "it exists and is no recording; name another file"));
         }
@@ -279,6 +283,17 @@ impl Writer {
         self.buffer.clear();
         written
     }
+}
+
+#[cfg(unix)]
+fn is_pipe(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    fs::metadata(path).is_ok_and(|facts| facts.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &Path) -> bool {
+    false
 }
 
 fn ends_within_a_line(path: &Path) -> bool {
