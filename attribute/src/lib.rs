@@ -17,4 +17,4 @@ pub use model::{
     Argument, DefaultForm, DerivePresence, Derives, Field, ForeignDefault, Helper, Holder, Mistake, Mistakes, Model,
     Nested, Value, bare,
 };
-pub use parse::{DEEPEST_IN_MACROS, allow_deprecated, check_depth, crate_path, gives_default, parse};
+pub use parse::{DEEPEST_IN_MACROS, allow_deprecated, check_depth, crate_path, gives_default, parse, runtime_path};

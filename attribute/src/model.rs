@@ -12,7 +12,7 @@ use syn::{Attribute, DeriveInput, Member, Path, Type, parse_quote};
 
 /// An annotated item.
 pub struct Model {
-    /// The path of the runtime's crate: `::gpu_tuned`, or that of `crate = path`.
+    /// The path of the runtime's crate: that of `crate = path`, else of the package's dependency: `::gpu_tuned`.
     pub root: Path,
     /// `#[allow(deprecated)]`, for an item that may have deprecated parts.
     pub allow: Option<Attribute>,
@@ -111,7 +111,7 @@ pub struct Field {
     pub ident: Ident,
     /// The field's type.
     pub ty: Type,
-    /// The `#[cfg(…)]` attributes.
+    /// The `#[cfg(…)]` attributes, those in a `cfg_attr` included.
     pub cfgs: Vec<Attribute>,
     /// The `#[tuned(…)]` attributes.
     pub helpers: Vec<Helper>,
@@ -228,6 +228,16 @@ impl Field {
     /// Returns true for a field whose values may differ between ranks.
     pub fn is_per_rank(&self) -> bool {
         self.helpers.first().is_some_and(|helper| find(&helper.arguments, PER_RANK).is_some())
+    }
+
+    /// Returns the condition under which the field is there; `None` for always.
+    pub fn presence(&self) -> Option<TokenStream> {
+        let conditions: Vec<TokenStream> = self.cfgs.iter().filter_map(|cfg| cfg.parse_args().ok()).collect();
+        match &conditions[..] {
+            [] => None,
+            [only] => Some(only.clone()),
+            several => Some(quote!(all(#(#several),*))),
+        }
     }
 
     /// Returns the `cfg`s of statements about the tuned field.

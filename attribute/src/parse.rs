@@ -4,9 +4,13 @@ mod attributes;
 #[cfg(all(test, feature = "sources"))]
 mod tests;
 
+use std::path::PathBuf;
+
 use gpu_tuned_core::suggest;
 use gpu_tuned_core::workload::ModelKind;
+use gpu_tuned_project::workspace::dependency_name;
 use proc_macro2::{Delimiter, Ident, Spacing, Span, TokenStream, TokenTree};
+use quote::format_ident;
 use syn::ext::IdentExt;
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
@@ -48,12 +52,22 @@ pub fn allow_deprecated(item: &DeriveInput) -> Option<Attribute> {
     (is_of_field || is_deprecated(&item.attrs)).then(|| parse_quote!(#[allow(deprecated)]))
 }
 
-/// Returns the path of `crate = path`; `::gpu_tuned` without, or with a mistake.
+/// Returns the path of `crate = path`; that of the runtime's dependency without, or with a mistake.
 fn root(arguments: &[Argument]) -> Path {
     let value = arguments.iter().find(|argument| argument.key == "crate").map(|argument| &argument.value);
     let given = if let Some(Value::Is(tokens)) = value { crate_path(tokens) } else { None };
-    given.unwrap_or_else(|| parse_quote!(::gpu_tuned))
+    given.unwrap_or_else(runtime_path)
 }
+
+/// Returns the path of the runtime's crate, under the name that the manifest of the compiled package gives it: `::gpu_tuned`.
+pub fn runtime_path() -> Path {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let name = package.and_then(|package| dependency_name(&package, RUNTIME)).unwrap_or_else(|| RUNTIME.to_owned());
+    let name = format_ident!("{}", name.replace('-', "_"));
+    parse_quote!(::#name)
+}
+
+const RUNTIME: &str = "gpu-tuned";
 
 /// Parses a path to the runtime's crate, in quotes or without.
 pub fn crate_path(tokens: &TokenStream) -> Option<Path> {

@@ -54,9 +54,13 @@
 //!
 //! The script runs again after a change of `Cargo.toml`, `gpu-tuned.toml`, `gpu-tuned.lock` or one of the variables. That
 //! includes creating or deleting one of the two files of gpu-tuned. If there are measurements, a change of `Cargo.lock`
-//! counts, too, and without a `gpu-tuned.toml` of the package, a change of the `Cargo.toml` files above. The code of the attribute
-//! includes the resolved table, so that caches of compilers, such as sccache, see every change of the table. Without symbolic links (Windows, some network drives), creating `gpu-tuned.toml` is not noticed: save
-//! `Cargo.toml` once.
+//! counts, too. Without a `gpu-tuned.toml` of the package, a change of a `Cargo.toml` above counts. Without symbolic links
+//! (Windows, some network drives), creating `gpu-tuned.toml` is not noticed: save `Cargo.toml` once.
+//!
+//! The attribute's code includes the resolved table. Caches of compilers, such as sccache, therefore compare the table.
+//!
+//! Two checkouts of a package need target folders of their own. With a shared one, cargo may take the program of the first for
+//! both.
 
 #![forbid(unsafe_code)]
 

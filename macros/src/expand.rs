@@ -8,16 +8,18 @@ use core::fmt::Write;
 use gpu_tuned_attribute::{Checked, DerivePresence, Derives, Field as Known, Model, Role, bare, peer_default};
 use gpu_tuned_core::plan::{Misfit, Remedy};
 use gpu_tuned_core::{Setting, Settings};
+use gpu_tuned_project::resolved::Resolved;
 use proc_macro2::{TokenStream, TokenTree};
-use quote::{ToTokens, quote, quote_spanned};
-use syn::{Data, DeriveInput, Field, Type, parse_quote};
+use quote::{ToTokens, quote_spanned};
+use syn::{Data, DeriveInput, Field, Type, WherePredicate, parse_quote};
 
-pub(crate) use literal::settings;
+pub(crate) use literal::{place, settings};
 
 /// Expands to the item with defaults and documentation, `Default` for plain structs, and `Tuned`.
 pub(crate) fn expand(model: Model, checked: &Checked) -> TokenStream {
     let default = (!model.derives.config.is_always()).then(|| implement_default(&model, checked));
     let tuned = tuned::implement(&model, checked);
+    let inputs = inputs(checked);
     let docs = document(&model, checked);
     // Clap shows a struct's documentation as its help text.
     let (of_item, of_impl) = if model.derives.clap.is_possible() { (None, Some(docs)) } else { (Some(docs), None) };
@@ -28,6 +30,29 @@ pub(crate) fn expand(model: Model, checked: &Checked) -> TokenStream {
         #default
         #of_impl
         #tuned
+        #inputs
+    }
+}
+
+/// The variable with the directory for expansions.
+pub(crate) const EXPAND_DIR: &str = "GPU_TUNED_EXPAND_DIR";
+
+/// Returns constants with the files and variables that the macro reads. Cargo and caches of compilers, such as sccache, compare
+/// only those that the code names.
+fn inputs(checked: &Checked) -> TokenStream {
+    let table = Resolved::VARIABLE;
+    let of_table = if checked.input.has_build_script {
+        quote!(
+            const _: &[u8] = ::std::include_bytes!(::std::env!(#table));
+        )
+    } else {
+        quote!(
+            const _: ::std::option::Option<&str> = ::std::option_env!(#table);
+        )
+    };
+    quote! {
+        #of_table
+        const _: ::std::option::Option<&str> = ::std::option_env!(#EXPAND_DIR);
     }
 }
 
@@ -124,9 +149,9 @@ pub(crate) fn fields_mut(item: &mut DeriveInput) -> impl Iterator<Item = &mut Fi
 /// `impl Default`, for structs without Burn's `Config`.
 fn implement_default(model: &Model, checked: &Checked) -> TokenStream {
     let (root, name, allow) = (&model.root, &model.item.ident, &model.allow);
-    let mut generics = model.item.generics.clone();
-    let parameters: Vec<String> = generics.type_params().map(|parameter| parameter.ident.to_string()).collect();
-    let mut values = Vec::new();
+    let parameters: Vec<String> =
+        model.item.generics.type_params().map(|parameter| parameter.ident.to_string()).collect();
+    let (mut bounds, mut values) = (Bounds::default(), Vec::new());
     for (field, role) in model.fields.iter().zip(&checked.input.roles) {
         let (ident, cfgs, ty) = (&field.ident, &field.cfgs, bare(&field.ty));
         let of_type = quote_spanned!(literal::place(ty)=> <#ty as #root::__private::FieldDefault>::field_default());
@@ -139,7 +164,7 @@ fn implement_default(model: &Model, checked: &Checked) -> TokenStream {
         let without = field.condition().map(|condition| (condition, peer_default(field)));
         let takes_type = value.is_none() || matches!(without, Some((_, None)));
         if takes_type && mentions(&field.ty, &parameters) {
-            generics.make_where_clause().predicates.push(parse_quote!(#ty: ::core::default::Default));
+            bounds.add(field, parse_quote!(#ty: ::std::default::Default));
         }
         let value = value.unwrap_or_else(|| of_type.clone());
         values.push(match without {
@@ -153,22 +178,68 @@ fn implement_default(model: &Model, checked: &Checked) -> TokenStream {
             }
         });
     }
-    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     // Without Burn's derive, which gives each field its default.
     let cfg = if let DerivePresence::If(condition) = &model.derives.config {
         Some(quote!(#[cfg(not(#condition))]))
     } else {
         None
     };
-    quote! {
-        #[automatically_derived]
-        #allow
-        #cfg
-        impl #impl_generics ::core::default::Default for #name #type_generics #where_clause {
-            fn default() -> Self {
-                Self { #(#values),* }
+    let implementation = |(condition, bounds): (TokenStream, Vec<WherePredicate>)| {
+        let mut generics = model.item.generics.clone();
+        if !bounds.is_empty() {
+            generics.make_where_clause().predicates.extend(bounds);
+        }
+        let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+        quote! {
+            #[automatically_derived]
+            #allow
+            #cfg
+            #condition
+            impl #impl_generics ::std::default::Default for #name #type_generics #where_clause {
+                fn default() -> Self {
+                    Self { #(#values),* }
+                }
             }
         }
+    };
+    bounds.by_condition().into_iter().map(implementation).collect()
+}
+
+/// Bounds of `Default`, by the conditions of their fields: `None` for fields that are always there.
+#[derive(Default)]
+struct Bounds(Vec<(Option<TokenStream>, Vec<WherePredicate>)>);
+
+impl Bounds {
+    /// Conditions that are told apart: each doubles the code.
+    const MOST: usize = 4;
+
+    fn add(&mut self, field: &Known, bound: WherePredicate) {
+        let condition = field.presence();
+        let text = |condition: &Option<TokenStream>| condition.as_ref().map(ToString::to_string);
+        match self.0.iter_mut().find(|(known, _)| text(known) == text(&condition)) {
+            Some((_, bounds)) => bounds.push(bound),
+            None => self.0.push((condition, vec![bound])),
+        }
+    }
+
+    /// Returns the bounds under each combination of conditions, with its `cfg`s. A bound itself takes no `cfg`.
+    fn by_condition(self) -> Vec<(TokenStream, Vec<WherePredicate>)> {
+        let mut combinations = vec![(TokenStream::new(), Vec::new())];
+        for (index, (condition, bounds)) in self.0.into_iter().enumerate() {
+            let with = |(cfgs, known): &(TokenStream, Vec<WherePredicate>), cfg: TokenStream| {
+                (quote!(#cfgs #cfg), [known.as_slice(), &bounds].concat())
+            };
+            combinations = match condition.filter(|_| index < Self::MOST) {
+                None => combinations.iter().map(|it| with(it, TokenStream::new())).collect(),
+                Some(condition) => {
+                    let present = combinations.iter().map(|it| with(it, quote!(#[cfg(#condition)])));
+                    let absent =
+                        combinations.iter().map(|(cfgs, known)| (quote!(#cfgs #[cfg(not(#condition))]), known.clone()));
+                    present.chain(absent).collect()
+                }
+            };
+        }
+        combinations
     }
 }
 

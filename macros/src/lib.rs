@@ -3,6 +3,12 @@
 
 #![forbid(unsafe_code)]
 
+/// [`quote::quote!`] with variables of the macro's own. Their names begin with `__`, because a user's static or struct of the same
+/// name is visible all the same.
+macro_rules! quote {
+    ($($tokens:tt)*) => { ::quote::quote_spanned!(::proc_macro2::Span::mixed_site()=> $($tokens)*) };
+}
+
 mod expand;
 mod micro_batch;
 mod stages;
@@ -53,7 +59,8 @@ fn table() -> Table {
 ///
 /// `global_batch` takes a number, or a field of the struct: see below.
 ///
-/// `crate = path` names this crate where it has another name, or is re-exported: `crate = my_facade::gpu_tuned`.
+/// The expansion names this crate as `Cargo.toml` does, also in `tune = { package = "gpu-tuned" }`. `crate = path` names a
+/// re-export: `crate = my_facade::gpu_tuned`.
 ///
 /// # On a field
 ///
@@ -110,7 +117,8 @@ fn table() -> Table {
 ///
 /// # Generated code
 ///
-/// With `GPU_TUNED_EXPAND_DIR=directory` in the environment, each expansion is written to `directory/NAME.rs`.
+/// With `GPU_TUNED_EXPAND_DIR=directory` in the environment, each expansion is written to `directory/NAME.rs`. A change of the
+/// variable compiles the package again.
 #[proc_macro_attribute]
 pub fn gpu_tuned(attribute: TokenStream, item: TokenStream) -> TokenStream {
     stages::run(attribute.into(), &item.into(), table()).into()

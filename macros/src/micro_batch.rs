@@ -3,9 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use gpu_tuned_attribute::{DEEPEST_IN_MACROS, Mistakes, allow_deprecated, check_depth, crate_path};
+use gpu_tuned_attribute::{DEEPEST_IN_MACROS, Mistakes, allow_deprecated, check_depth, crate_path, runtime_path};
 use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
+use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
@@ -13,7 +13,7 @@ use syn::{
     Attribute, Data, DeriveInput, Fields, Generics, Index, Member, Meta, MetaNameValue, Path, Token, Type, parse_quote,
 };
 
-use crate::expand::mentions;
+use crate::expand::{mentions, place};
 
 /// Returns the implementation, or every mistake beside a placeholder implementation.
 pub(crate) fn run(item: TokenStream) -> TokenStream {
@@ -42,7 +42,7 @@ const HELP: &str =
 
 const TAKES: &str = "it takes shared: `#[micro_batch(shared)]`";
 
-/// Returns the path of the runtime's crate: that of `#[micro_batch(crate = path)]`, or `::gpu_tuned`.
+/// Returns the path of the runtime's crate: that of `#[micro_batch(crate = path)]`, or that of the package's dependency.
 fn root(item: &DeriveInput, mistakes: &mut Mistakes) -> Path {
     let mut root = None;
     for attribute in item.attrs.iter().filter(|attribute| is_helper(attribute)) {
@@ -55,7 +55,7 @@ fn root(item: &DeriveInput, mistakes: &mut Mistakes) -> Path {
         }
         root = found.or(root);
     }
-    root.unwrap_or_else(|| parse_quote!(::gpu_tuned))
+    root.unwrap_or_else(runtime_path)
 }
 
 /// Checks the fields: at least one has samples.
@@ -144,7 +144,7 @@ impl Expansion<'_> {
         let first = fields.iter().find(|field| !field.is_shared).expect("BUG: a field holds samples");
         let len = self.call(first, &quote!(len), &[]);
         let batched = || fields.iter().filter(|field| !field.is_shared);
-        let bytes = batched().map(|field| self.call(field, &quote!(bytes), &[quote!(device)]));
+        let bytes = batched().map(|field| self.call(field, &quote!(bytes), &[quote!(__device)]));
         let arrived = batched().map(|field| self.call(field, &quote!(has_arrived), &[]));
         let parts = batched().map(|field| {
             let (name, len, check) =
@@ -156,10 +156,10 @@ impl Expansion<'_> {
         let narrow = fields.iter().map(|field| {
             if field.is_shared {
                 let (ty, member) = (field.ty, &field.member);
-                return quote_spanned!(ty.span()=> #member: <#ty as ::core::clone::Clone>::clone(&self.#member));
+                return quote_spanned!(place(ty)=> #member: <#ty as ::std::clone::Clone>::clone(&self.#member));
             }
             let samples =
-                if narrowed == last { quote!(samples) } else { quote!(::core::clone::Clone::clone(&samples)) };
+                if narrowed == last { quote!(__samples) } else { quote!(::std::clone::Clone::clone(&__samples)) };
             narrowed += 1;
             let (member, value) = (&field.member, self.call(field, &quote!(narrow), &[samples]));
             quote!(#member: #value)
@@ -170,7 +170,7 @@ impl Expansion<'_> {
             if field.is_shared {
                 return quote!(#member: #value);
             }
-            quote_spanned!(ty.span()=> #member: <#ty as #root::MicroBatch>::on_device(#value, device))
+            quote_spanned!(place(ty)=> #member: <#ty as #root::MicroBatch>::on_device(#value, __device))
         });
         let store = self.store(fields);
         let body = quote! {
@@ -178,11 +178,11 @@ impl Expansion<'_> {
                 #len
             }
 
-            fn narrow(&self, samples: ::core::ops::Range<usize>) -> Self {
+            fn narrow(&self, __samples: ::std::ops::Range<usize>) -> Self {
                 Self { #(#narrow),* }
             }
 
-            fn on_device(self, device: &#root::__private::Device) -> Self {
+            fn on_device(self, __device: &#root::__private::Device) -> Self {
                 Self { #(#moved),* }
             }
 
@@ -190,11 +190,11 @@ impl Expansion<'_> {
                 #(#arrived)&&*
             }
 
-            fn check(&self) -> ::core::result::Result<(), #root::__private::UnequalParts> {
+            fn check(&self) -> ::std::result::Result<(), #root::__private::UnequalParts> {
                 #root::__private::UnequalParts::compare([#(#parts),*])
             }
 
-            fn bytes(&self, device: &#root::__private::Device) -> usize {
+            fn bytes(&self, __device: &#root::__private::Device) -> usize {
                 #(#bytes)+*
             }
 
@@ -212,17 +212,17 @@ impl Expansion<'_> {
         let stored = |kept: &dyn Fn(&Member) -> TokenStream| {
             let fields = fields.iter().map(|Field { ty, member, .. }| {
                 let kept = kept(member);
-                quote_spanned!(ty.span()=> #member: <#ty as #root::MicroBatch>::store(self.#member, #kept)?)
+                quote_spanned!(place(ty)=> #member: <#ty as #root::MicroBatch>::store(self.#member, #kept)?)
             });
-            quote!(::core::option::Option::Some(Self { #(#fields),* }))
+            quote!(::std::option::Option::Some(Self { #(#fields),* }))
         };
-        let in_place = stored(&|member| quote!(::core::option::Option::Some(kept.#member)));
-        let anew = stored(&|_| quote!(::core::option::Option::None));
+        let in_place = stored(&|member| quote!(::std::option::Option::Some(__kept.#member)));
+        let anew = stored(&|_| quote!(::std::option::Option::None));
         quote! {
-            fn store(self, kept: ::core::option::Option<Self>) -> ::core::option::Option<Self> {
-                match kept {
-                    ::core::option::Option::Some(kept) => #in_place,
-                    ::core::option::Option::None => #anew,
+            fn store(self, __kept: ::std::option::Option<Self>) -> ::std::option::Option<Self> {
+                match __kept {
+                    ::std::option::Option::Some(__kept) => #in_place,
+                    ::std::option::Option::None => #anew,
                 }
             }
         }
@@ -233,23 +233,23 @@ impl Expansion<'_> {
         let root = &self.root;
         let body = quote! {
             fn len(&self) -> usize {
-                ::core::unreachable!()
+                ::std::unreachable!()
             }
 
-            fn narrow(&self, _: ::core::ops::Range<usize>) -> Self {
-                ::core::unreachable!()
+            fn narrow(&self, _: ::std::ops::Range<usize>) -> Self {
+                ::std::unreachable!()
             }
 
             fn on_device(self, _: &#root::__private::Device) -> Self {
-                ::core::unreachable!()
+                ::std::unreachable!()
             }
 
             fn has_arrived(&self) -> bool {
-                ::core::unreachable!()
+                ::std::unreachable!()
             }
 
             fn bytes(&self, _: &#root::__private::Device) -> usize {
-                ::core::unreachable!()
+                ::std::unreachable!()
             }
         };
         self.implement(&self.item.generics, &body)
@@ -270,7 +270,7 @@ impl Expansion<'_> {
     /// Calls a method of a field's batch, with the span of the field's type.
     fn call(&self, field: &Field<'_>, method: &TokenStream, arguments: &[TokenStream]) -> TokenStream {
         let (root, ty, member) = (&self.root, field.ty, &field.member);
-        quote_spanned!(ty.span()=> <#ty as #root::MicroBatch>::#method(&self.#member #(, #arguments)*))
+        quote_spanned!(place(ty)=> <#ty as #root::MicroBatch>::#method(&self.#member #(, #arguments)*))
     }
 
     /// Returns the item's generics, with the bounds of the fields.
@@ -287,13 +287,13 @@ impl Expansion<'_> {
                 continue;
             }
             clause.predicates.push(if *is_shared {
-                parse_quote!(#ty: ::core::clone::Clone)
+                parse_quote!(#ty: ::std::clone::Clone)
             } else {
                 parse_quote!(#ty: #root::MicroBatch)
             });
         }
         // The trait's own bounds do not follow from the fields: a derived `Clone` has bounds of its own.
-        clause.predicates.push(parse_quote!(Self: ::core::clone::Clone + ::core::marker::Send + 'static));
+        clause.predicates.push(parse_quote!(Self: ::std::clone::Clone + ::std::marker::Send + 'static));
         generics
     }
 }

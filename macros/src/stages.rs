@@ -8,14 +8,11 @@ use std::path::PathBuf;
 use gpu_tuned_attribute::{DEEPEST_IN_MACROS, Mistakes, Model, Table, check, check_depth, parse};
 use gpu_tuned_core::Settings;
 use proc_macro2::TokenStream;
-use quote::{quote, quote_spanned};
+use quote::quote_spanned;
 use syn::ext::IdentExt;
 use syn::{Attribute, DeriveInput, Path};
 
-use crate::expand::{expand, fields_mut, inject, settings};
-
-/// The variable with the directory for expansions.
-const EXPAND_DIR: &str = "GPU_TUNED_EXPAND_DIR";
+use crate::expand::{EXPAND_DIR, expand, fields_mut, inject, settings};
 
 /// Expands the item, or returns it with every mistake.
 pub(crate) fn run(attribute: TokenStream, item: &TokenStream, table: Table) -> TokenStream {
@@ -61,7 +58,7 @@ fn fallback(model: Model) -> TokenStream {
         if known.helpers.is_empty() || is_nested {
             continue;
         }
-        inject(&derives, field, known, &quote!(::core::default::Default::default()));
+        inject(&derives, field, known, &quote!(::std::default::Default::default()));
     }
     let default = (derives.default.is_none() && !derives.config.is_always()).then(|| default(&item, allow.as_ref()));
     let tuned = tuned(&root, &item, allow.as_ref());
@@ -77,9 +74,9 @@ fn default(item: &DeriveInput, allow: Option<&Attribute>) -> TokenStream {
     let (impl_generics, type_generics, where_clause) = item.generics.split_for_impl();
     quote! {
         #allow
-        impl #impl_generics ::core::default::Default for #name #type_generics #where_clause {
+        impl #impl_generics ::std::default::Default for #name #type_generics #where_clause {
             fn default() -> Self {
-                ::core::unreachable!()
+                ::std::unreachable!()
             }
         }
     }
@@ -94,23 +91,23 @@ fn tuned(root: &Path, item: &DeriveInput, allow: Option<&Attribute>) -> TokenStr
         impl #impl_generics #root::Tuned for #name #type_generics #where_clause {
             const BUILT: #root::Built = #root::Built {
                 config: "",
-                workload: ::core::option::Option::None,
+                workload: ::std::option::Option::None,
                 target: "",
                 targets: &[],
                 misfits: &[],
                 settings: #settings,
                 global_batch: 1,
                 memory: #root::Bytes(0),
-                table: ::core::option::Option::None,
+                table: ::std::option::Option::None,
             };
             fn goal() -> #root::Goal {
-                ::core::unreachable!()
+                ::std::unreachable!()
             }
             fn workload(&self) -> #root::WorkloadSpec {
-                ::core::unreachable!()
+                ::std::unreachable!()
             }
             fn tuned(&self) -> #root::Pins {
-                ::core::unreachable!()
+                ::std::unreachable!()
             }
             fn apply(&mut self, _: &#root::Settings) {}
         }

@@ -147,7 +147,7 @@ macro_rules! __compared {
         #[allow(unused_imports)]
         use $crate::__private::WithoutText as _;
         $crate::__private::with_text(&[
-            $($(#[$cfg])* (::core::stringify!($field), $crate::__private::Field(&$config.$field).text())),*
+            $($(#[$cfg])* (::std::stringify!($field), $crate::__private::Field(&$config.$field).text())),*
         ])
     }};
 }

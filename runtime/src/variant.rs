@@ -87,9 +87,9 @@ macro_rules! __precision_variant {
     };
     ($held:ty, $precision:ident) => {
         match $crate::__found_variant!($held, $precision) {
-            ::core::option::Option::Some(variant) => variant,
+            ::std::option::Option::Some(__variant) => __variant,
             // `__require_precisions` reports a missing variant once.
-            ::core::option::Option::None => ::core::unreachable!(),
+            ::std::option::Option::None => ::std::unreachable!(),
         }
     };
 }
@@ -101,9 +101,9 @@ macro_rules! __found_variant {
     ($held:ty, $precision:ident) => {{
         #[allow(unused_imports)]
         use $crate::variant::Or as _;
-        let candidate = $crate::__precision_names! { __candidate [$held] $precision };
-        let variant: ::core::option::Option<$held> = candidate.found();
-        variant
+        let __candidate = $crate::__precision_names! { __candidate [$held] $precision };
+        let __variant: ::std::option::Option<$held> = __candidate.found();
+        __variant
     }};
 }
 
@@ -136,21 +136,21 @@ pub fn pure_bf16<Held, V: PureBf16<Held>>(candidate: V) -> Held {
 #[macro_export]
 macro_rules! __precision_of {
     ($held:ty, $value:expr) => {{
-        let held = ::core::mem::discriminant::<$held>(&$value);
-        let is = |other: ::core::option::Option<$held>| match other {
-            ::core::option::Option::Some(other) => ::core::mem::discriminant(&other) == held,
-            ::core::option::Option::None => false,
+        let __held = ::std::mem::discriminant::<$held>(&$value);
+        let __is = |__other: ::std::option::Option<$held>| match __other {
+            ::std::option::Option::Some(__other) => ::std::mem::discriminant(&__other) == __held,
+            ::std::option::Option::None => false,
         };
-        if $crate::__precision_names! { __any_variant [$held, is] F32 } {
-            ::core::option::Option::Some($crate::Precision::F32)
-        } else if $crate::__precision_names! { __any_variant [$held, is] MixedBf16 } {
-            ::core::option::Option::Some($crate::Precision::MixedBf16)
-        } else if $crate::__precision_names! { __any_variant [$held, is] MixedF16 } {
-            ::core::option::Option::Some($crate::Precision::MixedF16)
-        } else if $crate::__precision_names! { __any_variant [$held, is] Bf16Params } {
-            ::core::option::Option::Some($crate::Precision::Bf16Params)
+        if $crate::__precision_names! { __any_variant [$held, __is] F32 } {
+            ::std::option::Option::Some($crate::Precision::F32)
+        } else if $crate::__precision_names! { __any_variant [$held, __is] MixedBf16 } {
+            ::std::option::Option::Some($crate::Precision::MixedBf16)
+        } else if $crate::__precision_names! { __any_variant [$held, __is] MixedF16 } {
+            ::std::option::Option::Some($crate::Precision::MixedF16)
+        } else if $crate::__precision_names! { __any_variant [$held, __is] Bf16Params } {
+            ::std::option::Option::Some($crate::Precision::Bf16Params)
         } else {
-            ::core::option::Option::None
+            ::std::option::Option::None
         }
     }};
 }
@@ -160,8 +160,8 @@ macro_rules! __precision_of {
 macro_rules! __any_variant {
     ([$held:ty, $is:ident] $($name:ident)+) => {{
         #[allow(unused_imports)]
-        use $crate::variant::{Candidate, Names as _, Or as _};
-        $($is(Candidate(<$held>::$name).found()))||+
+        use $crate::variant::{Names as _, Or as _};
+        $($is($crate::variant::Candidate(<$held>::$name).found()))||+
     }};
 }
 
@@ -200,8 +200,8 @@ macro_rules! __require_precisions {
 macro_rules! __candidate {
     ([$held:ty] $first:ident $($name:ident)*) => {{
         #[allow(unused_imports)]
-        use $crate::variant::{Candidate, Names as _, Or as _};
-        Candidate(<$held>::$first) $(.or(Candidate(<$held>::$name)))*
+        use $crate::variant::{Names as _, Or as _};
+        $crate::variant::Candidate(<$held>::$first) $(.or($crate::variant::Candidate(<$held>::$name)))*
     }};
 }
 
@@ -216,8 +216,8 @@ macro_rules! __set_precision {
             $crate::Precision::MixedBf16 => $place = $crate::__precision_variant!($held, MixedBf16),
             $crate::Precision::MixedF16 => $place = $crate::__precision_variant!($held, MixedF16),
             $crate::Precision::Bf16Params => {
-                if let ::core::option::Option::Some(variant) = $crate::__found_variant!($held, Bf16Params) {
-                    $place = variant;
+                if let ::std::option::Option::Some(__variant) = $crate::__found_variant!($held, Bf16Params) {
+                    $place = __variant;
                 }
             }
         }

@@ -79,16 +79,20 @@ fn parts(meta: &Meta) -> Option<(TokenStream, Vec<Meta>)> {
     Some((condition, inner.into_iter().collect()))
 }
 
-/// Returns the `cfg`s among the attributes, with those in a `cfg_attr`.
+/// Returns the `cfg`s among the attributes. Of those in a `cfg_attr`, the condition is part of the `cfg`.
 pub(crate) fn cfgs(attributes: &[Attribute]) -> Vec<Attribute> {
     let of_attribute = |attribute: &Attribute| {
         if attribute.path().is_ident("cfg") {
             return vec![attribute.clone()];
         }
-        let inner = flatten(core::slice::from_ref(attribute)).into_iter().filter(|it| it.meta.path().is_ident("cfg"));
-        inner
-            .map(|FlatAttribute { condition, meta }| parse_quote_spanned!(meta.span()=> #[cfg_attr(#condition, #meta)]))
-            .collect()
+        let cfg = |FlatAttribute { condition, meta }: FlatAttribute| match meta {
+            Meta::List(list) if list.path.is_ident("cfg") => {
+                let inner = &list.tokens;
+                Some(parse_quote_spanned!(list.span()=> #[cfg(any(not(#condition), #inner))]))
+            }
+            _ => None,
+        };
+        flatten(core::slice::from_ref(attribute)).into_iter().filter_map(cfg).collect()
     };
     attributes.iter().flat_map(of_attribute).collect()
 }

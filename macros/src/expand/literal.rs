@@ -4,7 +4,7 @@ use gpu_tuned_attribute::{Field, Holder};
 use gpu_tuned_core::dims::{Choices, Dim, DimKind, DimValue, PRODUCT_KEYS, Presence, Schema};
 use gpu_tuned_core::{Goal, Kernels, Precision, SettingKind, SettingValue, Settings};
 use proc_macro2::{Literal, Span, TokenStream, TokenTree};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Path, Type};
 
@@ -24,12 +24,12 @@ pub(super) fn structure(path: &TokenStream, dims: &[Dim], value: impl Fn(&Dim) -
             Some(quote!(#name: #value))
         })
         .collect();
-    let rest = (fields.len() < dims.len()).then(|| quote!(..::core::default::Default::default()));
+    let rest = (fields.len() < dims.len()).then(|| quote!(..::std::default::Default::default()));
     quote!(#path { #(#fields,)* #rest })
 }
 
 fn some(value: &TokenStream) -> TokenStream {
-    quote!(::core::option::Option::Some(#value))
+    quote!(::std::option::Option::Some(#value))
 }
 
 /// Returns the value of a dimension.
@@ -118,8 +118,8 @@ pub(super) fn locate(root: &Path, ty: &Type) -> TokenStream {
 
 /// Returns the span of generated code about a type: the compiler points at the type, which `macro_rules!` may have got from
 /// elsewhere than the struct.
-pub(super) fn place(ty: &Type) -> Span {
-    Span::call_site().located_at(ty.span())
+pub(crate) fn place(ty: &Type) -> Span {
+    Span::mixed_site().located_at(ty.span())
 }
 
 pub(super) fn setting(root: &Path, value: SettingValue) -> TokenStream {

@@ -7,7 +7,7 @@ use gpu_tuned_core::workload::Training;
 use gpu_tuned_core::{Setting, SettingKind};
 use gpu_tuned_project::resolved::{Resolved, Selected};
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Member, Path, Type};
@@ -26,7 +26,7 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
     // A `cfg` may leave out every statement.
     let unused = tuned.iter().all(|(field, _)| !field.guards().is_empty());
     let (unused_pins, unused_settings) =
-        (unused.then(|| quote!(let _ = &mut pins;)), unused.then(|| quote!(let _ = settings;)));
+        (unused.then(|| quote!(let _ = &mut __pins;)), unused.then(|| quote!(let _ = __settings;)));
     let reads = tuned.iter().map(|(field, setting)| read(root, field, *setting));
     let writes = tuned.iter().map(|(field, setting)| write(root, field, *setting));
     let (switch, unreadable) = (amp_switch(&tuned), unreadable(root, &tuned));
@@ -50,10 +50,10 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
             }
 
             fn tuned(&self) -> #root::Pins {
-                let mut pins = <#root::Pins as ::core::default::Default>::default();
+                let mut __pins = <#root::Pins as ::std::default::Default>::default();
                 #unused_pins
                 #(#reads)*
-                pins
+                __pins
             }
 
             #unreadable
@@ -62,7 +62,7 @@ pub(super) fn implement(model: &Model, checked: &Checked) -> TokenStream {
 
             #compared
 
-            fn apply(&mut self, settings: &#root::Settings) {
+            fn apply(&mut self, __settings: &#root::Settings) {
                 #unused_settings
                 #(#writes)*
             }
@@ -77,9 +77,9 @@ fn asked(model: &Model, checked: &Checked) -> Option<TokenStream> {
     let (root, samples) = (&model.root, as_u64(field));
     Some(quote! {
         fn asked(&self) -> #root::Goal {
-            let mut goal = <Self as #root::Tuned>::goal();
-            goal.global_batch = ::core::option::Option::Some(#samples);
-            goal
+            let mut __goal = <Self as #root::Tuned>::goal();
+            __goal.global_batch = ::std::option::Option::Some(#samples);
+            __goal
         }
     })
 }
@@ -87,8 +87,8 @@ fn asked(model: &Model, checked: &Checked) -> Option<TokenStream> {
 fn built(model: &Model, checked: &Checked) -> TokenStream {
     let root = &model.root;
     let config = model.item.ident.unraw().to_string();
-    let none = quote!(::core::option::Option::None);
-    let workload = checked.input.name.as_ref().map_or(none, |name| quote!(::core::option::Option::Some(#name)));
+    let none = quote!(::std::option::Option::None);
+    let workload = checked.input.name.as_ref().map_or(none, |name| quote!(::std::option::Option::Some(#name)));
     let compiled = &checked.compiled;
     let target = &compiled.target;
     let targets = match &checked.input.resolved.selected {
@@ -101,9 +101,9 @@ fn built(model: &Model, checked: &Checked) -> TokenStream {
     let memory = literal::count(compiled.plan.memory.total().0);
     let variable = Resolved::RUNTIME_VARIABLE;
     let table = if checked.input.has_build_script {
-        quote!(::core::option::Option::Some(::core::include_str!(::core::env!(#variable))))
+        quote!(::std::option::Option::Some(::std::include_str!(::std::env!(#variable))))
     } else {
-        quote!(::core::option::Option::None)
+        quote!(::std::option::Option::None)
     };
     quote! {
         #root::Built {
@@ -135,14 +135,14 @@ fn read(root: &Path, field: &Field, setting: Setting) -> TokenStream {
         SettingKind::Flag => quote!(self.#ident),
         SettingKind::Precision => {
             let precision = precision(root, field);
-            return guarded(field, quote!(pins.#pin = #precision;));
+            return guarded(field, quote!(__pins.#pin = #precision;));
         }
         SettingKind::Kernels => {
             let kernels = kernels(root, field);
-            return guarded(field, quote!(pins.#pin = #kernels;));
+            return guarded(field, quote!(__pins.#pin = #kernels;));
         }
     };
-    guarded(field, quote!(pins.#pin = ::core::option::Option::Some(#value);))
+    guarded(field, quote!(__pins.#pin = ::std::option::Option::Some(#value);))
 }
 
 /// Returns the precision in a field as an `Option`, which is `None` for a value that names none.
@@ -152,7 +152,7 @@ fn precision(root: &Path, field: &Field) -> TokenStream {
         Some(Holder::Text { .. }) => quote!(#root::Precision::spelled(&self.#ident)),
         Some(Holder::Switch) => {
             let built = quote!(<Self as #root::Tuned>::BUILT.settings.precision);
-            quote!(::core::option::Option::Some(#built.switched(self.#ident)))
+            quote!(::std::option::Option::Some(#built.switched(self.#ident)))
         }
         Some(Holder::Plain | Holder::Enum) | None => {
             let root = literal::locate(root, ty);
@@ -166,29 +166,29 @@ fn write_precision(root: &Path, field: &Field) -> TokenStream {
     let (ident, ty) = (&field.ident, &field.ty);
     let write = match field.holder(SettingKind::Precision) {
         Some(Holder::Text { is_owned: true }) => {
-            quote!(self.#ident = ::std::borrow::ToOwned::to_owned(settings.precision.name());)
+            quote!(self.#ident = ::std::borrow::ToOwned::to_owned(__settings.precision.name());)
         }
-        Some(Holder::Text { is_owned: false }) => quote!(self.#ident = settings.precision.name();),
-        Some(Holder::Switch) => return quote!(self.#ident = settings.precision.is_mixed();),
+        Some(Holder::Text { is_owned: false }) => quote!(self.#ident = __settings.precision.name();),
+        Some(Holder::Switch) => return quote!(self.#ident = __settings.precision.is_mixed();),
         Some(Holder::Plain | Holder::Enum) | None => {
             let root = literal::locate(root, ty);
             quote_spanned! {literal::place(ty)=>
                 #root::__require_precisions!(#ty);
-                #root::__set_precision!(#ty, self.#ident, settings.precision);
+                #root::__set_precision!(#ty, self.#ident, __settings.precision);
             }
         }
     };
     let held = precision(root, field);
-    quote!(if #held != ::core::option::Option::Some(settings.precision) { #write })
+    quote!(if #held != ::std::option::Option::Some(__settings.precision) { #write })
 }
 
 /// Returns the kernels in a field as an `Option`, which is `None` for a text that names none.
 fn kernels(root: &Path, field: &Field) -> TokenStream {
     let ident = &field.ident;
-    let some = quote!(::core::option::Option::Some);
+    let some = quote!(::std::option::Option::Some);
     match field.holder(SettingKind::Kernels) {
         Some(Holder::Text { .. }) => {
-            quote!(::core::result::Result::ok(<#root::Kernels as ::core::str::FromStr>::from_str(&self.#ident)))
+            quote!(::std::result::Result::ok(<#root::Kernels as ::std::str::FromStr>::from_str(&self.#ident)))
         }
         Some(Holder::Switch) => quote!(#some(#root::Kernels::switched(self.#ident))),
         Some(Holder::Plain | Holder::Enum) | None => quote!(#some(self.#ident)),
@@ -200,14 +200,14 @@ fn write_kernels(root: &Path, field: &Field) -> TokenStream {
     let ident = &field.ident;
     let write = match field.holder(SettingKind::Kernels) {
         Some(Holder::Text { is_owned: true }) => {
-            quote!(self.#ident = ::std::borrow::ToOwned::to_owned(settings.kernels.name());)
+            quote!(self.#ident = ::std::borrow::ToOwned::to_owned(__settings.kernels.name());)
         }
-        Some(Holder::Text { is_owned: false }) => quote!(self.#ident = settings.kernels.name();),
-        Some(Holder::Switch) => return quote!(self.#ident = settings.kernels.is_library();),
-        Some(Holder::Plain | Holder::Enum) | None => return quote!(self.#ident = settings.kernels;),
+        Some(Holder::Text { is_owned: false }) => quote!(self.#ident = __settings.kernels.name();),
+        Some(Holder::Switch) => return quote!(self.#ident = __settings.kernels.is_library();),
+        Some(Holder::Plain | Holder::Enum) | None => return quote!(self.#ident = __settings.kernels;),
     };
     let held = kernels(root, field);
-    quote!(if #held != ::core::option::Option::Some(settings.kernels) { #write })
+    quote!(if #held != ::std::option::Option::Some(__settings.kernels) { #write })
 }
 
 /// Returns `Tuned::unreadable`; `None` if every value of the fields is a setting's.
@@ -224,15 +224,15 @@ fn unreadable(root: &Path, tuned: &[(&Field, Setting)]) -> Option<TokenStream> {
                 Setting::Kernels => kernels(root, field),
                 _ => precision(root, field),
             };
-            let found = quote!(::core::option::Option::Some((#root::Setting::#variant, #name)));
-            guarded(field, quote!(if ::core::option::Option::is_none(&#held) { return #found; }))
+            let found = quote!(::std::option::Option::Some((#root::Setting::#variant, #name)));
+            guarded(field, quote!(if ::std::option::Option::is_none(&#held) { return #found; }))
         })
         .collect();
     (!checks.is_empty()).then(|| {
         quote! {
-            fn unreadable(&self) -> ::core::option::Option<(#root::Setting, &'static str)> {
+            fn unreadable(&self) -> ::std::option::Option<(#root::Setting, &'static str)> {
                 #(#checks)*
-                ::core::option::Option::None
+                ::std::option::Option::None
             }
         }
     })
@@ -251,7 +251,7 @@ fn negative(model: &Model, checked: &Checked) -> Option<TokenStream> {
     for (field, role) in model.fields.iter().zip(&checked.input.roles) {
         if is_count(field, role) && is_signed(field) {
             let (ident, name) = (&field.ident, field.name());
-            let found = quote!(::core::option::Option::Some((#name, self.#ident as i64)));
+            let found = quote!(::std::option::Option::Some((#name, self.#ident as i64)));
             checks.push(guarded(field, quote!(if self.#ident < 0 { return #found; })));
         }
         if let Role::Nested { dims, .. } = role {
@@ -260,9 +260,9 @@ fn negative(model: &Model, checked: &Checked) -> Option<TokenStream> {
     }
     (!checks.is_empty()).then(|| {
         quote! {
-            fn negative(&self) -> ::core::option::Option<(&'static str, i64)> {
+            fn negative(&self) -> ::std::option::Option<(&'static str, i64)> {
                 #(#checks)*
-                ::core::option::Option::None
+                ::std::option::Option::None
             }
         }
     })
@@ -320,7 +320,7 @@ fn write(root: &Path, field: &Field, setting: Setting) -> TokenStream {
     let planned = format_ident!("{}", setting.name());
     let is_cast = setting.kind() == SettingKind::Count && field.type_name().as_deref() != Some("u64");
     let cast = is_cast.then(|| quote!(as #ty));
-    guarded(field, quote!(self.#ident = settings.#planned #cast;))
+    guarded(field, quote!(self.#ident = __settings.#planned #cast;))
 }
 
 /// Puts the statement behind the field's `cfg`s.
@@ -339,7 +339,7 @@ fn workload(model: &Model, checked: &Checked) -> TokenStream {
     let network = literal::structure(&quote!(#root::workload::#name), kind.dims, |dim| fields.value(dim, &values));
     let values = checked.input.spec.training.values();
     if values.is_empty() && !Training::DIMS.iter().any(|dim| fields.field_value(dim).is_some()) {
-        return quote!(::core::convert::From::from(#network));
+        return quote!(::std::convert::From::from(#network));
     }
     let path = quote!(#root::workload::Training);
     let training = literal::structure(&path, Training::DIMS, |dim| fields.value(dim, &values));
@@ -383,10 +383,10 @@ fn if_tuned(field: &Field, value: &TokenStream, planned: &TokenStream) -> TokenS
     let Some(condition) = field.condition() else { return value.clone() };
     quote!({
         #[cfg(#condition)]
-        let value = #value;
+        let __value = #value;
         #[cfg(not(#condition))]
-        let value = #planned;
-        value
+        let __value = #planned;
+        __value
     })
 }
 
@@ -414,16 +414,16 @@ fn negative_nested(field: &Field, nested: &NestedDim) -> Option<TokenStream> {
     });
     let name = core::iter::once(field.name()).chain(path).collect::<Vec<_>>().join(".");
     Some(quote_spanned! {place(&nested.path)=>
-        let count = (#count) as i64;
-        if count < 0 {
-            return ::core::option::Option::Some((#name, count));
+        let __count = (#count) as i64;
+        if __count < 0 {
+            return ::std::option::Option::Some((#name, __count));
         }
     })
 }
 
 /// Returns the span of generated code about the last field of a path.
 fn place(path: &[Member]) -> Span {
-    let generated = Span::call_site();
+    let generated = Span::mixed_site();
     path.last().map_or(generated, |last| generated.located_at(last.span()))
 }
 

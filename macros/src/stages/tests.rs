@@ -7,7 +7,7 @@ use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::lock::Lock;
 use gpu_tuned_project::resolved::{Resolved, Selected};
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::format_ident;
 
 use super::run;
 use gpu_tuned_attribute::Table;
@@ -188,7 +188,7 @@ fn a_global_batch_stays_in_its_field() {
     let attribute = quote!(workload = "digits", global_batch = batch_size);
     let expansion = formatted(run(attribute, &item, table(&["h200"])));
     assert!(expansion.contains("#[config(default = \"64\")]"), "{expansion}");
-    assert!(expansion.contains("global_batch: ::core::option::Option::Some(64)"), "{expansion}");
+    assert!(expansion.contains("global_batch: ::std::option::Option::Some(64)"), "{expansion}");
     insta::assert_snapshot!(expansion);
 }
 
@@ -283,7 +283,7 @@ fn every_setting_is_generated_for_a_field() {
             let ty: syn::Type = syn::parse_str(ty).expect("a type of Rust");
             let item = quote!(#[derive(Debug)] struct Config { #[tuned] #field: #ty });
             let expanded = run(quote!(workload = "digits"), &item, table(&["h200"])).to_string();
-            let (read, written) = (quote!(pins.#field =), quote!(settings.#field));
+            let (read, written) = (quote!(__pins.#field =), quote!(__settings.#field));
             for code in [read, written, quote!(#field:)] {
                 assert!(expanded.contains(&code.to_string()), "{code}: {expanded}");
             }

@@ -83,6 +83,20 @@ impl Fixture {
         fs::remove_file(self.folder.join(file)).expect("the file is there");
     }
 
+    /// Returns the inputs of the last compilation of this package, in the form of the compiler: paths of files, and variables.
+    ///
+    /// # Panics
+    ///
+    /// Before a build.
+    pub fn inputs(&self) -> String {
+        let name = self.folder.file_name().expect("the folder has a name").to_string_lossy().replace('-', "_") + "-";
+        let files = fs::read_dir(self.target.join("debug/deps")).expect("there was a build").flatten();
+        let own = files
+            .filter(|file| file.file_name().to_str().is_some_and(|it| it.starts_with(&name) && it.ends_with(".d")));
+        let last = own.max_by_key(|file| file.metadata().and_then(|facts| facts.modified()).ok());
+        fs::read_to_string(last.expect("there was a build").path()).expect("it can be read")
+    }
+
     /// Runs `cargo build` with these arguments.
     ///
     /// # Panics

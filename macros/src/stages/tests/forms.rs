@@ -2,7 +2,7 @@
 
 use gpu_tuned_attribute::Table;
 use proc_macro2::{Delimiter, Group, TokenStream};
-use quote::{ToTokens, quote};
+use quote::ToTokens;
 
 use super::{config, formatted, run, table};
 
@@ -17,7 +17,7 @@ fn a_global_batch_takes_the_place_of_tokens_in_the_file() {
     };
     for goal in [quote!(global_batch = 512), quote!(global_batch = samples)] {
         let expansion = expanded(goal);
-        assert!(expansion.contains("global_batch: ::core::option::Option::Some(512)"), "{expansion}");
+        assert!(expansion.contains("global_batch: ::std::option::Option::Some(512)"), "{expansion}");
         assert!(!expansion.contains("tokens: "), "{expansion}");
     }
     // In the attribute itself they contradict each other.

@@ -1,7 +1,6 @@
 //! Fields with a switch for CUDA graphs.
 
 use proc_macro2::TokenStream;
-use quote::quote;
 
 use super::{LOCK, config, formatted, measured, run};
 

@@ -5,7 +5,6 @@ use gpu_tuned_core::source::Source;
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::lock::Lock;
 use gpu_tuned_project::resolved::{Resolved, Selected};
-use quote::quote;
 
 use super::{LOCK, config, formatted, run};
 use gpu_tuned_attribute::Table;
@@ -33,6 +32,6 @@ fn a_named_workload_is_planned_by_what_was_measured_under_its_name() {
         let attribute = quote!(workload = #name, global_batch = 512);
         let expansion = formatted(run(attribute, &config(&quote!()), renamed()));
         assert!(expansion.contains(&format!("batch_size: {batch_size},")), "{name}: {expansion}");
-        assert!(expansion.contains(&format!("workload: ::core::option::Option::Some(\"{name}\")")), "{expansion}");
+        assert!(expansion.contains(&format!("workload: ::std::option::Option::Some(\"{name}\")")), "{expansion}");
     }
 }

@@ -1,7 +1,6 @@
 //! Fields with a precision.
 
 use proc_macro2::TokenStream;
-use quote::quote;
 
 use super::{formatted, run, table};
 

@@ -3,7 +3,6 @@
 use gpu_tuned_core::source::Source;
 use gpu_tuned_project::lock::Lock;
 use proc_macro2::TokenStream;
-use quote::quote;
 
 use super::{config, formatted, run, table};
 use gpu_tuned_attribute::Table;

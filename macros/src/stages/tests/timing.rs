@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_project::config::ConfigFile;
 use gpu_tuned_project::resolved::{Resolved, Selected};
-use quote::quote;
 
 use super::{config, run};
 use gpu_tuned_attribute::Table;

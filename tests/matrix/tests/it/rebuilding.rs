@@ -60,6 +60,30 @@ fn without_any_file_nothing_is_rebuilt_until_one_appears() {
     is_untouched(&package.build(&FEATURES), "after the file is gone");
 }
 
+/// Caches of compilers, such as sccache, compare the inputs that the compiler names. `gpu-tuned.resolved.toml` has the workloads.
+#[test]
+fn what_changes_the_expansion_is_an_input_of_the_compilation() {
+    let package = new("inputs").with("src/main.rs", &sources::program("", sources::NAMED));
+    package.write("gpu-tuned.toml", &sources::config(1 << 28));
+    assert!(package.build(&FEATURES).succeeded);
+    let inputs = package.inputs();
+    for input in [
+        "/gpu-tuned.resolved.toml:",
+        "/gpu-tuned.runtime.toml:",
+        "# env-dep:GPU_TUNED_TABLE=",
+        "# env-dep:GPU_TUNED_RUNTIME_TABLE=",
+        "# env-dep:GPU_TUNED_EXPAND_DIR\n",
+    ] {
+        assert!(inputs.contains(input), "{input}: {inputs}");
+    }
+    // A build that is otherwise fresh writes the expansions.
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("matrix/inputs/expanded");
+    let package = package.set("GPU_TUNED_EXPAND_DIR", &folder);
+    assert_eq!(package.build(&FEATURES).compiled, BTreeSet::from(["inputs".to_owned()]));
+    assert!(folder.join("Config.rs").is_file());
+    is_untouched(&package.build(&FEATURES), "with the expansions");
+}
+
 #[test]
 fn a_source_file_does_not_run_the_build_script() {
     let package = new("sources");

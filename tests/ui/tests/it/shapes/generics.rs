@@ -48,6 +48,16 @@ shapes! { generic_structs_have_the_planned_values:
             #[tuned(default = [1; N])] counts: [usize; N],
         }
     }
+    BehindConditions<u8> => {
+        struct BehindConditions<T> {
+            #[tuned] batch_size: usize,
+            value: T,
+            #[cfg(any())] missing: Missing<T>,
+            #[cfg(any())] too: Option<Missing<T>>,
+            #[cfg_attr(all(), cfg(any()))] absent: Absent<T>,
+            #[cfg(all())] there: Vec<T>,
+        }
+    }
     Nested<u8> => { struct Nested<T> { #[tuned] batch_size: usize, inner: OneType<T> } }
     ParameterNamedAsOurs<u8, u16> => {
         struct ParameterNamedAsOurs<Settings, Option> { #[tuned] batch_size: usize, settings: Settings, option: Option }

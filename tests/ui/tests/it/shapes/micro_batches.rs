@@ -53,6 +53,19 @@ struct r#Raw {
     kept: Tensor,
 }
 
+#[allow(dead_code, non_camel_case_types, non_upper_case_globals, reason = "the shape under test")]
+mod hiding {
+    use super::{MicroBatch, Tensor};
+
+    static samples: u8 = 0;
+    static device: u8 = 0;
+    struct kept;
+
+    #[derive(Clone, MicroBatch)]
+    #[micro_batch(crate = ui_micro_batch)]
+    struct Hiding(Tensor, Tensor);
+}
+
 #[derive(Clone, MicroBatch)]
 #[micro_batch(crate = ui_micro_batch)]
 struct Nested {

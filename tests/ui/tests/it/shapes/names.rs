@@ -152,7 +152,7 @@ mod by_facade {
 }
 
 /// A module whose names hide those of the standard library and of the crate.
-#[allow(dead_code, unused_macros, reason = "the shape under test")]
+#[allow(dead_code, non_camel_case_types, non_upper_case_globals, unused_macros, reason = "the shape under test")]
 mod hiding {
     use super::gpu_tuned as tuned_attribute;
 
@@ -170,13 +170,36 @@ mod hiding {
     macro_rules! env {
         () => {};
     }
+    // A variable cannot hide a static or a struct of its name.
+    static pins: u8 = 0;
+    static settings: u8 = 0;
+    static held: u8 = 0;
+    static is: u8 = 0;
+    static goal: u8 = 0;
+    struct candidate;
+    struct count;
+    struct other;
+    struct value;
+    struct variant;
 
-    #[tuned_attribute(mlp(widths = [8, 8]), global_batch = 64, optimizer = "sgd", target = "h200")]
+    #[derive(Debug)]
+    enum Candidate {
+        F32,
+        Bf16,
+        F16,
+    }
+
+    #[tuned_attribute(transformer(vocab = 100, seq = 16, layers = 2), global_batch = samples, optimizer = "sgd", target = "h200")]
     #[derive(Debug)]
     pub(super) struct Hiding {
         #[tuned]
-        batch_size: usize,
-        value: u8,
+        batch_size: i64,
+        #[tuned(setting = precision)]
+        numbers: Candidate,
+        #[cfg_attr(all(), tuned(dims(d_model: 0 = 32), default = (32,)))]
+        width: (i64,),
+        #[tuned(default = 64)]
+        samples: u64,
     }
 }
 
