@@ -197,13 +197,11 @@ fn normalized(path: &Path) -> PathBuf {
 /// workspace, the nearest one in the package's folder or above. An unpacked package may contain one, which cargo ignores.
 pub fn cargo_lock(package: &Path) -> Option<PathBuf> {
     let exists = |path: &PathBuf| path.is_file();
-    match above(package).1 {
-        Some(root) => Some(root.join(CargoLock::NAME)).filter(exists),
-        None => {
-            let folders = package.ancestors().skip(usize::from(is_unpacked(package)));
-            folders.map(|folder| folder.join(CargoLock::NAME)).find(exists)
-        }
+    if let (_, Some(root)) = above(package) {
+        return Some(root.join(CargoLock::NAME)).filter(exists);
     }
+    let folders = package.ancestors().skip(usize::from(is_unpacked(package)));
+    folders.map(|folder| folder.join(CargoLock::NAME)).find(exists)
 }
 
 /// Returns the paths of a package's `gpu-tuned.toml`, from its folder: the package's own, then that of the workspace of which

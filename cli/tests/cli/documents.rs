@@ -71,6 +71,19 @@ fn every_document_has_a_version_and_units() {
     check("plan", json(&declared, &["plan"]), 1);
     check("explain", json(&measured, &["explain", "h200"]), 0);
     check("explain", json(&declared, &["explain", "rtx4090", "--workload", "large"]), 1);
+    // The GPU is refused, as it is for people.
+    check("explain", json(&measured, &["explain", "t4", "--precision", "mixed_bf16"]), 1);
+    for command in ["plan", "explain"] {
+        let args = [command, "--json", "--gpu", "0", "--model", "mlp(widths = [784, 10])", "--global-batch", "64"];
+        let refused = || declared.on("k80", &args);
+        let document = refused().json(1);
+        assert_eq!(
+            document["error"].as_str().expect("a message").split(':').next(),
+            Some("GPU 0 (Tesla K80) cannot train")
+        );
+        assert_eq!(document["help"], "--here plans for a GPU that a program takes");
+        check(command, refused(), 1);
+    }
     check("check", json(&measured, &["check"]), 0);
     check("targets", json(&measured, &["targets"]), 0);
     check("init", json(&declared, &["init", "--dry-run"]), 0);

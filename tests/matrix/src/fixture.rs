@@ -91,10 +91,10 @@ impl Fixture {
     pub fn inputs(&self) -> String {
         let name = self.folder.file_name().expect("the folder has a name").to_string_lossy().replace('-', "_") + "-";
         let files = fs::read_dir(self.target.join("debug/deps")).expect("there was a build").flatten();
-        let own = files
-            .filter(|file| file.file_name().to_str().is_some_and(|it| it.starts_with(&name) && it.ends_with(".d")));
-        let last = own.max_by_key(|file| file.metadata().and_then(|facts| facts.modified()).ok());
-        fs::read_to_string(last.expect("there was a build").path()).expect("it can be read")
+        let paths = files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|ending| ending == "d"));
+        let own = paths.filter(|path| path.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&name)));
+        let last = own.max_by_key(|path| path.metadata().and_then(|facts| facts.modified()).ok());
+        fs::read_to_string(last.expect("there was a build")).expect("it can be read")
     }
 
     /// Runs `cargo build` with these arguments.
