@@ -30,6 +30,7 @@ struct Topic {
 #[derive(Deserialize)]
 struct Harmless {
     words: Words,
+    places: Words,
     keys: Words,
 }
 
@@ -76,7 +77,11 @@ fn topic(dialect: &Dialect, entry: &ConfigEntry) -> Option<&'static str> {
     let name = entry.name();
     let topic = all.topics.iter().find(|topic| topic.words.iter().any(|word| fits(name, word)))?;
     let is_about_task = ["the task", "the loss"].contains(&topic.name.as_str());
-    let is_harmless = || all.harmless.words.iter().any(|word| fits(name, word));
+    let can_be_a_file = ["parallelism", "quantisation"].contains(&topic.name.as_str());
+    let is_harmless = || {
+        let places = all.harmless.places.iter().filter(|_| !can_be_a_file);
+        all.harmless.words.iter().chain(places).any(|word| fits(name, word))
+    };
     let is_listed = all.harmless.keys.has(name) || dialect.harmless.iter().any(|key| is_named(entry, key));
     let is_named_by_models = || Names::get().kinds.iter().flat_map(|kind| &kind.dims).any(|(_, keys)| keys.has(name));
     let is_off = is_off(entry, topic.name == "parallelism");
