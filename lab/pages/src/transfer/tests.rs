@@ -78,7 +78,8 @@ fn profiles_have_the_fractions_of_the_published_tests() {
     for profile in ProfileTable::builtin().iter().filter(|profile| profile.id.as_str() != "generic") {
         let tested = tested(profile);
         for (format, peak) in peaks(profile) {
-            let (reached, tested) = (peak.filter(|peak| is_tested(peak)).and_then(|peak| peak.reached), tested.get(format));
+            let (reached, tested) =
+                (peak.filter(|peak| is_tested(peak)).and_then(|peak| peak.reached), tested.get(format));
             match (reached, tested) {
                 (Some(reached), Some(tested)) => {
                     assert!((reached - tested).abs() <= 0.0051, "{} {format}: {reached} {tested}", profile.id);
