@@ -85,7 +85,8 @@ fn lines(found: &[Finding]) -> String {
 fn misfits(targets: &[Target], described: &Described<'_>) -> Vec<Finding> {
     if targets.is_empty() {
         let message = "the package declares no GPU as a feature: nothing to check against";
-        return vec![Finding::new(Level::Note, message).of(described.name)];
+        let note = Finding::new(Level::Note, message).with_fix("`cargo gpu-tuned init` declares GPUs");
+        return vec![note.of(described.name)];
     }
     let mut found = Vec::new();
     for target in targets {

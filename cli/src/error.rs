@@ -44,8 +44,8 @@ pub(crate) enum Error {
     #[error("{}", mistakes.iter().map(|(mistake, _)| mistake.to_string()).collect::<Vec<_>>().join("\n"))]
     Files { mistakes: Vec<(FileError, Arc<str>)> },
     #[error(
-        "`{package}` has no workload\n  help: annotate its training config with `#[gpu_tuned(…)]`, describe a workload in \
-         {file}: [workload.NAME]; {PLAN_HELP}",
+        "`{package}` has no workload\n  help: `cargo gpu-tuned init -p {package}` sets the package up, and proposes `#[gpu_tuned(…)]` \
+         for its training config; or describe a workload in {file}: [workload.NAME]; {PLAN_HELP}",
         PLAN_HELP = PLAN_HELP
     )]
     NoWorkload { package: String, file: String },
@@ -78,8 +78,8 @@ pub(crate) enum Error {
     #[error("{0}\n  help: `cargo gpu-tuned targets` lists all profiles")]
     UnknownTarget(#[from] UnknownGpu),
     #[error(
-        "`{package}` declares no GPU\n  help: name one, such as `h200`, take --here for this machine's, or declare it in \
-         Cargo.toml: [features] h200 = []"
+        "`{package}` declares no GPU\n  help: name one, such as `h200`, take --here for this machine's, or declare it: \
+         `cargo gpu-tuned init -p {package} h200`"
     )]
     NoTargets { package: String },
     #[error("no GPU is named\n  help: name one, such as `h200`, or take --here for this machine's")]
