@@ -36,6 +36,25 @@ pub enum Refusal {
         /// True if all releases are older than required.
         is_older: bool,
     },
+    /// Burn from a repository, whose release only `Cargo.lock` has.
+    #[error(
+        "`{package}` takes Burn from a repository, and nothing shows which release that is\n  help: run `cargo generate-lockfile`, and \
+         this again; --force sets the package up anyway"
+    )]
+    UnknownBurn {
+        /// The package.
+        package: String,
+    },
+    /// No Burn.
+    #[error(
+        "`{package}` does not depend on Burn, and gpu-tuned is for programs that train with Burn {}\n  help: run this for the \
+         package that trains: -p NAME; --force sets the package up anyway",
+        REQUIRED
+    )]
+    NoBurn {
+        /// The package.
+        package: String,
+    },
     /// A library with Burn for its tests and examples only.
     #[error(
         "Burn is only a dev-dependency of the library `{package}`, and gpu-tuned would be a dependency of all its users\n  help: \
@@ -74,38 +93,53 @@ impl BurnRelease {
             package.dependencies.iter().filter(|it| CRATES.contains(&it.name.as_str())).collect();
         let lock = workspace::cargo_lock(folder)
             .and_then(|path| CargoLock::parse(&regular_file::read_text(&path, regular_file::LARGEST).ok()?));
-        let locked = lock.as_ref().map(|lock| lock.releases(&package.name, "burn")).unwrap_or_default();
-        let locked = if locked.is_empty() {
-            dependencies
-                .first()
-                .and_then(|it| Some(lock.as_ref()?.releases(&package.name, &it.name)))
-                .unwrap_or_default()
-        } else {
-            locked
-        };
-        let releases: BTreeSet<Version> = locked.iter().filter_map(|version| Version::parse(version).ok()).collect();
+        let locked = |name: &str| lock.as_ref().map(|lock| lock.releases(&package.name, name)).unwrap_or_default();
+        let first = dependencies.first().map(|it| it.name.as_str());
+        let locked =
+            [Some("burn"), first].into_iter().flatten().map(locked).find(|it| !it.is_empty()).unwrap_or_default();
+        let mut releases: BTreeSet<Version> =
+            locked.iter().filter_map(|version| Version::parse(version).ok()).collect();
+        let name = || package.name.to_string();
         if dependencies.is_empty() && releases.is_empty() {
-            let (major, minor) = (REQUIRED.major, REQUIRED.minor);
-            found.notes.push(format!("the package does not depend on `burn`; gpu-tuned is for Burn {major}.{minor}"));
+            if reading.mentions_burn() || package.dependencies.iter().any(|it| it.name == "gpu-tuned") {
+                let (major, minor) = (REQUIRED.major, REQUIRED.minor);
+                found
+                    .notes
+                    .push(format!("the package does not depend on `burn`; gpu-tuned is for Burn {major}.{minor}"));
+            } else {
+                found.refusal = Some(Refusal::NoBurn { package: name() });
+            }
             return found;
         }
         let refuse = |found: String, is_older: bool| Refusal::OtherBurn {
-            package: package.name.to_string(),
+            package: name(),
             found,
             old_loop: reading.old_loop(),
             is_older,
         };
+        let elsewhere = dependencies.iter().copied().find(|it| it.path.is_some() || is_git(it));
+        let mut place = "Cargo.lock";
+        if let (true, Some(dependency)) = (releases.is_empty(), elsewhere) {
+            place = if dependency.path.is_some() { "a folder" } else { "a repository" };
+            releases.extend(release_of(dependency));
+        }
         let list = || releases.iter().map(Version::to_string).collect::<Vec<_>>().join(" and ");
-        let is_minor = |version: &Version| (version.major, version.minor) == (REQUIRED.major, REQUIRED.minor);
-        let is_of_registry = |it: &&Dependency| it.path.is_none() && !is_git(it);
+        // `cargo update` changes releases of the registry only.
+        let is_fixed = elsewhere.is_some() || is_patched(workspace);
+        let is_minor = |version: &Version| {
+            let is_same = (version.major, version.minor) == (REQUIRED.major, REQUIRED.minor) && version.pre.is_empty();
+            is_same && (!is_fixed || *version >= REQUIRED)
+        };
         if releases.is_empty() {
-            // A path or a repository without a lock may have any release.
-            let other = dependencies.iter().copied().filter(is_of_registry).find(|it| !accepts(it));
-            found.refusal =
-                other.map(|it| refuse(format!("`{}`", it.req), lower_bound(it).is_none_or(|bound| bound < REQUIRED)));
+            let other = dependencies.iter().copied().find(|it| !accepts(it));
+            found.refusal = match (elsewhere, other) {
+                (Some(_), _) => Some(Refusal::UnknownBurn { package: name() }),
+                (None, other) => other
+                    .map(|it| refuse(format!("`{}`", it.req), lower_bound(it).is_none_or(|bound| bound < REQUIRED))),
+            };
         } else if !releases.iter().any(is_minor) {
             let is_older = releases.iter().all(|version| *version < REQUIRED);
-            found.refusal = Some(refuse(format!("{} (Cargo.lock)", list()), is_older));
+            found.refusal = Some(refuse(format!("{} ({place})", list()), is_older));
         } else if releases.len() > 1 {
             found.by_hand.push(format!(
                 "Cargo.lock has Burn {}: keep one, as types of different releases do not match; `cargo tree -i burn@VERSION` \
@@ -129,8 +163,7 @@ impl BurnRelease {
         {
             found.refusal = Some(Refusal::OnlyForTests { package: package.name.to_string() });
         }
-        let elsewhere = dependencies.iter().find(|it| !is_of_registry(it));
-        found.by_hand.extend(elsewhere.filter(|_| !is_patched(workspace)).map(|it| patch(it)));
+        found.by_hand.extend(elsewhere.filter(|_| !is_patched(workspace)).map(patch));
         found.notes.extend(dependencies.iter().find(|it| it.optional || it.target.is_some()).map(|it| {
             format!("`{}` is not in every build (optional, or for some targets); `gpu-tuned` is, with Burn", it.name)
         }));
@@ -139,6 +172,11 @@ impl BurnRelease {
 }
 
 impl Reading {
+    /// Returns true if the program has Burn by a path through another crate.
+    fn mentions_burn(&self) -> bool {
+        self.sources.iter().any(|source| source.text.contains("burn::"))
+    }
+
     /// A remark on the loop of older releases.
     fn old_loop(&self) -> String {
         let line = self.sources.iter().filter(|source| source.is_own()).find_map(|source| {
@@ -153,6 +191,23 @@ impl Reading {
 
 fn is_git(dependency: &Dependency) -> bool {
     dependency.source.as_ref().is_some_and(|source| source.repr.starts_with("git+"))
+}
+
+/// The release in a dependency's folder, or the tag of its repository.
+fn release_of(dependency: &Dependency) -> Option<Version> {
+    if let Some(folder) = &dependency.path {
+        let folder = folder.as_std_path();
+        let version = |manifest: &toml::Table, keys: &[&str]| {
+            let first = manifest.get(*keys.first()?)?;
+            Version::parse(keys[1..].iter().try_fold(first, |value, key| value.get(*key))?.as_str()?).ok()
+        };
+        let own = version(&workspace::manifest(folder)?, &["package", "version"]);
+        let shared = || version(&workspace::manifest(&workspace::root(folder)?)?, &["workspace", "package", "version"]);
+        return own.or_else(shared);
+    }
+    let (_, options) = dependency.source.as_ref()?.repr.split_once('?')?;
+    let tag = options.split(['&', '#']).find_map(|option| option.strip_prefix("tag="))?;
+    Version::parse(tag.trim_start_matches('v')).ok()
 }
 
 fn accepts(dependency: &Dependency) -> bool {

@@ -86,7 +86,7 @@ fn every_document_has_a_version_and_units() {
     }
     check("check", json(&measured, &["check"]), 0);
     check("targets", json(&measured, &["targets"]), 0);
-    check("init", json(&declared, &["init", "--dry-run"]), 0);
+    check("init", json(&declared, &["init", "--dry-run", "--force"]), 0);
     check("report", json(&measured, &["report"]), 0);
     for (machine, code) in [("h200-mig-beside-whole", 0), ("two-gpus", 0), ("nonsense", 0)] {
         check("targets --here", declared.on(machine, &["targets", "--here", "--json"]), code);

@@ -14,6 +14,10 @@ pub(crate) fn package(manifest: &str) -> Project {
 
 pub(crate) const PLAIN: &str = "[package]\nname = \"plain\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n";
 
+/// The package with Burn.
+pub(crate) const WITH_BURN: &str = "[package]\nname = \"plain\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\nburn = \
+                                    \"0.22.1\"\n\n[workspace]\n";
+
 /// With comments, lists of several lines, inline tables, features of the same names, and a build script.
 const RICH: &str = "\
 # Trains things.
@@ -80,13 +84,13 @@ fn written(project: &Project, args: &[&str]) -> serde_json::Value {
 
 #[test]
 fn a_plain_package_is_set_up() {
-    let project = package(PLAIN);
+    let project = package(WITH_BURN);
     insta::assert_snapshot!("init_plain", project.run(&["init", "--dry-run"]).ended(0));
     let read = written(&project, &[]);
     let package = &read["packages"][0];
     let dependencies = package["dependencies"].as_array().expect("it has dependencies");
     let named: Vec<_> = dependencies.iter().map(|it| (it["name"].as_str(), it["kind"].as_str())).collect();
-    assert_eq!(named, [(Some("gpu-tuned"), None), (Some("gpu-tuned-build"), Some("build"))]);
+    assert_eq!(named, [(Some("burn"), None), (Some("gpu-tuned"), None), (Some("gpu-tuned-build"), Some("build"))]);
     assert_eq!(package["features"]["native"][0], "gpu-tuned-build/native");
     // The commands that come next see the GPUs.
     project.write("gpu-tuned.toml", "[workload.small.mlp]\nwidths = [784, 512, 10]\n");
@@ -126,11 +130,11 @@ fn line_endings_stay() {
 #[test]
 fn nothing_is_written_unless_it_is_asked_for() {
     for (args, code) in [(&["init"][..], 1), (&["init", "--json"], 1), (&["init", "--dry-run"], 0)] {
-        let project = package(PLAIN);
+        let project = package(WITH_BURN);
         let ran = project.run(args);
         assert!(ran.stdout.contains("gpu-tuned-build"), "{}", ran.stdout);
         ran.ended(code);
-        assert_eq!(project.read("Cargo.toml"), PLAIN);
+        assert_eq!(project.read("Cargo.toml"), WITH_BURN);
         let mut left: Vec<_> = fs::read_dir(project.path("")).expect("it can be read").flatten().collect();
         left.sort_by_key(fs::DirEntry::file_name);
         assert_eq!(left.iter().map(fs::DirEntry::file_name).collect::<Vec<_>>(), ["Cargo.toml", "src"]);

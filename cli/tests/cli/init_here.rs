@@ -3,7 +3,7 @@
 use fake_nvml::{MatchKind, Scenario};
 use serde_json::Value;
 
-use crate::init::{PLAIN, package};
+use crate::init::{WITH_BURN, package};
 use crate::project::{Project, Ran, with_gpus};
 
 fn on(file: &std::path::Path, project: &Project, args: &[&str]) -> Ran {
@@ -12,7 +12,7 @@ fn on(file: &std::path::Path, project: &Project, args: &[&str]) -> Ran {
 
 #[test]
 fn every_scenario_names_its_gpu_and_gives_commands_that_build_for_it() {
-    let project = package(PLAIN);
+    let project = package(WITH_BURN);
     for file in fake_nvml::scenarios() {
         let name = file.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
         let played = Scenario::load(&file).expect("a scenario");

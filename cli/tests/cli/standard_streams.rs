@@ -90,7 +90,7 @@ fn with_json_standard_output_has_that_or_nothing() {
     project.write("broken.jsonl", "nonsense\n");
     for (args, code) in [
         (&["init", "--target", "voodoo2"][..], 2),
-        (&["init"], 1),
+        (&["init", "--force"], 1),
         (&["plan", "voodoo2"], 2),
         (&["plan", "h200"], 0),
         (&["explain", "voodoo2"], 2),
