@@ -288,7 +288,7 @@ pub(super) fn remove_overrides<'a>(
                 && root(&call.receiver).is_some_and(|[of, _]| candidate.item.ident == of)
         };
         for call in Calls::of_file(&source.file).methods.into_iter().filter(is_setter) {
-            let (start, end) = (end(&call.receiver), call.paren_token.span.close().byte_range().end);
+            let range = call_behind(&source.text, call);
             patch.note(
                 source,
                 call.method.span().byte_range().start,
@@ -301,6 +301,19 @@ pub(super) fn remove_overrides<'a>(
 
 /// End of an expression. `span` reads all tokens of a chain of calls; the parentheses of the last call end there, too.
 fn end(value: &Expr) -> usize {
+/// Range of a method call behind its receiver, without a comment in between.
+pub(super) fn call_behind(text: &str, call: &ExprMethodCall) -> Range<usize> {
+    let (start, dot) = (end(&call.receiver), call.dot_token.span.byte_range().start);
+    let end = call.paren_token.span.close().byte_range().end;
+    // What follows on the line must not get into the comment.
+    let is_whole_line = text[end..].starts_with('\n') && text[line_start(text, dot)..dot].trim().is_empty();
+    match text[start..dot].trim() {
+        "" => start..end,
+        _ if is_whole_line => text[..dot].trim_end().len()..end,
+        _ => dot..end,
+    }
+}
+
     match value {
         Expr::MethodCall(call) => call.paren_token.span.close().byte_range().end,
         other => other.span().byte_range().end,
@@ -329,10 +342,12 @@ pub(super) fn edit_constructor<'a>(
         let mut calls = Constructors { of, implements: None, arguments: arguments.len(), found: Vec::new() };
         Node::File(&source.file).walk(&mut calls);
         for call in calls.found {
-            let kept = call.args.iter().zip(&arguments).filter(|(_, field)| !fields.contains(field));
-            let kept: Vec<_> = kept.map(|(argument, _)| &source.text[argument.span().byte_range()]).collect();
+            let range = inside(&call.paren_token.span);
+            let kept: Vec<bool> = arguments.iter().map(|field| !fields.contains(field)).collect();
+            let removed = unlisted(&source.text, &call.args, range.clone(), &kept);
             let reason = format!("`new` no longer takes {}", listed(fields));
-            patch.edit(source, inside(&call.paren_token.span), kept.join(", "), reason);
+            patch.note(source, range.start, reason);
+            removed.into_iter().for_each(|range| patch.replace(source, range, ""));
         }
     }
     for field in fields {
@@ -342,6 +357,48 @@ pub(super) fn edit_constructor<'a>(
 
 fn listed(fields: &[String]) -> String {
     fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(" and ")
+/// Ranges to remove from a list within parentheses, so that only these arguments are left, and all comments.
+fn unlisted(text: &str, list: &Punctuated<Expr, Token![,]>, within: Range<usize>, kept: &[bool]) -> Vec<Range<usize>> {
+    let comma = |at: usize| Some(list.pairs().nth(at)?.punct()?.span.byte_range());
+    let (mut removed, mut commas) = (Vec::new(), Vec::new());
+    for (at, argument) in list.iter().enumerate().filter(|(at, _)| !kept[*at]) {
+        removed.push(argument.span().byte_range());
+        commas.extend(comma(at));
+    }
+    // Without a comma behind the last argument, the new last argument has none.
+    if !list.trailing_punct()
+        && kept.last() == Some(&false)
+        && let Some(last) = kept.iter().rposition(|kept| *kept)
+    {
+        commas.extend(comma(last));
+    }
+    removed.append(&mut commas);
+    removed.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for range in removed {
+        match joined.last_mut().filter(|before| text[before.end..range.start].trim_matches([' ', '\t']).is_empty()) {
+            Some(before) => before.end = range.end,
+            None => joined.push(range),
+        }
+    }
+    joined.into_iter().map(|range| without_gap(text, range, &within)).collect()
+}
+
+/// A removed range with the space around: the whole line, or the space behind; before a closing parenthesis, that in front.
+fn without_gap(text: &str, Range { start, end }: Range<usize>, within: &Range<usize>) -> Range<usize> {
+    let begin = line_start(text, start).max(within.start);
+    let is_first = text[begin..start].trim().is_empty() && begin > within.start;
+    let space = |text: &str| text.len() - text.trim_start_matches([' ', '\t']).len();
+    let next = end + space(&text[end..]);
+    match text[next..].chars().next() {
+        Some('\n') if is_first => begin..next + 1,
+        Some('\n') => start..end,
+        _ if next >= within.end => within.start.max(text[..start].trim_end_matches([' ', '\t']).len())..end,
+        _ if text[start..].starts_with(',') => start..end,
+        _ => start..next,
+    }
+}
+
 }
 
 /// Calls of the constructor with all arguments.
@@ -399,4 +456,30 @@ fn methods<'s>(items: &'s [Item], of: &str) -> Vec<&'s ImplItemFn> {
     });
     let to_function = |member: &'s ImplItem| if let ImplItem::Fn(function) = member { Some(function) } else { None };
     blocks.flat_map(|item| item.items.iter().filter_map(to_function)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_leave_a_list_with_its_comments() {
+        for (before, kept, after) in [
+            ("f(a, 64, 4)", &[true, false, false][..], "f(a)"),
+            ("f(64, a, 4)", &[false, true, false], "f(a)"),
+            ("f(64, 4, a)", &[false, false, true], "f(a)"),
+            ("f(a, 64,)", &[true, false], "f(a,)"),
+            ("f(64)", &[false], "f()"),
+            ("f(a, 64 /* b */)", &[true, false], "f(a /* b */)"),
+            ("f(\n    a, // a\n    64, // b\n    c,\n)", &[true, false, true], "f(\n    a, // a\n    // b\n    c,\n)"),
+            ("f(\n    a, // a\n    64\n)", &[true, false], "f(\n    a // a\n)"),
+            ("f(\n    64,\n    // c\n    c,\n)", &[false, true], "f(\n    // c\n    c,\n)"),
+        ] {
+            let call: ExprCall = syn::parse_str(before).expect("a call");
+            let mut text = before.to_owned();
+            let removed = unlisted(before, &call.args, inside(&call.paren_token.span), kept);
+            removed.into_iter().rev().for_each(|range| text.replace_range(range, ""));
+            assert_eq!(text, after, "{before}");
+        }
+    }
 }

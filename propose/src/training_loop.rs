@@ -8,7 +8,7 @@ use syn::{
 };
 
 use crate::annotation::{range, start};
-use crate::candidate::{Candidate, derives, implementation, structs};
+use crate::candidate::{Candidate, call_behind, derives, implementation, structs};
 use crate::code::{last, path};
 use crate::sources::{Calls, Patch, Source, all_items, indent, inside, line_start};
 
@@ -96,10 +96,8 @@ impl<'a> TrainingLoop<'a> {
 
     fn remove_accumulation(&self, patch: &mut Patch<'a>) {
         let Some(call) = self.method(ACCUMULATION) else { return };
-        let start = call.receiver.span().byte_range().end;
-        let end = call.paren_token.span.close().byte_range().end;
         patch.note(self.source, call.method.span().byte_range().start, "the session's steps accumulate as planned, and average where Burn adds up: SGD needs a learning rate times the accumulation");
-        patch.replace(self.source, start..end, "");
+        patch.replace(self.source, call_behind(&self.source.text, call), "");
     }
 
     fn add_strategy(&self, patch: &mut Patch<'a>) {
