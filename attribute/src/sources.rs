@@ -21,7 +21,7 @@ use syn::{Attribute, Item, Meta, UseTree};
 
 use crate::parse::flatten;
 use crate::{Mistakes, PlanInput, Table, check_depth, parse, plan_input};
-pub use modules::needs_test;
+pub use modules::{needs_test, needs_wasm};
 pub use walk::{Node, Visitor};
 
 /// The root file of a target.

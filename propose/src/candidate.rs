@@ -6,7 +6,7 @@ use std::ops::Range;
 use gpu_tuned_attribute::gives_default;
 use gpu_tuned_attribute::sources::{Node, Visitor};
 use gpu_tuned_core::Setting;
-use gpu_tuned_optimize::{Role, role};
+use gpu_tuned_optimize::{Role, Words, role};
 use quote::ToTokens as _;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
@@ -17,6 +17,7 @@ use syn::{
 
 use crate::annotation::range;
 use crate::code::{self, Code, last, path, root};
+use crate::model::BurnNames;
 use crate::sources::{Calls, Patch, Source, all_items, inside, line_start};
 
 /// Fields of training configs beside settings.
@@ -115,10 +116,11 @@ fn candidate(item: &ItemStruct) -> Option<Candidate<'_>> {
     let is_planned = |name: &String| matches!(setting(name), Some(Setting::BatchSize | Setting::NumWorkers));
     let lacks_batch = !known.iter().any(is_planned);
     let name = item.ident.to_string();
-    let by_name = match () {
-        () if name.ends_with("TrainingConfig") || name.ends_with("TrainConfig") => 2,
-        () if name.ends_with("Config") => 1,
-        () => 0,
+    let ends = |words: &Words| words.iter().any(|end| name.ends_with(end));
+    let by_name = match BurnNames::get() {
+        names if ends(&names.training_configs) => 2,
+        names if ends(&names.other_configs) => 1,
+        _ => 0,
     };
     let score = known.len() as u32 + by_name + u32::from(derives(&item.attrs, "Config"));
     (score >= MIN_SCORE).then_some(Candidate { item, known, score, lacks_batch })
@@ -294,13 +296,11 @@ pub(super) fn remove_overrides<'a>(
                 call.method.span().byte_range().start,
                 format!("the build plans what `{}` sets", call.method),
             );
-            patch.replace(source, start..end, "");
+            patch.replace(source, range, "");
         }
     }
 }
 
-/// End of an expression. `span` reads all tokens of a chain of calls; the parentheses of the last call end there, too.
-fn end(value: &Expr) -> usize {
 /// Range of a method call behind its receiver, without a comment in between.
 pub(super) fn call_behind(text: &str, call: &ExprMethodCall) -> Range<usize> {
     let (start, dot) = (end(&call.receiver), call.dot_token.span.byte_range().start);
@@ -314,6 +314,8 @@ pub(super) fn call_behind(text: &str, call: &ExprMethodCall) -> Range<usize> {
     }
 }
 
+/// End of an expression. `span` reads all tokens of a chain of calls; the parentheses of the last call end there, too.
+fn end(value: &Expr) -> usize {
     match value {
         Expr::MethodCall(call) => call.paren_token.span.close().byte_range().end,
         other => other.span().byte_range().end,
@@ -355,8 +357,6 @@ pub(super) fn edit_constructor<'a>(
     }
 }
 
-fn listed(fields: &[String]) -> String {
-    fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(" and ")
 /// Ranges to remove from a list within parentheses, so that only these arguments are left, and all comments.
 fn unlisted(text: &str, list: &Punctuated<Expr, Token![,]>, within: Range<usize>, kept: &[bool]) -> Vec<Range<usize>> {
     let comma = |at: usize| Some(list.pairs().nth(at)?.punct()?.span.byte_range());
@@ -399,6 +399,8 @@ fn without_gap(text: &str, Range { start, end }: Range<usize>, within: &Range<us
     }
 }
 
+fn listed(fields: &[String]) -> String {
+    fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(" and ")
 }
 
 /// Calls of the constructor with all arguments.

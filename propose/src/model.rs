@@ -401,6 +401,9 @@ impl ModelWords {
 #[derive(Debug, Deserialize)]
 pub(super) struct BurnNames {
     modules: Vec<(String, Words)>,
+    /// Ends of the names of config structs, of training and others.
+    pub training_configs: Words,
+    pub other_configs: Words,
     unplanned: Words,
     /// Parts of the names of losses that compare the samples of a batch.
     pub coupling: Words,

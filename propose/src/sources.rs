@@ -28,7 +28,7 @@ pub(super) struct Source {
     pub name: String,
     /// Text with `\n` as line ending, to which spans refer.
     pub text: String,
-    /// The file without items of tests.
+    /// The file without items of tests and of WebAssembly.
     pub file: syn::File,
     /// Tokens of the items that are not imports, with those in groups.
     pub tokens: Vec<TokenTree>,
@@ -56,7 +56,7 @@ impl Source {
         owner: Owner,
         in_library: bool,
     ) -> Self {
-        remove_tests(&mut file.items);
+        remove_others(&mut file.items);
         let is_import = |item: &&Item| matches!(item, Item::Use(_) | Item::ExternCrate(_));
         let others = all_items(&file.items).into_iter().filter(|item| !is_import(item));
         let tokens = others.flat_map(|item| all_tokens(item.to_token_stream())).collect();
@@ -200,11 +200,11 @@ fn dependencies(package: &Package) -> Vec<(String, PathBuf)> {
     found
 }
 
-fn remove_tests(items: &mut Vec<Item>) {
-    items.retain(|item| !attributes(item).iter().any(is_test));
+fn remove_others(items: &mut Vec<Item>) {
+    items.retain(|item| !attributes(item).iter().any(|it| is_test(it) || sources::needs_wasm(it)));
     for item in items {
         if let Item::Mod(module) = item {
-            module.content.iter_mut().for_each(|(_, items)| remove_tests(items));
+            module.content.iter_mut().for_each(|(_, items)| remove_others(items));
         }
     }
 }

@@ -8,7 +8,7 @@ use proc_macro2::Span;
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, DeriveInput, Expr, ExprLit, Item, ItemMod, Lit, LitStr, Macro, Meta, Token};
+use syn::{Attribute, DeriveInput, Expr, ExprLit, Item, ItemMod, Lit, LitStr, Macro, Meta, MetaNameValue, Token};
 
 use super::{Aliases, Annotated, Found, Node, SourceFile, Sources, Target, Unread, Visitor, find_attribute};
 use crate::parse::flatten;
@@ -176,7 +176,7 @@ impl<'a> Collector<'a> {
 
     /// Returns true for items of unit tests.
     fn is_left_out(&self, attributes: &[Attribute]) -> bool {
-        !self.is_test && attributes.iter().any(needs_test)
+        attributes.iter().any(|attribute| needs_wasm(attribute) || !self.is_test && needs_test(attribute))
     }
 }
 
@@ -237,20 +237,51 @@ impl Collector<'_> {
 
 /// Returns true for `#[cfg(test)]`, and for `#[cfg(all(…))]` with `test`.
 pub fn needs_test(attribute: &Attribute) -> bool {
-    fn is_met_by_tests(predicate: &Meta) -> bool {
+    needs(attribute, |predicate| predicate.path().is_ident("test") && predicate.require_path_only().is_ok())
+}
+
+/// Returns true for an item of WebAssembly only, where nothing trains on a GPU.
+pub fn needs_wasm(attribute: &Attribute) -> bool {
+    fn is_wasm(pair: &MetaNameValue) -> bool {
+        let key = ["target_arch", "target_family"].iter().any(|key| pair.path.is_ident(key));
+        let Expr::Lit(ExprLit { lit: Lit::Str(value), .. }) = &pair.value else { return false };
+        key && value.value().starts_with("wasm")
+    }
+    needs(attribute, |predicate| predicate.require_name_value().is_ok_and(is_wasm))
+}
+
+/// Returns true for a `cfg` with a predicate that has to be met.
+fn needs(attribute: &Attribute, is_it: fn(&Meta) -> bool) -> bool {
+    fn needs_it(predicate: &Meta, is_it: fn(&Meta) -> bool) -> bool {
         match predicate {
             Meta::List(list) if list.path.is_ident("all") => list
                 .parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)
-                .is_ok_and(|all| all.iter().any(is_met_by_tests)),
-            predicate => predicate.path().is_ident("test") && predicate.require_path_only().is_ok(),
+                .is_ok_and(|all| all.iter().any(|predicate| needs_it(predicate, is_it))),
+            predicate => is_it(predicate),
         }
     }
-    attribute.path().is_ident("cfg") && attribute.parse_args().is_ok_and(|predicate| is_met_by_tests(&predicate))
+    attribute.path().is_ident("cfg") && attribute.parse_args().is_ok_and(|predicate| needs_it(&predicate, is_it))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::needs_test;
+    use super::{needs_test, needs_wasm};
+
+    #[test]
+    fn items_of_wasm_need_it() {
+        for (predicate, expected) in [
+            ("target_arch = \"wasm32\"", true),
+            ("target_family = \"wasm\"", true),
+            ("all(feature = \"web\", target_arch = \"wasm32\")", true),
+            ("not(target_arch = \"wasm32\")", false),
+            ("any(target_arch = \"wasm32\", unix)", false),
+            ("target_arch = \"x86_64\"", false),
+            ("feature = \"wasm\"", false),
+        ] {
+            let item: syn::ItemStruct = syn::parse_str(&format!("#[cfg({predicate})] struct S;")).expect("Rust");
+            assert_eq!(needs_wasm(&item.attrs[0]), expected, "{predicate}");
+        }
+    }
 
     #[test]
     fn only_tests_have_items_that_need_test() {
