@@ -100,6 +100,22 @@ pub fn parse_within_limit<T: Parse>(text: &str) -> syn::Result<T> {
     syn::parse2(tokens)
 }
 
+/// The placeholder of a value in proposed code. Rust has no such token.
+pub const PLACEHOLDER: &str = "…";
+/// An identifier with the length of the placeholder, in characters and in bytes.
+const STAND_IN: &str = "〇";
+
+/// Finds the placeholders among tokens.
+fn placeholders(tokens: TokenStream, found: &mut Vec<Span>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => placeholders(group.stream(), found),
+            TokenTree::Ident(ident) if ident == STAND_IN => found.push(ident.span()),
+            _ => {}
+        }
+    }
+}
+
 /// Largest file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
 
@@ -113,7 +129,10 @@ impl SourceFile {
         let unread = |line, why| Unread { file: path.to_owned(), line, why };
         let text = regular_file::read_text(path, LARGEST).map_err(|cause| unread(None, cause.to_string()))?;
         let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-        match parse_within_limit(&without_shebang(&text)) {
+        let code = without_shebang(&text);
+        // A stand-in with the length of a placeholder keeps all places.
+        let with_stand_in = || parse_within_limit(&code.replace(PLACEHOLDER, STAND_IN)).ok();
+        match parse_within_limit(&code).or_else(|error| with_stand_in().ok_or(error)) {
             Ok(syntax) => Ok(Self { path: path.to_owned(), text, syntax }),
             Err(error) => Err(unread(Some(error.span().start().line), error.to_string())),
         }
@@ -154,6 +173,14 @@ impl Annotated {
     ///
     /// The macro's mistakes, each with its place. `file` is the file's name in messages.
     pub fn plan_input(&self, table: Table, file: &str) -> Result<PlanInput, Vec<FileError>> {
+        let mut open = Vec::new();
+        placeholders(self.arguments.clone(), &mut open);
+        placeholders(self.item.clone(), &mut open);
+        if !open.is_empty() {
+            let text =
+                format!("`{PLACEHOLDER}` is a placeholder of `cargo gpu-tuned init`: write the value in its place");
+            return Err(open.into_iter().map(|span| self.file_error(&text, Some(span), file)).collect());
+        }
         let mut mistakes = Mistakes::default();
         let model = parse(self.arguments.clone(), self.item.clone(), &mut mistakes);
         let model = model.map_err(|error| {

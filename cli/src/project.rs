@@ -210,6 +210,7 @@ impl Project {
     }
 
     /// The profiles that the package declares as features, sorted; without features, the targets of its attributes.
+        self.refuse_broken_structs()?;
     pub(crate) fn declared(&self) -> Vec<ProfileId> {
         let features = self.package.as_ref().map(|package| self.known().among(package.features.keys()));
         let declared = features.unwrap_or_default();

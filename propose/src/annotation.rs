@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
+use gpu_tuned_attribute::sources::PLACEHOLDER as UNKNOWN;
 use gpu_tuned_core::dims::{Dim, DimKind, Presence};
 use gpu_tuned_core::{Setting, SettingKind};
 use syn::{Attribute, Expr, ExprLit, Field, ItemStruct, Lit, Type, Visibility};
@@ -17,8 +18,6 @@ use crate::model::{self, Annotated, Family, NestedDim, nested_dims, optimizer_in
 use crate::sources::{Patch, Program, Source, reached};
 use crate::training_loop::TrainingLoop;
 
-/// Placeholder for a figure that the code lacks.
-const UNKNOWN: &str = "…";
 const DECLARE: &str =
     "run `cargo gpu-tuned measure`, which needs no GPU, give the costs of a sample, or use another keyword";
 
