@@ -335,16 +335,13 @@ pub struct ModelWords {
 
 /// Example of each required dimension, of any kind of model.
 const EXAMPLES: &[(&str, &str)] = &[
-    ("activation_bytes_per_sample", "50_000_000"),
     ("classes", "10"),
     ("d_model", "512"),
-    ("flops_per_sample", "1e10"),
     ("hidden", "128"),
     ("image", "224"),
     ("inputs", "8"),
     ("layers", "6"),
     ("outputs", "1"),
-    ("parameters", "25_000_000"),
     ("seq", "256"),
     ("stages", "[[64, 2], [128, 2]]"),
     ("vocab", "32_000"),
@@ -360,35 +357,37 @@ fn example(kind: &ModelKind, dim: &str) -> &'static str {
 }
 
 impl ModelWords {
-    /// Describes the model by the numbers of fields and of the code. A model of an unknown kind is a transformer of examples.
+    /// Describes the model by the numbers of fields and of the code; `None` for a model that no kind describes.
     pub(super) fn new(
         family: &Family,
         (code, chosen): (&Code, &Code),
         fields: &BTreeMap<&'static str, u64>,
         global_batch: Option<u64>,
-    ) -> Self {
-        let is_known = family.hint.is_some();
-        let kind = if is_known { family.kind } else { ModelKind::named("transformer").unwrap_or(family.kind) };
+    ) -> Option<Self> {
+        let kind = family.kind;
+        if kind.name == undescribed().name {
+            return None;
+        }
         let (mut dims, mut examples) = (Vec::new(), Vec::new());
         for dim in kind.dims.iter().filter(|dim| dim.presence == Presence::Required) {
             let field = fields.get(dim.name).map(u64::to_string);
             let found = || value(kind.name, dim.name, code, chosen, &family.names_of(dim.name));
-            let found = field.or_else(|| is_known.then(found)?);
+            let found = field.or_else(found);
             examples.extend(found.is_none().then_some(dim.name));
             dims.push((dim.name, found.unwrap_or_else(|| example(kind, dim.name).to_owned())));
         }
         let is_missing = |name: &str| !dims.iter().any(|(dim, _)| *dim == name);
-        let others = fields.iter().filter(|(name, _)| is_known && is_missing(name));
+        let others = fields.iter().filter(|(name, _)| is_missing(name));
         let mut all = dims.clone();
         all.extend(others.map(|(name, value)| (*name, value.to_string())));
         let extras = extras(kind.name, code, chosen).into_iter();
-        all.extend(extras.filter(|(name, _)| is_known && is_missing(name) && !fields.contains_key(name)));
+        all.extend(extras.filter(|(name, _)| is_missing(name) && !fields.contains_key(name)));
         all.extend(family.is_gru().then(|| ("cell", "\"gru\"".to_owned())));
         if let Annotated::Other(optimizer) = optimizer_in(code, chosen) {
             all.push(("optimizer", format!("\"{optimizer}\"")));
         }
         let all: Vec<_> = all.iter().map(|(name, value)| format!("{name} = {value}")).collect();
-        Self { model: format!("{}({})", kind.name, all.join(", ")), examples, global_batch }
+        Some(Self { model: format!("{}({})", kind.name, all.join(", ")), examples, global_batch })
     }
 
     /// The command that plans the model for a GPU, or with `--here` for this machine.
@@ -401,10 +400,10 @@ impl ModelWords {
 #[derive(Debug, Deserialize)]
 pub(super) struct BurnNames {
     modules: Vec<(String, Words)>,
+    unplanned: Words,
     /// Ends of the names of config structs, of training and others.
     pub training_configs: Words,
     pub other_configs: Words,
-    unplanned: Words,
     /// Parts of the names of losses that compare the samples of a batch.
     pub coupling: Words,
     pub mixture: Vec<Mixture>,

@@ -45,7 +45,7 @@ pub struct Found {
     pub proposal: Option<Proposal>,
     /// Imports of modules with faster kernels.
     pub imports: Option<ImportProposal>,
-    /// The model of a program without an annotated struct.
+    /// The model of a program without an annotated struct, if a kind describes it.
     pub model: Option<ModelWords>,
     /// True if the program has Burn's own loop.
     pub has_loop: bool,
@@ -161,7 +161,7 @@ impl Reading {
         found.notes.extend(others);
         found.notes.extend((more > 0).then(|| format!("{more} more structs look like a training config")));
         let samples = numbers.global_batch.or_else(|| step_of_code(&given.code));
-        found.model = Some(ModelWords::new(family, (&given.code, &given.chosen), &numbers.dims, samples));
+        found.model = ModelWords::new(family, (&given.code, &given.chosen), &numbers.dims, samples);
         found
     }
 }

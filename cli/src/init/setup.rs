@@ -26,6 +26,10 @@ const USUAL: [&str; 2] = ["h200", "rtx4090"];
 /// Change of a training loop that was not found.
 const LOOP: &str = "the training loop: `.with_training_strategy(session.strategy()?)`";
 
+/// The way to plan a model that no kind describes.
+const MEASURE: &str = "no kind of model describes what the program builds: `plan` needs `measure` first, which needs no GPU, or \
+                       `declared(…)` with the costs of a sample";
+
 /// Content of a new `gpu-tuned.toml`.
 const FILE: &str = include_str!("template.toml");
 
@@ -101,6 +105,9 @@ impl Setup {
         let is_described = project.workloads(&WorkloadArgs::default()).is_ok();
         if let Some(model) = found.model.as_ref().filter(|_| !is_described) {
             let gpu = if target == ProfileId::NATIVE { "--here" } else { &target };
+        if let (None, false, false) = (&found.model, is_described, project.has_structs()) {
+            setup.notes.push(MEASURE.to_owned());
+        }
             setup.now = Some(model.command(gpu));
             let examples = model.examples.iter().map(|dim| format!("`{dim}`")).collect::<Vec<_>>().join(", ");
             let note = || format!("the code does not have {examples}: the first command takes examples");

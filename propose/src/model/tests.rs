@@ -115,6 +115,8 @@ fn examples_describe_a_model_of_each_kind() {
         let family = Family { kind, hint: Some(("Module".to_owned(), "src/main.rs:1".to_owned())), doubt: None };
         let code = Code::default();
         let words = ModelWords::new(&family, (&code, &code), &BTreeMap::new(), None);
+        assert_eq!(words.is_none(), kind.name == "declared");
+        let Some(words) = words else { continue };
         let parsed = workload_from_words(&words.model, &[]);
         assert!(parsed.is_ok_and(|(name, _)| name == kind.name), "{}", words.model);
         assert!(!words.examples.is_empty(), "{}", words.model);
@@ -126,6 +128,7 @@ fn numbers_of_fields_replace_examples() {
     let family = Family { kind: ModelKind::named("transformer").expect("a kind"), hint: None, doubt: None };
     let fields = BTreeMap::from([("layers", 12), ("d_model", 768), ("seq", 1024)]);
     let words = ModelWords::new(&family, (&Code::default(), &Code::default()), &fields, Some(64));
+    let words = words.expect("a model");
     assert_eq!(words.examples, ["vocab"]);
     let model = "transformer(layers = 12, d_model = 768, vocab = 32_000, seq = 1024)";
     assert_eq!(words.command("h200"), format!("cargo gpu-tuned plan h200 --model '{model}' --global-batch 64"));
