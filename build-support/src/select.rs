@@ -40,7 +40,7 @@ pub(crate) fn by_name(asked: &str, known: &ProfileNames) -> Result<Choice, Build
 /// Returns the choice of the enabled features, and a warning if a feature is ignored.
 pub(crate) fn by_features(package: &Package, known: &ProfileNames) -> (Choice, Option<String>) {
     let targets = known.among(&package.enabled);
-    let native = package.enabled.contains(ProfileId::NATIVE);
+    let native = is_native(package);
     match (targets.is_empty(), native) {
         (true, true) => (Choice::Native, None),
         (true, false) => (Choice::Generic, None),
@@ -51,6 +51,17 @@ pub(crate) fn by_features(package: &Package, known: &ProfileNames) -> (Choice, O
             (Choice::Targets(targets), Some(warning))
         }
     }
+}
+
+/// Returns true if a feature selects the GPU in the build machine: one that enables this crate's `native`, under any name. Without
+/// such a feature, one with that name.
+fn is_native(package: &Package) -> bool {
+    let is_ours = |enables: &&String| ["gpu-tuned-build/native", "gpu-tuned-build?/native"].contains(&enables.as_str());
+    let mut ours = package.features.iter().filter(|(_, enables)| enables.iter().any(|it| is_ours(&it))).peekable();
+    if ours.peek().is_none() {
+        return package.enabled.contains(ProfileId::NATIVE);
+    }
+    ours.any(|(feature, _)| package.enabled.contains(feature))
 }
 
 /// Warns about each declared feature that looks like a GPU's name and selects no GPU.

@@ -20,6 +20,7 @@ use gpu_tuned_project::gpu_names::profiles;
 use gpu_tuned_project::lock::{Lock, LockedWorkload, Outdated};
 use gpu_tuned_project::resolved::{Resolved, Selected};
 use gpu_tuned_project::workspace::{self, CargoLock, MANIFEST, PackageMetadata};
+use gpu_tuned_propose::diff::display_name;
 
 use crate::args::{Common, GpuNames, ProgramArgs, pair};
 use crate::error::Error;
@@ -46,6 +47,32 @@ pub(crate) struct Project {
     structs: Structs,
     /// The workload's name of each struct.
     struct_names: Vec<String>,
+}
+
+/// A package with programs that depends on the package.
+pub(crate) struct Dependent {
+    pub package: Package,
+    /// Its name for the package.
+    name: String,
+    /// Its manifest, from the workspace on.
+    manifest: String,
+}
+
+impl Dependent {
+    /// Returns the lines of its manifest that forward features to the package; `None` if all are there.
+    pub(crate) fn forward(&self, features: &[&str]) -> Option<String> {
+        let Self { package, name, manifest } = self;
+        let is_there = |feature: &&str| {
+            let enables = package.features.get(*feature);
+            enables.is_some_and(|enables| enables.contains(&format!("{name}/{feature}")))
+        };
+        let lines = features.iter().filter(|feature| !is_there(feature));
+        let lines: Vec<_> = lines.map(|feature| format!("`{feature} = [\"{name}/{feature}\"]`")).collect();
+        let whose = &package.name;
+        (!lines.is_empty()).then(|| {
+            format!("forward the features from `{whose}`: under [features] of {manifest}, {}", lines.join(", "))
+        })
+    }
 }
 
 /// Mistakes in files, each with the text of its file.
@@ -183,6 +210,7 @@ impl Project {
     ///
     /// Cargo may download dependencies, which the following build needs too.
     pub(crate) fn runtime_with_feature(&self, feature: &str, args: &ProgramArgs) -> Result<Option<String>, Error> {
+        self.refuse_broken_structs()?;
         let is_runtime =
             |dependency: &&Dependency| dependency.name == RUNTIME && dependency.kind == DependencyKind::Normal;
         let package = self.package();
@@ -210,7 +238,6 @@ impl Project {
     }
 
     /// The profiles that the package declares as features, sorted; without features, the targets of its attributes.
-        self.refuse_broken_structs()?;
     pub(crate) fn declared(&self) -> Vec<ProfileId> {
         let features = self.package.as_ref().map(|package| self.known().among(package.features.keys()));
         let declared = features.unwrap_or_default();
@@ -230,6 +257,24 @@ impl Project {
 
     pub(crate) fn is_own(&self, id: &ProfileId) -> bool {
         self.file.profiles.iter().any(|profile| profile.id == *id)
+    }
+
+    /// Returns the other packages of the workspace that depend on this one and have programs.
+    pub(crate) fn dependents(&self) -> Result<Vec<Dependent>, Error> {
+        let metadata = ask(MetadataCommand::new().manifest_path(self.manifest()).no_deps())?;
+        let own = self.package();
+        let is_own = |it: &&Dependency| it.name == *own.name && it.kind != DependencyKind::Build && it.path.is_some();
+        let has_program = |package: &Package| {
+            let is_program = |kind: &TargetKind| matches!(kind, TargetKind::Bin | TargetKind::Example);
+            package.targets.iter().flat_map(|target| &target.kind).any(is_program)
+        };
+        let dependent = |package: Package| {
+            let dependency = package.dependencies.iter().find(is_own)?;
+            let name = dependency.rename.clone().unwrap_or_else(|| dependency.name.clone());
+            let manifest = display_name(package.manifest_path.as_std_path(), &self.workspace);
+            has_program(&package).then_some(Dependent { name, manifest, package })
+        };
+        Ok(metadata.packages.into_iter().filter_map(dependent).collect())
     }
 
     /// Refuses a package without a default program: cargo runs the only binary, or `default-run`.

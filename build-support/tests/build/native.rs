@@ -33,6 +33,20 @@ fn the_gpu_in_the_machine_is_selected() {
 }
 
 #[test]
+fn the_feature_with_this_crate_s_native_selects_the_gpu_under_any_name() {
+    let manifest = "[package]\nname = \"user\"\n\n[features]\nnative = [\"rfd\"]\nrfd = []\nnative-gpu = \
+                    [\"gpu-tuned-build/native\"]\n";
+    fake_nvml::play("h200", |library| {
+        let selected = |features: &str| {
+            let project = machine(library).set("CARGO_CFG_FEATURE", features).with("Cargo.toml", manifest);
+            project.resolve().unwrap().selected
+        };
+        assert_eq!(selected("native,rfd"), Selected::Generic);
+        assert_eq!(name(selected("native,rfd,native-gpu")), "NVIDIA H200");
+    });
+}
+
+#[test]
 fn what_belongs_to_the_moment_or_the_board_stays_out_of_the_table() {
     let (Selected::Native(gpu), _) = in_scenario("neighbour") else { panic!("no GPU") };
     assert_eq!((gpu.memory_free, gpu.other_processes, &gpu.uuid, gpu.pci_address), (None, None, &None, None));

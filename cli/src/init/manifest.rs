@@ -408,6 +408,15 @@ fn is_crate(folder: &Path, krate: &str) -> bool {
     name == Some(krate)
 }
 
+/// The feature for the GPU in the build machine, where the package has a `native` of its own.
+const OTHER_NATIVE: &str = "native-gpu";
+
+/// Returns true if a feature enables `CRATE/FEATURE`.
+fn has_feature(list: &Array, enables: &str) -> bool {
+    let weak = enables.replace('/', "?/");
+    list.iter().filter_map(Value::as_str).any(|enabled| enabled == enables || enabled == weak)
+}
+
 /// Tables of optional dependencies.
 const TABLES_WITH_OPTIONAL: [&str; 2] = ["dependencies", "build-dependencies"];
 
@@ -425,16 +434,29 @@ impl Manifest {
         Ok(())
     }
 
-    /// Declares `native` and `cuda`, which enable features of these dependencies. Returns notes on changed features.
-    /// An optional dependency of the same name is an error.
-    pub(super) fn pass_on(&mut self, [runtime, build]: [&str; 2]) -> Result<Vec<String>, Error> {
-        let native = self.feature("native", Some(format!("{build}/native")))?;
-        let cuda = self.feature("cuda", Some(format!("{runtime}/cuda")))?;
+    /// Declares a feature for the GPU in the build machine, and `cuda`, which enable features of these dependencies. Returns the
+    /// name of the first, and notes on the package's features. An optional dependency of the same name is an error.
+    pub(super) fn pass_on(&mut self, [runtime, build]: [&str; 2]) -> Result<(String, Vec<String>), Error> {
+        let enables = format!("{build}/native");
+        let features = self.table(&["features"]).into_iter().flat_map(TableLike::iter);
+        let is_ours = |list: &Item| list.as_array().is_some_and(|list| has_feature(list, &enables));
+        let known = features.filter(|(_, list)| is_ours(list)).map(|(name, _)| name.to_owned()).next();
+        let mut notes = Vec::new();
+        let native = known.unwrap_or_else(|| {
+            let is_taken = self.get(&["features", ProfileId::NATIVE]).is_some();
+            let name = if is_taken { OTHER_NATIVE } else { ProfileId::NATIVE };
+            notes.extend(is_taken.then(|| {
+                format!("the feature `native` is the package's own: `{name}` builds for the GPU in the build machine")
+            }));
+            name.to_owned()
+        });
+        self.feature(&native, Some(enables))?;
+        notes.extend(self.feature("cuda", Some(format!("{runtime}/cuda")))?);
         if self.has_new_features {
-            self.comment("native", "# The GPU in the build machine.\n");
+            self.comment(&native, "# The GPU in the build machine.\n");
             self.comment("cuda", "# Trains on a CUDA GPU.\n");
         }
-        Ok(native.into_iter().chain(cuda).collect())
+        Ok((native, notes))
     }
 
     /// Declares a feature that enables another one. Returns a note on a changed feature.
@@ -450,8 +472,7 @@ impl Manifest {
         let Some(enables) = enables else { return Ok(None) };
         let list = self.document["features"].get_mut(name).and_then(Item::as_array_mut);
         let Some(list) = list else { return Ok(None) };
-        let weak = enables.replace('/', "?/");
-        if list.iter().filter_map(Value::as_str).any(|enabled| enabled == enables || enabled == weak) {
+        if has_feature(list, &enables) {
             return Ok(None);
         }
         toml_insert::in_list(list, &enables);

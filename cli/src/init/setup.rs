@@ -17,7 +17,7 @@ use super::InitArgs;
 use super::manifest::{Manifest, Origin, Sibling, SiblingOrigin, Wanted};
 use crate::error::Error;
 use crate::files::Change;
-use crate::project::{Project, RUNTIME, WorkloadArgs, build_script};
+use crate::project::{Dependent, Project, RUNTIME, WorkloadArgs, build_script};
 use crate::target::{Here, is_describable};
 
 const BUILD: Sibling = Sibling { krate: "gpu-tuned-build", folder: "build-support" };
@@ -77,7 +77,8 @@ impl Setup {
         let tables = ["dependencies", "build-dependencies"].iter().zip(&names);
         setup.needs_release = tables.clone().any(|(table, name)| manifest.is_release(table, name, root.as_ref()));
         setup.notes.extend(setup.needs_release.then(unreleased));
-        setup.notes.extend(manifest.pass_on([&names[0], &names[1]])?);
+        let (native, notes_on_features) = manifest.pass_on([&names[0], &names[1]])?;
+        setup.notes.extend(notes_on_features);
         let script = script_change(project, &manifest, &names[1])?;
         let file = project.root.join(&project.config_file);
         setup.changes.extend(std::iter::once(manifest.change()).chain(root.map(Manifest::change)));
@@ -101,22 +102,26 @@ impl Setup {
         }
         setup.notes.extend(notes);
         let found = reading.propose(project.package(), &names[0], project.has_structs());
-        let target = step_target(project, targets, &gpus);
+        let all: Vec<ProfileId> = targets.into_iter().chain(project.declared()).collect();
+        let target = step_target(&all, &gpus);
         let is_described = project.workloads(&WorkloadArgs::default()).is_ok();
-        if let Some(model) = found.model.as_ref().filter(|_| !is_described) {
-            let gpu = if target == ProfileId::NATIVE { "--here" } else { &target };
         if let (None, false, false) = (&found.model, is_described, project.has_structs()) {
             setup.notes.push(MEASURE.to_owned());
         }
+        if let Some(model) = found.model.as_ref().filter(|_| !is_described) {
+            let gpu = if target == ProfileId::NATIVE { "--here" } else { &target };
             setup.now = Some(model.command(gpu));
             let examples = model.examples.iter().map(|dim| format!("`{dim}`")).collect::<Vec<_>>().join(", ");
             let note = || format!("the code does not have {examples}: the first command takes examples");
             setup.notes.extend((!examples.is_empty()).then(note));
         }
-        setup.steps = steps(project, &target, gpus.is_empty(), &found);
+        let others = if found.programs.is_empty() { project.dependents()? } else { Vec::new() };
+        let feature = if target == ProfileId::NATIVE { &native } else { &target };
+        setup.steps = steps(project, (&target, feature), gpus.is_empty(), &found, &others);
         setup.notes.extend(gpu_notes(&machine, &gpus));
         setup.gpus = gpus;
-        let programs = setup.of_programs(project, &found);
+        let features: Vec<&str> = all.iter().map(ProfileId::as_str).chain([native.as_str(), "cuda"]).collect();
+        let programs = setup.of_programs(project, &found, &others, &features);
         let Found { proposal, imports, has_loop, left, notes, parts, missing, .. } = found;
         let in_vain = proposal.is_some() && reading.has_loop() && !has_loop;
         let starts = if proposal.is_some() && !has_loop { start(&names[0]) } else { Vec::new() };
@@ -128,19 +133,30 @@ impl Setup {
         Ok(setup)
     }
 
-    /// Adds a note on an unknown program. Returns the change of a package without a program.
-    fn of_programs(&mut self, project: &Project, found: &Found) -> Option<String> {
+    /// Adds a note on an unknown program. Returns the changes of a package without a program.
+    fn of_programs(
+        &mut self,
+        project: &Project,
+        found: &Found,
+        others: &[Dependent],
+        features: &[&str],
+    ) -> Vec<String> {
         match &found.programs[..] {
-            [] => {
-                return Some(format!("`{}` has no program: write a binary or an example that trains", project.name()));
+            [] if others.is_empty() => vec![format!(
+                "`{}` has no program: write a binary or an example that trains, or forward the features to it from the package \
+                 with the program",
+                project.name()
+            )],
+            [] => others.iter().filter_map(|other| other.forward(features)).collect(),
+            several if !found.has_program => {
+                self.notes.push(format!(
+                    "the code does not show which program trains: put its option into the commands: {}",
+                    several.join(", ")
+                ));
+                Vec::new()
             }
-            several if !found.has_program => self.notes.push(format!(
-                "the code does not show which program trains: put its option into the commands: {}",
-                several.join(", ")
-            )),
-            _ => {}
+            _ => Vec::new(),
         }
-        None
     }
 
     /// Returns true if nothing is left to do by hand.
@@ -224,8 +240,7 @@ fn forced(refusal: Refusal, args: &InitArgs) -> Result<String, Error> {
 }
 
 /// GPU of the next commands: this machine's; without one a usual GPU, else the first.
-fn step_target(project: &Project, added: Vec<ProfileId>, gpus: &[GpuHere]) -> String {
-    let all: Vec<ProfileId> = added.into_iter().chain(project.declared()).collect();
+fn step_target(all: &[ProfileId], gpus: &[GpuHere]) -> String {
     let usual = || all.iter().find(|id| USUAL.contains(&id.as_str())).or(all.first());
     let target = match gpus.first() {
         Some(gpu) => gpu.profile.as_ref().filter(|id| all.contains(id)),
@@ -234,19 +249,30 @@ fn step_target(project: &Project, added: Vec<ProfileId>, gpus: &[GpuHere]) -> St
     target.map_or(ProfileId::NATIVE, ProfileId::as_str).to_owned()
 }
 
-/// Next commands for a GPU.
-fn steps(project: &Project, target: &str, is_without_gpu: bool, found: &Found) -> Vec<String> {
+/// Next commands for a GPU and its feature.
+fn steps(
+    project: &Project,
+    (target, feature): (&str, &str),
+    is_without_gpu: bool,
+    found: &Found,
+    others: &[Dependent],
+) -> Vec<String> {
     // Without a GPU the program trains on the CPU.
     let device = if is_without_gpu { found.cpu.as_deref() } else { Some("cuda") };
-    let features = device.map_or_else(|| target.to_owned(), |device| format!("{target},{device}"));
+    let features = device.map_or_else(|| feature.to_owned(), |device| format!("{feature},{device}"));
     // `plan` reads no features: the GPU of `native` is this machine's.
     let planned = if target == ProfileId::NATIVE && !is_without_gpu { " --here" } else { "" };
     let name = project.name();
     let plan = format!("cargo gpu-tuned plan -p {name}{planned}");
     let program = match &found.flag {
-        _ if found.programs.is_empty() => return vec![plan],
+        _ if found.programs.is_empty() => {
+            let run =
+                |other: &Dependent| format!("cargo run --release -p {} --features {features}", other.package.name);
+            return std::iter::once(plan).chain(others.iter().map(run)).collect();
+        }
         Some(flag) => format!(" {flag}"),
         None if found.has_program => String::new(),
+        None if found.programs.iter().all(|flag| flag.starts_with("--example")) => " --example NAME".to_owned(),
         None => " --bin NAME".to_owned(),
     };
     let measure = format!("cargo gpu-tuned measure -p {name}{program} --features {features}");

@@ -33,6 +33,8 @@ struct Layout {
     #[serde(default)]
     force: bool,
     #[serde(default)]
+    arguments: Vec<String>,
+    #[serde(default)]
     code: i32,
     #[serde(default)]
     has: Vec<String>,
@@ -103,8 +105,9 @@ fn every_layout_gets_what_was_found_and_what_was_not() {
     let Layouts { layout: layouts } = toml::from_str(&text).expect("a table of layouts");
     let mut failed = Vec::new();
     for layout in &layouts {
-        let more: &[&str] = if layout.force { &["--force"] } else { &[] };
-        let output = shown(&layout.name, &layout.project(), layout.code, more);
+        let mut more: Vec<&str> = layout.arguments.iter().map(String::as_str).collect();
+        more.extend(layout.force.then_some("--force"));
+        let output = shown(&layout.name, &layout.project(), layout.code, &more);
         let missing: Vec<_> = layout.has.iter().filter(|text| !output.contains(text.as_str())).collect();
         let wrong: Vec<_> = layout.lacks.iter().filter(|text| output.contains(text.as_str())).collect();
         if !missing.is_empty() || !wrong.is_empty() {
