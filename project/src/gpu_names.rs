@@ -122,7 +122,9 @@ fn named<'p>(profiles: &[&'p Profile], words: &[&str]) -> Option<Vec<&'p Profile
         profiles.iter().copied().filter(|profile| is_meant(profile)).collect()
     };
     let spelled = words.join("-").to_ascii_lowercase().replace('_', "-");
-    let system = SYSTEMS.iter().find(|(name, _)| begins_like(&spelled, name)).map(|(_, id)| *id);
+    // More words are names of other GPUs.
+    let is_named = |name: &str| words.len() <= name.split('-').count() && begins_like(&spelled, name);
+    let system = SYSTEMS.iter().find(|(name, _)| is_named(name)).map(|(_, id)| *id);
     let by_id = of(&|profile| unbranded(profile.id.as_str()) == text || Some(profile.id.as_str()) == system);
     if !by_id.is_empty() {
         return Some(by_id);

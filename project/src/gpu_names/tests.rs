@@ -53,6 +53,7 @@ fn a_name_without_a_size_or_a_form_stands_for_all() {
         ("DGX Spark", "gb10"),
         ("NVIDIA GB10", "gb10"),
         ("p5.48xlarge", "h100-sxm5-80gb"),
+        ("DGX Spark p5.48xlarge H200 NVL a2-highgpu-1g", "gb10 h100-sxm5-80gb h200-nvl a100-sxm4-40gb"),
         ("a2-highgpu-1g", "a100-sxm4-40gb"),
         ("Standard_NC24ads_A100_v4", "a100-pcie-80gb"),
         ("A100 40GB MIG 1g.5gb", "a100-pcie-40gb 1g.5gb a100-sxm4-40gb 1g.5gb"),
