@@ -208,7 +208,7 @@ fn switch() -> impl TypedValueParser<Value = bool> {
 /// Parses the time for the repeats of a configuration.
 fn repeats(text: &str) -> Result<Duration, String> {
     let time = parse_time(text)?;
-    if time <= Duration::from_secs(3600) { Ok(time) } else { Err("expected at most 1h".to_owned()) }
+    if time <= Duration::from_hours(1) { Ok(time) } else { Err("expected at most 1h".to_owned()) }
 }
 
 struct Drive<'a> {

@@ -214,7 +214,7 @@ impl Ranks<'_> {
 /// Variable that allows processes to train on their own: see `gpu_tuned::Options::INDEPENDENT_VARIABLE`.
 const INDEPENDENT: &str = "GPU_TUNED_INDEPENDENT";
 /// Time in which a program loads its data before its ranks connect, mostly.
-const MEETING_TIME: Duration = Duration::from_secs(60);
+const MEETING_TIME: Duration = Duration::from_mins(1);
 /// Time between two looks at the connections of the system.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 

@@ -209,7 +209,7 @@ impl MonitorArgs {
 fn interval(text: &str) -> Result<Duration, String> {
     let least = gpu_tuned_observe::monitor::LEAST_INTERVAL;
     parse_time(text).and_then(|time| {
-        let is_enough = (least..=Duration::from_secs(3600)).contains(&time);
+        let is_enough = (least..=Duration::from_hours(1)).contains(&time);
         is_enough.then_some(time).ok_or_else(|| "expected 100ms to 1h".to_owned())
     })
 }

@@ -25,7 +25,7 @@ const JSON: &str = "GPU_TUNED_WARM_JSON";
 const STEPS: usize = 3;
 
 /// Time limit for the smaller micro-batches of OOM recovery, after the planned one.
-const EXTRA_TIME: Duration = Duration::from_secs(60);
+const EXTRA_TIME: Duration = Duration::from_mins(1);
 
 /// Keeps the values of all models finite. Results are not used.
 const LEARNING_RATE: f64 = 1e-6;

@@ -144,7 +144,7 @@ fn check_shutdown(nvml: Nvml, path: &Path) -> Result<Nvml, DriverError> {
 }
 
 /// Time limit of the first calls, in which the driver may have to start.
-pub(crate) const FIRST_CALLS: Duration = Duration::from_secs(60);
+pub(crate) const FIRST_CALLS: Duration = Duration::from_mins(1);
 
 /// Time limit of a sample.
 pub const SAMPLE_LIMIT: Duration = Duration::from_secs(10);

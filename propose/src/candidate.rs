@@ -349,7 +349,9 @@ pub(super) fn edit_constructor<'a>(
             let removed = unlisted(&source.text, &call.args, range.clone(), &kept);
             let reason = format!("`new` no longer takes {}", listed(fields));
             patch.note(source, range.start, reason);
-            removed.into_iter().for_each(|range| patch.replace(source, range, ""));
+            for range in removed {
+                patch.replace(source, range, "");
+            }
         }
     }
     for field in fields {

@@ -283,6 +283,7 @@ impl Launch {
     }
 
     /// Returns the name or address at which this rank reaches rank 0.
+    #[cfg(feature = "group")]
     pub(crate) fn root_address(&self) -> &str {
         if self.is_counted_local() { LOOPBACK } else { &self.address }
     }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 /// Time for a program to end without being killed: below the ten seconds after which `diagnose` kills it.
 const LONGEST: Duration = Duration::from_secs(9);
 /// Time for a program to print a line, on a busy machine.
-const PRINTED: Duration = Duration::from_secs(60);
+const PRINTED: Duration = Duration::from_mins(1);
 
 /// True if a process runs. A zombie does not.
 pub(crate) fn runs(process: Pid) -> bool {

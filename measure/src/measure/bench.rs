@@ -159,7 +159,7 @@ pub fn held<M: Module, B: Clone>(
 }
 
 /// Limit without a request on a GPU, for all modes of a precision.
-pub(super) const ON_A_GPU: Duration = Duration::from_secs(120);
+pub(super) const ON_A_GPU: Duration = Duration::from_mins(2);
 /// Limit without a request on the CPU, for a mode.
 pub(super) const MODE_ON_THE_CPU: Duration = Duration::from_secs(25);
 

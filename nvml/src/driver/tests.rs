@@ -16,7 +16,7 @@ fn the_callers_path_goes_before_the_variable_and_both_before_the_system() {
     }
 }
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 #[test]
 fn results_and_the_handle_come_back() {

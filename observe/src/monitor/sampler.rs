@@ -68,7 +68,7 @@ impl Sampler {
 /// Shortest interval: performance counters need it.
 pub const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest interval.
-const MAX_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_INTERVAL: Duration = Duration::from_hours(24);
 
 /// Options of a [`Monitor`](super::Monitor): devices, interval and history.
 #[derive(Clone, Debug)]

@@ -144,7 +144,7 @@ fn records_are_written_within_about_a_second_and_at_the_end() {
     assert_eq!(read(&path).unwrap().records.len(), 0, "it is buffered");
     let begin = Instant::now();
     while read(&path).unwrap().records.is_empty() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "it is never written");
+        assert!(begin.elapsed() < Duration::from_mins(1), "it is never written");
         thread::sleep(Duration::from_millis(10));
     }
     recorder.value("two", 2.0);

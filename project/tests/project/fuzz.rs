@@ -21,7 +21,7 @@ use crate::strategies::mutated::{mutated, mutations};
 use crate::strategies::written;
 
 /// Far more than any file takes on a busy machine: what takes longer does not end.
-const HANG: Duration = Duration::from_secs(60);
+const HANG: Duration = Duration::from_mins(1);
 
 const EVERYTHING: &str = r#"# Own boards, workloads, and the goal.
 [profile.mine]

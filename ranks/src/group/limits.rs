@@ -45,12 +45,12 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            join: Duration::from_secs(300),
+            join: Duration::from_mins(5),
             heartbeat: Duration::from_secs(1),
             silence: Duration::from_secs(15),
             uneven: Duration::from_secs(5),
-            exchange: Duration::from_secs(300),
-            arrival: Duration::from_secs(1800),
+            exchange: Duration::from_mins(5),
+            arrival: Duration::from_mins(30),
             grace: Duration::from_secs(8),
             exit_hook: None,
         }

@@ -20,7 +20,7 @@ pub(crate) const PIECE: usize = 256 * 1024;
 /// Bytes of the largest frame: a piece or the terms of a rank.
 const FRAME: usize = 1024 * 1024;
 /// Calls that wait for other ranks are repeated after so long.
-pub(crate) const LONG: Duration = Duration::from_secs(3600);
+pub(crate) const LONG: Duration = Duration::from_hours(1);
 /// Interval at which rank 0 reports that ranks are missing.
 pub(crate) const REPORT: Duration = Duration::from_secs(2);
 

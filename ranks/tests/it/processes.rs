@@ -18,7 +18,7 @@ const JOINED: &str = "joined a group";
 /// Longest time until all other ranks have ended.
 const BOUND: Duration = Duration::from_secs(30);
 /// Time after which a rank gives up its test, whose process may have been killed.
-const ABANDONED: Duration = Duration::from_secs(120);
+const ABANDONED: Duration = Duration::from_mins(2);
 
 #[test]
 #[ignore = "started by other tests"]

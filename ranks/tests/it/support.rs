@@ -35,7 +35,7 @@ pub(crate) fn launch(rank: usize, world_size: usize, port: u16) -> Launch {
 
 /// Returns limits for tests with ranks in one process, which do not end it.
 pub(crate) fn limits() -> Limits {
-    let (join, uneven, grace) = (Duration::from_secs(60), Duration::from_secs(1), Duration::ZERO);
+    let (join, uneven, grace) = (Duration::from_mins(1), Duration::from_secs(1), Duration::ZERO);
     Limits { join, uneven, grace, ..Limits::default() }.with_exit_hook(|_| ())
 }
 

@@ -198,7 +198,7 @@ const FIRST_REPORT_WITH_SCALE: u32 = 20;
 /// Applied steps in a row after which skipped ones are forgotten. A loss scale grows and fails once in 2000 steps.
 const FORGOTTEN_AFTER: u32 = 1000;
 /// Shortest interval between two reports.
-const INTERVAL: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_mins(1);
 
 /// Counts of skipped steps.
 #[derive(Clone, Debug, Default)]

@@ -234,7 +234,7 @@ fn launch_bound_steps_are_timed_at_two_batches_and_dry_run_below() {
     assert_eq!(order(&fake, &found), (vec![128, 512, 256], vec![512, 256]));
     assert_eq!(sizes(&found, PLAIN), [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]);
     // With little time, two sizes of the plain mode and one of the other are all that a plan needs.
-    let slow = Fake { cold: Duration::from_secs(60), tuning: Duration::from_secs(11), ..fake };
+    let slow = Fake { cold: Duration::from_mins(1), tuning: Duration::from_secs(11), ..fake };
     slow.calls.borrow_mut().clear();
     let found = slow.measured(512);
     assert_eq!((sizes(&found, MODES[0]), sizes(&found, MODES[1])), (vec![128, 512], vec![512]));

@@ -13,7 +13,7 @@ use crate::measure::timed::Run;
 use crate::measure::{MeasureError, Memory, Step, Times};
 
 pub(super) const MODES: [Mode; 2] = [Mode::new(Precision::F32, false), Mode::new(Precision::F32, true)];
-pub(super) const BUDGET: Duration = Duration::from_secs(120);
+pub(super) const BUDGET: Duration = Duration::from_mins(2);
 
 /// A GPU with so many MiB, on which steps take memory and time along lines.
 pub(super) struct Fake {
