@@ -16,7 +16,7 @@ const WITH_UNIT: &str =
 /// Names of counts, of numbers in an order, and of versions.
 const COUNTS: &str = "accumulation accumulations batch batch_size batches columns compute_instance copies copies_checkpointed cores count \
     cuda_cores dims entries eval_batch_size events expected format found from frozen global global_batch gpu_instance \
-    gradient_accumulation index inner kernels largest line lines micro_batch micro_batches micro_steps num_workers number nvlink_gpus \
+    gradient_accumulation index inner kernels largest line lines micro_batch micro_batches micro_steps num_workers number mig_slices nvlink_gpus \
     other_processes packed parameters pcie_lanes planes prefetch prefetch_depth ranks recordings repeats rows \
     rows_per_sample schema_version sm_count steps to tokens widths words workers world_size";
 

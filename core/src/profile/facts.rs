@@ -55,13 +55,7 @@ impl DeviceFacts {
     /// up to 18% more.
     pub fn nominal_slice(profile: &Profile, size: MigSize) -> Option<Self> {
         let whole = profile.compute.sm_count?;
-        let capability = profile.compute_capability;
-        let slices = match (capability.major, capability.minor) {
-            (8 | 9, 0) | (10, _) if whole > 60 => 8,
-            (8, 0) => 4,
-            (12, 0) if profile.id.as_str().starts_with("rtx-pro-6000-") => 4,
-            _ => return None,
-        };
+        let slices = profile.board.mig_slices?;
         let gib_each = profile.memory.nominal_mib as f64 / 1024.0 / f64::from(slices);
         let memory = (f64::from(size.memory_gb) / gib_each).round() as u32;
         let is_memory = (f64::from(memory) * gib_each - f64::from(size.memory_gb)).abs() <= 1.0;
@@ -75,7 +69,7 @@ impl DeviceFacts {
         let kept = profile.memory.usable().0 as f64 * MIG_SHARE * f64::from(memory) / f64::from(slices);
         let reading = GpuReading {
             name: Some(format!("{} MIG {size}", profile.names.first()?)),
-            compute_capability: Some(capability),
+            compute_capability: Some(profile.compute_capability),
             memory_total: Some(Bytes(kept as u64)),
             sm_count: Some(sm_each * size.compute),
             ..GpuReading::default()

@@ -385,6 +385,8 @@ tables! {
         } from nvlink_source;
         /// GPUs that a bridge joins by NVLink; absent where NVLink joins all GPUs of a host.
         nvlink_gpus: Option<u32>, "" { unit: "GPUs", range: Range::Known([2.0, 8.0]) };
+        /// Equal parts of the memory that MIG gives to slices; absent without MIG.
+        mig_slices: Option<u32>, "" { unit: "slices", range: Range::Known([4.0, 8.0]) };
     }
 }
 
