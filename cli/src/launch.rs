@@ -1,8 +1,6 @@
 //! `cargo gpu-tuned launch`.
 
-use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
@@ -120,13 +118,9 @@ impl Ranks<'_> {
         let failed = |source| Error::StartCommand { program: self.command[0].display().to_string(), source };
         let port = free_port().map_err(failed)?;
         let secret = secret().map_err(failed)?;
-        let mut meeting = Meeting::new(self.count, port);
         let (mut children, readers) = self.start(port, secret.path()).map_err(failed)?;
-        let first_failure = self.wait(&mut children, &mut meeting).map_err(failed)?;
+        let first_failure = self.wait(&mut children).map_err(failed)?;
         readers.finish(|| self.stop.is_wanted()).map_err(failed)?;
-        if first_failure.is_none() {
-            meeting.is_over();
-        }
         Ok(match (first_failure, self.stop.signal()) {
             // Ranks that end well are complete, even after a signal.
             (None, _) => Attempt::Succeeded,
@@ -179,7 +173,7 @@ impl Ranks<'_> {
     }
 
     /// Waits for the end of all ranks, and returns the first that failed.
-    fn wait(&self, children: &mut Children, meeting: &mut Meeting) -> io::Result<Option<(usize, ExitStatus)>> {
+    fn wait(&self, children: &mut Children) -> io::Result<Option<(usize, ExitStatus)>> {
         let (mut is_passed_on, mut failed_at) = (false, None);
         loop {
             let statuses = children.statuses()?;
@@ -205,83 +199,9 @@ impl Ranks<'_> {
                 // A stopped rank receives it only after this.
                 children.send(Signal::Cont);
             }
-            meeting.look();
             thread::sleep(POLL);
         }
     }
-}
-
-/// Variable that allows processes to train on their own: see `gpu_tuned::Options::INDEPENDENT_VARIABLE`.
-const INDEPENDENT: &str = "GPU_TUNED_INDEPENDENT";
-/// Time in which a program loads its data before its ranks connect, mostly.
-const MEETING_TIME: Duration = Duration::from_mins(1);
-/// Time between two looks at the connections of the system.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Whether the ranks connect to rank 0. A program that does not ask for ranks trains a copy of the model in each process.
-struct Meeting {
-    ranks: u32,
-    port: u16,
-    begin: Instant,
-    looked: Instant,
-    /// The ranks met, or there is nothing to tell, or no way to see it.
-    is_settled: bool,
-}
-
-impl Meeting {
-    fn new(ranks: u32, port: u16) -> Self {
-        let is_independent = || env::var_os(INDEPENDENT).is_some_and(|value| !value.is_empty() && value != "0");
-        // A port of this process must be seen where those of ranks are looked for.
-        let can_see = || {
-            let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok()?;
-            is_used(own.local_addr().ok()?.port())
-        };
-        let now = Instant::now();
-        let is_settled = ranks < 2 || is_independent() || can_see() != Some(true);
-        Self { ranks, port, begin: now, looked: now, is_settled }
-    }
-
-    /// Looks for a connection of the ranks, and warns once if there is none for a minute.
-    fn look(&mut self) {
-        if self.is_settled || self.looked.elapsed() < LOOK_INTERVAL {
-            return;
-        }
-        self.looked = Instant::now();
-        self.is_settled = is_used(self.port) != Some(false);
-        if !self.is_settled && self.begin.elapsed() >= MEETING_TIME {
-            self.warn(&format!("have not connected to each other for {} s", MEETING_TIME.as_secs()));
-        }
-    }
-
-    /// Warns if the ranks ended well and never connected. A closed connection is listed for a minute.
-    fn is_over(&mut self) {
-        self.is_settled |= is_used(self.port) != Some(false);
-        if !self.is_settled {
-            self.warn("ended without a connection to each other");
-        }
-    }
-
-    fn warn(&mut self, what: &str) {
-        self.is_settled = true;
-        note(&format!(
-            "the {} ranks {what}: each trains a whole copy of the model, unless the program calls `Options::distributed`; \
-             {INDEPENDENT}=1 is for separate runs",
-            self.ranks
-        ));
-    }
-}
-
-/// Returns true if a socket of this system uses the TCP port: it listens, or is connected, or was within the last minute.
-/// `None` where the system has no such list.
-fn is_used(port: u16) -> Option<bool> {
-    let lists: Vec<_> = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().flat_map(fs::read_to_string).collect();
-    (!lists.is_empty()).then(|| lists.iter().any(|list| has_port(list, port)))
-}
-
-/// Returns true if Linux's list of sockets has one with this local or remote port.
-fn has_port(list: &str, port: u16) -> bool {
-    let end = format!(":{port:04X}");
-    list.lines().skip(1).any(|line| line.split_whitespace().skip(1).take(2).any(|address| address.ends_with(&end)))
 }
 
 /// The first rank that failed. Of several at once, one that failed by itself comes first.
@@ -403,34 +323,7 @@ fn lines(out: impl Read, prefix: &str, mut to: impl Write) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, TcpListener, TcpStream};
-
-    use super::{LONGEST, has_port, is_used, lines};
-
-    #[test]
-    fn ports_are_found_in_linuxs_list_of_sockets() {
-        // Lines of the documentation of Linux, `networking/proc_net_tcp.rst`, and one that waits.
-        let list = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
-            0: 0100007F:3A98 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0\n   \
-            1: 0100007F:A6C2 0100007F:3A9A 06 00000000:00000000 03:00001770 00000000     0        0 0 3 0\n";
-        assert_eq!(
-            [15_000, 15_002, 42_690, 15_001, 0x1770].map(|port| has_port(list, port)),
-            [true, true, true, false, false]
-        );
-        assert!(!has_port("  sl  local_address:3A98\n", 15_000));
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn a_port_is_used_while_it_listens_and_after_a_connection() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        assert_eq!(is_used(port), Some(true));
-        let client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
-        let (server, _) = listener.accept().expect("a connection");
-        drop((listener, server, client));
-        assert_eq!(is_used(port), Some(true), "it waits");
-    }
+    use super::{LONGEST, lines};
 
     fn copied(text: &[u8]) -> Vec<u8> {
         let mut copied = Vec::new();

@@ -3,11 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
 use crate::project::{Project, Ran};
 
@@ -17,9 +14,8 @@ pub(crate) fn launch(project: &Project, ranks: u32, options: &[&str], program: &
     project.command(&[&["launch", "--ranks", &ranks], options, &["--", "sh", "-c", program]].concat())
 }
 
-/// Runs ranks that need no connection.
 fn ran(ranks: u32, program: &str) -> Ran {
-    Ran::of(launch(&Project::new("bare"), ranks, &[], program).env("GPU_TUNED_INDEPENDENT", "1"))
+    Ran::of(&mut launch(&Project::new("bare"), ranks, &[], program))
 }
 
 /// Lines by rank, without the rank.
@@ -100,56 +96,10 @@ fn ranks_end_with_the_reader_of_their_output() {
 
 #[test]
 fn with_json_standard_output_is_the_document_only() {
-    let ran = Ran::of(launch(&Project::new("bare"), 2, &["--json"], "echo out").env("GPU_TUNED_INDEPENDENT", "1"));
+    let ran = Ran::of(&mut launch(&Project::new("bare"), 2, &["--json"], "echo out"));
     assert_eq!(by_rank(&ran.stderr), [(0, vec!["out"]), (1, vec!["out"])].into());
     let document = ran.json(0);
     assert_eq!((&document["ranks"], &document["restarts"]), (&2.into(), &0.into()));
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn ranks_that_never_connect_are_named_as_copies() {
-    const WARNING: &str = "note: the 2 ranks ended without a connection to each other: each trains a whole copy of the model, \
-                           unless the program calls `Options::distributed`; GPU_TUNED_INDEPENDENT=1 is for separate runs\n";
-    let errors = |ranks, independent: &str, program: &str| {
-        let project = Project::new("bare");
-        let mut command = launch(&project, ranks, &[], program);
-        Ran::of(command.env("GPU_TUNED_INDEPENDENT", independent)).stderr
-    };
-    assert_eq!(errors(2, "", "true"), WARNING);
-    assert_eq!(errors(2, "0", "true"), WARNING);
-    assert_eq!(errors(2, "1", "true"), "");
-    assert_eq!(errors(1, "", "true"), "");
-    assert!(!errors(2, "", "exit 3").contains("copy"), "a failure has its own reason");
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn ranks_that_connect_are_no_copies() {
-    let program = std::env::current_exe().expect("a path").display().to_string();
-    let project = Project::new("bare");
-    let mut command =
-        project.command(&["launch", "--ranks", "2", "--", &program, "--exact", "launch::meet", "--ignored"]);
-    let ran = Ran::of(command.env("TEST_MEETS", "1"));
-    assert!(ran.stdout.matches("1 passed").count() == 2 && ran.stderr.is_empty(), "{}{}", ran.stdout, ran.stderr);
-}
-
-/// Connects the ranks of [`ranks_that_connect_are_no_copies`] for a moment.
-#[test]
-#[ignore = "a program of another test"]
-fn meet() {
-    if std::env::var_os("TEST_MEETS").is_none() {
-        return;
-    }
-    let [rank, port] = ["RANK", "MASTER_PORT"].map(|name| std::env::var(name).expect("a variable"));
-    let address = format!("127.0.0.1:{port}");
-    if rank == "0" {
-        TcpListener::bind(address).expect("the port").accept().expect("a connection");
-    } else {
-        (0..500)
-            .find_map(|_| TcpStream::connect(&address).map_err(|_| sleep(Duration::from_millis(20))).ok())
-            .expect("a connection");
-    }
 }
 
 #[test]
