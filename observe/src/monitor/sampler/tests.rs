@@ -21,15 +21,21 @@ fn a_busy_thread_counts_as_one_core() {
     let first = sampler.sample(0.0).process.expect("this process is there");
     assert_eq!((first.pid, first.cpu_percent), (std::process::id(), None));
     assert!(first.memory_bytes.is_some_and(|bytes| bytes > 1 << 20));
-    work_for(Duration::from_millis(300));
-    let second = sampler.sample(0.3);
-    let process = second.process.clone().expect("this process is there");
-    // Other tests of this process work, too, and the machine may be busy.
-    assert!(process.cpu_percent.is_some_and(|percent| percent > 10.0), "{process:?}");
-    if cfg!(target_os = "linux") {
-        let busiest = process.busiest_thread_percent.expect("threads are known");
-        assert!((10.0..=110.0).contains(&busiest), "{process:?}");
-    }
+    let begin = Instant::now();
+    // A busy machine may give this thread no core for a while.
+    let second = loop {
+        work_for(Duration::from_millis(300));
+        let sample = sampler.sample(begin.elapsed().as_secs_f64());
+        let process = sample.process.as_ref().expect("this process is there");
+        let is_busy = |percent: f64| percent > 10.0;
+        let busiest = process.busiest_thread_percent;
+        assert!(busiest.is_none_or(|percent| percent <= 110.0), "{process:?}");
+        let is_seen = !cfg!(target_os = "linux") || busiest.is_some_and(is_busy);
+        if is_seen && process.cpu_percent.is_some_and(is_busy) {
+            break sample;
+        }
+        assert!(begin.elapsed() < Duration::from_mins(1), "{process:?}");
+    };
     assert!(second.memory_used_bytes.is_some_and(|bytes| bytes > 0));
     assert!(second.cpu_percent.is_some_and(|percent| (0.0..=100.0).contains(&percent)), "{second:?}");
 }
