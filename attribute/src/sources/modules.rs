@@ -268,35 +268,26 @@ mod tests {
     use super::{needs_test, needs_wasm};
 
     #[test]
-    fn items_of_wasm_need_it() {
-        for (predicate, expected) in [
-            ("target_arch = \"wasm32\"", true),
-            ("target_family = \"wasm\"", true),
-            ("all(feature = \"web\", target_arch = \"wasm32\")", true),
-            ("not(target_arch = \"wasm32\")", false),
-            ("any(target_arch = \"wasm32\", unix)", false),
-            ("target_arch = \"x86_64\"", false),
-            ("feature = \"wasm\"", false),
+    fn items_of_tests_and_of_wasm_need_them() {
+        for (predicate, of_test, of_wasm) in [
+            ("test", true, false),
+            ("all(test, feature = \"x\")", true, false),
+            ("all(unix, all(test))", true, false),
+            ("not(test)", false, false),
+            ("any(test, unix)", false, false),
+            ("feature = \"test\"", false, false),
+            ("feature = \"test-data\"", false, false),
+            ("all(unix, not(test))", false, false),
+            ("target_arch = \"wasm32\"", false, true),
+            ("target_family = \"wasm\"", false, true),
+            ("all(feature = \"web\", target_arch = \"wasm32\")", false, true),
+            ("not(target_arch = \"wasm32\")", false, false),
+            ("any(target_arch = \"wasm32\", unix)", false, false),
+            ("target_arch = \"x86_64\"", false, false),
+            ("feature = \"wasm\"", false, false),
         ] {
             let item: syn::ItemStruct = syn::parse_str(&format!("#[cfg({predicate})] struct S;")).expect("Rust");
-            assert_eq!(needs_wasm(&item.attrs[0]), expected, "{predicate}");
-        }
-    }
-
-    #[test]
-    fn only_tests_have_items_that_need_test() {
-        for (predicate, expected) in [
-            ("test", true),
-            ("all(test, feature = \"x\")", true),
-            ("all(unix, all(test))", true),
-            ("not(test)", false),
-            ("any(test, unix)", false),
-            ("feature = \"test\"", false),
-            ("feature = \"test-data\"", false),
-            ("all(unix, not(test))", false),
-        ] {
-            let item: syn::ItemStruct = syn::parse_str(&format!("#[cfg({predicate})] struct S;")).expect("Rust");
-            assert_eq!(needs_test(&item.attrs[0]), expected, "{predicate}");
+            assert_eq!([needs_test(&item.attrs[0]), needs_wasm(&item.attrs[0])], [of_test, of_wasm], "{predicate}");
         }
     }
 }
