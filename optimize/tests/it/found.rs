@@ -10,14 +10,11 @@ const NONE: &str = "none";
 
 #[test]
 fn configs_have_the_values_that_the_frameworks_document() {
-    let (mut checked, mut failures) = (0, Vec::new());
+    let mut checks = crate::Checks::default();
     let table = Table::read();
     for expected in &table.configs {
         let mut check = |name: &str, wanted: String, found: String, is_right: bool| {
-            checked += 1;
-            if !is_right {
-                failures.push([expected.file.clone(), name.to_owned(), wanted, found]);
-            }
+            checks.add(&expected.file, [name, &wanted], found, is_right);
         };
         let reading = match api::read(&path("configs", &expected.file), expected.model.as_deref(), &expected.options) {
             Ok(reading) => reading,
@@ -50,7 +47,7 @@ fn configs_have_the_values_that_the_frameworks_document() {
             }
         }
     }
-    assert_all("values", checked, &failures);
+    checks.end("values");
 }
 
 #[test]

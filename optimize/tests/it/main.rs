@@ -7,6 +7,26 @@ mod refusals;
 mod table;
 mod tuned;
 
+/// Expectations that were checked.
+#[derive(Default)]
+struct Checks {
+    checked: usize,
+    failures: Vec<[String; 4]>,
+}
+
+impl Checks {
+    fn add(&mut self, file: &str, [name, wanted]: [&str; 2], found: String, is_right: bool) {
+        self.checked += 1;
+        if !is_right {
+            self.failures.push([file.to_owned(), name.to_owned(), wanted.to_owned(), found]);
+        }
+    }
+
+    fn end(&self, what: &str) {
+        assert_all(what, self.checked, &self.failures);
+    }
+}
+
 /// Fails with all rows, each a file, an expectation, the expected value and the one that was found.
 fn assert_all(what: &str, checked: usize, failures: &[[String; 4]]) {
     let mut text = String::new();

@@ -5,7 +5,6 @@ use gpu_tuned_core::profile::ProfileTable;
 use serde::Deserialize;
 
 use crate::api::{self, Asked};
-use crate::assert_all;
 use crate::table::{Options, path};
 
 #[derive(Deserialize)]
@@ -36,14 +35,11 @@ const RESERVED: f64 = 1.11;
 #[test]
 fn public_configs_fit_as_they_are_with_the_published_memory() {
     let table: Public = toml::from_str(include_str!("../public.toml")).expect("a valid table");
-    let (mut checked, mut failures) = (0, Vec::new());
+    let mut checks = crate::Checks::default();
     for row in &table.configs {
         assert!(row.source.starts_with("https://github.com/"), "{}", row.file);
         let mut check = |name: &str, wanted: String, found: String, is_right: bool| {
-            checked += 1;
-            if !is_right {
-                failures.push([row.file.clone(), name.to_owned(), wanted, found]);
-            }
+            checks.add(&row.file, [name, &wanted], found, is_right);
         };
         let reading = match api::read(&path("configs/public", &row.file), row.model.as_deref(), &row.options) {
             Ok(reading) => reading,
@@ -71,5 +67,5 @@ fn public_configs_fit_as_they_are_with_the_published_memory() {
         let found = found / f64::from(1 << 30);
         check("memory", format!("{peak} GiB"), format!("{found:.1} GiB"), (found / peak - 1.0).abs() <= 0.15);
     }
-    assert_all("public configs", checked, &failures);
+    checks.end("public configs");
 }
