@@ -72,7 +72,8 @@ const CONVNET: Calibration = Calibration {
     // With CHANNELS. Source: H200, convnet: 807 samples/s x 14 GFLOP of 67 TFLOP/s.
     gpu_efficiency: 0.17,
     // Source: H200, convnet of 8 convolutions of 96 channels: 1.45 to 1.56 with bf16 parameters, 1.49 in bf16 mixed precision.
-    // A residual CNN had 1.01, an LSTM 0.96 to 1.02 and a ResNet-18 on images of 32 pixels 0.58 on an H100. So no gain is promised.
+    // A residual CNN had 1.01, an LSTM 0.96 to 1.02 and a ResNet-18 on images of 32 pixels 0.58 on an H100: no gain is
+    // promised.
     half_speedup: 1.0,
     // Its convolutions and norms have Burn's kernels.
     library_speedup: [1.0, 1.0],
