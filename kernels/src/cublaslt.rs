@@ -9,6 +9,8 @@ use std::sync::Mutex;
 
 use libloading::Library;
 
+use crate::find::LoadError;
+use crate::functions::functions;
 use crate::matrix::Matrices;
 
 /// Oldest version with all attributes that are set here.
@@ -20,25 +22,9 @@ const WIDEST_LOAD: u64 = 16;
 /// Largest scratch memory of a product: what the library's manual advises for Hopper GPUs.
 const MOST_WORKSPACE: u64 = 32 << 20;
 
-/// Failure of loading cuBLASLt, or of one of its calls.
+/// Failure of a call of cuBLASLt.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum CublasError {
-    /// The dynamic loader refused the file.
-    #[error("{path} cannot be loaded: {reason}")]
-    Load {
-        /// The file, or the bare name for the system's paths.
-        path: PathBuf,
-        /// The loader's message.
-        reason: String,
-    },
-    /// A version of the library that is too old.
-    #[error("{path} is version {found} of cuBLASLt; version {OLDEST} or later is needed")]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// See [`CublasLt::version`].
-        found: usize,
-    },
     /// A call failed.
     #[error("{call} failed with status {status}")]
     Call {
@@ -66,19 +52,6 @@ pub enum CublasError {
         /// Bytes.
         alignment: u64,
     },
-}
-
-macro_rules! functions {
-    ($($field:ident = $symbol:literal: fn($($argument:ty),*) -> $output:ty;)*) => {
-        struct Functions { $($field: unsafe extern "C" fn($($argument),*) -> $output,)* }
-
-        impl Functions {
-            fn load(library: &Library) -> Result<Self, libloading::Error> {
-                // SAFETY: the signatures are those of the library's header.
-                unsafe { Ok(Self { $($field: *library.get($symbol)?,)* }) }
-            }
-        }
-    };
 }
 
 type Object = *mut c_void;
@@ -139,8 +112,8 @@ impl CublasLt {
     /// # Errors
     ///
     /// When the file is no such library, or a version before 12.
-    pub fn load(path: &Path) -> Result<Self, CublasError> {
-        let refused = |error: libloading::Error| CublasError::Load { path: path.into(), reason: error.to_string() };
+    pub fn load(path: &Path) -> Result<Self, LoadError> {
+        let refused = |error: libloading::Error| LoadError::Open { path: path.into(), reason: error.to_string() };
         // SAFETY: initialisers of NVIDIA's library need nothing of this process. Which files are loaded is the user's
         // choice, by the system's paths and the variables that `find` documents.
         let library = unsafe { Library::new(path) }.map_err(refused)?;
@@ -148,7 +121,7 @@ impl CublasLt {
         // SAFETY: the function has no preconditions.
         let found = unsafe { (functions.version)() };
         if found < OLDEST {
-            return Err(CublasError::Version { path: path.into(), found });
+            return Err(LoadError::Version { library: "cuBLASLt", path: path.into(), found, oldest: OLDEST });
         }
         Ok(Self { functions, path: path.into(), _library: library })
     }

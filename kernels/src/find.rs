@@ -11,43 +11,93 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::cublaslt::{CublasError, CublasLt};
+use crate::cublaslt::CublasLt;
+use crate::cudnn::Cudnn;
 
 /// Variable with folders of libraries.
 pub const FOLDERS: &str = "GPU_TUNED_LIBRARIES";
-/// Names of cuBLASLt by version, newest first.
-const NAMES: [&str; 2] = ["libcublasLt.so.13", "libcublasLt.so.12"];
-/// Folders of wheels below `site-packages`.
-const WHEELS: [&str; 2] = ["nvidia/cu13/lib", "nvidia/cublas/lib"];
+
+/// A library: its name, files and packages.
+#[derive(Debug)]
+struct Wanted {
+    name: &'static str,
+    /// File names by version, newest first.
+    files: &'static [&'static str],
+    /// Folders of wheels below `site-packages`.
+    wheels: &'static [&'static str],
+    advice: &'static str,
+}
+
+const CUBLASLT: Wanted = Wanted {
+    name: "cuBLASLt",
+    files: &["libcublasLt.so.13", "libcublasLt.so.12"],
+    wheels: &["nvidia/cu13/lib", "nvidia/cublas/lib"],
+    advice: "install the CUDA toolkit or `pip install nvidia-cublas`",
+};
+
+const CUDNN: Wanted = Wanted {
+    name: "cuDNN",
+    files: &["libcudnn.so.9"],
+    wheels: &["nvidia/cudnn/lib"],
+    advice: "install cuDNN 9 or `pip install nvidia-cudnn-cu13`",
+};
+
+/// Failure of loading a library.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum LoadError {
+    /// The dynamic loader refused the file.
+    #[error("{path} cannot be loaded: {reason}")]
+    Open {
+        /// The file, or the bare name for the system's paths.
+        path: PathBuf,
+        /// The loader's message.
+        reason: String,
+    },
+    /// A version of the library that is too old.
+    #[error("{path} is version {found} of {library}; version {oldest} or later is needed")]
+    Version {
+        /// Name of the library.
+        library: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Version of the file, as the library counts.
+        found: usize,
+        /// The oldest version with all functions that are called.
+        oldest: usize,
+    },
+}
 
 /// Failure of finding a library: every file that was tried.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "cuBLASLt was not found ({}); install the CUDA toolkit or `pip install nvidia-cublas`, or set {FOLDERS} to its folder",
-    tried(failures)
-)]
+#[error("{} was not found ({}); {}, or set {FOLDERS} to its folder", wanted.name, tried(failures), wanted.advice)]
 pub struct NotFound {
+    wanted: &'static Wanted,
     searched: Vec<String>,
-    failures: Vec<CublasError>,
+    failures: Vec<LoadError>,
 }
 
 impl NotFound {
+    /// Packages to install.
+    pub fn advice(&self) -> &'static str {
+        self.wanted.advice
+    }
+
     /// Places that were searched, in order.
     pub fn searched(&self) -> &[String] {
         &self.searched
     }
 
     /// Failures of loading the files that are there.
-    pub fn failures(&self) -> impl Iterator<Item = &CublasError> {
+    pub fn failures(&self) -> impl Iterator<Item = &LoadError> {
         self.failures.iter().filter(|failure| match failure {
             // The dynamic loader fails for a bare name that it does not find.
-            CublasError::Load { path, .. } => path.components().count() > 1,
+            LoadError::Open { path, .. } => path.components().count() > 1,
             _ => true,
         })
     }
 }
 
-fn tried(failures: &[CublasError]) -> String {
+fn tried(failures: &[LoadError]) -> String {
     match failures.last() {
         None => "no file of its name".into(),
         Some(last) => last.to_string(),
@@ -60,18 +110,31 @@ fn tried(failures: &[CublasError]) -> String {
 ///
 /// When no file is found, or none can be loaded.
 pub fn cublaslt() -> Result<CublasLt, NotFound> {
-    first(&Places::of_process())
+    first(&CUBLASLT, &Places::of_process(), CublasLt::load)
 }
 
-fn first(places: &Places) -> Result<CublasLt, NotFound> {
+/// Loads the first cuDNN that is found.
+///
+/// # Errors
+///
+/// When no file is found, or none can be loaded.
+pub fn cudnn() -> Result<Cudnn, NotFound> {
+    first(&CUDNN, &Places::of_process(), Cudnn::load)
+}
+
+fn first<L>(
+    wanted: &'static Wanted,
+    places: &Places,
+    load: impl Fn(&Path) -> Result<L, LoadError>,
+) -> Result<L, NotFound> {
     let mut failures = Vec::new();
-    for path in candidates(places) {
-        match CublasLt::load(&path) {
+    for path in candidates(wanted, places) {
+        match load(&path) {
             Ok(library) => return Ok(library),
             Err(failure) => failures.push(failure),
         }
     }
-    Err(NotFound { searched: places.names(), failures })
+    Err(NotFound { wanted, searched: places.names(), failures })
 }
 
 /// Places to search.
@@ -123,9 +186,9 @@ impl Places {
 }
 
 /// Files to try in order. Bare names are for the dynamic loader, which has paths of its own.
-fn candidates(places: &Places) -> Vec<PathBuf> {
+fn candidates(wanted: &Wanted, places: &Places) -> Vec<PathBuf> {
     if let Some(folders) = &places.folders {
-        return present(folders);
+        return present(wanted, folders);
     }
     let toolkits = places
         .toolkits
@@ -135,14 +198,15 @@ fn candidates(places: &Places) -> Vec<PathBuf> {
         .pythons
         .iter()
         .flat_map(|prefix| packages(prefix))
-        .flat_map(|packages| WHEELS.map(|wheel| packages.join(wheel)));
-    let mut found: Vec<PathBuf> = NAMES.map(PathBuf::from).into();
-    found.extend(present(&toolkits.chain(wheels).collect::<Vec<_>>()));
+        .flat_map(|packages| wanted.wheels.iter().map(move |wheel| packages.join(wheel)));
+    let mut found: Vec<PathBuf> = wanted.files.iter().map(PathBuf::from).collect();
+    found.extend(present(wanted, &toolkits.chain(wheels).collect::<Vec<_>>()));
     found
 }
 
-fn present(folders: &[PathBuf]) -> Vec<PathBuf> {
-    folders.iter().flat_map(|folder| NAMES.map(|name| folder.join(name))).filter(|file| file.exists()).collect()
+fn present(wanted: &Wanted, folders: &[PathBuf]) -> Vec<PathBuf> {
+    let files = folders.iter().flat_map(|folder| wanted.files.iter().map(move |name| folder.join(name)));
+    files.filter(|file| file.exists()).collect()
 }
 
 /// `site-packages` and `dist-packages` of each Python below a prefix, newest version first.

@@ -22,8 +22,9 @@
 //!
 //! | module | content | feature |
 //! |---|---|---|
-//! | [`find`] | search for the library | |
-//! | [`cublaslt`] | the library's functions, without Burn | |
+//! | [`find`] | search for the libraries | |
+//! | [`cublaslt`] | functions of cuBLASLt, without Burn | |
+//! | [`cudnn`] | functions of cuDNN, without Burn | |
 //! | [`matrix`] | layouts of matrices in tensors | |
 //! | `nn` | Burn's modules | `nn` |
 //! | `product` | operations on tensors | `nn` |
@@ -33,7 +34,9 @@
 //! Feature `nn` compiles on every machine. `cuda` adds the library's operations, and Burn's CUDA backend.
 
 pub mod cublaslt;
+pub mod cudnn;
 pub mod find;
+mod functions;
 pub mod matrix;
 #[cfg(feature = "nn")]
 pub mod nn;

@@ -26,6 +26,7 @@ struct Report<'a> {
     /// Reasons why GPUs are missing, one sentence each.
     trouble: &'a [String],
     cublaslt: Library,
+    cudnn: Library,
 }
 
 #[derive(Serialize)]
@@ -55,7 +56,8 @@ pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<Stri
         driver_version: here.machine.driver_version.as_deref(),
         gpus: read.map(|(number, (reading, found))| gpu(here, number, reading, found)).collect(),
         trouble: &here.machine.trouble,
-        cublaslt: Library::find(),
+        cublaslt: Library::cublaslt(),
+        cudnn: Library::cudnn(),
     };
     notes.extend(trouble(here));
     let code = if here.usable.is_empty() { Code::No } else { Code::Ok };
@@ -95,8 +97,9 @@ fn text(here: &Report, catalogue: &Catalogue) -> String {
         count => format!("{count} GPUs{driver}\n"),
     };
     let sections: String = here.gpus.iter().map(|gpu| gpu_section(gpu, here.gpus.len() > 1)).collect();
-    let library = section("library for `kernels = \"library\"`", &here.cublaslt.text());
-    heading + &sections + &library + &section("to build for this machine", &building(here, catalogue))
+    let libraries = here.cublaslt.text() + &here.cudnn.text();
+    let libraries = section("libraries for `kernels = \"library\"`", &libraries);
+    heading + &sections + &libraries + &section("to build for this machine", &building(here, catalogue))
 }
 
 fn gpu_section(gpu: &Gpu, is_one_of_several: bool) -> String {

@@ -1,13 +1,22 @@
-//! The library of kernels that programs find on this machine.
+//! The libraries of kernels that programs find on this machine.
 
-use gpu_tuned_kernels::find;
+use std::path::Path;
+
+use gpu_tuned_kernels::find::{self, NotFound};
 use serde::Serialize;
 
 use crate::output::wrapped;
 
-/// cuBLASLt of this machine, or the reasons why there is none.
+/// A library of this machine, or the reasons why there is none.
 #[derive(Serialize)]
 pub(super) struct Library {
+    #[serde(skip)]
+    name: &'static str,
+    /// What Burn computes without the library.
+    #[serde(skip)]
+    purpose: &'static str,
+    #[serde(skip)]
+    advice: &'static str,
     /// The file, or a bare name from the system's paths.
     file: Option<String>,
     version: Option<String>,
@@ -18,18 +27,31 @@ pub(super) struct Library {
 }
 
 impl Library {
-    pub(super) fn find() -> Self {
-        match find::cublaslt() {
-            Ok(library) => {
-                let version = library.version();
-                Self {
-                    file: Some(library.path().display().to_string()),
-                    version: Some(format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100)),
-                    searched: Vec::new(),
-                    failures: Vec::new(),
-                }
-            }
+    pub(super) fn cublaslt() -> Self {
+        let found = find::cublaslt();
+        Self::new(["cuBLASLt", "programs"], found.as_ref().map(|library| (library.path(), library.version())))
+    }
+
+    pub(super) fn cudnn() -> Self {
+        let found = find::cudnn();
+        Self::new(["cuDNN", "convolutions"], found.as_ref().map(|library| (library.path(), library.version())))
+    }
+
+    fn new([name, purpose]: [&'static str; 2], found: Result<(&Path, usize), &NotFound>) -> Self {
+        match found {
+            Ok((file, version)) => Self {
+                name,
+                purpose,
+                advice: "",
+                file: Some(file.display().to_string()),
+                version: Some(format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100)),
+                searched: Vec::new(),
+                failures: Vec::new(),
+            },
             Err(failure) => Self {
+                name,
+                purpose,
+                advice: failure.advice(),
                 file: None,
                 version: None,
                 searched: failure.searched().to_vec(),
@@ -41,14 +63,15 @@ impl Library {
     pub(super) fn text(&self) -> String {
         if let (Some(file), Some(version)) = (&self.file, &self.version) {
             let place = if file.contains('/') { "" } else { ", from the system's paths" };
-            return format!("  cuBLASLt {version}  {file}{place}\n");
+            return format!("  {} {version}  {file}{place}\n", self.name);
         }
+        let missing = format!("no {}: {} use Burn's kernels", self.name, self.purpose);
         let searched = format!("searched: {}", self.searched.join(", "));
         let failures = self.failures.iter().map(String::as_str);
-        ["no cuBLASLt: programs use Burn's kernels", &searched]
+        [&*missing, &searched]
             .into_iter()
             .chain(failures)
-            .chain(["install the CUDA toolkit, or `pip install nvidia-cublas`"])
+            .chain([self.advice])
             .map(|line| format!("  {}\n", wrapped(line, 2)))
             .collect()
     }

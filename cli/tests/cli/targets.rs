@@ -1,4 +1,5 @@
 use fake_cublaslt::Fake;
+use fake_cudnn::Fake as FakeCudnn;
 use fake_nvml::{MatchKind, Scenario, scenario};
 use serde_json::{Value, json};
 
@@ -103,22 +104,23 @@ fn colours_are_for_those_who_ask() {
     assert!(coloured.contains('\x1b'), "{coloured}");
 }
 
-/// Answers of `targets --here` with libraries in these folders, as text and as JSON.
-fn with_libraries(folders: &str, behaviour: &str) -> (String, Value) {
+/// Answers of `targets --here` with libraries in these folders: text, and JSON of a library.
+fn with_libraries(folders: &str, behaviour: &str, library: &str) -> (String, Value) {
     let project = Project::new("declared");
     let run = |args: &[&str]| {
         let mut command = project.command(&[&["targets", "--here"], args].concat());
-        command.env("GPU_TUNED_LIBRARIES", folders).env(fake_cublaslt::VARIABLE, behaviour);
+        command.env("GPU_TUNED_LIBRARIES", folders);
+        command.env(fake_cublaslt::VARIABLE, behaviour).env(fake_cudnn::VARIABLE, behaviour);
         Ran::of(with_gpus(&mut command, &scenario("rtx4090")))
     };
-    (run(&[]).ended(0), run(&["--json"]).json(0)["cublaslt"].clone())
+    (run(&[]).ended(0), run(&["--json"]).json(0)[library].clone())
 }
 
 #[test]
 fn the_library_of_kernels_is_shown_with_its_version() {
     let fake = Fake::new();
     let folders = std::env::join_paths(["/nonexistent".as_ref(), fake.folder()]).expect("folders");
-    let (text, library) = with_libraries(folders.to_str().expect("UTF-8"), "version=120405");
+    let (text, library) = with_libraries(folders.to_str().expect("UTF-8"), "version=120405", "cublaslt");
     let file = fake.path().display().to_string();
     assert!(text.contains(&format!("\n  cuBLASLt 12.4.5  {file}\n")), "{text}");
     assert_eq!(library, json!({ "file": file, "version": "12.4.5", "searched": [], "failures": [] }));
@@ -126,7 +128,7 @@ fn the_library_of_kernels_is_shown_with_its_version() {
 
 #[test]
 fn a_missing_library_of_kernels_is_shown_with_the_places_searched() {
-    let (text, library) = with_libraries("/nonexistent/a:/nonexistent/b", "");
+    let (text, library) = with_libraries("/nonexistent/a:/nonexistent/b", "", "cublaslt");
     assert!(text.contains("  no cuBLASLt: programs use Burn's kernels\n"), "{text}");
     assert!(text.contains("  searched: /nonexistent/a, /nonexistent/b\n"), "{text}");
     let searched = ["/nonexistent/a", "/nonexistent/b"];
@@ -137,7 +139,7 @@ fn a_missing_library_of_kernels_is_shown_with_the_places_searched() {
 fn libraries_that_cannot_be_loaded_are_shown_with_the_reason() {
     let [old, torn] = [Fake::new(), Fake::without("cublasLtMatmul")];
     let folders = std::env::join_paths([old.folder(), torn.folder()]).expect("folders");
-    let (_, library) = with_libraries(folders.to_str().expect("UTF-8"), "version=111103");
+    let (_, library) = with_libraries(folders.to_str().expect("UTF-8"), "version=111103", "cublaslt");
     let failures = library["failures"].as_array().expect("failures");
     let is_about = |index: usize, fake: &Fake, part: &str| {
         let text = failures[index].as_str().expect("text");
@@ -146,4 +148,34 @@ fn libraries_that_cannot_be_loaded_are_shown_with_the_reason() {
     assert_eq!((failures.len(), &library["file"]), (2, &Value::Null));
     is_about(0, &old, "version 111103");
     is_about(1, &torn, "cublasLtMatmul");
+}
+
+#[test]
+fn cudnn_is_shown_with_its_version() {
+    let fake = FakeCudnn::new();
+    let (text, library) = with_libraries(fake.folder().to_str().expect("UTF-8"), "version=91002", "cudnn");
+    let file = fake.path().display().to_string();
+    assert!(text.contains(&format!("\n  cuDNN 9.10.2  {file}\n")), "{text}");
+    assert!(text.contains("  no cuBLASLt: programs use Burn's kernels\n"), "{text}");
+    assert_eq!(library, json!({ "file": file, "version": "9.10.2", "searched": [], "failures": [] }));
+}
+
+#[test]
+fn a_missing_cudnn_is_shown_with_its_package() {
+    let fake = Fake::new();
+    let (text, _) = with_libraries(fake.folder().to_str().expect("UTF-8"), "version=120405", "cudnn");
+    assert!(text.contains("  no cuDNN: convolutions use Burn's kernels\n"), "{text}");
+    assert!(text.contains("`pip install nvidia-cudnn-cu13`"), "{text}");
+    assert!(!text.contains("`pip install nvidia-cublas`"), "{text}");
+}
+
+#[test]
+fn cudnn_before_version_9_is_shown_with_the_reason() {
+    let [old, torn] = [FakeCudnn::new(), FakeCudnn::without("cudnnGetVersion")];
+    let folders = std::env::join_paths([old.folder(), torn.folder()]).expect("folders");
+    let (_, library) = with_libraries(folders.to_str().expect("UTF-8"), "version=8907", "cudnn");
+    let failures = library["failures"].as_array().expect("failures");
+    let [of_old, of_torn] = &failures[..] else { panic!("{failures:?}") };
+    assert!(of_old.as_str().is_some_and(|text| text.contains("version 8907 of cuDNN")), "{of_old}");
+    assert!(of_torn.as_str().is_some_and(|text| text.contains("cudnnGetVersion")), "{of_torn}");
 }

@@ -1,6 +1,7 @@
 use std::fs;
 
 use fake_cublaslt::{Behaviour, Fake};
+use fake_cudnn::Fake as FakeCudnn;
 
 use super::*;
 
@@ -19,8 +20,8 @@ fn wheels_of_the_newest_python_come_after_toolkits() {
     let new = file(root, "env/lib/python3.13/site-packages/nvidia/cu13/lib/libcublasLt.so.13");
     let toolkit = file(root, "cuda/lib64/libcublasLt.so.12");
     let places = Places { folders: None, toolkits: vec![root.join("cuda")], pythons: vec![root.join("env")] };
-    let found = candidates(&places);
-    assert_eq!(found[..2], NAMES.map(PathBuf::from));
+    let found = candidates(&CUBLASLT, &places);
+    assert_eq!(found[..2], ["libcublasLt.so.13", "libcublasLt.so.12"].map(PathBuf::from));
     assert_eq!(found[2..], [toolkit, new, old]);
 }
 
@@ -32,7 +33,7 @@ fn named_folders_replace_all_places() {
     let named = file(root, "mine/libcublasLt.so.12");
     let places =
         Places { folders: Some(vec![root.join("mine")]), toolkits: vec![root.join("cuda")], ..Places::default() };
-    assert_eq!(candidates(&places), [named]);
+    assert_eq!(candidates(&CUBLASLT, &places), [named]);
 }
 
 #[test]
@@ -40,7 +41,7 @@ fn a_file_that_is_no_library_is_named() {
     let root = tempfile::tempdir().expect("a folder");
     let named = file(root.path(), "libcublasLt.so.13");
     let places = Places { folders: Some(vec![root.path().to_owned()]), ..Places::default() };
-    let failure = first(&places).expect_err("no library");
+    let failure = first(&CUBLASLT, &places, CublasLt::load).expect_err("no library");
     let message = failure.to_string();
     assert_eq!((failure.searched(), failure.failures().count()), (&[root.path().display().to_string()][..], 1));
     assert!(message.contains(&named.display().to_string()), "{message}");
@@ -50,7 +51,7 @@ fn a_file_that_is_no_library_is_named() {
 #[test]
 fn nothing_found_has_advice() {
     let places = Places { folders: Some(Vec::new()), ..Places::default() };
-    let message = first(&places).expect_err("no library").to_string();
+    let message = first(&CUBLASLT, &places, CublasLt::load).expect_err("no library").to_string();
     assert!(message.contains("pip install nvidia-cublas"), "{message}");
 }
 
@@ -69,8 +70,39 @@ fn a_library_that_is_too_old_is_passed_over() {
         folders: Some(folders.iter().map(|fake| fake.folder().to_owned()).collect()),
         ..Places::default()
     };
-    assert_eq!(first(&folders(&[&old, &new])).expect("a library").path(), new.path());
-    let failure = first(&folders(&[&old])).expect_err("no library");
+    assert_eq!(first(&CUBLASLT, &folders(&[&old, &new]), CublasLt::load).expect("a library").path(), new.path());
+    let failure = first(&CUBLASLT, &folders(&[&old]), CublasLt::load).expect_err("no library");
     let failures: Vec<_> = failure.failures().collect();
-    assert_eq!(failures, [&CublasError::Version { path: old.path(), found: 110_000 }]);
+    let expected = LoadError::Version { library: "cuBLASLt", path: old.path(), found: 110_000, oldest: 120_000 };
+    assert_eq!(failures, [&expected]);
+}
+
+#[test]
+fn cudnn_is_searched_in_its_own_wheel_and_beside_the_toolkit() {
+    let root = tempfile::tempdir().expect("a folder");
+    let root = root.path();
+    let wheel = file(root, "env/lib/python3.12/site-packages/nvidia/cudnn/lib/libcudnn.so.9");
+    let toolkit = file(root, "cuda/lib64/libcudnn.so.9");
+    // Version 8 has other functions.
+    file(root, "cuda/lib64/libcudnn.so.8");
+    let places = Places { folders: None, toolkits: vec![root.join("cuda")], pythons: vec![root.join("env")] };
+    assert_eq!(candidates(&CUDNN, &places), ["libcudnn.so.9".into(), toolkit, wheel]);
+}
+
+#[test]
+fn each_library_is_found_by_its_name_in_one_folder() {
+    let (cublaslt, cudnn) = (Fake::new(), FakeCudnn::new());
+    let folders = vec![cublaslt.folder().to_owned(), cudnn.folder().to_owned()];
+    let places = Places { folders: Some(folders), ..Places::default() };
+    assert_eq!(first(&CUDNN, &places, Cudnn::load).expect("cuDNN").path(), cudnn.path());
+    assert_eq!(first(&CUBLASLT, &places, CublasLt::load).expect("cuBLASLt").path(), cublaslt.path());
+}
+
+#[test]
+fn a_missing_cudnn_has_its_own_advice() {
+    let places = Places { folders: Some(Vec::new()), ..Places::default() };
+    let failure = first(&CUDNN, &places, Cudnn::load).expect_err("no library");
+    let message = failure.to_string();
+    assert!(message.starts_with("cuDNN was not found (no file of its name); "), "{message}");
+    assert!(message.contains("pip install nvidia-cudnn-cu13") && !message.contains("cublas"), "{message}");
 }

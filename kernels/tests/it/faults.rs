@@ -4,6 +4,7 @@ use std::path::Path;
 
 use fake_cublaslt::{Behaviour, Fake};
 use gpu_tuned_kernels::cublaslt::{CublasError, CublasLt, Element, Epilogue, Handle, Memory, Operands, Product};
+use gpu_tuned_kernels::find::LoadError;
 use gpu_tuned_kernels::matrix::Matrices;
 
 use crate::memory::{Buffer, Opened};
@@ -39,7 +40,7 @@ fn a_library_is_loaded_with_its_version() {
 #[test]
 fn a_missing_file_is_named() {
     let failure = CublasLt::load(Path::new("/nonexistent/libcublasLt.so.13")).expect_err("no file");
-    assert!(matches!(failure, CublasError::Load { .. }), "{failure:?}");
+    assert!(matches!(failure, LoadError::Open { .. }), "{failure:?}");
     assert!(failure.to_string().starts_with("/nonexistent/libcublasLt.so.13 cannot be loaded: "), "{failure}");
 }
 
@@ -58,7 +59,8 @@ fn an_old_version_is_refused() {
     let _loaded = CublasLt::load(&fake.path()).expect("a library");
     fake.behave(&Behaviour { version: 111_103, ..Behaviour::default() });
     let failure = CublasLt::load(&fake.path()).expect_err("an old version");
-    assert_eq!(failure, CublasError::Version { path: fake.path(), found: 111_103 });
+    let expected = LoadError::Version { library: "cuBLASLt", path: fake.path(), found: 111_103, oldest: 120_000 };
+    assert_eq!(failure, expected);
     fake.behave(&Behaviour { version: 120_000, ..Behaviour::default() });
     CublasLt::load(&fake.path()).expect("the oldest version");
 }
