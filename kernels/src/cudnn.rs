@@ -1,19 +1,161 @@
-//! NVIDIA's cuDNN, version 9, loaded when the program runs.
+//! NVIDIA's cuDNN, version 9: the functions that convolutions need, loaded when the program runs.
 //!
 //! All `unsafe` code of the library is here. Types and numbers follow the library's headers.
+//!
+//! cuDNN has two interfaces. This module uses the older one, with a function for each pass of a convolution: version 9
+//! has all of them, marked as deprecated. The newer one describes graphs of operations. It is needed for attention in one
+//! kernel, and has many times as many types.
 
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libloading::Library;
 
+use crate::convolution::{Convolution, Format, Layout};
+use crate::cublaslt::{Element, Memory};
 use crate::find::LoadError;
 use crate::functions::functions;
 
 /// Version 8 counts in thousands and has other statuses.
 const OLDEST: usize = 90_000;
+/// Largest scratch memory of a convolution. Tensors whose channels are not contiguous are copied into it.
+const MOST_WORKSPACE: usize = 1 << 30;
+/// Algorithms to choose from: all that the library has for one pass.
+const MOST_ALGORITHMS: c_int = 8;
+
+/// Failure of a call of cuDNN.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum CudnnError {
+    /// A call failed.
+    #[error("{call} failed: {reason}")]
+    Call {
+        /// The library's function.
+        call: &'static str,
+        /// `cudnnStatus_t`.
+        status: i32,
+        /// The library's name of the status, and its last message.
+        reason: String,
+    },
+    /// No algorithm of the library computes this convolution.
+    #[error("cuDNN has no algorithm for this convolution")]
+    NoAlgorithm,
+    /// A tensor or workspace does not lie within its buffer, or has none.
+    #[error("a tensor of {needed} bytes exceeds its buffer of {found} bytes")]
+    TooLarge {
+        /// Bytes from the first to the last number of the tensor.
+        needed: u64,
+        /// Bytes of the buffer.
+        found: u64,
+    },
+}
+
+type Object = *mut c_void;
+type Algorithms = [Algorithm; MOST_ALGORITHMS as usize];
 
 functions! {
     version = b"cudnnGetVersion\0": fn() -> usize;
+    error_string = b"cudnnGetErrorString\0": fn(c_int) -> *const c_char;
+    last_error = b"cudnnGetLastErrorString\0": fn(*mut c_char, usize) -> ();
+    create = b"cudnnCreate\0": fn(*mut Object) -> c_int;
+    destroy = b"cudnnDestroy\0": fn(Object) -> c_int;
+    set_stream = b"cudnnSetStream\0": fn(Object, Object) -> c_int;
+    tensor_create = b"cudnnCreateTensorDescriptor\0": fn(*mut Object) -> c_int;
+    tensor_destroy = b"cudnnDestroyTensorDescriptor\0": fn(Object) -> c_int;
+    tensor_set = b"cudnnSetTensorNdDescriptor\0": fn(Object, c_int, c_int, *const c_int, *const c_int) -> c_int;
+    filter_create = b"cudnnCreateFilterDescriptor\0": fn(*mut Object) -> c_int;
+    filter_destroy = b"cudnnDestroyFilterDescriptor\0": fn(Object) -> c_int;
+    filter_set = b"cudnnSetFilterNdDescriptor\0": fn(Object, c_int, c_int, c_int, *const c_int) -> c_int;
+    convolution_create = b"cudnnCreateConvolutionDescriptor\0": fn(*mut Object) -> c_int;
+    convolution_destroy = b"cudnnDestroyConvolutionDescriptor\0": fn(Object) -> c_int;
+    convolution_set = b"cudnnSetConvolutionNdDescriptor\0":
+        fn(Object, c_int, *const c_int, *const c_int, *const c_int, c_int, c_int) -> c_int;
+    groups_set = b"cudnnSetConvolutionGroupCount\0": fn(Object, c_int) -> c_int;
+    math_set = b"cudnnSetConvolutionMathType\0": fn(Object, c_int) -> c_int;
+    forward_algorithms = b"cudnnGetConvolutionForwardAlgorithm_v7\0":
+        fn(Object, Object, Object, Object, Object, c_int, *mut c_int, *mut Algorithm) -> c_int;
+    input_algorithms = b"cudnnGetConvolutionBackwardDataAlgorithm_v7\0":
+        fn(Object, Object, Object, Object, Object, c_int, *mut c_int, *mut Algorithm) -> c_int;
+    weight_algorithms = b"cudnnGetConvolutionBackwardFilterAlgorithm_v7\0":
+        fn(Object, Object, Object, Object, Object, c_int, *mut c_int, *mut Algorithm) -> c_int;
+    forward_workspace = b"cudnnGetConvolutionForwardWorkspaceSize\0":
+        fn(Object, Object, Object, Object, Object, c_int, *mut usize) -> c_int;
+    input_workspace = b"cudnnGetConvolutionBackwardDataWorkspaceSize\0":
+        fn(Object, Object, Object, Object, Object, c_int, *mut usize) -> c_int;
+    weight_workspace = b"cudnnGetConvolutionBackwardFilterWorkspaceSize\0":
+        fn(Object, Object, Object, Object, Object, c_int, *mut usize) -> c_int;
+    forward = b"cudnnConvolutionForward\0": fn(
+        Object, *const c_void, Object, *const c_void, Object, *const c_void, Object, c_int, *mut c_void, usize,
+        *const c_void, Object, *mut c_void) -> c_int;
+    input_gradient = b"cudnnConvolutionBackwardData\0": fn(
+        Object, *const c_void, Object, *const c_void, Object, *const c_void, Object, c_int, *mut c_void, usize,
+        *const c_void, Object, *mut c_void) -> c_int;
+    weight_gradient = b"cudnnConvolutionBackwardFilter\0": fn(
+        Object, *const c_void, Object, *const c_void, Object, *const c_void, Object, c_int, *mut c_void, usize,
+        *const c_void, Object, *mut c_void) -> c_int;
+    channel_sums = b"cudnnConvolutionBackwardBias\0":
+        fn(Object, *const c_void, Object, *const c_void, *const c_void, Object, *mut c_void) -> c_int;
+}
+
+type Choose = unsafe extern "C" fn(Object, Object, Object, Object, Object, c_int, *mut c_int, *mut Algorithm) -> c_int;
+type Measure = unsafe extern "C" fn(Object, Object, Object, Object, Object, c_int, *mut usize) -> c_int;
+type Compute = unsafe extern "C" fn(
+    Object,
+    *const c_void,
+    Object,
+    *const c_void,
+    Object,
+    *const c_void,
+    Object,
+    c_int,
+    *mut c_void,
+    usize,
+    *const c_void,
+    Object,
+    *mut c_void,
+) -> c_int;
+
+/// `cudnnConvolutionFwdAlgoPerf_t`, and those of both gradients.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Algorithm {
+    number: c_int,
+    status: c_int,
+    milliseconds: f32,
+    workspace_bytes: usize,
+    determinism: c_int,
+    math: c_int,
+    reserved: [c_int; 3],
+}
+
+// `cudnnMathType_t`
+/// TF32 for f32.
+const DEFAULT_MATH: c_int = 0;
+const TENSOR_OP_MATH: c_int = 1;
+/// Rounds f32 to 16 bits: never used.
+const TENSOR_OP_MATH_ALLOW_CONVERSION: c_int = 2;
+/// Keeps all bits of f32.
+const FMA_MATH: c_int = 3;
+
+const CUDNN_DATA_FLOAT: c_int = 0;
+const CUDNN_CROSS_CORRELATION: c_int = 1;
+
+/// `cudnnDataType_t`.
+const fn data_type(element: Element) -> c_int {
+    match element {
+        Element::F32 { .. } => CUDNN_DATA_FLOAT,
+        Element::F16 => 2,
+        Element::Bf16 => 9,
+    }
+}
+
+/// `cudnnTensorFormat_t`.
+const fn format_number(format: Format) -> c_int {
+    match format {
+        Format::ChannelsFirst => 0,
+        Format::ChannelsLast => 1,
+    }
 }
 
 /// The loaded library.
@@ -41,12 +183,15 @@ impl Cudnn {
         // SAFETY: initialisers of NVIDIA's library need nothing of this process. Which files are loaded is the user's
         // choice, by the system's paths and the variables that `find` documents.
         let library = unsafe { Library::new(path) }.map_err(refused)?;
-        let functions = Functions::load(&library).map_err(refused)?;
+        // SAFETY: as below. Versions before 9 lack some of the other functions.
+        let version =
+            unsafe { library.get::<unsafe extern "C" fn() -> usize>(b"cudnnGetVersion\0") }.map_err(refused)?;
         // SAFETY: the function has no preconditions.
-        let found = unsafe { (functions.version)() };
+        let found = unsafe { version() };
         if found < OLDEST {
             return Err(LoadError::Version { library: "cuDNN", path: path.into(), found, oldest: OLDEST });
         }
+        let functions = Functions::load(&library).map_err(refused)?;
         Ok(Self { functions, path: path.into(), _library: library })
     }
 
@@ -59,5 +204,428 @@ impl Cudnn {
     /// The file that was loaded, or its bare name.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn checked(&self, call: &'static str, status: c_int) -> Result<(), CudnnError> {
+        match status {
+            0 => Ok(()),
+            // The statuses of what is not supported.
+            3000..4000 => Err(CudnnError::NoAlgorithm),
+            _ => Err(CudnnError::Call { call, status, reason: self.reason(status) }),
+        }
+    }
+
+    fn reason(&self, status: c_int) -> String {
+        // SAFETY: the function accepts every number, and returns a string that is never freed.
+        let name = unsafe { (self.functions.error_string)(status) };
+        let name = if name.is_null() {
+            format!("status {status}")
+        } else {
+            // SAFETY: a string of the library.
+            unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+        };
+        let mut message = [0_u8; 512];
+        // SAFETY: the library writes no more than so many bytes, and ends them with 0.
+        unsafe { (self.functions.last_error)(message.as_mut_ptr().cast(), message.len()) };
+        let message = CStr::from_bytes_until_nul(&message).unwrap_or_default().to_string_lossy();
+        let message = message.trim();
+        if message.is_empty() { name } else { format!("{name}: {message}") }
+    }
+}
+
+/// A pass of a convolution: what is computed from the two other tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// The output.
+    Forward,
+    /// The gradient of the input.
+    Input,
+    /// The gradient of the weight.
+    Weight,
+}
+
+/// Functions of a pass, with their names.
+struct PassFunctions {
+    choose: (&'static str, Choose),
+    measure: (&'static str, Measure),
+    compute: (&'static str, Compute),
+}
+
+impl Pass {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Forward, Self::Input, Self::Weight];
+
+    fn functions(self, functions: &Functions) -> PassFunctions {
+        match self {
+            Self::Forward => PassFunctions {
+                choose: ("cudnnGetConvolutionForwardAlgorithm_v7", functions.forward_algorithms),
+                measure: ("cudnnGetConvolutionForwardWorkspaceSize", functions.forward_workspace),
+                compute: ("cudnnConvolutionForward", functions.forward),
+            },
+            Self::Input => PassFunctions {
+                choose: ("cudnnGetConvolutionBackwardDataAlgorithm_v7", functions.input_algorithms),
+                measure: ("cudnnGetConvolutionBackwardDataWorkspaceSize", functions.input_workspace),
+                compute: ("cudnnConvolutionBackwardData", functions.input_gradient),
+            },
+            Self::Weight => PassFunctions {
+                choose: ("cudnnGetConvolutionBackwardFilterAlgorithm_v7", functions.weight_algorithms),
+                measure: ("cudnnGetConvolutionBackwardFilterWorkspaceSize", functions.weight_workspace),
+                compute: ("cudnnConvolutionBackwardFilter", functions.weight_gradient),
+            },
+        }
+    }
+
+    /// The tensors in the order of the library's arguments: the two that are read, and the result.
+    fn ordered<T>(self, [input, weight, output]: [T; 3]) -> [T; 3] {
+        match self {
+            Self::Forward => [input, weight, output],
+            Self::Input => [weight, output, input],
+            Self::Weight => [input, output, weight],
+        }
+    }
+}
+
+/// Memory of one convolution.
+#[derive(Clone, Copy, Debug)]
+pub struct Operands {
+    /// The input, or its gradient.
+    pub input: Memory,
+    /// The weight, or its gradient.
+    pub weight: Memory,
+    /// The output, or its gradient.
+    pub output: Memory,
+    /// At least [`Plan::workspace_bytes`].
+    pub workspace: Option<Memory>,
+}
+
+/// The library on one device.
+#[derive(Debug)]
+pub struct Handle {
+    library: &'static Cudnn,
+    /// One thread at a time uses a handle.
+    handle: Mutex<Pointer>,
+}
+
+#[derive(Debug)]
+struct Pointer(Object);
+
+// SAFETY: the library's manual allows a handle on any thread, one at a time.
+unsafe impl Send for Pointer {}
+
+impl Handle {
+    /// Opens the library on the device whose CUDA context is current.
+    ///
+    /// # Errors
+    ///
+    /// When the library does not support the device or has no memory.
+    pub fn new(library: &'static Cudnn) -> Result<Self, CudnnError> {
+        let mut handle = null_mut();
+        // SAFETY: the pointer is valid for one handle.
+        library.checked("cudnnCreate", unsafe { (library.functions.create)(&raw mut handle) })?;
+        Ok(Self { library, handle: Mutex::new(Pointer(handle)) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pointer> {
+        self.handle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Describes a pass of a convolution and chooses the algorithm that the library predicts to be the fastest.
+    ///
+    /// # Errors
+    ///
+    /// [`CudnnError::NoAlgorithm`] when the library cannot compute the pass, or the shapes are no convolution.
+    /// [`CudnnError::Call`] when a call fails.
+    pub fn plan(&'static self, convolution: Convolution, pass: Pass) -> Result<Plan, CudnnError> {
+        let library = self.library;
+        if !convolution.is_valid() {
+            return Err(CudnnError::NoAlgorithm);
+        }
+        let Convolution { element, ref input, ref weight, format, ref output, ref window } = convolution;
+        let tensors = [
+            Descriptor::tensor(library, element, input)?,
+            Descriptor::weight(library, element, weight, format)?,
+            Descriptor::tensor(library, element, output)?,
+        ];
+        let operation = Descriptor::new(
+            library,
+            ("cudnnCreateConvolutionDescriptor", library.functions.convolution_create),
+            library.functions.convolution_destroy,
+        )?;
+        let [padding, stride, dilation] = [&window.padding, &window.stride, &window.dilation].map(|it| counted(it));
+        let ((sizes, padding), (_, stride), (_, dilation)) = (padding?, stride?, dilation?);
+        let (_, groups) = counted(&[window.groups])?;
+        // SAFETY: the object lives, and the pointers are valid for so many numbers.
+        library.checked("cudnnSetConvolutionNdDescriptor", unsafe {
+            (library.functions.convolution_set)(
+                operation.object,
+                sizes,
+                padding.as_ptr(),
+                stride.as_ptr(),
+                dilation.as_ptr(),
+                CUDNN_CROSS_CORRELATION,
+                CUDNN_DATA_FLOAT,
+            )
+        })?;
+        // SAFETY: the object lives.
+        library.checked("cudnnSetConvolutionGroupCount", unsafe {
+            (library.functions.groups_set)(operation.object, groups[0])
+        })?;
+        let set_math = |math| {
+            // SAFETY: as above.
+            library
+                .checked("cudnnSetConvolutionMathType", unsafe { (library.functions.math_set)(operation.object, math) })
+        };
+        let math = match element {
+            Element::F32 { tf32: true } => DEFAULT_MATH,
+            Element::F32 { tf32: false } => FMA_MATH,
+            Element::F16 | Element::Bf16 => TENSOR_OP_MATH,
+        };
+        set_math(math)?;
+        let (mut algorithms, mut found): (Algorithms, c_int) = (Default::default(), 0);
+        let handle = self.lock();
+        let PassFunctions { choose: (name, choose), measure: (_, measure), .. } = pass.functions(&library.functions);
+        let [one, other, result] = pass.ordered([&tensors[0], &tensors[1], &tensors[2]]).map(|it| it.object);
+        // SAFETY: all objects live, and the pointers are valid for so many results.
+        library.checked(name, unsafe {
+            choose(
+                handle.0,
+                one,
+                other,
+                operation.object,
+                result,
+                MOST_ALGORITHMS,
+                &raw mut found,
+                algorithms.as_mut_ptr(),
+            )
+        })?;
+        let count = found.clamp(0, MOST_ALGORITHMS) as usize;
+        let is_usable = |it: &&Algorithm| it.status == 0 && it.math != TENSOR_OP_MATH_ALLOW_CONVERSION;
+        for algorithm in algorithms[..count].iter().filter(is_usable) {
+            // Without TF32, the library's choice of math must not bring it back.
+            set_math(if math == FMA_MATH { FMA_MATH } else { algorithm.math })?;
+            let mut bytes = 0;
+            // SAFETY: all objects live, and the pointer is valid for one size.
+            let status =
+                unsafe { measure(handle.0, one, other, operation.object, result, algorithm.number, &raw mut bytes) };
+            if status == 0 && bytes <= MOST_WORKSPACE {
+                drop(handle);
+                let algorithm = algorithm.number;
+                return Ok(Plan {
+                    handle: self,
+                    convolution,
+                    pass,
+                    tensors,
+                    operation,
+                    algorithm,
+                    workspace_bytes: bytes,
+                });
+            }
+        }
+        Err(CudnnError::NoAlgorithm)
+    }
+
+    /// Describes the sums of a tensor's channels: the gradient of a bias.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan).
+    pub fn plan_sums(&'static self, element: Element, tensor: Layout) -> Result<ChannelSums, CudnnError> {
+        let mut shape = vec![1; tensor.shape.len()];
+        let channels = *tensor.shape.get(1).ok_or(CudnnError::NoAlgorithm)?;
+        shape[1] = channels;
+        let sums = Layout::packed(&shape, Format::ChannelsFirst);
+        let descriptors = [&tensor, &sums].map(|layout| Descriptor::tensor(self.library, element, layout));
+        let [of_tensor, of_sums] = descriptors;
+        Ok(ChannelSums { handle: self, element, tensor, channels, descriptors: [of_tensor?, of_sums?] })
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let handle = self.handle.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: created by this library, and destroyed once.
+        unsafe { (self.library.functions.destroy)(handle.0) };
+    }
+}
+
+/// A pass of a convolution with its descriptions and its algorithm.
+#[derive(Debug)]
+pub struct Plan {
+    handle: &'static Handle,
+    convolution: Convolution,
+    pass: Pass,
+    tensors: [Descriptor; 3],
+    operation: Descriptor,
+    algorithm: c_int,
+    workspace_bytes: usize,
+}
+
+impl Plan {
+    /// Bytes of scratch memory of one launch.
+    pub fn workspace_bytes(&self) -> usize {
+        self.workspace_bytes
+    }
+
+    /// Launches the pass on a CUDA stream of the handle's device.
+    ///
+    /// # Errors
+    ///
+    /// When a tensor exceeds its memory, a workspace is missing, or the library refuses the launch.
+    ///
+    /// # Safety
+    ///
+    /// The memory belongs to the device and stays allocated until the pass has run, `stream` is a `CUstream` of the
+    /// device, and its context is current.
+    pub unsafe fn launch(&self, operands: Operands, stream: *mut c_void) -> Result<(), CudnnError> {
+        let Convolution { element, input, weight, output, .. } = &self.convolution;
+        let bytes = element.bytes();
+        for (memory, numbers) in [
+            (operands.input, input.span()),
+            (operands.weight, weight.iter().product()),
+            (operands.output, output.span()),
+        ] {
+            within(memory, numbers.saturating_mul(bytes))?;
+        }
+        let workspace = operands.workspace.unwrap_or(Memory { address: 0, bytes: 0 });
+        within(workspace, self.workspace_bytes)?;
+        let library = self.handle.library;
+        let (name, compute) = self.pass.functions(&library.functions).compute;
+        let addresses = [operands.input, operands.weight, operands.output].map(|memory| memory.address);
+        let [a, b, c] = self.pass.ordered(addresses);
+        let [of_a, of_b, of_c] = self.pass.ordered([&self.tensors[0], &self.tensors[1], &self.tensors[2]]);
+        let handle = self.handle.lock();
+        // SAFETY: the handle lives, and the stream is the caller's promise.
+        library.checked("cudnnSetStream", unsafe { (library.functions.set_stream)(handle.0, stream) })?;
+        // SAFETY: objects live, sizes are checked above, and the rest is the caller's promise.
+        library.checked(name, unsafe {
+            compute(
+                handle.0,
+                (&raw const ONE).cast(),
+                of_a.object,
+                a as *const c_void,
+                of_b.object,
+                b as *const c_void,
+                self.operation.object,
+                self.algorithm,
+                workspace.address as *mut c_void,
+                self.workspace_bytes,
+                (&raw const ZERO).cast(),
+                of_c.object,
+                c as *mut c_void,
+            )
+        })
+    }
+}
+
+/// Sums of a tensor's channels.
+#[derive(Debug)]
+pub struct ChannelSums {
+    handle: &'static Handle,
+    element: Element,
+    tensor: Layout,
+    channels: usize,
+    descriptors: [Descriptor; 2],
+}
+
+impl ChannelSums {
+    /// Launches the sums on a CUDA stream of the handle's device.
+    ///
+    /// # Errors
+    ///
+    /// When the tensor or the sums exceed their memory, or the library refuses the launch.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Plan::launch`].
+    pub unsafe fn launch(&self, tensor: Memory, sums: Memory, stream: *mut c_void) -> Result<(), CudnnError> {
+        within(tensor, self.tensor.span().saturating_mul(self.element.bytes()))?;
+        within(sums, self.channels.saturating_mul(self.element.bytes()))?;
+        let library = self.handle.library;
+        let handle = self.handle.lock();
+        // SAFETY: the handle lives, and the stream is the caller's promise.
+        library.checked("cudnnSetStream", unsafe { (library.functions.set_stream)(handle.0, stream) })?;
+        let [of_tensor, of_sums] = &self.descriptors;
+        // SAFETY: objects live, sizes are checked above, and the rest is the caller's promise.
+        library.checked("cudnnConvolutionBackwardBias", unsafe {
+            (library.functions.channel_sums)(
+                handle.0,
+                (&raw const ONE).cast(),
+                of_tensor.object,
+                tensor.address as *const c_void,
+                (&raw const ZERO).cast(),
+                of_sums.object,
+                sums.address as *mut c_void,
+            )
+        })
+    }
+}
+
+/// Factors of results and of what was there, which the library reads on the host.
+static ONE: f32 = 1.0;
+static ZERO: f32 = 0.0;
+
+fn within(memory: Memory, needed: usize) -> Result<(), CudnnError> {
+    let needed = needed as u64;
+    if needed <= memory.bytes { Ok(()) } else { Err(CudnnError::TooLarge { needed, found: memory.bytes }) }
+}
+
+/// Sizes as the library counts them, and their number.
+fn counted(sizes: &[usize]) -> Result<(c_int, Vec<c_int>), CudnnError> {
+    let count = |size: usize| c_int::try_from(size).map_err(|_| CudnnError::NoAlgorithm);
+    Ok((count(sizes.len())?, sizes.iter().map(|size| count(*size)).collect::<Result<_, _>>()?))
+}
+
+type Create = unsafe extern "C" fn(*mut Object) -> c_int;
+type Destroy = unsafe extern "C" fn(Object) -> c_int;
+
+/// A description that the library owns, freed at the end.
+#[derive(Debug)]
+struct Descriptor {
+    object: Object,
+    destroy: Destroy,
+}
+
+// SAFETY: descriptions are plain memory without ties to a thread.
+unsafe impl Send for Descriptor {}
+// SAFETY: nothing changes a description once it is in a plan.
+unsafe impl Sync for Descriptor {}
+
+impl Descriptor {
+    fn new(library: &Cudnn, (name, create): (&'static str, Create), destroy: Destroy) -> Result<Self, CudnnError> {
+        let mut object = null_mut();
+        // SAFETY: the pointer is valid for one object.
+        library.checked(name, unsafe { create(&raw mut object) })?;
+        Ok(Self { object, destroy })
+    }
+
+    fn tensor(library: &Cudnn, element: Element, layout: &Layout) -> Result<Self, CudnnError> {
+        let ((rank, shape), (_, strides)) = (counted(&layout.shape)?, counted(&layout.strides)?);
+        let functions = &library.functions;
+        let created = ("cudnnCreateTensorDescriptor", functions.tensor_create);
+        let tensor = Self::new(library, created, functions.tensor_destroy)?;
+        // SAFETY: the object lives, and the pointers are valid for so many numbers.
+        library.checked("cudnnSetTensorNdDescriptor", unsafe {
+            (functions.tensor_set)(tensor.object, data_type(element), rank, shape.as_ptr(), strides.as_ptr())
+        })?;
+        Ok(tensor)
+    }
+
+    fn weight(library: &Cudnn, element: Element, shape: &[usize], format: Format) -> Result<Self, CudnnError> {
+        let (rank, shape) = counted(shape)?;
+        let functions = &library.functions;
+        let created = ("cudnnCreateFilterDescriptor", functions.filter_create);
+        let weight = Self::new(library, created, functions.filter_destroy)?;
+        // SAFETY: the object lives, and the pointer is valid for so many numbers.
+        library.checked("cudnnSetFilterNdDescriptor", unsafe {
+            (functions.filter_set)(weight.object, data_type(element), format_number(format), rank, shape.as_ptr())
+        })?;
+        Ok(weight)
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: created with the function's counterpart, and destroyed once.
+        unsafe { (self.destroy)(self.object) };
     }
 }

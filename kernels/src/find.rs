@@ -92,7 +92,7 @@ impl NotFound {
         self.failures.iter().filter(|failure| match failure {
             // The dynamic loader fails for a bare name that it does not find.
             LoadError::Open { path, .. } => path.components().count() > 1,
-            _ => true,
+            LoadError::Version { .. } => true,
         })
     }
 }

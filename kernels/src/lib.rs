@@ -1,4 +1,4 @@
-//! Products of NVIDIA's cuBLASLt in Burn, and Burn's modules with them.
+//! Products of NVIDIA's cuBLASLt and convolutions of its cuDNN in Burn, and Burn's modules with them.
 //!
 //! On an H200, products of transformers took cuBLASLt an eighth to two thirds of the time of Burn 0.22's kernels, without
 //! autotune. The modules in `nn` have Burn's names, configs and records. On a CUDA device with the library they compute
@@ -26,6 +26,7 @@
 //! | [`cublaslt`] | functions of cuBLASLt, without Burn | |
 //! | [`cudnn`] | functions of cuDNN, without Burn | |
 //! | [`matrix`] | layouts of matrices in tensors | |
+//! | [`convolution`] | sizes and layouts of convolutions | |
 //! | `nn` | Burn's modules | `nn` |
 //! | `product` | operations on tensors | `nn` |
 //! | `selection` | kernels of this process: Burn's or the library's | `nn` |
@@ -33,6 +34,7 @@
 //!
 //! Feature `nn` compiles on every machine. `cuda` adds the library's operations, and Burn's CUDA backend.
 
+pub mod convolution;
 pub mod cublaslt;
 pub mod cudnn;
 pub mod find;

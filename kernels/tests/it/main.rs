@@ -1,6 +1,8 @@
-//! The library's functions beside a fake on the CPU; modules on the CPU: outputs, gradients, configs and records are
+//! Functions of the libraries beside fakes on the CPU; modules on the CPU: outputs, gradients, configs and records are
 //! Burn's.
 
+#[cfg(feature = "nn")]
+mod convolutions;
 mod faults;
 mod memory;
 #[cfg(feature = "nn")]

@@ -1,10 +1,18 @@
-//! A library that exports the C functions of NVIDIA's cuDNN which `gpu-tuned-kernels` loads.
+//! A library that exports the C functions of NVIDIA's cuDNN which `gpu-tuned-kernels` loads. Convolutions and their
+//! gradients are computed on host memory.
 //!
 //! The crate builds two libraries from one source, like the fake cuBLASLt. `libfake_cudnn.so` replaces `libcudnn.so.9`;
 //! the Rust library installs copies of it into a folder: see [`Fake`].
+//!
+//! - Types are f32 and bf16, sums are f32. With TF32, factors are rounded to 10 bits of fraction.
+//! - Unknown objects, shapes that do not match, null pointers and missing workspace are refused. Each refusal of such a call
+//!   counts as a mistake.
+//! - The algorithm needs [`WORKSPACE_BYTES`] of workspace, and overwrites them.
 
 mod behaviour;
 mod exports;
+mod objects;
+mod passes;
 
 use std::ffi::CString;
 use std::fs;
@@ -14,6 +22,7 @@ use libloading::{Library, Symbol};
 use tempfile::TempDir;
 
 pub use behaviour::{Behaviour, VARIABLE};
+pub use objects::WORKSPACE_BYTES;
 
 /// Name of an installed copy.
 pub const NAME: &str = "libcudnn.so.9";
@@ -96,6 +105,26 @@ impl Fake {
         unsafe { set(text.as_ptr()) };
     }
 
+    /// Objects that were created, are alive, and refused calls, since the copy was loaded.
+    ///
+    /// # Panics
+    ///
+    /// If the copy cannot be loaded.
+    pub fn counts(&self) -> Counts {
+        let library = self.load();
+        let count = |symbol: &[u8]| {
+            // SAFETY: the symbols are this crate's functions, which have this type.
+            let read: Symbol<'_, extern "C" fn() -> usize> =
+                unsafe { library.get(symbol) }.expect("the library exports it");
+            read()
+        };
+        Counts {
+            created: count(b"fake_cudnn_created\0"),
+            alive: count(b"fake_cudnn_alive\0"),
+            mistakes: count(b"fake_cudnn_mistakes\0"),
+        }
+    }
+
     fn load(&self) -> Library {
         // SAFETY: the library is this crate; loading it runs no code of its own.
         unsafe { Library::new(self.path()) }.unwrap_or_else(|error| panic!("{}: {error}", self.path().display()))
@@ -106,4 +135,15 @@ impl Default for Fake {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Counts of a loaded copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Objects that were created.
+    pub created: usize,
+    /// Objects that were not destroyed yet.
+    pub alive: usize,
+    /// Calls with wrong arguments.
+    pub mistakes: usize,
 }

@@ -1,0 +1,432 @@
+//! Convolutions of random sizes and layouts beside Burn's on the CPU.
+
+#![allow(clippy::float_cmp, reason = "small whole numbers are exact")]
+
+use std::collections::HashMap;
+
+use burn::tensor::module::{conv1d, conv2d, conv3d};
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Device, Tensor, TensorData};
+use fake_cudnn::{Behaviour, Counts, Fake};
+use gpu_tuned_kernels::convolution::{Convolution, Format, Layout, Window};
+use gpu_tuned_kernels::cublaslt::Element;
+use gpu_tuned_kernels::cudnn::{Cudnn, CudnnError, Handle, Operands, Pass, Plan};
+use gpu_tuned_kernels::find::LoadError;
+use proptest::prelude::*;
+
+use crate::memory::Buffer;
+
+/// A library of its own with a handle, both freed at the end.
+struct Opened {
+    fake: Fake,
+    handle: &'static Handle,
+    library: &'static Cudnn,
+}
+
+impl Opened {
+    fn new() -> Self {
+        let fake = Fake::new();
+        let library: &'static Cudnn = Box::leak(Box::new(Cudnn::load(&fake.path()).expect("a library")));
+        let handle = Box::leak(Box::new(Handle::new(library).expect("a handle")));
+        Self { fake, handle, library }
+    }
+
+    /// Frees the handle. No plan is alive.
+    fn close(self) -> Counts {
+        let Self { fake, handle, library } = self;
+        // SAFETY: leaked by `new`, and nothing borrows it any more.
+        drop(unsafe { Box::from_raw(std::ptr::from_ref(handle).cast_mut()) });
+        let counts = fake.counts();
+        // SAFETY: as above.
+        drop(unsafe { Box::from_raw(std::ptr::from_ref(library).cast_mut()) });
+        counts
+    }
+}
+
+/// Shapes of a convolution with one to three sizes.
+#[derive(Clone, Debug)]
+struct Case {
+    element: Element,
+    format: Format,
+    input: Vec<usize>,
+    weight: Vec<usize>,
+    window: Window,
+    /// Numbers between rows, and between samples.
+    gaps: [usize; 2],
+    seed: usize,
+}
+
+fn elements() -> impl Strategy<Value = Element> {
+    prop_oneof![Just(Element::F32 { tf32: false }), Just(Element::F32 { tf32: true }), Just(Element::Bf16)]
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let size = (1_usize..4, 1_usize..4, 0_usize..3, 1_usize..3, 0_usize..4);
+    let sizes = proptest::collection::vec(size, 1..4);
+    let formats = prop_oneof![Just(Format::ChannelsFirst), Just(Format::ChannelsLast)];
+    let counts = (1_usize..3, 1_usize..4, 1_usize..3, 1_usize..3);
+    (elements(), formats, sizes, counts, [0_usize..3, 0_usize..3], 0_usize..1000).prop_map(
+        |(element, format, sizes, (batch, groups, inputs, outputs), gaps, seed)| {
+            let of = |get: fn(&(usize, usize, usize, usize, usize)) -> usize| sizes.iter().map(get).collect::<Vec<_>>();
+            // The kernel has at least one position.
+            let input = of(|&(kernel, _, padding, dilation, more)| {
+                (dilation * (kernel - 1) + 1).saturating_sub(2 * padding).max(1) + more
+            });
+            Case {
+                element,
+                format,
+                input: [vec![batch, groups * inputs], input].concat(),
+                weight: [vec![groups * outputs, inputs], of(|size| size.0)].concat(),
+                window: Window { stride: of(|it| it.1), padding: of(|it| it.2), dilation: of(|it| it.3), groups },
+                gaps,
+                seed,
+            }
+        },
+    )
+}
+
+/// The shape with a row before one size: the library has no convolutions of one size.
+fn with_row(shape: &[usize]) -> Vec<usize> {
+    let mut shape = shape.to_vec();
+    if shape.len() == 3 {
+        shape.insert(2, 1);
+    }
+    shape
+}
+
+impl Case {
+    fn output(&self) -> Vec<usize> {
+        let sizes = self.window.output_sizes(&self.input[2..], &self.weight[2..]).expect("a position");
+        [vec![self.input[0], self.weight[0]], sizes].concat()
+    }
+
+    /// A layout with gaps.
+    fn layout(&self, shape: &[usize]) -> Layout {
+        let shape = with_row(shape);
+        let order = self.format.order(shape.len());
+        let mut strides = vec![0; shape.len()];
+        let mut next = 1;
+        for (position, dimension) in order.iter().rev().enumerate() {
+            strides[*dimension] = next;
+            next *= shape[*dimension];
+            next += if position == 0 { self.gaps[0] } else { 0 } + if position == 2 { self.gaps[1] } else { 0 };
+        }
+        Layout::new(&shape, &strides, self.format).expect("gaps need no copy")
+    }
+
+    fn convolution(&self) -> Convolution {
+        let window = self.window.clone();
+        Convolution {
+            element: self.element,
+            input: self.layout(&self.input),
+            weight: with_row(&self.weight),
+            format: self.format,
+            output: self.layout(&self.output()),
+            window: if self.input.len() == 3 { window.with_row() } else { window },
+        }
+    }
+
+    /// Burn's output on the CPU, and the gradients of input and weight for a gradient of the output.
+    fn expected(&self, [input, weight, gradient]: [&[f32]; 3]) -> [Vec<f32>; 3] {
+        match self.input.len() {
+            3 => self.by_burn::<3, 1>([input, weight, gradient], |x, w, options| conv1d(x, w, None, options)),
+            4 => self.by_burn::<4, 2>([input, weight, gradient], |x, w, options| conv2d(x, w, None, options)),
+            _ => self.by_burn::<5, 3>([input, weight, gradient], |x, w, options| conv3d(x, w, None, options)),
+        }
+    }
+
+    fn by_burn<const D: usize, const N: usize>(
+        &self,
+        [input, weight, gradient]: [&[f32]; 3],
+        convolve: impl Fn(Tensor<D>, Tensor<D>, ConvOptions<N>) -> Tensor<D>,
+    ) -> [Vec<f32>; 3] {
+        let device = Device::flex().autodiff();
+        let tensor = |numbers: &[f32], shape: &[usize]| {
+            Tensor::<D>::from_data(TensorData::new(numbers.to_vec(), shape.to_vec()), &device)
+        };
+        let window = &self.window;
+        let of = |sizes: &[usize]| <[usize; N]>::try_from(sizes).expect("as many sizes");
+        let options = ConvOptions::new(of(&window.stride), of(&window.padding), of(&window.dilation), 1);
+        let (x, w) = (tensor(input, &self.input).require_grad(), tensor(weight, &self.weight).require_grad());
+        // One group at a time: Burn 0.22's gradients of weights in groups are wrong where the stride leaves a rest.
+        let [inputs, outputs] = [self.weight[1], self.weight[0] / window.groups];
+        let groups = (0..window.groups).map(|group| {
+            let (x, w) = (x.clone().narrow(1, group * inputs, inputs), w.clone().narrow(0, group * outputs, outputs));
+            convolve(x, w, options.clone())
+        });
+        let y = Tensor::cat(groups.collect(), 1);
+        let gradients = (y.clone() * tensor(gradient, &self.output())).sum().backward();
+        let host = |tensor: Tensor<D>| tensor.into_data().iter::<f32>().collect::<Vec<_>>();
+        let of = |tensor: Tensor<D>| host(tensor.grad(&gradients).expect("it is trained"));
+        [host(y.inner()), of(x), of(w)]
+    }
+}
+
+/// -1, 0 or 1: sums of them are exact in all types.
+fn number(seed: usize, index: usize) -> f32 {
+    let mixed = (index + 1).wrapping_mul(2_654_435_761).wrapping_add(seed.wrapping_mul(40_503));
+    ((mixed >> 7) % 3) as f32 - 1.0
+}
+
+/// Index in memory of each number, in the order of the tensor's indices.
+fn places(layout: &Layout) -> Vec<usize> {
+    let mut places = vec![0];
+    for (&size, &stride) in layout.shape.iter().zip(&layout.strides) {
+        places = places.iter().flat_map(|place| (0..size).map(move |index| place + index * stride)).collect();
+    }
+    places
+}
+
+/// A tensor in host memory.
+struct Placed {
+    buffer: Buffer,
+    layout: Layout,
+}
+
+impl Placed {
+    fn new(element: Element, layout: Layout) -> Self {
+        Self { buffer: Buffer::new(element, 0, layout.span()), layout }
+    }
+
+    fn fill(&mut self, seed: usize) -> Vec<f32> {
+        let places = places(&self.layout);
+        let numbers: Vec<f32> = (0..places.len()).map(|index| number(seed, index)).collect();
+        places.iter().zip(&numbers).for_each(|(place, number)| self.buffer.set(*place, *number));
+        numbers
+    }
+
+    fn numbers(&self) -> Vec<f32> {
+        places(&self.layout).iter().map(|place| self.buffer.get(*place)).collect()
+    }
+
+    fn touched(&self) -> HashMap<usize, f32> {
+        self.buffer.touched(self.layout.span())
+    }
+}
+
+/// Input, weight and output of a convolution, and a workspace.
+struct Tensors {
+    of: [Placed; 3],
+    workspace: Buffer,
+}
+
+impl Tensors {
+    fn new(convolution: &Convolution, plan: &Plan) -> Self {
+        let weight = Layout::packed(&convolution.weight, convolution.format);
+        let layouts = [convolution.input.clone(), weight, convolution.output.clone()];
+        let of = layouts.map(|layout| Placed::new(convolution.element, layout));
+        Self { of, workspace: Buffer::of_bytes(plan.workspace_bytes()) }
+    }
+
+    fn operands(&mut self, plan: &Plan) -> Operands {
+        let [input, weight, output] = self.of.each_mut().map(|placed| placed.buffer.memory(placed.layout.span()));
+        Operands { input, weight, output, workspace: Some(self.workspace.memory(plan.workspace_bytes() / 2)) }
+    }
+}
+
+/// Position of the result among input, weight and output.
+fn result_of(pass: Pass) -> usize {
+    match pass {
+        Pass::Forward => 2,
+        Pass::Input => 0,
+        Pass::Weight => 1,
+    }
+}
+
+proptest! {
+    #[test]
+    fn all_passes_are_burns(case in cases()) {
+        let opened = Opened::new();
+        let convolution = case.convolution();
+        let results = Pass::ALL.map(|pass| {
+            let plan = opened.handle.plan(convolution.clone(), pass).expect("a plan");
+            let mut tensors = Tensors::new(&convolution, &plan);
+            let mut numbers = [(); 3].map(|()| Vec::new());
+            for which in (0..3).filter(|which| *which != result_of(pass)) {
+                numbers[which] = tensors.of[which].fill(case.seed + which);
+            }
+            let operands = tensors.operands(&plan);
+            // SAFETY: the memory is the host's, which the fake computes on, and lives.
+            unsafe { plan.launch(operands, std::ptr::null_mut()) }.expect("a convolution");
+            let result = &tensors.of[result_of(pass)];
+            (numbers, result.numbers(), result.touched().len())
+        });
+        let [(of_forward, output, _), (of_input, _, _), _] = &results;
+        let expected = case.expected([&of_forward[0], &of_forward[1], &of_input[2]]);
+        prop_assert_eq!(output, &expected[0], "output");
+        prop_assert_eq!(&results[1].1, &expected[1], "gradient of the input");
+        prop_assert_eq!(&results[2].1, &expected[2], "gradient of the weight");
+        for (_, numbers, touched) in &results {
+            prop_assert_eq!(numbers.len(), *touched, "gaps");
+        }
+        let counts = opened.close();
+        prop_assert_eq!((counts.alive, counts.mistakes), (0, 0), "{:?}", counts);
+        // A handle, and for each pass three tensors and an operation.
+        prop_assert_eq!(counts.created, 13);
+    }
+
+    #[test]
+    fn a_buffer_that_is_too_small_leaves_all_memory_as_it_was(case in cases(), which in 0_usize..4, pass in 0_usize..3) {
+        let opened = Opened::new();
+        let (convolution, pass) = (case.convolution(), Pass::ALL[pass]);
+        let plan = opened.handle.plan(convolution.clone(), pass).expect("a plan");
+        let mut tensors = Tensors::new(&convolution, &plan);
+        let mut operands = tensors.operands(&plan);
+        let workspace = operands.workspace.as_mut().expect("one");
+        let memory = [&mut operands.input, &mut operands.weight, &mut operands.output, workspace];
+        let memory = memory.into_iter().nth(which).expect("four");
+        let needed = memory.bytes;
+        memory.bytes -= 1;
+        // SAFETY: as above.
+        let failure = unsafe { plan.launch(operands, std::ptr::null_mut()) };
+        prop_assert_eq!(failure, Err(CudnnError::TooLarge { needed, found: needed - 1 }));
+        prop_assert!(tensors.of[result_of(pass)].touched().is_empty());
+        drop(plan);
+        prop_assert_eq!(opened.close().mistakes, 0);
+    }
+
+    #[test]
+    fn sums_of_channels_are_those_of_the_definition(case in cases()) {
+        let opened = Opened::new();
+        let layout = case.layout(&case.input);
+        let sums = opened.handle.plan_sums(case.element, layout.clone()).expect("a plan");
+        let channels = layout.shape[1];
+        let mut tensor = Placed::new(case.element, layout.clone());
+        let numbers = tensor.fill(case.seed);
+        let mut results = Buffer::new(case.element, 0, channels);
+        // SAFETY: as above.
+        let launched = unsafe {
+            sums.launch(tensor.buffer.memory(layout.span()), results.memory(channels), std::ptr::null_mut())
+        };
+        prop_assert_eq!(launched, Ok(()));
+        let positions: usize = layout.shape[2..].iter().product();
+        for channel in 0..channels {
+            let of_channel = numbers.iter().enumerate().filter(|(index, _)| index / positions % channels == channel);
+            prop_assert_eq!(results.get(channel), of_channel.map(|(_, number)| number).sum::<f32>());
+        }
+        // SAFETY: as above.
+        let failure = unsafe {
+            sums.launch(tensor.buffer.memory(layout.span()), results.memory(channels - 1), std::ptr::null_mut())
+        };
+        let needed = (channels * case.element.bytes()) as u64;
+        let found = needed - case.element.bytes() as u64;
+        prop_assert_eq!(failure, Err(CudnnError::TooLarge { needed, found }));
+        drop(sums);
+        prop_assert_eq!(opened.close().alive, 0);
+    }
+}
+
+fn case() -> Case {
+    Case {
+        element: Element::F32 { tf32: false },
+        format: Format::ChannelsLast,
+        input: vec![1, 1, 1, 1],
+        weight: vec![1, 1, 1, 1],
+        window: Window { stride: vec![1; 2], padding: vec![0; 2], dilation: vec![1; 2], groups: 1 },
+        gaps: [0; 2],
+        seed: 0,
+    }
+}
+
+#[test]
+fn tf32_rounds_factors_to_10_bits_of_fraction() {
+    let opened = Opened::new();
+    let computed = |tf32| {
+        let convolution = Case { element: Element::F32 { tf32 }, ..case() }.convolution();
+        let plan = opened.handle.plan(convolution.clone(), Pass::Forward).expect("a plan");
+        let mut tensors = Tensors::new(&convolution, &plan);
+        tensors.of[0].buffer.set(0, 1.0 + 1.0 / 4096.0);
+        tensors.of[1].buffer.set(0, 3.0);
+        let operands = tensors.operands(&plan);
+        // SAFETY: the memory is the host's, which the fake computes on, and lives.
+        unsafe { plan.launch(operands, std::ptr::null_mut()) }.expect("a convolution");
+        tensors.of[2].buffer.get(0)
+    };
+    assert_eq!(computed(true), 3.0);
+    assert_eq!(computed(false), 3.0 + 3.0 / 4096.0);
+    assert_eq!(opened.close().alive, 0);
+}
+
+fn internal_error(call: &'static str) -> CudnnError {
+    CudnnError::Call { call, status: 4000, reason: "CUDNN_STATUS_INTERNAL_ERROR: of the fake".to_owned() }
+}
+
+#[test]
+fn each_call_that_fails_is_named_and_leaks_nothing() {
+    let of_pass = [
+        [("cudnnGetConvolutionForwardAlgorithm_v7", Pass::Forward), ("cudnnConvolutionForward", Pass::Forward)],
+        [("cudnnGetConvolutionBackwardDataAlgorithm_v7", Pass::Input), ("cudnnConvolutionBackwardData", Pass::Input)],
+        [
+            ("cudnnGetConvolutionBackwardFilterAlgorithm_v7", Pass::Weight),
+            ("cudnnConvolutionBackwardFilter", Pass::Weight),
+        ],
+    ];
+    let of_all = [
+        "cudnnCreateTensorDescriptor",
+        "cudnnSetTensorNdDescriptor",
+        "cudnnCreateFilterDescriptor",
+        "cudnnSetFilterNdDescriptor",
+        "cudnnCreateConvolutionDescriptor",
+        "cudnnSetConvolutionNdDescriptor",
+        "cudnnSetConvolutionGroupCount",
+        "cudnnSetConvolutionMathType",
+        "cudnnSetStream",
+    ];
+    for (call, pass) in of_all.map(|call| (call, Pass::Forward)).into_iter().chain(of_pass.into_iter().flatten()) {
+        let opened = Opened::new();
+        opened.fake.behave(&Behaviour { fails: Some(call.to_owned()), ..Behaviour::default() });
+        let convolution = case().convolution();
+        let failure = opened.handle.plan(convolution.clone(), pass).and_then(|plan| {
+            let mut tensors = Tensors::new(&convolution, &plan);
+            let operands = tensors.operands(&plan);
+            // SAFETY: as above.
+            let launched = unsafe { plan.launch(operands, std::ptr::null_mut()) };
+            assert!(tensors.of[result_of(pass)].touched().is_empty());
+            launched
+        });
+        assert_eq!(failure, Err(internal_error(call)));
+        opened.fake.behave(&Behaviour::default());
+        let counts = opened.close();
+        assert_eq!((counts.alive, counts.mistakes), (0, 0), "{call}");
+    }
+}
+
+#[test]
+fn a_device_that_the_library_refuses_has_no_handle() {
+    let opened = Opened::new();
+    opened.fake.behave(&Behaviour { fails: Some("cudnnCreate".to_owned()), ..Behaviour::default() });
+    assert_eq!(Handle::new(opened.library).err(), Some(internal_error("cudnnCreate")));
+}
+
+#[test]
+fn a_library_without_an_algorithm_has_no_plan() {
+    let opened = Opened::new();
+    opened.fake.behave(&Behaviour { has_algorithms: false, ..Behaviour::default() });
+    assert_eq!(opened.handle.plan(case().convolution(), Pass::Weight).err(), Some(CudnnError::NoAlgorithm));
+    opened.fake.behave(&Behaviour::default());
+    // The fake computes no f16.
+    let halves = Case { element: Element::F16, ..case() }.convolution();
+    assert_eq!(opened.handle.plan(halves, Pass::Forward).err(), Some(CudnnError::NoAlgorithm));
+    // Workspaces that no algorithm reports.
+    let measure = "cudnnGetConvolutionBackwardDataWorkspaceSize";
+    opened.fake.behave(&Behaviour { fails: Some(measure.to_owned()), ..Behaviour::default() });
+    assert_eq!(opened.handle.plan(case().convolution(), Pass::Input).err(), Some(CudnnError::NoAlgorithm));
+    let wrong = Convolution { weight: vec![1, 2, 1, 1], ..case().convolution() };
+    assert_eq!(opened.handle.plan(wrong, Pass::Forward).err(), Some(CudnnError::NoAlgorithm));
+    let counts = opened.close();
+    assert_eq!((counts.alive, counts.mistakes), (0, 0));
+}
+
+#[test]
+fn files_that_are_no_cudnn_9_are_refused() {
+    for function in ["cudnnGetVersion", "cudnnConvolutionForward", "cudnnGetLastErrorString"] {
+        let fake = Fake::without(function);
+        let failure = Cudnn::load(&fake.path()).expect_err("a function is missing").to_string();
+        assert!(failure.contains(function), "{failure}");
+    }
+    let fake = Fake::new();
+    let _loaded = Cudnn::load(&fake.path()).expect("a library");
+    fake.behave(&Behaviour { version: 8907, ..Behaviour::default() });
+    let failure = Cudnn::load(&fake.path()).expect_err("an old version");
+    assert_eq!(failure, LoadError::Version { library: "cuDNN", path: fake.path(), found: 8907, oldest: 90_000 });
+}
