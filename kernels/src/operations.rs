@@ -1,6 +1,7 @@
-//! Library products as operations of Burn's backends.
+//! Library products and convolutions as operations of Burn's backends.
 
 mod autodiff;
+mod convolutions;
 mod gelu;
 mod rows;
 mod stream;
@@ -8,7 +9,7 @@ mod stream;
 use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::ops::{FloatTensorOps, ModuleOps};
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, backend_extension};
+use burn::backend::{Backend, TensorMetadata, backend_extension};
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
@@ -16,8 +17,10 @@ use burn_cubecl::ops::numeric::empty_device_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::zspace::metadata::Metadata;
 
+use crate::convolution::Window;
 use crate::cublaslt::{Element, Epilogue, MOST_ALIGNED, Product};
 use crate::matrix::Matrices;
+use convolutions::{output_shape, transposed_shape};
 
 /// Products by the library, with sums in f32. Shapes are in rows; all strides are read.
 ///
@@ -56,6 +59,34 @@ pub trait LibraryOps: Backend {
         beta: FloatTensor<Self>,
         epsilon: f32,
     ) -> FloatTensor<Self>;
+
+    /// `[n, c, sizes…]` and `[k, c / groups, sizes…]` to `[n, k, sizes…]`, with one to three sizes.
+    #[fusion(dtype = input, shape = output_shape(input, weight, window))]
+    fn library_convolution(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        window: Window,
+        tf32: bool,
+    ) -> FloatTensor<Self>;
+
+    /// `[n, c, sizes…]` and `[c, k / groups, sizes…]` to `[n, k, sizes…]`: the gradient of a convolution's input. `added` has
+    /// numbers behind each size, fewer than the stride.
+    #[fusion(dtype = input, shape = transposed_shape(input, weight, window, added))]
+    fn library_transposed_convolution(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        window: Window,
+        added: Vec<usize>,
+        tf32: bool,
+    ) -> FloatTensor<Self>;
+
+    /// `[n, c, sizes…] + [c]`. Burn's operations compute it, so that others fuse with it.
+    #[fusion(default)]
+    fn library_add_to_channels(tensor: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {
+        let mut of_bias = vec![1; tensor.rank()];
+        of_bias[1] = bias.shape()[0];
+        Self::float_add(tensor, Self::float_reshape(bias, Shape::from(of_bias)))
+    }
 }
 
 /// Gradients of [`LibraryOps`], on backends without autodiff: gradients of gradients are not computed, nor does Burn compute
@@ -109,11 +140,40 @@ pub trait LibraryGradients: Backend {
         gradient: FloatTensor<Self>,
         epsilon: f32,
     ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// Gradient of a convolution's input, which has this shape.
+    #[fusion(dtype = gradient, shape = shape.clone())]
+    fn library_convolution_input_gradient(
+        gradient: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        shape: Shape,
+        window: Window,
+        tf32: bool,
+    ) -> FloatTensor<Self>;
+
+    /// Gradient of a convolution's weight, which has this shape.
+    #[fusion(dtype = input, shape = shape.clone())]
+    fn library_convolution_weight_gradient(
+        input: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        shape: Shape,
+        window: Window,
+        tf32: bool,
+    ) -> FloatTensor<Self>;
+
+    /// Sums of the channels of `[n, c, sizes…]`: `[c]`.
+    #[fusion(dtype = tensor, shape = Shape::new([tensor[1]]))]
+    fn library_channel_sums(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
 /// Products of this process that the library computes, not Burn for want of an algorithm.
 pub(crate) fn planned_products() -> usize {
     stream::planned()
+}
+
+/// Convolutions of this process that the library computes.
+pub(crate) fn planned_convolutions() -> usize {
+    stream::planned_convolutions()
 }
 
 fn last(shape: &Shape) -> usize {
@@ -184,6 +244,21 @@ impl LibraryOps for CubeBackend {
     fn library_layer_norm(input: CubeTensor, gamma: CubeTensor, beta: CubeTensor, epsilon: f32) -> CubeTensor {
         rows::layer_norm(input, gamma, beta, epsilon)
     }
+
+    fn library_convolution(input: CubeTensor, weight: CubeTensor, window: Window, tf32: bool) -> CubeTensor {
+        convolutions::forward(input, weight, &window, tf32)
+    }
+
+    fn library_transposed_convolution(
+        input: CubeTensor,
+        weight: CubeTensor,
+        window: Window,
+        added: Vec<usize>,
+        tf32: bool,
+    ) -> CubeTensor {
+        let shape = transposed_shape(input.meta.shape(), weight.meta.shape(), &window, &added);
+        convolutions::input_gradient(input, weight, shape, &window, tf32)
+    }
 }
 
 impl LibraryGradients for CubeBackend {
@@ -238,6 +313,30 @@ impl LibraryGradients for CubeBackend {
         epsilon: f32,
     ) -> (CubeTensor, CubeTensor) {
         rows::layer_norm_gradient(input, gamma, gradient, epsilon)
+    }
+
+    fn library_convolution_input_gradient(
+        gradient: CubeTensor,
+        weight: CubeTensor,
+        shape: Shape,
+        window: Window,
+        tf32: bool,
+    ) -> CubeTensor {
+        convolutions::input_gradient(gradient, weight, shape, &window, tf32)
+    }
+
+    fn library_convolution_weight_gradient(
+        input: CubeTensor,
+        gradient: CubeTensor,
+        shape: Shape,
+        window: Window,
+        tf32: bool,
+    ) -> CubeTensor {
+        convolutions::weight_gradient(input, gradient, shape, &window, tf32)
+    }
+
+    fn library_channel_sums(tensor: CubeTensor) -> CubeTensor {
+        convolutions::channel_sums(tensor)
     }
 }
 
@@ -509,3 +608,6 @@ fn empty(beside: &CubeTensor, shape: Shape) -> CubeTensor {
 fn empty_of(beside: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
     empty_device_dtype(beside.client.clone(), beside.device.clone(), shape, dtype)
 }
+
+#[cfg(test)]
+mod tests;

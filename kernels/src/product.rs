@@ -2,13 +2,20 @@
 
 #[cfg(feature = "cuda")]
 use burn::backend::Dispatch;
+#[cfg(feature = "cuda")]
+use burn::tensor::ops::PadMode;
+use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, FloatDType, Int, Tensor};
+
+#[cfg(feature = "cuda")]
+use crate::convolution::Window;
 
 #[cfg(feature = "cuda")]
 use crate::operations::LibraryOps;
 #[cfg(feature = "cuda")]
 use crate::selection::{
-    has_tf32, is_cuda, is_deterministic, is_library_selected, remember_call, was_library_operation_called,
+    has_convolutions, has_tf32, is_cuda, is_deterministic, is_library_selected, remember_call,
+    was_library_operation_called,
 };
 
 /// Product of the matrices in the last two dimensions, like [`Tensor::matmul`].
@@ -133,4 +140,114 @@ pub fn layer_norm<const D: usize>(input: Tensor<D>, gamma: Tensor<1>, beta: Tens
         return burn::tensor::module::layer_norm(input.cast(FloatDType::F32), gamma, Some(beta), epsilon).cast(outside);
     }
     burn::tensor::module::layer_norm(input, gamma, Some(beta), epsilon)
+}
+
+macro_rules! convolutions {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident, $transposed:ident: $dimensions:literal, $sizes:literal;
+    )*) => {$(
+        $(#[$doc])*
+        ///
+        /// By cuDNN where the library is selected and cuDNN is there, the device is a CUDA device, and the type is f32, f16 or
+        /// bf16.
+        pub fn $name(
+            input: Tensor<$dimensions>,
+            weight: Tensor<$dimensions>,
+            bias: Option<Tensor<1>>,
+            options: ConvOptions<$sizes>,
+        ) -> Tensor<$dimensions> {
+            #[cfg(feature = "cuda")]
+            if let Some(tf32) = by_cudnn(&input, &weight, bias.as_ref()) {
+                return convolution(input, weight, bias, &options, tf32);
+            }
+            burn::tensor::module::$name(input, weight, bias, options)
+        }
+
+        #[doc = concat!("Transposed convolution, like [`burn::tensor::module::", stringify!($transposed), "`].")]
+        ///
+        #[doc = concat!("By cuDNN as [`", stringify!($name), "`].")]
+        pub fn $transposed(
+            input: Tensor<$dimensions>,
+            weight: Tensor<$dimensions>,
+            bias: Option<Tensor<1>>,
+            options: ConvTransposeOptions<$sizes>,
+        ) -> Tensor<$dimensions> {
+            #[cfg(feature = "cuda")]
+            if let Some(tf32) = by_cudnn(&input, &weight, bias.as_ref())
+                // More numbers behind have no convolution of this gradient.
+                && options.padding_out.iter().zip(&options.stride).all(|(added, stride)| added < stride)
+            {
+                return transposed_convolution(input, weight, bias, &options, tf32);
+            }
+            burn::tensor::module::$transposed(input, weight, bias, options)
+        }
+    )*};
+}
+
+convolutions! {
+    /// Convolution like [`burn::tensor::module::conv1d`]: `[n, c, l]` and `[k, c / groups, l]` to `[n, k, l]`.
+    conv1d, conv_transpose1d: 3, 1;
+    /// Convolution like [`burn::tensor::module::conv2d`]: `[n, c, h, w]` and `[k, c / groups, h, w]` to `[n, k, h, w]`.
+    conv2d, conv_transpose2d: 4, 2;
+    /// Convolution like [`burn::tensor::module::conv3d`]: `[n, c, d, h, w]` and `[k, c / groups, d, h, w]` to
+    /// `[n, k, d, h, w]`.
+    conv3d, conv_transpose3d: 5, 3;
+}
+
+/// `tf32` if cuDNN computes convolutions of these tensors.
+#[cfg(feature = "cuda")]
+fn by_cudnn<const D: usize>(input: &Tensor<D>, weight: &Tensor<D>, bias: Option<&Tensor<1>>) -> Option<bool> {
+    let dtype = input.dtype();
+    let is_one_type = weight.dtype() == dtype && bias.is_none_or(|bias| bias.dtype() == dtype);
+    by_library(input).filter(|_| has_convolutions() && is_one_type)
+}
+
+#[cfg(feature = "cuda")]
+fn convolution<const D: usize, const N: usize>(
+    input: Tensor<D>,
+    weight: Tensor<D>,
+    bias: Option<Tensor<1>>,
+    options: &ConvOptions<N>,
+    tf32: bool,
+) -> Tensor<D> {
+    assert_eq!(input.dims()[1], weight.dims()[1] * options.groups, "channels of a convolution's input");
+    let mut padding = options.padding_begin();
+    // The library's padding is the same before and behind.
+    let input = if options.is_asymmetric() {
+        padding = [0; N];
+        input.pad(options.padding, PadMode::Constant(0.0))
+    } else {
+        input
+    };
+    let window = window(options.stride, padding, options.dilation, options.groups);
+    let output = Dispatch::library_convolution(input.into_dispatch(), weight.into_dispatch(), window, tf32);
+    with_bias(Tensor::from_dispatch(output), bias)
+}
+
+#[cfg(feature = "cuda")]
+fn transposed_convolution<const D: usize, const N: usize>(
+    input: Tensor<D>,
+    weight: Tensor<D>,
+    bias: Option<Tensor<1>>,
+    options: &ConvTransposeOptions<N>,
+    tf32: bool,
+) -> Tensor<D> {
+    assert_eq!(input.dims()[1], weight.dims()[0], "channels of a transposed convolution's input");
+    let window = window(options.stride, options.padding, options.dilation, options.groups);
+    let (input, weight) = (input.into_dispatch(), weight.into_dispatch());
+    let output = Dispatch::library_transposed_convolution(input, weight, window, options.padding_out.to_vec(), tf32);
+    with_bias(Tensor::from_dispatch(output), bias)
+}
+
+#[cfg(feature = "cuda")]
+fn window<const N: usize>(stride: [usize; N], padding: [usize; N], dilation: [usize; N], groups: usize) -> Window {
+    Window { stride: stride.to_vec(), padding: padding.to_vec(), dilation: dilation.to_vec(), groups }
+}
+
+#[cfg(feature = "cuda")]
+fn with_bias<const D: usize>(output: Tensor<D>, bias: Option<Tensor<1>>) -> Tensor<D> {
+    let Some(bias) = bias else { return output };
+    assert_eq!(bias.dims()[0], output.dims()[1], "length of a convolution's bias");
+    Tensor::from_dispatch(Dispatch::library_add_to_channels(output.into_dispatch(), bias.into_dispatch()))
 }

@@ -6,9 +6,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use burn::tensor::Device;
 
 use crate::cublaslt::CublasLt;
+use crate::cudnn::Cudnn;
 use crate::find::{self, NotFound};
 #[cfg(feature = "cuda")]
-use crate::operations::planned_products;
+use crate::operations::{planned_convolutions, planned_products};
 
 mod check;
 
@@ -20,11 +21,15 @@ const LIBRARY_TF32: u8 = 2;
 
 /// True once an operation that the library can compute was called on a CUDA device.
 static WAS_CALLED: AtomicBool = AtomicBool::new(false);
+/// cuDNN computes convolutions while the library is selected.
+static HAS_CONVOLUTIONS: AtomicBool = AtomicBool::new(false);
 
 /// True if no operation may add in an order that changes.
 static DETERMINISTIC: AtomicBool = AtomicBool::new(false);
 
 static LIBRARY: OnceLock<CublasLt> = OnceLock::new();
+/// `None` if there is no cuDNN.
+static CUDNN: OnceLock<Option<Cudnn>> = OnceLock::new();
 /// One check at a time: it counts the products that the library computes.
 static CHECKING: Mutex<()> = Mutex::new(());
 
@@ -79,6 +84,22 @@ pub fn load_library() -> Result<&'static CublasLt, NotFound> {
         Some(library) => Ok(library),
         None => find::cublaslt().map(|found| LIBRARY.get_or_init(|| found)),
     }
+/// Returns `true` if cuDNN computes the next convolutions on CUDA devices.
+pub fn has_convolutions() -> bool {
+    is_library_selected() && HAS_CONVOLUTIONS.load(Ordering::Relaxed)
+}
+
+/// cuDNN, if it was found when the library was selected.
+pub fn cudnn() -> Option<&'static Cudnn> {
+    CUDNN.get().and_then(Option::as_ref)
+}
+
+/// Loads cuDNN at the first call.
+pub(crate) fn load_cudnn() -> Option<&'static Cudnn> {
+    let found = CUDNN.get_or_init(|| {
+        find::cudnn().inspect_err(|error| tracing::info!("Burn's kernels compute convolutions: {error}")).ok()
+    });
+    found.as_ref()
 }
 
 /// Reason why the library is not used.
@@ -111,7 +132,8 @@ pub fn select_burn() {
     SELECTED.store(BURN, Ordering::Relaxed);
 }
 
-/// Selects the library for all operations from now on, once small operations on the device had Burn's results.
+/// Selects the library for all operations from now on, once small operations on the device had Burn's results. Convolutions
+/// stay Burn's where there is no cuDNN.
 ///
 /// `tf32` lets tensor cores round the factors of f32 products.
 ///
@@ -135,8 +157,24 @@ pub fn select_library(device: &Device, tf32: bool) -> Result<&'static CublasLt, 
     if let Err((operation, fault)) = checked {
         return Err(SelectError::Wrong { operation, path: library.path().display().to_string(), fault });
     }
+    HAS_CONVOLUTIONS.store(are_convolutions_right(device), Ordering::Relaxed);
     tried.keep();
     Ok(library)
+}
+
+/// Returns `true` if cuDNN is there, and its small convolutions on the device have Burn's results.
+fn are_convolutions_right(device: &Device) -> bool {
+    let Some(library) = load_cudnn() else { return false };
+    HAS_CONVOLUTIONS.store(true, Ordering::Relaxed);
+    let planned = planned_convolutions();
+    let checked = check::convolutions(device).and_then(|()| {
+        let is_used = planned_convolutions() > planned;
+        if is_used { Ok(()) } else { Err(("a convolution", "is not supported on this device".to_owned())) }
+    });
+    if let Err((operation, fault)) = &checked {
+        tracing::warn!("Burn's kernels compute convolutions: {operation} by {} {fault}", library.path().display());
+    }
+    checked.is_ok()
 }
 
 /// A selection that ends when it is dropped.
@@ -164,6 +202,11 @@ impl Drop for Tried {
 
 #[cfg(not(feature = "cuda"))]
 fn planned_products() -> usize {
+    0
+}
+
+#[cfg(not(feature = "cuda"))]
+fn planned_convolutions() -> usize {
     0
 }
 

@@ -1,6 +1,8 @@
-//! Gradients of library products, which are library products.
+//! Gradients of library products and convolutions, by the library.
 
+use burn::backend::TensorMetadata;
 use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::tensor::Shape;
 use burn_autodiff::Autodiff;
 use burn_autodiff::NodeId;
 use burn_autodiff::checkpoint::base::Checkpointer;
@@ -9,6 +11,7 @@ use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
 
 use super::{LibraryGradients, LibraryOps, gelu};
+use crate::convolution::Window;
 
 /// Left and right factor of a product, and `tf32`. A factor is kept where the other one has a gradient.
 type State = (Option<NodeId>, Option<NodeId>, bool);
@@ -137,6 +140,82 @@ impl<B: LibraryOps + LibraryGradients> Backward<B, 3> for LayerNormBackward {
     }
 }
 
+/// A convolution: input and weight, each kept where the other one has a gradient, with their shapes.
+#[derive(Clone, Debug)]
+struct ConvolutionState {
+    input: Option<NodeId>,
+    weight: Option<NodeId>,
+    shapes: [Shape; 2],
+    window: Window,
+    tf32: bool,
+}
+
+#[derive(Debug)]
+struct ConvolutionBackward;
+
+impl<B: LibraryOps + LibraryGradients> Backward<B, 2> for ConvolutionBackward {
+    type State = ConvolutionState;
+
+    fn backward(self, ops: Ops<Self::State, 2>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+        let [of_input, of_weight] = ops.parents;
+        let ConvolutionState { input, weight, shapes: [input_shape, weight_shape], window, tf32 } = ops.state;
+        let gradient = gradients.consume::<B>(&ops.node);
+        if let Some(node) = of_input {
+            let weight = kept::<B>(weight, checkpointer);
+            let (gradient, window) = (gradient.clone(), window.clone());
+            let gradient = B::library_convolution_input_gradient(gradient, weight, input_shape, window, tf32);
+            gradients.register::<B>(node.id, gradient);
+        }
+        if let Some(node) = of_weight {
+            let input = kept::<B>(input, checkpointer);
+            let gradient = B::library_convolution_weight_gradient(input, gradient, weight_shape, window, tf32);
+            gradients.register::<B>(node.id, gradient);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct TransposedConvolutionBackward;
+
+impl<B: LibraryOps + LibraryGradients> Backward<B, 2> for TransposedConvolutionBackward {
+    type State = ConvolutionState;
+
+    fn backward(self, ops: Ops<Self::State, 2>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+        let [of_input, of_weight] = ops.parents;
+        let ConvolutionState { input, weight, shapes: [_, weight_shape], window, tf32 } = ops.state;
+        let gradient = gradients.consume::<B>(&ops.node);
+        if let Some(node) = of_input {
+            let weight = kept::<B>(weight, checkpointer);
+            let gradient = B::library_convolution(gradient.clone(), weight, window.clone(), tf32);
+            gradients.register::<B>(node.id, gradient);
+        }
+        if let Some(node) = of_weight {
+            // The gradient of the output is the input of the convolution, and the input its output.
+            let input = kept::<B>(input, checkpointer);
+            let gradient = B::library_convolution_weight_gradient(gradient, input, weight_shape, window, tf32);
+            gradients.register::<B>(node.id, gradient);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct AddToChannelsBackward;
+
+impl<B: LibraryOps + LibraryGradients> Backward<B, 2> for AddToChannelsBackward {
+    type State = ();
+
+    fn backward(self, ops: Ops<(), 2>, gradients: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let [of_tensor, of_bias] = ops.parents;
+        let gradient = gradients.consume::<B>(&ops.node);
+        if let Some(node) = of_bias {
+            gradients.register::<B>(node.id, B::library_channel_sums(gradient.clone()));
+        }
+        if let Some(node) = of_tensor {
+            gradients.register::<B>(node.id, gradient);
+        }
+    }
+}
+
 impl<B: LibraryOps + LibraryGradients, C: CheckpointStrategy> LibraryOps for Autodiff<B, C> {
     fn library_product(left: FloatTensor<Self>, right: FloatTensor<Self>, tf32: bool) -> FloatTensor<Self> {
         match ProductBackward.prepare::<C>([left.node(), right.node()]).compute_bound().stateful() {
@@ -217,6 +296,66 @@ impl<B: LibraryOps + LibraryGradients, C: CheckpointStrategy> LibraryOps for Aut
                 prep.finish(state, computed(input, gamma, beta))
             }
             OpsKind::UnTracked(prep) => prep.finish(computed(input, gamma, beta)),
+        }
+    }
+
+    fn library_convolution(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        window: Window,
+        tf32: bool,
+    ) -> FloatTensor<Self> {
+        let computed = |input: FloatTensor<Self>, weight: FloatTensor<Self>, window| {
+            B::library_convolution(input.into_primitive(), weight.into_primitive(), window, tf32)
+        };
+        match ConvolutionBackward.prepare::<C>([input.node(), weight.node()]).compute_bound().stateful() {
+            OpsKind::Tracked(mut prep) => {
+                let state = ConvolutionState {
+                    input: weight.is_tracked().then(|| prep.checkpoint(&input)),
+                    weight: input.is_tracked().then(|| prep.checkpoint(&weight)),
+                    shapes: [input.shape(), weight.shape()],
+                    window: window.clone(),
+                    tf32,
+                };
+                prep.finish(state, computed(input, weight, window))
+            }
+            OpsKind::UnTracked(prep) => prep.finish(computed(input, weight, window)),
+        }
+    }
+
+    fn library_transposed_convolution(
+        input: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        window: Window,
+        added: Vec<usize>,
+        tf32: bool,
+    ) -> FloatTensor<Self> {
+        let computed = |input: FloatTensor<Self>, weight: FloatTensor<Self>, window| {
+            B::library_transposed_convolution(input.into_primitive(), weight.into_primitive(), window, added, tf32)
+        };
+        match TransposedConvolutionBackward.prepare::<C>([input.node(), weight.node()]).compute_bound().stateful() {
+            OpsKind::Tracked(mut prep) => {
+                let state = ConvolutionState {
+                    input: weight.is_tracked().then(|| prep.checkpoint(&input)),
+                    weight: input.is_tracked().then(|| prep.checkpoint(&weight)),
+                    shapes: [input.shape(), weight.shape()],
+                    window: window.clone(),
+                    tf32,
+                };
+                prep.finish(state, computed(input, weight, window))
+            }
+            OpsKind::UnTracked(prep) => prep.finish(computed(input, weight, window)),
+        }
+    }
+
+    fn library_add_to_channels(tensor: FloatTensor<Self>, bias: FloatTensor<Self>) -> FloatTensor<Self> {
+        let nodes = [tensor.node(), bias.node()];
+        let computed = |tensor: FloatTensor<Self>, bias: FloatTensor<Self>| {
+            B::library_add_to_channels(tensor.into_primitive(), bias.into_primitive())
+        };
+        match AddToChannelsBackward.prepare::<C>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish((), computed(tensor, bias)),
+            OpsKind::UnTracked(prep) => prep.finish(computed(tensor, bias)),
         }
     }
 }

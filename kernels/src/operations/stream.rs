@@ -1,7 +1,9 @@
-//! Calls of the library on CubeCL's CUDA streams, in order with its kernels.
+//! Calls of the libraries on CubeCL's CUDA streams, in order with its kernels.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ffi::c_void;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,7 +18,9 @@ use cubecl_runtime::server::{ServerError, ServerStorage};
 use cubecl_server::command::DeviceStream;
 use cubecl_server::stream::{ExecuteScope, WriteScoped, failed_writing};
 
-use crate::cublaslt::{CublasError, Handle, Memory, Operands, Plan, Product};
+use crate::convolution::{Convolution, Layout};
+use crate::cublaslt::{CublasError, Element, Handle, Memory, Operands, Plan, Product};
+use crate::cudnn::{self, CudnnError, Pass};
 use crate::selection;
 
 type Server = <CudaRuntime as Runtime>::Server;
@@ -24,55 +28,148 @@ type Server = <CudaRuntime as Runtime>::Server;
 /// Most plans in memory: many times what the layers of a model need. Then the plans are made again.
 const MOST_PLANS: usize = 4096;
 
-type Key = (DeviceId, Product, [u64; 3]);
+/// Plans by what they compute. `None` where the library has no algorithm.
+struct Plans<K, P>(Mutex<Option<Made<K, P>>>);
 
-/// `None` where the library has no algorithm.
-static PLANS: Mutex<Option<HashMap<Key, Option<Arc<Plan>>>>> = Mutex::new(None);
-/// Products of this process that the library computes.
+type Made<K, P> = HashMap<(DeviceId, K), Option<Arc<P>>>;
+
+impl<K: Clone + Eq + Hash, P> Plans<K, P> {
+    const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// The plan for a device, made at its first call. A failure of a call is not for good: the next call tries again.
+    fn get_or_make<E: std::error::Error>(
+        &self,
+        device: DeviceId,
+        key: &K,
+        make: impl FnOnce() -> Result<Option<P>, E>,
+    ) -> Option<Arc<P>> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (device, key.clone());
+        let known = lock().as_ref().and_then(|plans| plans.get(&key).cloned());
+        if let Some(known) = known {
+            return known;
+        }
+        let made = match make() {
+            Ok(made) => made.map(Arc::new),
+            Err(error) => {
+                tracing::warn!(%error, "Burn's kernels compute this operation");
+                return None;
+            }
+        };
+        let mut plans = lock();
+        let plans = plans.get_or_insert_default();
+        if plans.len() >= MOST_PLANS {
+            plans.clear();
+        }
+        plans.insert(key, made.clone());
+        made
+    }
+}
+
+/// A handle for each device, made at its first call on the thread of the device.
+struct Handles<H: 'static>(Mutex<Vec<(DeviceId, &'static H)>>);
+
+impl<H> Handles<H> {
+    const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    fn get_or_make<E>(&self, device: DeviceId, make: impl FnOnce() -> Result<H, E>) -> Result<&'static H, E> {
+        let mut handles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, handle)) = handles.iter().find(|(known, _)| *known == device) {
+            return Ok(handle);
+        }
+        let handle: &'static H = Box::leak(Box::new(make()?));
+        handles.push((device, handle));
+        Ok(handle)
+    }
+}
+
+static PRODUCTS: Plans<(Product, [u64; 3]), Plan> = Plans::new();
+static CONVOLUTIONS: Plans<(Convolution, Pass), cudnn::Plan> = Plans::new();
+static CHANNEL_SUMS: Plans<(Element, Layout), cudnn::ChannelSums> = Plans::new();
+static CUBLASLT: Handles<Handle> = Handles::new();
+static CUDNN: Handles<cudnn::Handle> = Handles::new();
+/// Products and convolutions of this process that the libraries compute.
 static PLANNED: AtomicUsize = AtomicUsize::new(0);
-static HANDLES: Mutex<Vec<(DeviceId, &'static Handle)>> = Mutex::new(Vec::new());
+static PLANNED_CONVOLUTIONS: AtomicUsize = AtomicUsize::new(0);
 
 pub(super) fn planned() -> usize {
     PLANNED.load(Ordering::Relaxed)
 }
 
-/// The plan of a product on a device, made at its first call. `None` where Burn has to compute it.
+pub(super) fn planned_convolutions() -> usize {
+    PLANNED_CONVOLUTIONS.load(Ordering::Relaxed)
+}
+
+/// The plan of a product on a device. `None` where Burn has to compute it.
 pub(super) fn plan(device: DeviceId, product: Product, alignment: [u64; 3]) -> Option<Arc<Plan>> {
-    let plan = known_or_made(device, product, alignment);
+    let plan = PRODUCTS.get_or_make(device, &(product, alignment), || {
+        let made = on_device(device, move || {
+            let library = selection::library().ok_or(CublasError::NoAlgorithm)?;
+            CUBLASLT.get_or_make(device, || Handle::new(library))?.plan(product, alignment)
+        });
+        match made {
+            Ok(plan) => Ok(Some(plan)),
+            Err(CublasError::NoAlgorithm) => {
+                tracing::debug!(?product, "Burn's kernels compute this product: cuBLASLt has no algorithm");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    });
     PLANNED.fetch_add(usize::from(plan.is_some()), Ordering::Relaxed);
     plan
 }
 
-fn known_or_made(device: DeviceId, product: Product, alignment: [u64; 3]) -> Option<Arc<Plan>> {
-    let key = (device, product, alignment);
-    let known =
-        PLANS.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|plans| plans.get(&key).cloned());
-    if let Some(known) = known {
-        return known;
-    }
-    // The thread of the device has its context.
-    let made = server_of(device)
-        .submit_blocking(move |_| handle(device).and_then(|handle| handle.plan(product, alignment)))
-        .unwrap_or_else(|failure| failure.resume());
-    let made = match made {
-        Ok(plan) => Some(Arc::new(plan)),
-        Err(CublasError::NoAlgorithm) => {
-            tracing::debug!(?product, "Burn's kernels compute this product: cuBLASLt has no algorithm");
-            None
+/// The plan of a pass of a convolution on a device. `None` where the library has no algorithm for the layouts.
+pub(super) fn plan_convolution(device: DeviceId, convolution: Convolution, pass: Pass) -> Option<Arc<cudnn::Plan>> {
+    let key = (convolution, pass);
+    let plan = CONVOLUTIONS.get_or_make(device, &key, || {
+        let (convolution, pass) = key.clone();
+        let made = on_device(device, move || cudnn_handle(device)?.plan(convolution, pass));
+        or_no_algorithm(made, || tracing::debug!(?key, "cuDNN has no algorithm for this convolution"))
+    });
+    PLANNED_CONVOLUTIONS.fetch_add(usize::from(plan.is_some()), Ordering::Relaxed);
+    plan
+}
+
+/// The plan of sums of channels on a device. `None` where Burn has to compute them.
+pub(super) fn plan_sums(device: DeviceId, element: Element, tensor: Layout) -> Option<Arc<cudnn::ChannelSums>> {
+    let key = (element, tensor);
+    CHANNEL_SUMS.get_or_make(device, &key, || {
+        let (element, tensor) = key.clone();
+        let made = on_device(device, move || cudnn_handle(device)?.plan_sums(element, tensor));
+        or_no_algorithm(made, || tracing::debug!(?key, "cuDNN does not sum these channels"))
+    })
+}
+
+fn or_no_algorithm<P>(made: Result<P, CudnnError>, log: impl FnOnce()) -> Result<Option<P>, CudnnError> {
+    match made {
+        Ok(plan) => Ok(Some(plan)),
+        Err(CudnnError::NoAlgorithm) => {
+            log();
+            Ok(None)
         }
-        // Not for good: the next call tries again.
-        Err(error) => {
-            tracing::warn!(%error, "Burn's kernels compute this product");
-            return None;
+        // Arguments that the library refuses now, it refuses always.
+        Err(error @ CudnnError::Call { status: 2000..3000, .. }) => {
+            tracing::warn!(%error, "Burn's kernels compute this operation");
+            Ok(None)
         }
-    };
-    let mut plans = PLANS.lock().unwrap_or_else(PoisonError::into_inner);
-    let plans = plans.get_or_insert_default();
-    if plans.len() >= MOST_PLANS {
-        plans.clear();
+        Err(error) => Err(error),
     }
-    plans.insert(key, made.clone());
-    made
+}
+
+fn cudnn_handle(device: DeviceId) -> Result<&'static cudnn::Handle, CudnnError> {
+    let library = selection::cudnn().ok_or(CudnnError::NoAlgorithm)?;
+    CUDNN.get_or_make(device, || cudnn::Handle::new(library))
+}
+
+/// Runs on the thread of a device, which has its context.
+fn on_device<T: Send + 'static>(device: DeviceId, work: impl FnOnce() -> T + Send + 'static) -> T {
+    server_of(device).submit_blocking(move |_| work()).unwrap_or_else(|failure| failure.resume())
 }
 
 /// CubeCL's server of a device. A new handle waits while another device is opened, so each thread keeps its own.
@@ -90,17 +187,6 @@ fn server_of(device: DeviceId) -> DeviceHandle<Server> {
     })
 }
 
-fn handle(device: DeviceId) -> Result<&'static Handle, CublasError> {
-    let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, handle)) = handles.iter().find(|(known, _)| *known == device) {
-        return Ok(handle);
-    }
-    let library = selection::library().ok_or(CublasError::NoAlgorithm)?;
-    let handle: &'static Handle = Box::leak(Box::new(Handle::new(library)?));
-    handles.push((device, handle));
-    Ok(handle)
-}
-
 /// A planned product of buffers.
 pub(super) struct Launch {
     pub plan: Arc<Plan>,
@@ -110,12 +196,7 @@ pub(super) struct Launch {
 }
 
 /// Launches a product in order with the device's kernels, with a bias to read, or column sums or the input of an
-/// activation to write. A failure marks the outputs: reading them, or what is computed from them, is the error.
-///
-/// # Panics
-///
-/// Panics if the buffers are on several devices.
-#[allow(clippy::default_trait_access, reason = "the type of backtraces is in a crate that is no dependency")]
+/// activation to write.
 pub(super) fn launch(
     client: &Client,
     launch: Launch,
@@ -124,46 +205,107 @@ pub(super) fn launch(
     pre_activation: Option<Buffer>,
 ) {
     let Launch { plan, left, right, output } = launch;
-    let workspace = (plan.workspace_bytes() > 0).then(|| client.empty(plan.workspace_bytes()));
-    let read: Vec<Buffer> = [left.clone(), right.clone()].into_iter().chain(bias.clone()).collect();
+    let workspace_bytes = plan.workspace_bytes();
+    let has_sums = sums.is_some();
+    let read = [left, right].into_iter().chain(bias).collect();
+    let written = [output].into_iter().chain(sums).chain(pre_activation).collect();
+    call(client, read, written, workspace_bytes, move |Call { read, written, workspace, stream }| {
+        let mut written = written.into_iter();
+        let operands = Operands {
+            left: read[0],
+            right: read[1],
+            output: written.next().expect("the output is written"),
+            vector: if has_sums { written.next() } else { read.get(2).copied() },
+            pre_activation: written.next(),
+            workspace,
+        };
+        // SAFETY: as `call` promises.
+        unsafe { plan.launch(operands, stream) }.map_err(|error| error.to_string())
+    });
+}
+
+/// Launches a pass of a convolution in order with the device's kernels.
+pub(super) fn convolve(client: &Client, plan: Arc<cudnn::Plan>, pass: Pass, read: [Buffer; 2], result: Buffer) {
+    let workspace_bytes = plan.workspace_bytes();
+    call(client, read.into(), vec![result], workspace_bytes, move |Call { read, written, workspace, stream }| {
+        let (input, weight, output) = match pass {
+            Pass::Forward => (read[0], read[1], written[0]),
+            Pass::Input => (written[0], read[0], read[1]),
+            Pass::Weight => (read[0], written[0], read[1]),
+        };
+        // SAFETY: as `call` promises.
+        unsafe { plan.launch(cudnn::Operands { input, weight, output, workspace }, stream) }
+            .map_err(|error| error.to_string())
+    });
+}
+
+/// Launches sums of channels in order with the device's kernels.
+pub(super) fn sum_channels(client: &Client, plan: Arc<cudnn::ChannelSums>, tensor: Buffer, sums: Buffer) {
+    call(client, vec![tensor], vec![sums], 0, move |Call { read, written, stream, .. }| {
+        // SAFETY: as `call` promises.
+        unsafe { plan.launch(read[0], written[0], stream) }.map_err(|error| error.to_string())
+    });
+}
+
+/// Memory of a call on the device, in the order of its buffers, and the CUDA stream.
+struct Call {
+    read: Vec<Memory>,
+    written: Vec<Memory>,
+    workspace: Option<Memory>,
+    stream: *mut c_void,
+}
+
+/// Calls a library in order with the device's kernels. A failure marks the results: reading them, or what is computed from
+/// them, is the error.
+///
+/// The call is made on the thread of the device, which has its context. The memory belongs to the device, and its stream
+/// orders the call before all that uses the memory later.
+///
+/// # Panics
+///
+/// Panics if the buffers are on several devices.
+#[allow(clippy::default_trait_access, reason = "the type of backtraces is in a crate that is no dependency")]
+fn call(
+    client: &Client,
+    read: Vec<Buffer>,
+    written: Vec<Buffer>,
+    workspace_bytes: usize,
+    launch: impl FnOnce(Call) -> Result<(), String> + Send + 'static,
+) {
+    let workspace = (workspace_bytes > 0).then(|| client.empty(workspace_bytes));
     assert!(
         read.iter().all(|buffer| buffer.service == client.service_id()),
-        "the tensors of a product are on several devices"
+        "the tensors of an operation are on several devices"
     );
     // As CubeCL's own launches do, a dry run allocates and computes nothing.
     if launch_mode().is_skipped() {
         return;
     }
     server_of(client.service_id().device).submit(move |server| {
-        let stream = output.stream;
-        let written = [Some(&output), sums.as_ref(), pre_activation.as_ref(), workspace.as_ref()];
-        let written: Vec<BufferBinding> = written.into_iter().flatten().map(binding).collect();
-        // Guards of the pages, until the product is launched.
+        let stream = written[0].stream;
+        let results: Vec<BufferBinding> = written.iter().chain(&workspace).map(binding).collect();
+        // Guards of the pages, until the call is made.
         let mut guards = Vec::new();
-        // Before the scope: within it the outputs count as not yet written, and reading their address would fail.
+        // Before the scope: within it the results count as not yet written, and reading their address would fail.
         let mut memory = |buffer: &Buffer| {
             let guard = server.get_resource(binding(buffer), stream)?;
             let memory = Memory { address: guard.resource().ptr, bytes: guard.resource().size };
             guards.push(guard);
             Ok::<_, ServerError>(memory)
         };
-        let vector = bias.as_ref().or(sums.as_ref());
-        let operands = (|| {
-            Ok(Operands {
-                left: memory(&left)?,
-                right: memory(&right)?,
-                output: memory(&output)?,
-                vector: vector.map(&mut memory).transpose()?,
-                pre_activation: pre_activation.as_ref().map(&mut memory).transpose()?,
-                workspace: workspace.as_ref().map(&mut memory).transpose()?,
-            })
+        let resolved = (|| {
+            Ok((
+                read.iter().map(&mut memory).collect::<Result<Vec<_>, _>>()?,
+                written.iter().map(&mut memory).collect::<Result<Vec<_>, _>>()?,
+                workspace.as_ref().map(&mut memory).transpose()?,
+            ))
         })();
-        let operands = match operands {
-            Ok(operands) => operands,
-            Err(error) => return failed_writing(server, stream, written, error),
+        let (of_read, of_written, of_workspace) = match resolved {
+            Ok(resolved) => resolved,
+            Err(error) => return failed_writing(server, stream, results, error),
         };
-        let touched: Vec<BufferBinding> = read.iter().map(binding).chain(written.iter().cloned()).collect();
-        ExecuteScope::over(server, stream, written).execute(|server| {
+        let touched: Vec<BufferBinding> = read.iter().map(binding).chain(results.iter().cloned()).collect();
+        ExecuteScope::over(server, stream, results).execute(|server| {
             // A CUDA graph replays at these addresses: its pages stay until the graph ends.
             if let Some(capture) = server.capturing(stream) {
                 for binding in touched {
@@ -172,12 +314,11 @@ pub(super) fn launch(
             }
             let stream =
                 server.write_streams().try_stream_mut(&stream).expect("BUG: the addresses were resolved on it");
-            // SAFETY: the buffers were resolved on this device and its stream, which orders the product before all that
-            // uses the memory later; CubeCL's thread has the device's context.
-            unsafe { plan.launch(operands, stream.signal().cast()) }
-                .map_err(|error| ServerError::Generic { reason: error.to_string(), backtrace: Default::default() })
+            let stream = stream.signal().cast();
+            launch(Call { read: of_read, written: of_written, workspace: of_workspace, stream })
+                .map_err(|reason| ServerError::Generic { reason, backtrace: Default::default() })
         });
-        // Resolved again, memory of another stream is released behind the product, not behind the first resolution.
+        // Resolved again, memory of another stream is released behind the call, not behind the first resolution.
         for buffer in read.iter().filter(|buffer| buffer.stream != stream) {
             drop(server.get_resource(binding(buffer), stream));
         }

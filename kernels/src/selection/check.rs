@@ -1,5 +1,6 @@
 //! Small operations by the library, compared with Burn's on the CPU at the start of a program.
 
+use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 
 use crate::product;
@@ -13,13 +14,23 @@ type Fault = (&'static str, String);
 
 /// Runs one operation of each kind in f32 and bf16, with their gradients.
 pub(super) fn all(device: &Device) -> Result<(), Fault> {
+    compared(device, &OPERATIONS)
+}
+
+/// Runs convolutions in f32 and bf16, with their gradients.
+pub(super) fn convolutions(device: &Device) -> Result<(), Fault> {
+    compared(device, &CONVOLUTIONS)
+}
+
+fn compared(device: &Device, operations: &[(&'static str, Operation)]) -> Result<(), Fault> {
     for float in [FloatDType::F32, FloatDType::BF16] {
-        for (name, operation) in OPERATIONS {
-            let outcome = |device, computed| outcome(operation, device, float, computed).map_err(|fault| (name, fault));
+        for (name, operation) in operations {
+            let outcome =
+                |device, computed| outcome(*operation, device, float, computed).map_err(|fault| (*name, fault));
             let found = outcome(device, float)?;
             let expected = outcome(&Device::flex(), FloatDType::F32)?;
             if !found.iter().zip(&expected).all(|(found, expected)| agree(found, expected)) {
-                return Err((name, "has another result than by Burn's kernels".into()));
+                return Err((*name, "has another result than by Burn's kernels".into()));
             }
         }
     }
@@ -55,6 +66,38 @@ const OPERATIONS: [(&str, Operation); 7] = [
         product::target_log_probs(logits, targets).mean()
     }),
 ];
+
+const CONVOLUTIONS: [(&str, Operation); 4] = [
+    ("a convolution", |left, right, bias| {
+        let options = ConvOptions::new([1, 2], [1, 0], [2, 1], 1);
+        let output = product::conv2d(image(left), kernel(right, [57, 6]), Some(bias), options);
+        squares(output.flatten(1, 3))
+    }),
+    ("a convolution with the channels last", |left, right, bias| {
+        let image = left.narrow(0, 0, 6).reshape([2, 5, 103, 6]).permute([0, 3, 1, 2]);
+        let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
+        squares(product::conv2d(image, kernel(right, [57, 6]), Some(bias), options).flatten(1, 3))
+    }),
+    ("a convolution in groups", |left, right, bias| {
+        let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 3);
+        squares(product::conv2d(image(left), kernel(right, [57, 2]), Some(bias), options).flatten(1, 3))
+    }),
+    ("a transposed convolution", |left, right, _| {
+        let options = ConvTransposeOptions::new([2, 1], [1, 1], [1, 0], [1, 1], 1);
+        squares(product::conv_transpose2d(image(left), kernel(right, [6, 19]), None, options).flatten(1, 3))
+    }),
+];
+
+/// Rows of the left matrix as two images of six channels.
+fn image(left: Tensor<2>) -> Tensor<4> {
+    left.narrow(0, 0, 6).reshape([2, 6, 5, 103])
+}
+
+/// Numbers of the right matrix as kernels of 3 by 3.
+fn kernel(right: Tensor<2>, [outputs, inputs]: [usize; 2]) -> Tensor<4> {
+    let [_, inner, columns] = SIZES;
+    right.reshape([inner * columns]).narrow(0, 0, outputs * inputs * 9).reshape([outputs, inputs, 3, 3])
+}
 
 fn squares(tensor: Tensor<2>) -> Tensor<1> {
     tensor.cast(FloatDType::F32).square().mean()
@@ -114,7 +157,7 @@ mod tests {
     #[test]
     fn rounded_inputs_are_within_the_limit_and_other_layouts_are_not() {
         let cpu = Device::flex();
-        for (name, operation) in OPERATIONS {
+        for (name, operation) in OPERATIONS.into_iter().chain(CONVOLUTIONS) {
             let exact = outcome(operation, &cpu, FloatDType::F32, FloatDType::F32).expect(name);
             let rounded = outcome(operation, &cpu, FloatDType::BF16, FloatDType::F32).expect(name);
             for (exact, rounded) in exact.iter().zip(&rounded) {

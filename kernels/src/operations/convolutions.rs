@@ -1,0 +1,238 @@
+//! Convolutions by cuDNN.
+//!
+//! A pass reads its tensors as they lie in memory, if their order is that of a [`Format`]. Else, and where the library has
+//! no algorithm for gaps, tensors are copied. The result has no gaps, and the order of the tensors that were read.
+
+use burn::backend::ops::{ConvOptions, FloatTensorOps};
+use burn::tensor::{DType, Shape};
+use burn_cubecl::CubeBackend;
+use burn_cubecl::kernel::conv::{ConvStrategy, conv_data_backward, conv_forward, conv_weight_backward};
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::zspace::metadata::Metadata;
+
+use super::{alignment_of, empty, stream, zeros};
+use crate::convolution::{Convolution, Format, Layout, Window};
+use crate::cublaslt::Element;
+use crate::cudnn::Pass;
+
+/// Bytes of one load of tensor-core kernels. Tensors that begin elsewhere are copied.
+const WIDEST_LOAD: u64 = 16;
+
+/// `[n, c, sizes…]` and `[k, c / groups, sizes…]` to `[n, k, sizes…]`.
+pub(super) fn forward(input: CubeTensor, weight: CubeTensor, window: &Window, tf32: bool) -> CubeTensor {
+    let shape = output_shape(input.meta.shape(), weight.meta.shape(), window);
+    computed(Pass::Forward, [&input, &weight], shape, window, tf32).unwrap_or_else(|| {
+        match window.stride.len() {
+            1 => conv_forward::<1>(input, weight, None, options(window), ConvStrategy::default()),
+            2 => conv_forward::<2>(input, weight, None, options(window), ConvStrategy::default()),
+            _ => conv_forward::<3>(input, weight, None, options(window), ConvStrategy::default()),
+        }
+        .expect(ALL_SHAPES)
+    })
+}
+
+/// The gradient of the input, which has this shape.
+pub(super) fn input_gradient(
+    gradient: CubeTensor,
+    weight: CubeTensor,
+    shape: Shape,
+    window: &Window,
+    tf32: bool,
+) -> CubeTensor {
+    let by_library = computed(Pass::Input, [&weight, &gradient], shape.clone(), window, tf32);
+    by_library.unwrap_or_else(|| {
+        match window.stride.len() {
+            1 => conv_data_backward::<1>(gradient, weight, shape, options(window), ConvStrategy::default()),
+            2 => conv_data_backward::<2>(gradient, weight, shape, options(window), ConvStrategy::default()),
+            _ => conv_data_backward::<3>(gradient, weight, shape, options(window), ConvStrategy::default()),
+        }
+        .expect(ALL_SHAPES)
+    })
+}
+
+/// The gradient of the weight, which has this shape.
+pub(super) fn weight_gradient(
+    input: CubeTensor,
+    gradient: CubeTensor,
+    shape: Shape,
+    window: &Window,
+    tf32: bool,
+) -> CubeTensor {
+    let by_library = computed(Pass::Weight, [&input, &gradient], shape.clone(), window, tf32);
+    by_library.unwrap_or_else(|| {
+        match window.stride.len() {
+            1 => conv_weight_backward::<1>(input, gradient, shape, options(window), ConvStrategy::default()),
+            2 => conv_weight_backward::<2>(input, gradient, shape, options(window), ConvStrategy::default()),
+            _ => conv_weight_backward::<3>(input, gradient, shape, options(window), ConvStrategy::default()),
+        }
+        .expect(ALL_SHAPES)
+    })
+}
+
+/// Burn's backend panics as well where none of its kernels computes a convolution.
+const ALL_SHAPES: &str = "BUG: Burn's kernels compute all convolutions";
+
+/// Sums of the channels of `[n, c, sizes…]`: `[c]`.
+pub(super) fn channel_sums(tensor: CubeTensor) -> CubeTensor {
+    let channels = tensor.meta.shape()[1];
+    if tensor.meta.shape().num_elements() == 0 {
+        return zeros(&tensor, Shape::new([channels]));
+    }
+    let lifted = with_row(untiled(tensor.clone()));
+    let format = format_of(&lifted);
+    let (lifted, layout) = laid_out(&lifted, format).unwrap_or_else(|| packed(&lifted, format));
+    let planned = element_of(tensor.dtype, false)
+        .and_then(|element| stream::plan_sums(lifted.handle.service.device, element, layout));
+    if let Some(plan) = planned {
+        let sums = empty_contiguous(&lifted, &[channels]);
+        stream::sum_channels(&lifted.client.clone(), plan, lifted.handle, sums.handle.clone());
+        return sums;
+    }
+    let other_dimensions = (0..tensor.meta.shape().num_dims()).filter(|dimension| *dimension != 1);
+    let sums = other_dimensions.fold(tensor, CubeBackend::float_sum_dim);
+    CubeBackend::float_reshape(sums, Shape::new([channels]))
+}
+
+/// Shape of a convolution's output.
+pub(super) fn output_shape(input: &Shape, weight: &Shape, window: &Window) -> Shape {
+    let sizes = convolved(input, weight).and_then(|[input, kernel]| window.output_sizes(input, kernel));
+    let sizes = sizes.unwrap_or_else(|| panic!("no convolution of {input:?} with {weight:?}: {window:?}"));
+    Shape::from([&[input[0], weight[0]], &sizes[..]].concat())
+}
+
+/// Shape of a transposed convolution's output, with numbers added behind.
+pub(super) fn transposed_shape(input: &Shape, weight: &Shape, window: &Window, added: &[usize]) -> Shape {
+    let sizes = convolved(input, weight).and_then(|[input, kernel]| window.transposed_sizes(input, kernel, added));
+    let sizes = sizes.unwrap_or_else(|| panic!("no transposed convolution of {input:?} with {weight:?}: {window:?}"));
+    Shape::from([&[input[0], weight[1] * window.groups], &sizes[..]].concat())
+}
+
+/// Sizes of input and kernel.
+fn convolved<'a>(input: &'a Shape, weight: &'a Shape) -> Option<[&'a [usize]; 2]> {
+    Some([input.get(2..)?, weight.get(2..)?])
+}
+
+/// Launches a pass. `None` where the library has no algorithm.
+fn computed(pass: Pass, read: [&CubeTensor; 2], result: Shape, window: &Window, tf32: bool) -> Option<CubeTensor> {
+    let element = element_of(read[0].dtype, tf32)?;
+    if read[1].dtype != read[0].dtype {
+        return None;
+    }
+    if result.num_elements() == 0 {
+        return Some(empty(read[0], result));
+    }
+    if read.iter().any(|tensor| tensor.meta.shape().num_elements() == 0) {
+        return Some(zeros(read[0], result));
+    }
+    let is_one_size = result.num_dims() == 3;
+    let window = if is_one_size { window.clone().with_row() } else { window.clone() };
+    let shape = if is_one_size { lifted(&result) } else { result.to_vec() };
+    let read = read.map(|tensor| with_row(untiled(tensor.clone())));
+    // The input of the forward pass and of the weight's gradient, or the output's gradient.
+    let format = format_of(&read[usize::from(pass == Pass::Input)]);
+    let other = Format::ALL.into_iter().find(|other| *other != format).unwrap_or(format);
+    for (format, has_gaps) in [(format, true), (format, false), (other, false)] {
+        let is_weight = |which: usize| (pass, which) == (Pass::Forward, 1) || (pass, which) == (Pass::Input, 0);
+        let layouts = [0, 1].map(|which| {
+            let tensor = &read[which];
+            let lies = (has_gaps && !is_weight(which)).then(|| laid_out(tensor, format)).flatten();
+            lies.map_or_else(|| Layout::packed(tensor.meta.shape(), format), |(_, layout)| layout)
+        });
+        let wanted = Layout::packed(&shape, format);
+        let [one, two] = layouts.clone();
+        let (input, weight, output) = match pass {
+            Pass::Forward => (one, two.shape, wanted.clone()),
+            Pass::Input => (wanted.clone(), one.shape, two),
+            Pass::Weight => (one, shape.clone(), two),
+        };
+        let convolution = Convolution { element, input, weight, format, output, window: window.clone() };
+        let Some(plan) = stream::plan_convolution(read[0].handle.service.device, convolution, pass) else { continue };
+        let [one, two] = [0, 1].map(|which| match laid_out(&read[which], format) {
+            Some((tensor, layout)) if layout == layouts[which] => tensor,
+            _ => packed(&read[which], format).0,
+        });
+        let order = format.order(shape.len());
+        let memory = empty_contiguous(&one, &order.iter().map(|dimension| shape[*dimension]).collect::<Vec<_>>());
+        stream::convolve(&one.client.clone(), plan, pass, [one.handle, two.handle], memory.handle.clone());
+        let mut strides = wanted.strides;
+        if is_one_size {
+            strides.remove(2);
+        }
+        return Some(CubeTensor { meta: Box::new(Metadata::new(result, strides)), ..memory });
+    }
+    None
+}
+
+fn element_of(dtype: DType, tf32: bool) -> Option<Element> {
+    match dtype {
+        DType::F32 => Some(Element::F32 { tf32 }),
+        DType::F16 => Some(Element::F16),
+        DType::BF16 => Some(Element::Bf16),
+        _ => None,
+    }
+}
+
+/// Burn's options.
+fn options<const N: usize>(window: &Window) -> ConvOptions<N> {
+    let of = |sizes: &[usize]| std::array::from_fn(|size| sizes[size]);
+    ConvOptions::new(of(&window.stride), of(&window.padding), of(&window.dilation), window.groups)
+}
+
+/// Strides of tiles are no strides of numbers.
+fn untiled(tensor: CubeTensor) -> CubeTensor {
+    if tensor.meta.is_tiled() { into_contiguous(tensor) } else { tensor }
+}
+
+/// The shape with a row before its only size.
+fn lifted(shape: &Shape) -> Vec<usize> {
+    [&shape[..2], &[1], &shape[2..]].concat()
+}
+
+/// A tensor of one size with a row before: the library's have two or three.
+fn with_row(tensor: CubeTensor) -> CubeTensor {
+    if tensor.meta.num_dims() != 3 {
+        return tensor;
+    }
+    let shape = lifted(tensor.meta.shape());
+    let strides = tensor.meta.strides();
+    let strides = [strides[0], strides[1], strides[2] * shape[3], strides[2]];
+    CubeTensor { meta: Box::new(Metadata::new(shape, strides)), ..tensor }
+}
+
+/// Order of a tensor's memory: that of its channels first if it has both.
+fn format_of(tensor: &CubeTensor) -> Format {
+    let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
+    let fitting = |format: &Format| Layout::new(shape, strides, *format).is_some();
+    Format::ALL.into_iter().find(fitting).unwrap_or(Format::ChannelsFirst)
+}
+
+/// The tensor with its layout, if the library reads it as it lies.
+fn laid_out(tensor: &CubeTensor, format: Format) -> Option<(CubeTensor, Layout)> {
+    let is_aligned = alignment_of(tensor.handle.offset_start.unwrap_or(0)) >= WIDEST_LOAD;
+    let layout = Layout::new(tensor.meta.shape(), tensor.meta.strides(), format).filter(|_| is_aligned)?;
+    Some((tensor.clone(), layout))
+}
+
+/// A copy without gaps in this order, or the tensor if it is one.
+fn packed(tensor: &CubeTensor, format: Format) -> (CubeTensor, Layout) {
+    let layout = Layout::packed(tensor.meta.shape(), format);
+    if let Some(laid_out) = laid_out(tensor, format).filter(|(_, found)| *found == layout) {
+        return laid_out;
+    }
+    let order = format.order(layout.shape.len());
+    let permuted = into_contiguous(CubeBackend::float_permute(tensor.clone(), &order));
+    let copy = if alignment_of(permuted.handle.offset_start.unwrap_or(0)) >= WIDEST_LOAD {
+        permuted
+    } else {
+        // It was contiguous, and begins between two loads.
+        into_contiguous(permuted.copy())
+    };
+    let meta = Metadata::new(layout.shape.clone(), layout.strides.clone());
+    (CubeTensor { meta: Box::new(meta), ..copy }, layout)
+}
+
+fn empty_contiguous(beside: &CubeTensor, shape: &[usize]) -> CubeTensor {
+    empty_device_contiguous_dtype(beside.client.clone(), beside.device.clone(), Shape::from(shape), beside.dtype)
+}

@@ -1,0 +1,146 @@
+//! Convolutions on a driver that runs no kernels: the fake cuDNN computes on the memory that the driver allocates.
+//!
+//! Tensors are uploaded, convolved and read, so that every address, layout and shape is that of CubeCL.
+
+use std::process::Command;
+
+use burn::backend::Dispatch;
+use burn::tensor::module::{conv1d, conv2d, conv3d};
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Device, Shape, Tensor, TensorData};
+use fake_cuda::Machine;
+use fake_cudnn::Fake;
+
+use super::{LibraryGradients, LibraryOps, planned_convolutions};
+use crate::convolution::Window;
+use crate::selection;
+
+/// Set in the process with the driver.
+const STARTED: &str = "CONVOLUTIONS_ON_A_FAKE_DRIVER";
+
+/// Numbers of the simulated driver's memory that are zero are read as this: see `fake_cuda`.
+const ZERO: f32 = 2.0;
+
+/// Numbers from 1 to 3: few sums of products are zero.
+fn numbers(shape: &[usize], seed: usize) -> Vec<f32> {
+    (0..shape.iter().product()).map(|index| ((index * 7 + seed * 5 + index / 3) % 3) as f32 + 1.0).collect()
+}
+
+fn on<const D: usize>(device: &Device, numbers: &[f32], shape: &[usize]) -> Tensor<D> {
+    Tensor::from_data(TensorData::new(numbers.to_vec(), shape.to_vec()), device)
+}
+
+/// Uploads numbers of a shape.
+type Place<const D: usize> = fn(&Device, &[f32], &[usize]) -> Tensor<D>;
+
+/// The tensor with the channels of each position contiguous.
+fn channels_last<const D: usize>(device: &Device, numbers: &[f32], shape: &[usize]) -> Tensor<D> {
+    let to_last: [isize; D] = std::array::from_fn(|dimension| match dimension {
+        0 => 0,
+        dimension if dimension == D - 1 => 1,
+        dimension => dimension.cast_signed() + 1,
+    });
+    let to_first: [isize; D] = std::array::from_fn(|dimension| match dimension {
+        0 => 0,
+        1 => (D - 1).cast_signed(),
+        dimension => dimension.cast_signed() - 1,
+    });
+    let moved = on::<D>(&Device::flex(), numbers, shape).permute(to_last);
+    let dims = moved.dims();
+    let moved: Vec<f32> = moved.into_data().iter::<f32>().collect();
+    on::<D>(device, &moved, &dims).permute(to_first)
+}
+
+fn read<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().iter::<f32>().collect()
+}
+
+fn as_read(numbers: Vec<f32>) -> Vec<f32> {
+    numbers.into_iter().map(|number| if number == 0.0 { ZERO } else { number }).collect()
+}
+
+/// All passes of a convolution on the device, beside Burn's on the CPU.
+fn compare<const D: usize, const N: usize>(
+    device: &Device,
+    [input, weight]: [[usize; D]; 2],
+    options: &ConvOptions<N>,
+    convolve: impl Fn(Tensor<D>, Tensor<D>, ConvOptions<N>) -> Tensor<D>,
+) {
+    let cpu = Device::flex().autodiff();
+    let (x, w) = (numbers(&input, 1), numbers(&weight, 2));
+    let (leaf_x, leaf_w) = (on::<D>(&cpu, &x, &input).require_grad(), on::<D>(&cpu, &w, &weight).require_grad());
+    let y = convolve(leaf_x.clone(), leaf_w.clone(), options.clone());
+    let output = y.dims();
+    let g = numbers(&output, 3);
+    let gradients = (y.clone() * on(&cpu, &g, &output)).sum().backward();
+    let expected =
+        [y.inner(), leaf_x.grad(&gradients).expect("it is trained"), leaf_w.grad(&gradients).expect("it is trained")]
+            .map(read);
+    let window = Window {
+        stride: options.stride.to_vec(),
+        padding: options.padding_begin().to_vec(),
+        dilation: options.dilation.to_vec(),
+        groups: options.groups,
+    };
+    let places: [Place<D>; 2] = [on, channels_last];
+    for (place, last) in places.into_iter().zip([false, true]) {
+        let planned = planned_convolutions();
+        let x = || place(device, &x, &input).into_dispatch();
+        // In the same order, and without padding of rows: a kernel would copy it.
+        let w = || place(device, &w, &weight).into_dispatch();
+        let g = || place(device, &g, &output).into_dispatch();
+        let window = || window.clone();
+        let found = [
+            Dispatch::library_convolution(x(), w(), window(), false),
+            Dispatch::library_convolution_input_gradient(g(), w(), Shape::from(input), window(), false),
+            Dispatch::library_convolution_weight_gradient(x(), g(), Shape::from(weight), window(), false),
+        ]
+        .map(|tensor| read(Tensor::<D>::from_dispatch(tensor)));
+        let names = ["output", "gradient of the input", "gradient of the weight"];
+        for ((found, expected), name) in found.iter().zip(&expected).zip(names) {
+            assert_eq!(found, &as_read(expected.clone()), "{name}, {input:?}, {weight:?}, {options:?}, last {last}");
+        }
+        assert_eq!(planned_convolutions(), planned + 3);
+        let sums = read(Tensor::<1>::from_dispatch(Dispatch::library_channel_sums(g())));
+        let of_channel = |channel| g_of_channel(&numbers(&output, 3), &output, channel);
+        assert_eq!(sums, (0..output[1]).map(of_channel).collect::<Vec<f32>>());
+    }
+}
+
+fn g_of_channel(gradient: &[f32], shape: &[usize], channel: usize) -> f32 {
+    let positions: usize = shape[2..].iter().product();
+    let of_channel = gradient.iter().enumerate().filter(|(index, _)| index / positions % shape[1] == channel);
+    of_channel.map(|(_, number)| number).sum()
+}
+
+fn compare_all() {
+    assert!(selection::load_cudnn().is_some(), "no cuDNN");
+    let device = Device::cuda(0);
+    compare(&device, [[2, 4, 9], [6, 2, 4]], &ConvOptions::new([2], [1], [2], 2), |x, w, options| {
+        conv1d(x, w, None, options)
+    });
+    compare(&device, [[2, 2, 5, 7], [3, 2, 3, 2]], &ConvOptions::new([1, 2], [1, 0], [2, 1], 1), |x, w, options| {
+        conv2d(x, w, None, options)
+    });
+    // Depthwise, and without padding of rows.
+    compare(&device, [[1, 4, 8, 8], [4, 1, 3, 2]], &ConvOptions::new([1, 1], [1, 1], [1, 1], 4), |x, w, options| {
+        conv2d(x, w, None, options)
+    });
+    let options = ConvOptions::new([1, 1, 2], [0, 1, 1], [1, 1, 1], 1);
+    compare(&device, [[2, 2, 3, 4, 5], [3, 2, 1, 2, 4]], &options, |x, w, options| conv3d(x, w, None, options));
+}
+
+#[test]
+fn convolutions_on_cubecls_memory_are_burns() {
+    if std::env::var_os(STARTED).is_some() {
+        return compare_all();
+    }
+    let (machine, fake) = (Machine::new("h200"), Fake::new());
+    let program = std::env::current_exe().expect("a test knows its own path");
+    let mut command: Command = machine.command(program);
+    let name = "operations::tests::convolutions_on_cubecls_memory_are_burns";
+    command.args([name, "--exact", "--nocapture"]).env(STARTED, "1").env("GPU_TUNED_LIBRARIES", fake.folder());
+    let output = command.output().expect("it starts");
+    let text = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat();
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
