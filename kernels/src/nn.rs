@@ -5,6 +5,7 @@
 
 pub mod attention;
 mod config;
+pub mod conv;
 pub mod loss;
 pub mod transformer;
 

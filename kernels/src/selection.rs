@@ -21,6 +21,7 @@ const LIBRARY_TF32: u8 = 2;
 
 /// True once an operation that the library can compute was called on a CUDA device.
 static WAS_CALLED: AtomicBool = AtomicBool::new(false);
+
 /// cuDNN computes convolutions while the library is selected.
 static HAS_CONVOLUTIONS: AtomicBool = AtomicBool::new(false);
 
@@ -84,6 +85,8 @@ pub fn load_library() -> Result<&'static CublasLt, NotFound> {
         Some(library) => Ok(library),
         None => find::cublaslt().map(|found| LIBRARY.get_or_init(|| found)),
     }
+}
+
 /// Returns `true` if cuDNN computes the next convolutions on CUDA devices.
 pub fn has_convolutions() -> bool {
     is_library_selected() && HAS_CONVOLUTIONS.load(Ordering::Relaxed)

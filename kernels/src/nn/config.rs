@@ -5,8 +5,9 @@ use std::ops::{Deref, DerefMut};
 use burn::config::Config;
 use burn::nn::activation::ActivationConfig;
 use burn::nn::attention as burn_attention;
+use burn::nn::conv as burn_conv;
 use burn::nn::transformer as burn_transformer;
-use burn::nn::{self as burn_nn, Initializer, LinearLayout};
+use burn::nn::{self as burn_nn, Initializer, LinearLayout, PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
@@ -132,5 +133,74 @@ configs! {
         with_weights: Option<Vec<f32>>,
         with_smoothing: Option<f32>,
         with_logits: bool,
+    }
+
+    /// Config of a convolution of one size.
+    Conv1dConfig(burn_conv::Conv1dConfig) of burn_conv::Conv1d {
+        new(channels_in: usize, channels_out: usize, kernel_size: usize);
+        with_stride: usize,
+        with_dilation: usize,
+        with_groups: usize,
+        with_padding: PaddingConfig1d,
+        with_bias: bool,
+        with_initializer: Initializer,
+    }
+
+    /// Config of a convolution of two sizes.
+    Conv2dConfig(burn_conv::Conv2dConfig) of burn_conv::Conv2d {
+        new(channels: [usize; 2], kernel_size: [usize; 2]);
+        with_stride: [usize; 2],
+        with_dilation: [usize; 2],
+        with_groups: usize,
+        with_padding: PaddingConfig2d,
+        with_bias: bool,
+        with_initializer: Initializer,
+    }
+
+    /// Config of a convolution of three sizes.
+    Conv3dConfig(burn_conv::Conv3dConfig) of burn_conv::Conv3d {
+        new(channels: [usize; 2], kernel_size: [usize; 3]);
+        with_stride: [usize; 3],
+        with_dilation: [usize; 3],
+        with_groups: usize,
+        with_padding: PaddingConfig3d,
+        with_bias: bool,
+        with_initializer: Initializer,
+    }
+
+    /// Config of a transposed convolution of one size.
+    ConvTranspose1dConfig(burn_conv::ConvTranspose1dConfig) of burn_conv::ConvTranspose1d {
+        new(channels: [usize; 2], kernel_size: usize);
+        with_stride: usize,
+        with_dilation: usize,
+        with_groups: usize,
+        with_padding: usize,
+        with_padding_out: usize,
+        with_bias: bool,
+        with_initializer: Initializer,
+    }
+
+    /// Config of a transposed convolution of two sizes.
+    ConvTranspose2dConfig(burn_conv::ConvTranspose2dConfig) of burn_conv::ConvTranspose2d {
+        new(channels: [usize; 2], kernel_size: [usize; 2]);
+        with_stride: [usize; 2],
+        with_dilation: [usize; 2],
+        with_groups: usize,
+        with_padding: [usize; 2],
+        with_padding_out: [usize; 2],
+        with_bias: bool,
+        with_initializer: Initializer,
+    }
+
+    /// Config of a transposed convolution of three sizes.
+    ConvTranspose3dConfig(burn_conv::ConvTranspose3dConfig) of burn_conv::ConvTranspose3d {
+        new(channels: [usize; 2], kernel_size: [usize; 3]);
+        with_stride: [usize; 3],
+        with_dilation: [usize; 3],
+        with_groups: usize,
+        with_padding: [usize; 3],
+        with_padding_out: [usize; 3],
+        with_bias: bool,
+        with_initializer: Initializer,
     }
 }

@@ -2,6 +2,8 @@
 //! Burn's.
 
 #[cfg(feature = "nn")]
+mod conv_modules;
+#[cfg(feature = "nn")]
 mod convolutions;
 mod faults;
 mod memory;

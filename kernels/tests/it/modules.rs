@@ -12,13 +12,13 @@ use gpu_tuned_kernels::nn::transformer::{
 };
 use gpu_tuned_kernels::selection::was_library_operation_called;
 
-fn device() -> Device {
+pub(crate) fn device() -> Device {
     let device = Device::flex();
     device.seed(7);
     device
 }
 
-fn random<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
+pub(crate) fn random<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
     Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
 }
 
@@ -28,14 +28,14 @@ thread_local! {
 }
 
 /// Loads the record of one module into another, through a file.
-fn copied<A: Module, B: Module>(from: &A, to: B) -> B {
+pub(crate) fn copied<A: Module, B: Module>(from: &A, to: B) -> B {
     let folder = FOLDER.with(|all| tempfile::tempdir_in(all.path()).expect("a folder").keep());
     let file = folder.join("model");
     from.clone().save_file(&file).expect("a record");
     to.load_file(&file)
 }
 
-fn equal<const D: usize>(one: Tensor<D>, other: Tensor<D>) {
+pub(crate) fn equal<const D: usize>(one: Tensor<D>, other: Tensor<D>) {
     one.into_data().assert_eq(&other.into_data(), true);
 }
 
