@@ -9,6 +9,7 @@ mod beside;
 #[cfg(feature = "cuda")]
 pub mod card;
 pub mod catching;
+mod convolutions;
 pub mod described;
 pub mod device;
 mod drill;
@@ -78,6 +79,8 @@ enum Command {
     Graphs(graphs::Arguments),
     /// Library operations against fp64, and their time beside Burn's
     Products(products::Arguments),
+    /// Library convolutions against fp64, and their time beside Burn's
+    Convolutions(convolutions::Arguments),
     /// Steps as one of the processes of a launcher, or alone: speed, losses, memory, and faults of one
     Ranks(ranks::Arguments),
     /// Train a model that is not ready for 16 bits where the planner chooses them: the program starts again in f32
@@ -126,6 +129,7 @@ pub fn run() -> anyhow::Result<()> {
         Command::Drill(arguments) => drill::run(&arguments),
         Command::Graphs(arguments) => graphs::run(&arguments),
         Command::Products(arguments) => products::run(&arguments),
+        Command::Convolutions(arguments) => convolutions::run(&arguments),
         Command::Ranks(arguments) => ranks::run(&arguments),
         Command::Unready(arguments) => unready::run(&arguments),
         Command::Warm(arguments) => warm::run(&arguments),

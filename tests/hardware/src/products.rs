@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
 /// Numbers of a product, and the largest error allowed, relative to the largest value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Numbers {
+pub(crate) enum Numbers {
     F32,
     Tf32,
     F16,
@@ -50,9 +50,9 @@ enum Numbers {
 }
 
 impl Numbers {
-    const ALL: [Self; 4] = [Self::F32, Self::Tf32, Self::F16, Self::Bf16];
+    pub(crate) const ALL: [Self; 4] = [Self::F32, Self::Tf32, Self::F16, Self::Bf16];
 
-    fn float(self) -> FloatDType {
+    pub(crate) fn float(self) -> FloatDType {
         match self {
             Self::F32 | Self::Tf32 => FloatDType::F32,
             Self::F16 => FloatDType::F16,
@@ -61,7 +61,7 @@ impl Numbers {
     }
 
     /// Of products with sums in f32 whose inputs are exact.
-    fn limit(self) -> f64 {
+    pub(crate) fn limit(self) -> f64 {
         match self {
             Self::F32 => 1e-5,
             Self::Tf32 | Self::F16 => 1e-3,
@@ -419,23 +419,23 @@ fn gelu(input: f64) -> [f64; 2] {
 }
 
 /// Sums in f64, with the sizes of their terms.
-struct Sums {
+pub(crate) struct Sums {
     values: Vec<f64>,
     sizes: Vec<f64>,
 }
 
 impl Sums {
-    fn new(length: usize) -> Self {
+    pub(crate) fn new(length: usize) -> Self {
         Self { values: vec![0.0; length], sizes: vec![0.0; length] }
     }
 
-    fn add(&mut self, at: usize, term: f64) {
+    pub(crate) fn add(&mut self, at: usize, term: f64) {
         self.values[at] += term;
         self.sizes[at] += term.abs();
     }
 
     /// Largest error, relative to the largest sum of absolute terms.
-    fn error(&self, found: &[f64]) -> f64 {
+    pub(crate) fn error(&self, found: &[f64]) -> f64 {
         if found.len() != self.values.len() {
             return f64::INFINITY;
         }
@@ -445,19 +445,24 @@ impl Sums {
 }
 
 /// The larger; NaN is the largest.
-fn worse(one: f64, other: f64) -> f64 {
+pub(crate) fn worse(one: f64, other: f64) -> f64 {
     if one.is_nan() || other.is_nan() { f64::NAN } else { one.max(other) }
 }
 
-fn random_host(shape: &[usize], random: &mut StdRng) -> Vec<f32> {
+pub(crate) fn random_host(shape: &[usize], random: &mut StdRng) -> Vec<f32> {
     (0..shape.iter().product()).map(|_| random.random_range(-1.0..1.0)).collect()
 }
 
-fn on_device<const D: usize>(values: Vec<f32>, shape: [usize; D], numbers: Numbers, device: &Device) -> Tensor<D> {
+pub(crate) fn on_device<const D: usize>(
+    values: Vec<f32>,
+    shape: [usize; D],
+    numbers: Numbers,
+    device: &Device,
+) -> Tensor<D> {
     Tensor::<D>::from_data(TensorData::new(values, shape), (device, DType::F32)).cast(numbers.float())
 }
 
-fn host<const D: usize>(tensor: Tensor<D>) -> anyhow::Result<Vec<f64>> {
+pub(crate) fn host<const D: usize>(tensor: Tensor<D>) -> anyhow::Result<Vec<f64>> {
     let data = tensor.cast(FloatDType::F32).try_into_data()?;
     Ok(data.iter::<f64>().collect())
 }

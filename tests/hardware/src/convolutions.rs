@@ -1,0 +1,424 @@
+//! Library convolutions against fp64 on the host: forward and all gradients, of any shape and layout; and their time beside
+//! Burn's.
+
+#![allow(clippy::neg_cmp_op_on_partial_ord, reason = "an error of NaN is wrong")]
+
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
+use burn::tensor::{DType, Device, Distribution, Tensor};
+use clap::Args;
+use gpu_tuned::kernels::{select_burn, select_library};
+use gpu_tuned_kernels::convolution::Window;
+use gpu_tuned_kernels::product::{conv_transpose1d, conv_transpose2d, conv_transpose3d, conv1d, conv2d, conv3d};
+use gpu_tuned_kernels::selection::has_convolutions;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use serde::Serialize;
+
+use crate::device::Choice;
+use crate::mode;
+use crate::products::{Numbers, Sums, host, on_device, random_host, worse};
+
+/// Options of `convolutions`.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    choice: Choice,
+    /// Cases of each operation in each precision
+    #[arg(long, default_value_t = 200)]
+    cases: usize,
+    /// Time convolutions of a residual network instead
+    #[arg(long)]
+    time: bool,
+    /// Seed of the cases
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Operation {
+    Convolution,
+    Transposed,
+}
+
+#[derive(Serialize)]
+struct Checked {
+    run: &'static str,
+    operation: Operation,
+    /// Sizes of an image.
+    sizes: usize,
+    numbers: Numbers,
+    cases: usize,
+    wrong: usize,
+    /// Largest error, relative to the largest sum of absolute terms of its tensor.
+    worst: f64,
+    worst_case: String,
+    seconds: f64,
+}
+
+/// Prints a line for each operation and precision.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let device = arguments.choice.open(mode::Precision::F32)?;
+    if arguments.time {
+        return time(&device);
+    }
+    let mut wrong = 0;
+    for operation in [Operation::Convolution, Operation::Transposed] {
+        for sizes in 1..=3 {
+            for numbers in Numbers::ALL {
+                select(&device, numbers == Numbers::Tf32)?;
+                let begin = Instant::now();
+                let mut random = StdRng::seed_from_u64(arguments.seed);
+                let (cases, worst_case) = (arguments.cases, String::new());
+                let run = "convolutions";
+                let mut checked =
+                    Checked { run, operation, sizes, numbers, cases, wrong: 0, worst: 0.0, worst_case, seconds: 0.0 };
+                for _ in 0..cases {
+                    let case = Case::generate(operation, sizes, numbers, &mut random);
+                    let error = case.largest_error(&device, &mut random)?;
+                    if !(error <= numbers.limit()) {
+                        checked.wrong += 1;
+                    }
+                    if !(error <= checked.worst) {
+                        (checked.worst, checked.worst_case) = (error, format!("{case:?}"));
+                    }
+                }
+                checked.seconds = begin.elapsed().as_secs_f64();
+                wrong += checked.wrong;
+                println!("{}", serde_json::to_string(&checked)?);
+            }
+        }
+    }
+    ensure!(wrong == 0, "{wrong} cases are wrong");
+    Ok(())
+}
+
+/// Without cuDNN, Burn's kernels would be compared with themselves.
+fn select(device: &Device, tf32: bool) -> anyhow::Result<()> {
+    select_library(device, tf32)?;
+    ensure!(has_convolutions(), "cuDNN is missing or has other results than Burn: see the log");
+    Ok(())
+}
+
+/// Layout of a tensor in memory.
+#[derive(Clone, Copy, Debug)]
+enum View {
+    /// Rows of one channel are contiguous.
+    ChannelsFirst,
+    /// The channels of one position are contiguous.
+    ChannelsLast,
+    /// A part of a larger tensor: channels and columns cut off before and behind.
+    Cut([usize; 4]),
+    /// The last two dimensions swapped.
+    Transposed,
+    /// A sample, repeated.
+    Repeated,
+}
+
+/// A convolution of generated sizes.
+#[derive(Clone, Debug)]
+struct Case {
+    operation: Operation,
+    numbers: Numbers,
+    /// Shape of the convolution's input, or of the output of a transposed one.
+    large: Vec<usize>,
+    weight: Vec<usize>,
+    window: Window,
+    with_bias: bool,
+    views: [View; 3],
+}
+
+impl Case {
+    fn generate(operation: Operation, sizes: usize, numbers: Numbers, random: &mut StdRng) -> Self {
+        let most = [40, 12, 6][sizes - 1];
+        let mut draw = |least: usize, most: usize| random.random_range(least..=most);
+        let groups = [1, 1, 2, 3][draw(0, 3)];
+        let is_depthwise = groups > 1 && draw(0, 1) == 0;
+        let channels = |draw: &mut dyn FnMut(usize, usize) -> usize| match draw(0, 9) {
+            0..=4 => draw(1, 5),
+            5..=7 => 8 * draw(1, 2),
+            _ => draw(17, 33),
+        };
+        let [inputs, outputs] = [(); 2].map(|()| if is_depthwise { 1 } else { channels(&mut draw) });
+        let (mut large, mut weight) = (vec![draw(1, 3), groups * inputs], vec![groups * outputs, inputs]);
+        let mut window = Window { stride: vec![], padding: vec![], dilation: vec![], groups };
+        for _ in 0..sizes {
+            let (kernel, dilation, padding) = ([1, 2, 3, 3, 5][draw(0, 4)], draw(1, 2), draw(0, 3));
+            let reach = dilation * (kernel - 1) + 1;
+            large.push(reach.saturating_sub(2 * padding).max(1) + draw(0, most));
+            weight.push(kernel);
+            window.stride.push(draw(1, 3));
+            window.padding.push(padding);
+            window.dilation.push(dilation);
+        }
+        let with_bias = draw(0, 1) == 0;
+        let views = [(); 3].map(|()| match draw(0, 6) {
+            0 | 1 => View::ChannelsFirst,
+            2 | 3 => View::ChannelsLast,
+            4 => View::Cut([(); 4].map(|()| draw(0, 5))),
+            5 => View::Transposed,
+            _ => View::Repeated,
+        });
+        Self { operation, numbers, large, weight, window, with_bias, views }
+    }
+
+    /// Largest error of the output and all gradients.
+    fn largest_error(&self, device: &Device, random: &mut StdRng) -> anyhow::Result<f64> {
+        match self.operation {
+            Operation::Convolution => match self.window.stride.len() {
+                1 => self.error::<3>(device, random, |x, w, b| conv1d(x, w, b, self.options())),
+                2 => self.error::<4>(device, random, |x, w, b| conv2d(x, w, b, self.options())),
+                _ => self.error::<5>(device, random, |x, w, b| conv3d(x, w, b, self.options())),
+            },
+            Operation::Transposed => match self.window.stride.len() {
+                1 => self.error::<3>(device, random, |x, w, b| conv_transpose1d(x, w, b, self.transposed_options())),
+                2 => self.error::<4>(device, random, |x, w, b| conv_transpose2d(x, w, b, self.transposed_options())),
+                _ => self.error::<5>(device, random, |x, w, b| conv_transpose3d(x, w, b, self.transposed_options())),
+            },
+        }
+    }
+
+    fn options<const N: usize>(&self) -> ConvOptions<N> {
+        let Window { stride, padding, dilation, groups } = &self.window;
+        ConvOptions::new(sizes(stride), sizes(padding), sizes(dilation), *groups)
+    }
+
+    fn transposed_options<const N: usize>(&self) -> ConvTransposeOptions<N> {
+        let Window { stride, padding, dilation, groups } = &self.window;
+        let added = self.rest().collect::<Vec<_>>();
+        ConvTransposeOptions::new(sizes(stride), sizes(padding), sizes(&added), sizes(dilation), *groups)
+    }
+
+    /// Numbers of each size that no position of the kernel reaches.
+    fn rest(&self) -> impl Iterator<Item = usize> {
+        let Window { stride, padding, dilation, .. } = &self.window;
+        (0..stride.len()).map(move |size| {
+            let reach = dilation[size] * (self.weight[size + 2] - 1) + 1;
+            (self.large[size + 2] + 2 * padding[size] - reach) % stride[size]
+        })
+    }
+
+    /// Shape of the convolution's output, or of the input of a transposed one.
+    fn small(&self) -> anyhow::Result<Vec<usize>> {
+        let sizes = self.window.output_sizes(&self.large[2..], &self.weight[2..]).context("no position")?;
+        Ok([vec![self.large[0], self.weight[0]], sizes].concat())
+    }
+
+    fn error<const D: usize>(
+        &self,
+        device: &Device,
+        random: &mut StdRng,
+        convolve: impl Fn(Tensor<D>, Tensor<D>, Option<Tensor<1>>) -> Tensor<D>,
+    ) -> anyhow::Result<f64> {
+        let numbers = self.numbers;
+        let device = device.clone().autodiff();
+        let (large, small) = (self.large.clone(), self.small()?);
+        let is_transposed = self.operation == Operation::Transposed;
+        let (input_shape, output_shape) = if is_transposed { (small, large) } else { (large, small) };
+        let mut leaf = |shape: &[usize], view| {
+            let shape: [usize; D] = sizes(shape);
+            placed(shape, view, |shape| on_device(random_host(&shape, random), shape, numbers, &device))
+        };
+        let input = leaf(&input_shape, self.views[0]).detach().require_grad();
+        let weight = leaf(&self.weight, self.views[1]).detach().require_grad();
+        let factor = leaf(&output_shape, self.views[2]);
+        let channels = output_shape[1];
+        let bias = self.with_bias.then(|| random_host(&[channels], random));
+        let bias = bias.map(|bias| on_device(bias, [channels], numbers, &device).require_grad());
+        let [x, w, f] = [host(input.clone())?, host(weight.clone())?, host(factor.clone())?];
+        let b = bias.clone().map(host).transpose()?;
+        let output = convolve(input.clone(), weight.clone(), bias.clone());
+        ensure!(output.dims()[..] == output_shape[..], "an output of shape {:?}: {self:?}", output.dims());
+        let gradients = (output.clone() * factor).sum().backward();
+        let (mut y, mut of_x, mut of_w, mut of_b) =
+            (Sums::new(f.len()), Sums::new(x.len()), Sums::new(w.len()), Sums::new(channels));
+        self.for_each_term(if is_transposed { &input_shape } else { &output_shape }, |small, at_w, large| {
+            let (at_x, at_y) = if is_transposed { (small, large) } else { (large, small) };
+            y.add(at_y, x[at_x] * w[at_w]);
+            of_x.add(at_x, f[at_y] * w[at_w]);
+            of_w.add(at_w, f[at_y] * x[at_x]);
+        });
+        let positions: usize = output_shape[2..].iter().product();
+        for (at, f) in f.iter().enumerate() {
+            let channel = at / positions % channels;
+            if let Some(b) = &b {
+                y.add(at, b[channel]);
+            }
+            of_b.add(channel, *f);
+        }
+        let mut errors = vec![
+            y.error(&host(output.inner())?),
+            of_x.error(&host(input.grad(&gradients).context("no gradient of the input")?)?),
+            of_w.error(&host(weight.grad(&gradients).context("no gradient of the weight")?)?),
+        ];
+        if let Some(bias) = bias {
+            errors.push(of_b.error(&host(bias.grad(&gradients).context("no gradient of the bias")?)?));
+        }
+        Ok(errors.into_iter().fold(0.0, worse))
+    }
+
+    /// Calls with the places of a number of the convolution's output, of the weight and of the input, for each product.
+    fn for_each_term(&self, small: &[usize], mut term: impl FnMut(usize, usize, usize)) {
+        let Self { large, weight, window, .. } = self;
+        let per_group = weight[0] / window.groups;
+        for (at_small, of_small) in indices(small).into_iter().enumerate() {
+            for (at_kernel, of_kernel) in indices(&weight[1..]).into_iter().enumerate() {
+                let mut at_large = of_small[0] * large[1] + of_small[1] / per_group * weight[1] + of_kernel[0];
+                let mut is_inside = true;
+                for size in 0..window.stride.len() {
+                    let place = of_small[size + 2] * window.stride[size] + of_kernel[size + 1] * window.dilation[size];
+                    is_inside &= (window.padding[size]..window.padding[size] + large[size + 2]).contains(&place);
+                    at_large =
+                        at_large * large[size + 2] + place.wrapping_sub(window.padding[size]) * usize::from(is_inside);
+                }
+                if is_inside {
+                    let kernels: usize = weight[1..].iter().product();
+                    term(at_small, of_small[1] * kernels + at_kernel, at_large);
+                }
+            }
+        }
+    }
+}
+
+/// All indices of a shape in order.
+fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
+    shape.iter().fold(vec![Vec::new()], |indices, size| {
+        indices.iter().flat_map(|index| (0..*size).map(move |last| [&index[..], &[last]].concat())).collect()
+    })
+}
+
+fn sizes<const N: usize>(sizes: &[usize]) -> [usize; N] {
+    std::array::from_fn(|size| sizes[size])
+}
+
+/// A tensor of this shape that lies in memory as asked for.
+fn placed<const D: usize>(shape: [usize; D], view: View, mut random: impl FnMut([usize; D]) -> Tensor<D>) -> Tensor<D> {
+    match view {
+        View::ChannelsFirst => random(shape),
+        View::ChannelsLast => {
+            let last: [usize; D] = std::array::from_fn(|dimension| match dimension {
+                0 => shape[0],
+                dimension if dimension == D - 1 => shape[1],
+                dimension => shape[dimension + 1],
+            });
+            let axes: [isize; D] = std::array::from_fn(|dimension| match dimension {
+                0 => 0,
+                1 => D as isize - 1,
+                dimension => dimension as isize - 1,
+            });
+            random(last).permute(axes)
+        }
+        View::Cut([above, below, before, behind]) => {
+            let mut larger = shape;
+            larger[1] += above + below;
+            larger[D - 1] += before + behind;
+            let ranges: [_; D] = std::array::from_fn(|dimension| match dimension {
+                1 => above..above + shape[1],
+                dimension if dimension == D - 1 => before..before + shape[D - 1],
+                dimension => 0..shape[dimension],
+            });
+            random(larger).slice(ranges)
+        }
+        View::Transposed => {
+            let mut swapped = shape;
+            swapped.swap(D - 2, D - 1);
+            random(swapped).swap_dims(D - 2, D - 1)
+        }
+        View::Repeated => {
+            let mut one = shape;
+            one[0] = 1;
+            random(one).expand(shape)
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Timed {
+    run: &'static str,
+    numbers: Numbers,
+    layout: &'static str,
+    batch: usize,
+    channels: usize,
+    size: usize,
+    kernel: usize,
+    /// Milliseconds by Burn's kernels: the output, with the gradient of the input, and with that of the weight.
+    burn: [f64; 3],
+    /// The same by the library.
+    library: [f64; 3],
+}
+
+/// Passes of convolutions of 3 by 3, by both kernels.
+fn time(device: &Device) -> anyhow::Result<()> {
+    for (batch, channels, size) in [(32, 64, 64), (32, 96, 64), (32, 128, 64), (64, 64, 32)] {
+        for numbers in [Numbers::Tf32, Numbers::Bf16] {
+            for (layout, view) in [("channels_first", View::ChannelsFirst), ("channels_last", View::ChannelsLast)] {
+                let random = |shape| {
+                    let tensor = Tensor::<4>::random(shape, Distribution::Normal(0.0, 1.0), (device, DType::F32));
+                    Tensor::from_inner(tensor.cast(numbers.float()))
+                };
+                let image = [batch, channels, size, size];
+                let [input, factor] = [(); 2].map(|()| placed(image, view, random));
+                let weight = random([channels, channels, 3, 3]);
+                let options = || ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
+                let trained = |tensor: &Tensor<4>| tensor.clone().detach().require_grad();
+                let (leaf, trained_weight) = (trained(&input), trained(&weight));
+                let gradient = |input: &Tensor<4>, weight: &Tensor<4>, leaf: &Tensor<4>| {
+                    let output = conv2d(input.clone(), weight.clone(), None, options());
+                    drop(leaf.grad(&(output * factor.clone()).sum().backward()));
+                };
+                let passes: [&dyn Fn(); 3] = [
+                    &|| drop(conv2d(input.clone(), weight.clone(), None, options())),
+                    &|| gradient(&leaf, &weight, &leaf),
+                    &|| gradient(&input, &trained_weight, &trained_weight),
+                ];
+                let mut milliseconds = [[0.0; 3]; 2];
+                for (at, by_library) in [(1, true), (0, false)] {
+                    if by_library {
+                        select(device, true)?;
+                    } else {
+                        select_burn();
+                    }
+                    for (pass, run) in passes.iter().enumerate() {
+                        (0..3).for_each(|_| run());
+                        device.sync()?;
+                        let begin = Instant::now();
+                        (0..20).for_each(|_| run());
+                        device.sync()?;
+                        milliseconds[at][pass] = begin.elapsed().as_secs_f64() * 1000.0 / 20.0;
+                    }
+                }
+                let [burn, library] = milliseconds;
+                let run = "convolution times";
+                let timed = Timed { run, numbers, layout, batch, channels, size, kernel: 3, burn, library };
+                println!("{}", serde_json::to_string(&timed)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The formulas in fp64 are those of Burn's kernels on the CPU.
+    #[test]
+    fn the_reference_agrees_with_burn() {
+        let mut random = StdRng::seed_from_u64(1);
+        for operation in [Operation::Convolution, Operation::Transposed] {
+            for sizes in 1..=3 {
+                for _ in 0..8 {
+                    let case = Case::generate(operation, sizes, Numbers::F32, &mut random);
+                    // Burn 0.22's gradients of weights in groups are wrong where the stride leaves a rest.
+                    if case.window.groups > 1 && case.rest().any(|rest| rest > 0) {
+                        continue;
+                    }
+                    let error = case.largest_error(&Device::flex(), &mut random).expect("an error");
+                    assert!(error <= Numbers::F32.limit(), "{error} {case:?}");
+                }
+            }
+        }
+    }
+}
