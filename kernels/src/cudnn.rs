@@ -1,4 +1,4 @@
-//! NVIDIA's cuDNN, version 9: the functions that convolutions need, loaded when the program runs.
+//! NVIDIA's cuDNN, version 9: the functions that convolutions and batch norms need, loaded when the program runs.
 //!
 //! All `unsafe` code of the library is here. Types and numbers follow the library's headers.
 //!
@@ -96,6 +96,13 @@ functions! {
         *const c_void, Object, *mut c_void) -> c_int;
     channel_sums = b"cudnnConvolutionBackwardBias\0":
         fn(Object, *const c_void, Object, *const c_void, *const c_void, Object, *mut c_void) -> c_int;
+    batch_norm = b"cudnnBatchNormalizationForwardTraining\0": fn(
+        Object, c_int, *const c_void, *const c_void, Object, *const c_void, Object, *mut c_void, Object, *const c_void,
+        *const c_void, f64, *mut c_void, *mut c_void, f64, *mut c_void, *mut c_void) -> c_int;
+    batch_norm_gradients = b"cudnnBatchNormalizationBackward\0": fn(
+        Object, c_int, *const c_void, *const c_void, *const c_void, *const c_void, Object, *const c_void, Object,
+        *const c_void, Object, *mut c_void, Object, *const c_void, *mut c_void, *mut c_void, f64, *const c_void,
+        *const c_void) -> c_int;
 }
 
 type Choose = unsafe extern "C" fn(Object, Object, Object, Object, Object, c_int, *mut c_int, *mut Algorithm) -> c_int;
@@ -140,6 +147,8 @@ const FMA_MATH: c_int = 3;
 
 const CUDNN_DATA_FLOAT: c_int = 0;
 const CUDNN_CROSS_CORRELATION: c_int = 1;
+/// Statistics of each channel. The faster persistent mode limits the range of numbers.
+const CUDNN_BATCHNORM_SPATIAL: c_int = 1;
 
 /// `cudnnDataType_t`.
 const fn data_type(element: Element) -> c_int {
@@ -430,13 +439,24 @@ impl Handle {
     ///
     /// As [`plan`](Self::plan).
     pub fn plan_sums(&'static self, element: Element, tensor: Layout) -> Result<ChannelSums, CudnnError> {
-        let mut shape = vec![1; tensor.shape.len()];
-        let channels = *tensor.shape.get(1).ok_or(CudnnError::NoAlgorithm)?;
-        shape[1] = channels;
-        let sums = Layout::packed(&shape, Format::ChannelsFirst);
+        let sums = of_channels(&tensor)?;
+        let channels = sums.span();
         let descriptors = [&tensor, &sums].map(|layout| Descriptor::tensor(self.library, element, layout));
         let [of_tensor, of_sums] = descriptors;
         Ok(ChannelSums { handle: self, element, tensor, channels, descriptors: [of_tensor?, of_sums?] })
+    }
+
+    /// Describes a batch norm of a tensor's channels, with statistics in f32.
+    ///
+    /// # Errors
+    ///
+    /// As [`plan`](Self::plan).
+    pub fn plan_batch_norm(&'static self, element: Element, tensor: Layout) -> Result<BatchNorm, CudnnError> {
+        let statistics = of_channels(&tensor)?;
+        let channels = statistics.span();
+        let of_tensor = Descriptor::tensor(self.library, element, &tensor)?;
+        let of_channels = Descriptor::tensor(self.library, Element::F32 { tf32: false }, &statistics)?;
+        Ok(BatchNorm { handle: self, element, tensor, channels, descriptors: [of_tensor, of_channels] })
     }
 }
 
@@ -558,6 +578,163 @@ impl ChannelSums {
             )
         })
     }
+}
+
+/// A batch norm of a tensor's channels. Results have the tensor's layout.
+#[derive(Debug)]
+pub struct BatchNorm {
+    handle: &'static Handle,
+    element: Element,
+    tensor: Layout,
+    channels: usize,
+    descriptors: [Descriptor; 2],
+}
+
+/// Memory of a batch norm. All but input and output are a number in f32 for each channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Normalised {
+    /// The tensor.
+    pub input: Memory,
+    /// Factors.
+    pub gamma: Memory,
+    /// Terms.
+    pub beta: Memory,
+    /// The result.
+    pub output: Memory,
+    /// Zeros, to which the means are added.
+    pub mean: Memory,
+    /// Zeros, to which the variances are added: sums of squares, divided by their number less 1.
+    pub variance: Memory,
+    /// Means, for the gradients.
+    pub saved_mean: Memory,
+    /// Reciprocals of standard deviations, for the gradients.
+    pub deviation: Memory,
+}
+
+/// Memory of a batch norm's gradients. All but those of input and output are a number in f32 for each channel.
+#[derive(Clone, Copy, Debug)]
+pub struct NormalisedGradients {
+    /// The tensor.
+    pub input: Memory,
+    /// Factors.
+    pub gamma: Memory,
+    /// The gradient of the output.
+    pub gradient: Memory,
+    /// See [`Normalised::saved_mean`].
+    pub saved_mean: Memory,
+    /// See [`Normalised::deviation`].
+    pub deviation: Memory,
+    /// The gradient of the input.
+    pub of_input: Memory,
+    /// The gradient of the factors.
+    pub of_gamma: Memory,
+    /// The gradient of the terms.
+    pub of_beta: Memory,
+}
+
+impl BatchNorm {
+    fn check(&self, tensors: &[Memory], of_channels: &[Memory]) -> Result<(), CudnnError> {
+        let bytes = self.tensor.span().saturating_mul(self.element.bytes());
+        tensors.iter().try_for_each(|memory| within(*memory, bytes))?;
+        of_channels.iter().try_for_each(|memory| within(*memory, self.channels.saturating_mul(size_of::<f32>())))
+    }
+
+    /// Launches the norm, by statistics of the tensor, on a CUDA stream of the handle's device.
+    ///
+    /// # Errors
+    ///
+    /// When a tensor exceeds its memory, or the library refuses the launch.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Plan::launch`].
+    pub unsafe fn launch(&self, memory: Normalised, epsilon: f64, stream: *mut c_void) -> Result<(), CudnnError> {
+        let Normalised { input, gamma, beta, output, mean, variance, saved_mean, deviation } = memory;
+        self.check(&[input, output], &[gamma, beta, mean, variance, saved_mean, deviation])?;
+        let library = self.handle.library;
+        let handle = self.handle.lock();
+        // SAFETY: the handle lives, and the stream is the caller's promise.
+        library.checked("cudnnSetStream", unsafe { (library.functions.set_stream)(handle.0, stream) })?;
+        let [of_tensor, of_channels] = &self.descriptors;
+        // SAFETY: objects live, sizes are checked above, and the rest is the caller's promise.
+        library.checked("cudnnBatchNormalizationForwardTraining", unsafe {
+            (library.functions.batch_norm)(
+                handle.0,
+                CUDNN_BATCHNORM_SPATIAL,
+                (&raw const ONE).cast(),
+                (&raw const ZERO).cast(),
+                of_tensor.object,
+                input.address as *const c_void,
+                of_tensor.object,
+                output.address as *mut c_void,
+                of_channels.object,
+                gamma.address as *const c_void,
+                beta.address as *const c_void,
+                // The statistics of this tensor alone.
+                1.0,
+                mean.address as *mut c_void,
+                variance.address as *mut c_void,
+                epsilon,
+                saved_mean.address as *mut c_void,
+                deviation.address as *mut c_void,
+            )
+        })
+    }
+
+    /// Launches the gradients of [`launch`](Self::launch).
+    ///
+    /// # Errors
+    ///
+    /// As of [`launch`](Self::launch).
+    ///
+    /// # Safety
+    ///
+    /// As of [`Plan::launch`].
+    pub unsafe fn launch_gradients(
+        &self,
+        memory: NormalisedGradients,
+        epsilon: f64,
+        stream: *mut c_void,
+    ) -> Result<(), CudnnError> {
+        let NormalisedGradients { input, gamma, gradient, saved_mean, deviation, of_input, of_gamma, of_beta } = memory;
+        self.check(&[input, gradient, of_input], &[gamma, saved_mean, deviation, of_gamma, of_beta])?;
+        let library = self.handle.library;
+        let handle = self.handle.lock();
+        // SAFETY: the handle lives, and the stream is the caller's promise.
+        library.checked("cudnnSetStream", unsafe { (library.functions.set_stream)(handle.0, stream) })?;
+        let [of_tensor, of_channels] = &self.descriptors;
+        // SAFETY: objects live, sizes are checked above, and the rest is the caller's promise.
+        library.checked("cudnnBatchNormalizationBackward", unsafe {
+            (library.functions.batch_norm_gradients)(
+                handle.0,
+                CUDNN_BATCHNORM_SPATIAL,
+                (&raw const ONE).cast(),
+                (&raw const ZERO).cast(),
+                (&raw const ONE).cast(),
+                (&raw const ZERO).cast(),
+                of_tensor.object,
+                input.address as *const c_void,
+                of_tensor.object,
+                gradient.address as *const c_void,
+                of_tensor.object,
+                of_input.address as *mut c_void,
+                of_channels.object,
+                gamma.address as *const c_void,
+                of_gamma.address as *mut c_void,
+                of_beta.address as *mut c_void,
+                epsilon,
+                saved_mean.address as *const c_void,
+                deviation.address as *const c_void,
+            )
+        })
+    }
+}
+
+/// A number for each channel of a tensor.
+fn of_channels(tensor: &Layout) -> Result<Layout, CudnnError> {
+    let mut shape = vec![1; tensor.shape.len()];
+    shape[1] = *tensor.shape.get(1).ok_or(CudnnError::NoAlgorithm)?;
+    Ok(Layout::packed(&shape, Format::ChannelsFirst))
 }
 
 /// Factors of results and of what was there, which the library reads on the host.

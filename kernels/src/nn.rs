@@ -15,10 +15,10 @@ use burn::module::{
     Content, Devices, DisplaySettings, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param,
 };
 use burn::nn as burn_nn;
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 
 pub use burn::nn::*;
-pub use config::{EmbeddingConfig, LayerNormConfig, LinearConfig};
+pub use config::{BatchNormConfig, EmbeddingConfig, LayerNormConfig, LinearConfig};
 
 use crate::product;
 
@@ -27,6 +27,8 @@ pub type Linear = ByLibrary<burn_nn::Linear>;
 /// A lookup table of vectors.
 pub type Embedding = ByLibrary<burn_nn::Embedding>;
 
+/// Normalisation of the channels of a batch.
+pub type BatchNorm = ByLibrary<burn_nn::BatchNorm>;
 /// Normalisation of the last dimension.
 pub type LayerNorm = ByLibrary<burn_nn::LayerNorm>;
 
@@ -148,6 +150,36 @@ fn layer_norm<const D: usize>(layer: &burn_nn::LayerNorm, input: Tensor<D>) -> T
 fn epsilon(layer: &burn_nn::LayerNorm) -> Option<f64> {
     let content = layer.custom_content(Content::new(DisplaySettings::default()))?;
     content.attributes.iter().find(|attribute| attribute.name == "epsilon")?.value.parse().ok()
+}
+
+impl BatchNorm {
+    /// Normalises the channels: `[batch, channels, ..]` to `[batch, channels, ..]`. With the library selected, norms that train
+    /// have sums and statistics in f32.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        let Self(layer) = self;
+        let device = input.device();
+        if !device.is_autodiff() || !layer.training.is_enabled() {
+            return layer.forward(input);
+        }
+        assert!(D >= 2 && input.dims()[1] == layer.gamma.dims()[0], "channels of a batch norm's input");
+        let result = product::batch_norm_train(input, layer.gamma.val(), layer.beta.val(), layer.epsilon);
+        for (state, new) in [(&layer.running_mean, result.mean), (&layer.running_var, result.variance)] {
+            let old = state.value_sync().to_device(&device);
+            let new = if new.dtype() == old.dtype() { new } else { new.cast(float_of(old.dtype())) };
+            let new = old.mul_scalar(1.0 - layer.momentum).add(new.detach().mul_scalar(layer.momentum));
+            state.update(new.detach());
+        }
+        result.output
+    }
+}
+
+fn float_of(dtype: DType) -> FloatDType {
+    match dtype {
+        DType::F16 => FloatDType::F16,
+        DType::BF16 => FloatDType::BF16,
+        DType::F64 => FloatDType::F64,
+        _ => FloatDType::F32,
+    }
 }
 
 impl Embedding {

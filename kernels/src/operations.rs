@@ -3,6 +3,7 @@
 mod autodiff;
 mod convolutions;
 mod gelu;
+mod norms;
 mod rows;
 mod stream;
 
@@ -79,6 +80,16 @@ pub trait LibraryOps: Backend {
         added: Vec<usize>,
         tf32: bool,
     ) -> FloatTensor<Self>;
+
+    /// Batch norm of `[n, c, ..]` by statistics of its channels, with factors and terms `[c]` in f32. Also means, variances
+    /// (sums of squares, divided by their number less 1) and reciprocals of standard deviations: `[c]` in f32.
+    #[fusion(meta = |input, gamma, _beta, _epsilon| (input.clone(), gamma.clone(), gamma.clone(), gamma.clone()))]
+    fn library_batch_norm(
+        input: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
     /// `[n, c, sizes…] + [c]`. Burn's operations compute it, so that others fuse with it.
     #[fusion(default)]
@@ -160,6 +171,19 @@ pub trait LibraryGradients: Backend {
         window: Window,
         tf32: bool,
     ) -> FloatTensor<Self>;
+
+    /// Gradients of input, factors and terms of a batch norm, with its means and reciprocals of standard deviations.
+    #[fusion(meta = |input, gamma, _gradient, _mean, _deviation, _epsilon| (
+        input.clone(), gamma.clone(), gamma.clone()
+    ))]
+    fn library_batch_norm_gradients(
+        input: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        mean: FloatTensor<Self>,
+        deviation: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
     /// Sums of the channels of `[n, c, sizes…]`: `[c]`.
     #[fusion(dtype = tensor, shape = Shape::new([tensor[1]]))]
@@ -259,6 +283,15 @@ impl LibraryOps for CubeBackend {
         let shape = transposed_shape(input.meta.shape(), weight.meta.shape(), &window, &added);
         convolutions::input_gradient(input, weight, shape, &window, tf32)
     }
+
+    fn library_batch_norm(
+        input: CubeTensor,
+        gamma: CubeTensor,
+        beta: CubeTensor,
+        epsilon: f64,
+    ) -> (CubeTensor, CubeTensor, CubeTensor, CubeTensor) {
+        norms::batch_norm(input, gamma, beta, epsilon)
+    }
 }
 
 impl LibraryGradients for CubeBackend {
@@ -333,6 +366,17 @@ impl LibraryGradients for CubeBackend {
         tf32: bool,
     ) -> CubeTensor {
         convolutions::weight_gradient(input, gradient, shape, &window, tf32)
+    }
+
+    fn library_batch_norm_gradients(
+        input: CubeTensor,
+        gamma: CubeTensor,
+        gradient: CubeTensor,
+        mean: CubeTensor,
+        deviation: CubeTensor,
+        epsilon: f64,
+    ) -> (CubeTensor, CubeTensor, CubeTensor) {
+        norms::batch_norm_gradients(input, gamma, gradient, mean, deviation, epsilon)
     }
 
     fn library_channel_sums(tensor: CubeTensor) -> CubeTensor {

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cuda")]
 use burn::backend::Dispatch;
+use burn::tensor::module::BatchNormTrainOutput;
 #[cfg(feature = "cuda")]
 use burn::tensor::ops::PadMode;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
@@ -14,8 +15,7 @@ use crate::convolution::Window;
 use crate::operations::LibraryOps;
 #[cfg(feature = "cuda")]
 use crate::selection::{
-    has_convolutions, has_tf32, is_cuda, is_deterministic, is_library_selected, remember_call,
-    was_library_operation_called,
+    has_cudnn, has_tf32, is_cuda, is_deterministic, is_library_selected, remember_call, was_library_operation_called,
 };
 
 /// Product of the matrices in the last two dimensions, like [`Tensor::matmul`].
@@ -195,12 +195,46 @@ convolutions! {
     conv3d, conv_transpose3d: 5, 3;
 }
 
+/// Batch norm by the statistics of the input, like [`burn::tensor::module::batch_norm_train`].
+///
+/// By cuDNN as [`conv2d`], for inputs of up to three sizes, with sums and statistics in f32.
+pub fn batch_norm_train<const D: usize>(
+    input: Tensor<D>,
+    gamma: Tensor<1>,
+    beta: Tensor<1>,
+    epsilon: f64,
+) -> BatchNormTrainOutput<D> {
+    #[cfg(feature = "cuda")]
+    {
+        let dims = input.dims();
+        let (channels, count) = (dims.get(1).copied().unwrap_or(0), dims.iter().product::<usize>());
+        // A variance is of two numbers or more, and the library counts in `i32`.
+        let is_counted = channels > 0 && count / channels > 1 && i32::try_from(count).is_ok();
+        if by_library(&input).is_some() && has_cudnn() && is_counted && D <= 5 {
+            let dtype = gamma.dtype();
+            let in_f32 = |tensor: Tensor<1>| if dtype == DType::F32 { tensor } else { tensor.cast(FloatDType::F32) };
+            let (gamma, beta) = (in_f32(gamma), in_f32(beta));
+            assert!(gamma.dims() == [channels] && beta.dims() == [channels], "channels of a batch norm");
+            let (gamma, beta) = (gamma.into_dispatch(), beta.into_dispatch());
+            let (output, mean, variance, _) = Dispatch::library_batch_norm(input.into_dispatch(), gamma, beta, epsilon);
+            let numbers = (count / channels) as f64;
+            return BatchNormTrainOutput {
+                output: Tensor::from_dispatch(output),
+                mean: Tensor::from_dispatch(mean),
+                // Burn divides by the number of squares, the library by one less.
+                variance: Tensor::from_dispatch(variance).mul_scalar((numbers - 1.0) / numbers),
+            };
+        }
+    }
+    burn::tensor::module::batch_norm_train(input, gamma, beta, epsilon)
+}
+
 /// `tf32` if cuDNN computes convolutions of these tensors.
 #[cfg(feature = "cuda")]
 fn by_cudnn<const D: usize>(input: &Tensor<D>, weight: &Tensor<D>, bias: Option<&Tensor<1>>) -> Option<bool> {
     let dtype = input.dtype();
     let is_one_type = weight.dtype() == dtype && bias.is_none_or(|bias| bias.dtype() == dtype);
-    by_library(input).filter(|_| has_convolutions() && is_one_type)
+    by_library(input).filter(|_| has_cudnn() && is_one_type)
 }
 
 #[cfg(feature = "cuda")]

@@ -22,8 +22,8 @@ const LIBRARY_TF32: u8 = 2;
 /// True once an operation that the library can compute was called on a CUDA device.
 static WAS_CALLED: AtomicBool = AtomicBool::new(false);
 
-/// cuDNN computes convolutions while the library is selected.
-static HAS_CONVOLUTIONS: AtomicBool = AtomicBool::new(false);
+/// cuDNN computes while the library is selected.
+static HAS_CUDNN: AtomicBool = AtomicBool::new(false);
 
 /// True if no operation may add in an order that changes.
 static DETERMINISTIC: AtomicBool = AtomicBool::new(false);
@@ -87,9 +87,9 @@ pub fn load_library() -> Result<&'static CublasLt, NotFound> {
     }
 }
 
-/// Returns `true` if cuDNN computes the next convolutions on CUDA devices.
-pub fn has_convolutions() -> bool {
-    is_library_selected() && HAS_CONVOLUTIONS.load(Ordering::Relaxed)
+/// Returns `true` if cuDNN computes the next convolutions and batch norms on CUDA devices.
+pub fn has_cudnn() -> bool {
+    is_library_selected() && HAS_CUDNN.load(Ordering::Relaxed)
 }
 
 /// cuDNN, if it was found when the library was selected.
@@ -100,7 +100,9 @@ pub fn cudnn() -> Option<&'static Cudnn> {
 /// Loads cuDNN at the first call.
 pub(crate) fn load_cudnn() -> Option<&'static Cudnn> {
     let found = CUDNN.get_or_init(|| {
-        find::cudnn().inspect_err(|error| tracing::info!("Burn's kernels compute convolutions: {error}")).ok()
+        find::cudnn()
+            .inspect_err(|error| tracing::info!("Burn's kernels compute convolutions and batch norms: {error}"))
+            .ok()
     });
     found.as_ref()
 }
@@ -135,7 +137,7 @@ pub fn select_burn() {
     SELECTED.store(BURN, Ordering::Relaxed);
 }
 
-/// Selects the library for all operations from now on, once small operations on the device had Burn's results. Convolutions
+/// Selects the library for all operations from now on, once small operations on the device had Burn's results. Convolutions and batch norms
 /// stay Burn's where there is no cuDNN.
 ///
 /// `tf32` lets tensor cores round the factors of f32 products.
@@ -160,22 +162,25 @@ pub fn select_library(device: &Device, tf32: bool) -> Result<&'static CublasLt, 
     if let Err((operation, fault)) = checked {
         return Err(SelectError::Wrong { operation, path: library.path().display().to_string(), fault });
     }
-    HAS_CONVOLUTIONS.store(are_convolutions_right(device), Ordering::Relaxed);
+    HAS_CUDNN.store(is_cudnn_right(device), Ordering::Relaxed);
     tried.keep();
     Ok(library)
 }
 
-/// Returns `true` if cuDNN is there, and its small convolutions on the device have Burn's results.
-fn are_convolutions_right(device: &Device) -> bool {
+/// Returns `true` if cuDNN is there, and its small operations on the device have Burn's results.
+fn is_cudnn_right(device: &Device) -> bool {
     let Some(library) = load_cudnn() else { return false };
-    HAS_CONVOLUTIONS.store(true, Ordering::Relaxed);
+    HAS_CUDNN.store(true, Ordering::Relaxed);
     let planned = planned_convolutions();
-    let checked = check::convolutions(device).and_then(|()| {
+    let checked = check::cudnn(device).and_then(|()| {
         let is_used = planned_convolutions() > planned;
         if is_used { Ok(()) } else { Err(("a convolution", "is not supported on this device".to_owned())) }
     });
     if let Err((operation, fault)) = &checked {
-        tracing::warn!("Burn's kernels compute convolutions: {operation} by {} {fault}", library.path().display());
+        tracing::warn!(
+            "Burn's kernels compute convolutions and batch norms: {operation} by {} {fault}",
+            library.path().display()
+        );
     }
     checked.is_ok()
 }

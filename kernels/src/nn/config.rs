@@ -119,6 +119,13 @@ configs! {
         with_layer_norm_eps: f64,
     }
 
+    /// Config of a batch norm.
+    BatchNormConfig(burn_nn::BatchNormConfig) of burn_nn::BatchNorm {
+        new(num_features: usize);
+        with_epsilon: f64,
+        with_momentum: f64,
+    }
+
     /// Config of a layer norm.
     LayerNormConfig(burn_nn::LayerNormConfig) of burn_nn::LayerNorm {
         new(d_model: usize);

@@ -199,6 +199,28 @@ impl<B: LibraryOps + LibraryGradients> Backward<B, 2> for TransposedConvolutionB
 }
 
 #[derive(Debug)]
+struct BatchNormBackward;
+
+impl<B: LibraryOps + LibraryGradients> Backward<B, 3> for BatchNormBackward {
+    /// Input and factors, means and reciprocals of standard deviations.
+    type State = (NodeId, NodeId, FloatTensor<B>, FloatTensor<B>, f64);
+
+    fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+        let [of_input, of_gamma, of_beta] = ops.parents;
+        let (input, gamma, mean, deviation, epsilon) = ops.state;
+        let gradient = gradients.consume::<B>(&ops.node);
+        let input: FloatTensor<B> = checkpointer.retrieve_node_output(input);
+        let gamma: FloatTensor<B> = checkpointer.retrieve_node_output(gamma);
+        let (input, gamma, beta) = B::library_batch_norm_gradients(input, gamma, gradient, mean, deviation, epsilon);
+        for (node, gradient) in [(of_input, input), (of_gamma, gamma), (of_beta, beta)] {
+            if let Some(node) = node {
+                gradients.register::<B>(node.id, gradient);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
 struct AddToChannelsBackward;
 
 impl<B: LibraryOps + LibraryGradients> Backward<B, 2> for AddToChannelsBackward {
@@ -345,6 +367,31 @@ impl<B: LibraryOps + LibraryGradients, C: CheckpointStrategy> LibraryOps for Aut
                 prep.finish(state, computed(input, weight, window))
             }
             OpsKind::UnTracked(prep) => prep.finish(computed(input, weight, window)),
+        }
+    }
+
+    fn library_batch_norm(
+        input: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let computed = |input: FloatTensor<Self>, gamma: FloatTensor<Self>, beta: FloatTensor<Self>| {
+            B::library_batch_norm(input.into_primitive(), gamma.into_primitive(), beta.into_primitive(), epsilon)
+        };
+        let detached = <FloatTensor<Self>>::new;
+        let nodes = [input.node(), gamma.node(), beta.node()];
+        match BatchNormBackward.prepare::<C>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(mut prep) => {
+                let (of_input, of_gamma) = (prep.checkpoint(&input), prep.checkpoint(&gamma));
+                let (output, mean, variance, deviation) = computed(input, gamma, beta);
+                let state = (of_input, of_gamma, mean.clone(), deviation.clone(), epsilon);
+                (prep.finish(state, output), detached(mean), detached(variance), detached(deviation))
+            }
+            OpsKind::UnTracked(prep) => {
+                let (output, mean, variance, deviation) = computed(input, gamma, beta);
+                (prep.finish(output), detached(mean), detached(variance), detached(deviation))
+            }
         }
     }
 

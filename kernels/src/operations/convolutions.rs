@@ -80,7 +80,7 @@ pub(super) fn channel_sums(tensor: CubeTensor) -> CubeTensor {
     if tensor.meta.shape().num_elements() == 0 {
         return zeros(&tensor, Shape::new([channels]));
     }
-    let lifted = with_row(untiled(tensor.clone()));
+    let lifted = with_sizes(untiled(tensor.clone()));
     let format = format_of(&lifted);
     let (lifted, layout) = laid_out(&lifted, format).unwrap_or_else(|| packed(&lifted, format));
     let planned = element_of(tensor.dtype, false)
@@ -126,10 +126,9 @@ fn computed(pass: Pass, read: [&CubeTensor; 2], result: Shape, window: &Window, 
     if read.iter().any(|tensor| tensor.meta.shape().num_elements() == 0) {
         return Some(zeros(read[0], result));
     }
-    let is_one_size = result.num_dims() == 3;
-    let window = if is_one_size { window.clone().with_row() } else { window.clone() };
-    let shape = if is_one_size { lifted(&result) } else { result.to_vec() };
-    let read = read.map(|tensor| with_row(untiled(tensor.clone())));
+    let window = if result.num_dims() == 3 { window.clone().with_row() } else { window.clone() };
+    let shape = lifted(&result);
+    let read = read.map(|tensor| with_sizes(untiled(tensor.clone())));
     // The input of the forward pass and of the weight's gradient, or the output's gradient.
     let format = format_of(&read[usize::from(pass == Pass::Input)]);
     let other = Format::ALL.into_iter().find(|other| *other != format).unwrap_or(format);
@@ -153,19 +152,14 @@ fn computed(pass: Pass, read: [&CubeTensor; 2], result: Shape, window: &Window, 
             Some((tensor, layout)) if layout == layouts[which] => tensor,
             _ => packed(&read[which], format).0,
         });
-        let order = format.order(shape.len());
-        let memory = empty_contiguous(&one, &order.iter().map(|dimension| shape[*dimension]).collect::<Vec<_>>());
-        stream::convolve(&one.client.clone(), plan, pass, [one.handle, two.handle], memory.handle.clone());
-        let mut strides = wanted.strides;
-        if is_one_size {
-            strides.remove(2);
-        }
-        return Some(CubeTensor { meta: Box::new(Metadata::new(result, strides)), ..memory });
+        let result = empty_in(&one, result, format);
+        stream::convolve(&one.client.clone(), plan, pass, [one.handle, two.handle], result.handle.clone());
+        return Some(result);
     }
     None
 }
 
-fn element_of(dtype: DType, tf32: bool) -> Option<Element> {
+pub(super) fn element_of(dtype: DType, tf32: bool) -> Option<Element> {
     match dtype {
         DType::F32 => Some(Element::F32 { tf32 }),
         DType::F16 => Some(Element::F16),
@@ -181,28 +175,36 @@ fn options<const N: usize>(window: &Window) -> ConvOptions<N> {
 }
 
 /// Strides of tiles are no strides of numbers.
-fn untiled(tensor: CubeTensor) -> CubeTensor {
+pub(super) fn untiled(tensor: CubeTensor) -> CubeTensor {
     if tensor.meta.is_tiled() { into_contiguous(tensor) } else { tensor }
 }
 
-/// The shape with a row before its only size.
+/// The shape with sizes of 1 before its own: the library's tensors have two sizes or three.
 fn lifted(shape: &Shape) -> Vec<usize> {
-    [&shape[..2], &[1], &shape[2..]].concat()
+    let added = vec![1; 4_usize.saturating_sub(shape.num_dims())];
+    [&shape[..2], &added, &shape[2..]].concat()
 }
 
-/// A tensor of one size with a row before: the library's have two or three.
-fn with_row(tensor: CubeTensor) -> CubeTensor {
-    if tensor.meta.num_dims() != 3 {
-        return tensor;
-    }
-    let shape = lifted(tensor.meta.shape());
+/// The tensor with [`lifted`] shape.
+pub(super) fn with_sizes(tensor: CubeTensor) -> CubeTensor {
     let strides = tensor.meta.strides();
-    let strides = [strides[0], strides[1], strides[2] * shape[3], strides[2]];
-    CubeTensor { meta: Box::new(Metadata::new(shape, strides)), ..tensor }
+    let added = vec![1; 4_usize.saturating_sub(strides.len())];
+    let strides = [&strides[..2], &added, &strides[2..]].concat();
+    CubeTensor { meta: Box::new(Metadata::new(lifted(tensor.meta.shape()), strides)), ..tensor }
+}
+
+/// A new tensor without gaps in this order.
+pub(super) fn empty_in(beside: &CubeTensor, shape: Shape, format: Format) -> CubeTensor {
+    let sizes = lifted(&shape);
+    let order = format.order(sizes.len());
+    let memory = empty_contiguous(beside, &order.iter().map(|dimension| sizes[*dimension]).collect::<Vec<_>>());
+    let mut strides = Layout::packed(&sizes, format).strides;
+    strides.drain(2..2 + sizes.len() - shape.num_dims());
+    CubeTensor { meta: Box::new(Metadata::new(shape, strides)), ..memory }
 }
 
 /// Order of a tensor's memory: that of its channels first if it has both.
-fn format_of(tensor: &CubeTensor) -> Format {
+pub(super) fn format_of(tensor: &CubeTensor) -> Format {
     let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
     let fitting = |format: &Format| Layout::new(shape, strides, *format).is_some();
     Format::ALL.into_iter().find(fitting).unwrap_or(Format::ChannelsFirst)
@@ -216,7 +218,7 @@ fn laid_out(tensor: &CubeTensor, format: Format) -> Option<(CubeTensor, Layout)>
 }
 
 /// A copy without gaps in this order, or the tensor if it is one.
-fn packed(tensor: &CubeTensor, format: Format) -> (CubeTensor, Layout) {
+pub(super) fn packed(tensor: &CubeTensor, format: Format) -> (CubeTensor, Layout) {
     let layout = Layout::packed(tensor.meta.shape(), format);
     if let Some(laid_out) = laid_out(tensor, format).filter(|(_, found)| *found == layout) {
         return laid_out;

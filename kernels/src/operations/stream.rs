@@ -90,6 +90,7 @@ impl<H> Handles<H> {
 static PRODUCTS: Plans<(Product, [u64; 3]), Plan> = Plans::new();
 static CONVOLUTIONS: Plans<(Convolution, Pass), cudnn::Plan> = Plans::new();
 static CHANNEL_SUMS: Plans<(Element, Layout), cudnn::ChannelSums> = Plans::new();
+static BATCH_NORMS: Plans<(Element, Layout), cudnn::BatchNorm> = Plans::new();
 static CUBLASLT: Handles<Handle> = Handles::new();
 static CUDNN: Handles<cudnn::Handle> = Handles::new();
 /// Products and convolutions of this process that the libraries compute.
@@ -245,6 +246,64 @@ pub(super) fn sum_channels(client: &Client, plan: Arc<cudnn::ChannelSums>, tenso
         // SAFETY: as `call` promises.
         unsafe { plan.launch(read[0], written[0], stream) }.map_err(|error| error.to_string())
     });
+}
+
+/// Launches a batch norm in order with the device's kernels.
+pub(super) fn batch_norm(
+    client: &Client,
+    key: (Element, Layout),
+    read: [Buffer; 3],
+    written: [Buffer; 5],
+    epsilon: f64,
+) {
+    let device = client.service_id().device;
+    call(client, read.into(), written.into(), 0, move |Call { read, written, stream, .. }| {
+        let memory = cudnn::Normalised {
+            input: read[0],
+            gamma: read[1],
+            beta: read[2],
+            output: written[0],
+            mean: written[1],
+            variance: written[2],
+            saved_mean: written[3],
+            deviation: written[4],
+        };
+        // SAFETY: as `call` promises.
+        unsafe { norm_of(device, &key)?.launch(memory, epsilon, stream) }.map_err(|error| error.to_string())
+    });
+}
+
+/// Launches gradients of a batch norm in order with the device's kernels.
+pub(super) fn batch_norm_gradients(
+    client: &Client,
+    key: (Element, Layout),
+    read: [Buffer; 5],
+    written: [Buffer; 3],
+    epsilon: f64,
+) {
+    let device = client.service_id().device;
+    call(client, read.into(), written.into(), 0, move |Call { read, written, stream, .. }| {
+        let memory = cudnn::NormalisedGradients {
+            input: read[0],
+            gamma: read[1],
+            gradient: read[2],
+            saved_mean: read[3],
+            deviation: read[4],
+            of_input: written[0],
+            of_gamma: written[1],
+            of_beta: written[2],
+        };
+        // SAFETY: as `call` promises.
+        unsafe { norm_of(device, &key)?.launch_gradients(memory, epsilon, stream) }.map_err(|error| error.to_string())
+    });
+}
+
+/// The description of a batch norm, on the thread of the device.
+fn norm_of(device: DeviceId, key: &(Element, Layout)) -> Result<Arc<cudnn::BatchNorm>, String> {
+    let (element, tensor) = key.clone();
+    let norm =
+        BATCH_NORMS.get_or_make(device, key, || cudnn_handle(device)?.plan_batch_norm(element, tensor).map(Some));
+    norm.ok_or_else(|| "cuDNN does not describe this batch norm".to_owned())
 }
 
 /// Memory of a call on the device, in the order of its buffers, and the CUDA stream.

@@ -1,11 +1,11 @@
-//! Convolutions on a driver that runs no kernels: the fake cuDNN computes on the memory that the driver allocates.
+//! Convolutions and batch norms on a driver that runs no kernels: the fake cuDNN computes on the memory that the driver allocates.
 //!
 //! Tensors are uploaded, convolved and read, so that every address, layout and shape is that of CubeCL.
 
 use std::process::Command;
 
 use burn::backend::Dispatch;
-use burn::tensor::module::{conv1d, conv2d, conv3d};
+use burn::tensor::module::{batch_norm_train, conv1d, conv2d, conv3d};
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Shape, Tensor, TensorData};
 use fake_cuda::Machine;
@@ -113,6 +113,45 @@ fn g_of_channel(gradient: &[f32], shape: &[usize], channel: usize) -> f32 {
     of_channel.map(|(_, number)| number).sum()
 }
 
+/// A batch norm and its gradients on the device, beside Burn's on the CPU.
+fn compare_norm<const D: usize>(device: &Device, shape: [usize; D]) {
+    let cpu = Device::flex().autodiff();
+    let of_channels = [shape[1]];
+    let x: Vec<f32> = numbers(&shape, 1).iter().enumerate().map(|(at, number)| number + at as f32 / 8.0).collect();
+    let (g, gamma, beta) = (numbers(&shape, 2), numbers(&of_channels, 3), numbers(&of_channels, 4));
+    let leaf_x = on::<D>(&cpu, &x, &shape).require_grad();
+    let [leaf_gamma, leaf_beta] = [&gamma, &beta].map(|it| on::<1>(&cpu, it, &of_channels).require_grad());
+    let result = batch_norm_train(leaf_x.clone(), leaf_gamma.clone(), leaf_beta.clone(), 1e-3);
+    let gradients = (result.output.clone() * on(&cpu, &g, &shape)).sum().backward();
+    let of_vector = |leaf: Tensor<1>| read(leaf.grad(&gradients).expect("it is trained"));
+    let expected = [
+        read(result.output.inner()),
+        read(result.mean.inner()),
+        read(leaf_x.grad(&gradients).expect("it is trained")),
+        of_vector(leaf_gamma),
+        of_vector(leaf_beta),
+    ];
+    let places: [Place<D>; 2] = [on, channels_last];
+    for place in places {
+        let x = || place(device, &x, &shape).into_dispatch();
+        let vector = |numbers| on::<1>(device, numbers, &of_channels).into_dispatch();
+        let (output, mean, _, deviation) = Dispatch::library_batch_norm(x(), vector(&gamma), vector(&beta), 1e-3);
+        let g = place(device, &g, &shape).into_dispatch();
+        let (of_x, of_gamma, of_beta) =
+            Dispatch::library_batch_norm_gradients(x(), vector(&gamma), g, mean.clone(), deviation, 1e-3);
+        let tensor = |it| read(Tensor::<D>::from_dispatch(it));
+        let vector = |it| read(Tensor::<1>::from_dispatch(it));
+        let found = [tensor(output), vector(mean), tensor(of_x), vector(of_gamma), vector(of_beta)];
+        for (found, expected) in found.iter().zip(&expected) {
+            let is_close = found
+                .iter()
+                .zip(as_read(expected.clone()))
+                .all(|(found, expected)| (found - expected).abs() < 1e-3 * expected.abs().max(1.0));
+            assert!(found.len() == expected.len() && is_close, "{shape:?}: {found:?} {expected:?}");
+        }
+    }
+}
+
 fn compare_all() {
     assert!(selection::load_cudnn().is_some(), "no cuDNN");
     let device = Device::cuda(0);
@@ -128,6 +167,10 @@ fn compare_all() {
     });
     let options = ConvOptions::new([1, 1, 2], [0, 1, 1], [1, 1, 1], 1);
     compare(&device, [[2, 2, 3, 4, 5], [3, 2, 1, 2, 4]], &options, |x, w, options| conv3d(x, w, None, options));
+    // Without padding of rows, of positions and of vectors.
+    compare_norm(&device, [3, 4]);
+    compare_norm(&device, [2, 2, 4]);
+    compare_norm(&device, [2, 4, 3, 4]);
 }
 
 #[test]

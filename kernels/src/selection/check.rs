@@ -17,9 +17,9 @@ pub(super) fn all(device: &Device) -> Result<(), Fault> {
     compared(device, &OPERATIONS)
 }
 
-/// Runs convolutions in f32 and bf16, with their gradients.
-pub(super) fn convolutions(device: &Device) -> Result<(), Fault> {
-    compared(device, &CONVOLUTIONS)
+/// Runs convolutions and batch norms in f32 and bf16, with their gradients.
+pub(super) fn cudnn(device: &Device) -> Result<(), Fault> {
+    compared(device, &OF_CUDNN)
 }
 
 fn compared(device: &Device, operations: &[(&'static str, Operation)]) -> Result<(), Fault> {
@@ -67,7 +67,7 @@ const OPERATIONS: [(&str, Operation); 7] = [
     }),
 ];
 
-const CONVOLUTIONS: [(&str, Operation); 4] = [
+const OF_CUDNN: [(&str, Operation); 6] = [
     ("a convolution", |left, right, bias| {
         let options = ConvOptions::new([1, 2], [1, 0], [2, 1], 1);
         let output = product::conv2d(image(left), kernel(right, [57, 6]), Some(bias), options);
@@ -86,6 +86,10 @@ const CONVOLUTIONS: [(&str, Operation); 4] = [
         let options = ConvTransposeOptions::new([2, 1], [1, 1], [1, 0], [1, 1], 1);
         squares(product::conv_transpose2d(image(left), kernel(right, [6, 19]), None, options).flatten(1, 3))
     }),
+    ("a batch norm", |left, right, vector| cubes(image(left), &right, vector)),
+    ("a batch norm with the channels last", |left, right, vector| {
+        cubes(left.narrow(0, 0, 6).reshape([2, 5, 103, 6]).permute([0, 3, 1, 2]), &right, vector)
+    }),
 ];
 
 /// Rows of the left matrix as two images of six channels.
@@ -97,6 +101,18 @@ fn image(left: Tensor<2>) -> Tensor<4> {
 fn kernel(right: Tensor<2>, [outputs, inputs]: [usize; 2]) -> Tensor<4> {
     let [_, inner, columns] = SIZES;
     right.reshape([inner * columns]).narrow(0, 0, outputs * inputs * 9).reshape([outputs, inputs, 3, 3])
+}
+
+/// Products of a norm with other numbers, because the squares of norms have no gradients, with its statistics.
+fn cubes(image: Tensor<4>, others: &Tensor<2>, vector: Tensor<1>) -> Tensor<1> {
+    let dims = image.dims();
+    // Behind those numbers that are the image's, too.
+    let others = others.clone().detach().reshape([SIZES[1] * SIZES[2]]).narrow(0, 30_000, dims.iter().product());
+    let others = others.reshape(dims);
+    let gamma = vector.clone().narrow(0, 0, 6);
+    let norm = product::batch_norm_train(image, gamma, vector.narrow(0, 6, 6), 1e-5);
+    let statistics = (norm.mean.square() + norm.variance).cast(FloatDType::F32).mean();
+    squares((norm.output + others).flatten(1, 3)) + statistics
 }
 
 fn squares(tensor: Tensor<2>) -> Tensor<1> {
@@ -157,7 +173,7 @@ mod tests {
     #[test]
     fn rounded_inputs_are_within_the_limit_and_other_layouts_are_not() {
         let cpu = Device::flex();
-        for (name, operation) in OPERATIONS.into_iter().chain(CONVOLUTIONS) {
+        for (name, operation) in OPERATIONS.into_iter().chain(OF_CUDNN) {
             let exact = outcome(operation, &cpu, FloatDType::F32, FloatDType::F32).expect(name);
             let rounded = outcome(operation, &cpu, FloatDType::BF16, FloatDType::F32).expect(name);
             for (exact, rounded) in exact.iter().zip(&rounded) {

@@ -1,16 +1,16 @@
-//! Convolutions of random sizes and layouts beside Burn's on the CPU.
+//! Convolutions and batch norms of random sizes and layouts beside Burn's on the CPU.
 
 #![allow(clippy::float_cmp, reason = "small whole numbers are exact")]
 
 use std::collections::HashMap;
 
-use burn::tensor::module::{conv1d, conv2d, conv3d};
+use burn::tensor::module::{batch_norm_train, conv1d, conv2d, conv3d};
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Tensor, TensorData};
 use fake_cudnn::{Behaviour, Counts, Fake};
 use gpu_tuned_kernels::convolution::{Convolution, Format, Layout, Window};
 use gpu_tuned_kernels::cublaslt::Element;
-use gpu_tuned_kernels::cudnn::{Cudnn, CudnnError, Handle, Operands, Pass, Plan};
+use gpu_tuned_kernels::cudnn::{Cudnn, CudnnError, Handle, Normalised, NormalisedGradients, Operands, Pass, Plan};
 use gpu_tuned_kernels::find::LoadError;
 use proptest::prelude::*;
 
@@ -313,6 +313,111 @@ proptest! {
         prop_assert_eq!(failure, Err(CudnnError::TooLarge { needed, found }));
         drop(sums);
         prop_assert_eq!(opened.close().alive, 0);
+    }
+}
+
+proptest! {
+    #[test]
+    fn batch_norms_are_burns(case in cases(), which in 0_usize..12) {
+        let element = Element::F32 { tf32: false };
+        let mut shape = with_row(&case.input);
+        // Statistics of two numbers or more.
+        shape[0] += 1;
+        let case = Case { input: shape.clone(), ..case };
+        let opened = Opened::new();
+        let (layout, channels) = (case.layout(&shape), shape[1]);
+        let norm = opened.handle.plan_batch_norm(element, layout.clone()).expect("a plan");
+        let placed = |seed| {
+            let mut placed = Placed::new(element, layout.clone());
+            let places = places(&layout);
+            let numbers = (0..places.len()).map(|index| number(seed, index) + index as f32 / 7.0).collect::<Vec<_>>();
+            places.iter().zip(&numbers).for_each(|(place, number)| placed.buffer.set(*place, *number));
+            (placed, numbers)
+        };
+        let of_channels = |first: f32, step: f32| {
+            let mut buffer = Buffer::new(element, 0, channels);
+            (0..channels).for_each(|channel| buffer.set(channel, first + channel as f32 * step));
+            buffer
+        };
+        let ((mut input, x), (mut gradient, g)) = (placed(case.seed), placed(case.seed + 1));
+        let [mut output, mut of_input] = [(); 2].map(|()| Placed::new(element, layout.clone()));
+        let (mut gamma, mut beta) = (of_channels(0.5, 0.25), of_channels(-1.0, 0.5));
+        let [mut mean, mut variance] = [(); 2].map(|()| of_channels(0.0, 0.0));
+        let [mut saved, mut deviation, mut of_gamma, mut of_beta] = [(); 4].map(|()| Buffer::new(element, 0, channels));
+        let mut memory = Normalised {
+            input: input.buffer.memory(layout.span()),
+            gamma: gamma.memory(channels),
+            beta: beta.memory(channels),
+            output: output.buffer.memory(layout.span()),
+            mean: mean.memory(channels),
+            variance: variance.memory(channels),
+            saved_mean: saved.memory(channels),
+            deviation: deviation.memory(channels),
+        };
+        let mut of_gradients = NormalisedGradients {
+            input: memory.input,
+            gamma: memory.gamma,
+            gradient: gradient.buffer.memory(layout.span()),
+            saved_mean: memory.saved_mean,
+            deviation: memory.deviation,
+            of_input: of_input.buffer.memory(layout.span()),
+            of_gamma: of_gamma.memory(channels),
+            of_beta: of_beta.memory(channels),
+        };
+        // SAFETY: the memory is the host's, which the fake computes on, and lives.
+        unsafe { norm.launch(memory, 1e-3, std::ptr::null_mut()) }.expect("a norm");
+        // SAFETY: as above.
+        unsafe { norm.launch_gradients(of_gradients, 1e-3, std::ptr::null_mut()) }.expect("gradients");
+        let device = Device::flex().autodiff();
+        let leaf = |numbers: Vec<f32>, shape: &[usize]| TensorData::new(numbers, shape.to_vec());
+        let of_host = |buffer: &Buffer| (0..channels).map(|channel| buffer.get(channel)).collect::<Vec<_>>();
+        let vector = |buffer: &Buffer| {
+            Tensor::<1>::from_data(leaf(of_host(buffer), &[channels]), &device).require_grad()
+        };
+        // Burn's norm has any rank: all sizes in one.
+        let flat = [shape[0], channels, shape[2..].iter().product()];
+        let tensor = |numbers: Vec<f32>| Tensor::<3>::from_data(leaf(numbers, &flat), &device);
+        let (leaf_x, leaf_gamma, leaf_beta) = (tensor(x).require_grad(), vector(&gamma), vector(&beta));
+        let result = batch_norm_train(leaf_x.clone(), leaf_gamma.clone(), leaf_beta.clone(), 1e-3);
+        let gradients = (result.output.clone() * tensor(g)).sum().backward();
+        let count = (flat[0] * flat[2]) as f32;
+        let host = |tensor: Tensor<1>| tensor.into_data().iter::<f32>().collect::<Vec<_>>();
+        let host_3 = |tensor: Tensor<3>| tensor.into_data().iter::<f32>().collect::<Vec<_>>();
+        for (name, found, expected) in [
+            ("output", output.numbers(), host_3(result.output.inner())),
+            ("mean", of_host(&mean), host(result.mean.clone().inner())),
+            ("variance", of_host(&variance), host(result.variance.clone().inner() * (count / (count - 1.0)))),
+            ("saved mean", of_host(&saved), host(result.mean.inner())),
+            ("deviation", of_host(&deviation), host((result.variance.inner() + 1e-3).sqrt().recip())),
+            ("gradient of the input", of_input.numbers(), host_3(leaf_x.grad(&gradients).expect("it is trained"))),
+            ("gradient of gamma", of_host(&of_gamma), host(leaf_gamma.grad(&gradients).expect("it is trained"))),
+            ("gradient of beta", of_host(&of_beta), host(leaf_beta.grad(&gradients).expect("it is trained"))),
+        ] {
+            let largest = expected.iter().fold(1.0_f32, |largest, number| largest.max(number.abs()));
+            let is_close = found.iter().zip(&expected).all(|(found, expected)| (found - expected).abs() < 1e-3 * largest);
+            prop_assert!(found.len() == expected.len() && is_close, "{}: {:?} {:?}", name, found, expected);
+        }
+        // One of the buffers is too small.
+        let Normalised { input, gamma, beta, output, mean, variance, saved_mean, deviation } = &mut memory;
+        let NormalisedGradients { gradient, of_input, of_gamma, of_beta, .. } = &mut of_gradients;
+        let all = [input, output, gamma, beta, mean, variance, saved_mean, deviation];
+        let is_forward = which < all.len();
+        let of_backward = [gradient, of_input, of_gamma, of_beta];
+        let memory_of = all.into_iter().chain(of_backward).nth(which).expect("twelve");
+        let needed = memory_of.bytes;
+        memory_of.bytes -= 1;
+        // SAFETY: as above.
+        let failure = unsafe {
+            if is_forward {
+                norm.launch(memory, 1e-3, std::ptr::null_mut())
+            } else {
+                norm.launch_gradients(of_gradients, 1e-3, std::ptr::null_mut())
+            }
+        };
+        prop_assert_eq!(failure, Err(CudnnError::TooLarge { needed, found: needed - 1 }));
+        drop(norm);
+        let counts = opened.close();
+        prop_assert_eq!((counts.alive, counts.mistakes, counts.created), (0, 0, 3));
     }
 }
 

@@ -141,3 +141,23 @@ fn configs_are_written_and_shown_as_burns() {
     assert_eq!(ours.init(&device).to_string(), burns.init(&device).to_string());
     assert_eq!(ours.init(&device).num_params(), burns.init(&device).num_params());
 }
+
+#[test]
+fn a_batch_norm_and_its_running_statistics_are_burns() {
+    let device = device().autodiff();
+    let burns = burn_nn::BatchNormConfig::new(3).with_momentum(0.3).with_epsilon(1e-3).init(&device);
+    let ours = copied(&burns, nn::BatchNormConfig::new(3).with_momentum(0.3).with_epsilon(1e-3).init(&device));
+    for _ in 0..2 {
+        let input = random([4, 3, 5, 2], &device);
+        let (found, expected) = (ours.forward(input.clone()), burns.forward(input));
+        equal(found.clone().inner(), expected.clone().inner());
+        let (found, expected) = (found.exp().sum().backward(), expected.exp().sum().backward());
+        for of in [|norm: &burn_nn::BatchNorm| norm.gamma.val(), |norm: &burn_nn::BatchNorm| norm.beta.val()] {
+            equal(of(&ours).grad(&found).expect("it is trained"), of(&burns).grad(&expected).expect("it is trained"));
+        }
+    }
+    equal(ours.running_mean.value_sync().inner(), burns.running_mean.value_sync().inner());
+    equal(ours.running_var.value_sync().inner(), burns.running_var.value_sync().inner());
+    let input = random([4, 3, 7], &device.clone().inner());
+    equal(ours.valid().forward(input.clone()), burns.valid().forward(input));
+}

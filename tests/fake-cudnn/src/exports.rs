@@ -7,6 +7,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::behaviour;
+use crate::norm::Norm;
 use crate::objects::{
     self, BAD_PARAM, Convolution, INTERNAL_ERROR, MOST_DIMENSIONS, NOT_SUPPORTED, Object, Tensor, WORKSPACE_BYTES,
 };
@@ -395,5 +396,92 @@ unsafe extern "C" fn cudnnConvolutionBackwardBias(
             let factors = [alpha.cast::<f32>().read(), beta.cast::<f32>().read()];
             sum_channels([&tensors[0], &tensors[1]], factors, [memory, sums])
         }
+    })
+}
+
+/// `CUDNN_BATCHNORM_SPATIAL`.
+const SPATIAL: c_int = 1;
+
+/// # Safety
+/// Pointers are null or valid for a number.
+unsafe fn are_one_and_zero(alpha: *const c_void, beta: *const c_void) -> bool {
+    // SAFETY: by this function's contract.
+    !alpha.is_null()
+        && !beta.is_null()
+        && unsafe { (alpha.cast::<f32>().read(), beta.cast::<f32>().read()) == (1.0, 0.0) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudnnBatchNormalizationForwardTraining(
+    handle: Opaque,
+    mode: c_int,
+    alpha: *const c_void,
+    beta: *const c_void,
+    input_descriptor: Opaque,
+    input: *mut c_void,
+    output_descriptor: Opaque,
+    output: *mut c_void,
+    statistics_descriptor: Opaque,
+    gamma: *mut c_void,
+    bias: *mut c_void,
+    factor: f64,
+    mean: *mut c_void,
+    variance: *mut c_void,
+    epsilon: f64,
+    saved_mean: *mut c_void,
+    deviation: *mut c_void,
+) -> c_int {
+    call("cudnnBatchNormalizationForwardTraining", || {
+        check_handle(handle)?;
+        let norm = Norm::new([tensor(input_descriptor)?, tensor(output_descriptor)?], &tensor(statistics_descriptor)?)?;
+        let memory = [input, output, gamma, bias, mean, variance, saved_mean, deviation];
+        // SAFETY: by cuDNN's contract.
+        let is_plain = unsafe { are_one_and_zero(alpha, beta) };
+        if mode != SPATIAL || !is_plain || epsilon <= 0.0 || memory.iter().any(|it| it.is_null()) {
+            return Err(BAD_PARAM);
+        }
+        // SAFETY: as above.
+        unsafe { norm.train(memory, factor as f32, epsilon as f32) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cudnnBatchNormalizationBackward(
+    handle: Opaque,
+    mode: c_int,
+    alpha: *const c_void,
+    beta: *const c_void,
+    alpha_of_channels: *const c_void,
+    beta_of_channels: *const c_void,
+    input_descriptor: Opaque,
+    input: *mut c_void,
+    gradient_descriptor: Opaque,
+    gradient: *mut c_void,
+    result_descriptor: Opaque,
+    of_input: *mut c_void,
+    statistics_descriptor: Opaque,
+    gamma: *mut c_void,
+    of_gamma: *mut c_void,
+    of_beta: *mut c_void,
+    epsilon: f64,
+    saved_mean: *mut c_void,
+    deviation: *mut c_void,
+) -> c_int {
+    call("cudnnBatchNormalizationBackward", || {
+        check_handle(handle)?;
+        let statistics = tensor(statistics_descriptor)?;
+        let norm = Norm::new([tensor(input_descriptor)?, tensor(gradient_descriptor)?], &statistics)?;
+        Norm::new([tensor(input_descriptor)?, tensor(result_descriptor)?], &statistics)?;
+        let memory = [input, gradient, of_input, gamma, of_gamma, of_beta, saved_mean, deviation];
+        // SAFETY: by cuDNN's contract.
+        let is_plain =
+            unsafe { are_one_and_zero(alpha, beta) && are_one_and_zero(alpha_of_channels, beta_of_channels) };
+        if mode != SPATIAL || !is_plain || epsilon <= 0.0 || memory.iter().any(|it| it.is_null()) {
+            return Err(BAD_PARAM);
+        }
+        // SAFETY: as above.
+        unsafe { norm.gradients(memory) };
+        Ok(())
     })
 }

@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_void};
 
 use crate::objects::{BAD_PARAM, Convolution, NOT_SUPPORTED, Tensor};
 
-const F32: c_int = 0;
-const BF16: c_int = 9;
+pub(crate) const F32: c_int = 0;
+pub(crate) const BF16: c_int = 9;
 /// `CUDNN_DEFAULT_MATH`: TF32.
 const DEFAULT_MATH: c_int = 0;
 const TENSOR_OP_MATH: c_int = 1;
@@ -132,7 +132,7 @@ pub(crate) unsafe fn sum_channels(
 }
 
 impl Tensor {
-    fn place(&self, index: &[usize]) -> usize {
+    pub(crate) fn place(&self, index: &[usize]) -> usize {
         index.iter().zip(&self.strides).map(|(index, stride)| index * stride).sum()
     }
 
@@ -150,19 +150,27 @@ impl Tensor {
                 number += beta * unsafe { read(self.data_type, memory, place) };
             }
             // SAFETY: as above.
-            unsafe {
-                if self.data_type == F32 {
-                    memory.cast::<f32>().add(place).write_unaligned(number);
-                } else {
-                    memory.cast::<u16>().add(place).write_unaligned(to_bf16(number));
-                }
+            unsafe { self.write_one(memory, place, number) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The memory has a number of the tensor's type there.
+    pub(crate) unsafe fn write_one(&self, memory: *mut c_void, place: usize, number: f32) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            if self.data_type == F32 {
+                memory.cast::<f32>().add(place).write_unaligned(number);
+            } else {
+                memory.cast::<u16>().add(place).write_unaligned(to_bf16(number));
             }
         }
     }
 }
 
 /// All indices of a shape in order.
-fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
+pub(crate) fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
     shape.iter().fold(vec![Vec::new()], |indices, size| {
         indices.iter().flat_map(|index| (0..*size).map(move |last| [&index[..], &[last]].concat())).collect()
     })
@@ -175,7 +183,7 @@ fn ordinal(shape: &[usize], index: &[usize]) -> usize {
 /// # Safety
 ///
 /// The memory has a number of this type there.
-unsafe fn read(data_type: c_int, memory: *const c_void, place: usize) -> f32 {
+pub(crate) unsafe fn read(data_type: c_int, memory: *const c_void, place: usize) -> f32 {
     // SAFETY: by this function's contract.
     unsafe {
         if data_type == F32 {

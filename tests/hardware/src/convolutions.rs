@@ -1,4 +1,4 @@
-//! Library convolutions against fp64 on the host: forward and all gradients, of any shape and layout; and their time beside
+//! Library convolutions and batch norms against fp64 on the host: forward and all gradients, of any shape and layout; and their time beside
 //! Burn's.
 
 #![allow(clippy::neg_cmp_op_on_partial_ord, reason = "an error of NaN is wrong")]
@@ -11,8 +11,10 @@ use burn::tensor::{DType, Device, Distribution, Tensor};
 use clap::Args;
 use gpu_tuned::kernels::{select_burn, select_library};
 use gpu_tuned_kernels::convolution::Window;
-use gpu_tuned_kernels::product::{conv_transpose1d, conv_transpose2d, conv_transpose3d, conv1d, conv2d, conv3d};
-use gpu_tuned_kernels::selection::has_convolutions;
+use gpu_tuned_kernels::product::{
+    batch_norm_train, conv_transpose1d, conv_transpose2d, conv_transpose3d, conv1d, conv2d, conv3d,
+};
+use gpu_tuned_kernels::selection::has_cudnn;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde::Serialize;
 
@@ -41,6 +43,11 @@ pub(crate) struct Arguments {
 enum Operation {
     Convolution,
     Transposed,
+    BatchNorm,
+}
+
+impl Operation {
+    const ALL: [Self; 3] = [Self::Convolution, Self::Transposed, Self::BatchNorm];
 }
 
 #[derive(Serialize)]
@@ -65,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return time(&device);
     }
     let mut wrong = 0;
-    for operation in [Operation::Convolution, Operation::Transposed] {
+    for operation in Operation::ALL {
         for sizes in 1..=3 {
             for numbers in Numbers::ALL {
                 select(&device, numbers == Numbers::Tf32)?;
@@ -98,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// Without cuDNN, Burn's kernels would be compared with themselves.
 fn select(device: &Device, tf32: bool) -> anyhow::Result<()> {
     select_library(device, tf32)?;
-    ensure!(has_convolutions(), "cuDNN is missing or has other results than Burn: see the log");
+    ensure!(has_cudnn(), "cuDNN is missing or has other results than Burn: see the log");
     Ok(())
 }
 
@@ -176,6 +183,11 @@ impl Case {
                 1 => self.error::<3>(device, random, |x, w, b| conv_transpose1d(x, w, b, self.transposed_options())),
                 2 => self.error::<4>(device, random, |x, w, b| conv_transpose2d(x, w, b, self.transposed_options())),
                 _ => self.error::<5>(device, random, |x, w, b| conv_transpose3d(x, w, b, self.transposed_options())),
+            },
+            Operation::BatchNorm => match self.window.stride.len() {
+                1 => self.norm_error::<3>(device, random),
+                2 => self.norm_error::<4>(device, random),
+                _ => self.norm_error::<5>(device, random),
             },
         }
     }
@@ -256,6 +268,61 @@ impl Case {
         if let Some(bias) = bias {
             errors.push(of_b.error(&host(bias.grad(&gradients).context("no gradient of the bias")?)?));
         }
+        Ok(errors.into_iter().fold(0.0, worse))
+    }
+
+    /// Largest error of a batch norm of the input, of its statistics and of all gradients.
+    fn norm_error<const D: usize>(&self, device: &Device, random: &mut StdRng) -> anyhow::Result<f64> {
+        let device = device.clone().autodiff();
+        let mut shape: [usize; D] = sizes(&self.large);
+        // The gradient of two numbers of a channel is zero, and so it is of one, repeated.
+        shape[0] += 3;
+        let mut leaf = |view| {
+            let view = if matches!(view, View::Repeated) { View::ChannelsFirst } else { view };
+            placed(shape, view, |shape| on_device(random_host(&shape, random), shape, self.numbers, &device))
+        };
+        let (input, factor) = (leaf(self.views[0]).detach().require_grad(), leaf(self.views[1]));
+        let channels = shape[1];
+        let mut vector =
+            || on_device(random_host(&[channels], random), [channels], self.numbers, &device).require_grad();
+        let (gamma, beta) = (vector(), vector());
+        let [x, f] = [host(input.clone())?, host(factor.clone())?];
+        let [g, b] = [host(gamma.clone())?, host(beta.clone())?];
+        let result = batch_norm_train(input.clone(), gamma.clone(), beta.clone(), 1e-3);
+        let gradients = (result.output.clone() * factor).sum().backward();
+        let [mut y, mut of_x] = [(); 2].map(|()| Sums::new(x.len()));
+        let [mut means, mut variances, mut of_g, mut of_b] = [(); 4].map(|()| Sums::new(channels));
+        let positions: usize = shape[2..].iter().product();
+        for channel in 0..channels {
+            let places: Vec<usize> = (0..x.len()).filter(|at| at / positions % channels == channel).collect();
+            let n = places.len() as f64;
+            let mean = places.iter().map(|at| x[*at]).sum::<f64>() / n;
+            let variance = places.iter().map(|at| (x[*at] - mean).powi(2)).sum::<f64>() / n;
+            let scale = 1.0 / (variance + 1e-3).sqrt();
+            let normalised = |at: usize| (x[at] - mean) * scale;
+            let sum = places.iter().map(|at| f[*at]).sum::<f64>() / n;
+            let correlation = places.iter().map(|at| f[*at] * normalised(*at)).sum::<f64>() / n;
+            for at in places {
+                means.add(channel, x[at] / n);
+                variances.add(channel, (x[at] - mean).powi(2) / n);
+                y.add(at, normalised(at) * g[channel]);
+                y.add(at, b[channel]);
+                for term in [f[at], -sum, -normalised(at) * correlation] {
+                    of_x.add(at, term * g[channel] * scale);
+                }
+                of_g.add(channel, f[at] * normalised(at));
+                of_b.add(channel, f[at]);
+            }
+        }
+        let gradient = |tensor: Option<Tensor<1>>| host(tensor.context("no gradient of a vector")?);
+        let errors = [
+            y.error(&host(result.output.inner())?),
+            means.error(&host(result.mean.inner())?),
+            variances.error(&host(result.variance.inner())?),
+            of_x.error(&host(input.grad(&gradients).context("no gradient of the input")?)?),
+            of_g.error(&gradient(gamma.grad(&gradients))?),
+            of_b.error(&gradient(beta.grad(&gradients))?),
+        ];
         Ok(errors.into_iter().fold(0.0, worse))
     }
 
@@ -349,11 +416,68 @@ struct Timed {
     library: [f64; 3],
 }
 
+#[derive(Serialize)]
+struct TimedNorm {
+    run: &'static str,
+    numbers: Numbers,
+    layout: &'static str,
+    batch: usize,
+    channels: usize,
+    size: usize,
+    /// Milliseconds of a forward and a backward pass.
+    burn: f64,
+    library: f64,
+}
+
+const LAYOUTS: [(&str, View); 2] = [("channels_first", View::ChannelsFirst), ("channels_last", View::ChannelsLast)];
+
+/// Milliseconds of a call, after three others.
+fn milliseconds(device: &Device, run: impl Fn()) -> anyhow::Result<f64> {
+    (0..3).for_each(|_| run());
+    device.sync()?;
+    let begin = Instant::now();
+    (0..20).for_each(|_| run());
+    device.sync()?;
+    Ok(begin.elapsed().as_secs_f64() * 1000.0 / 20.0)
+}
+
+/// Passes of batch norms, by both kernels.
+fn time_norms(device: &Device) -> anyhow::Result<()> {
+    for (batch, channels, size) in [(32, 96, 64), (64, 64, 32)] {
+        for numbers in [Numbers::F32, Numbers::Bf16] {
+            for (layout, view) in LAYOUTS {
+                let random = |shape| {
+                    let tensor = Tensor::<4>::random(shape, Distribution::Normal(0.0, 1.0), (device, DType::F32));
+                    Tensor::from_inner(tensor.cast(numbers.float()))
+                };
+                let [input, factor] = [(); 2].map(|()| placed([batch, channels, size, size], view, random));
+                let input = input.detach().require_grad();
+                let ones =
+                    Tensor::<1>::ones([channels], (&device.clone().autodiff(), DType::F32)).cast(numbers.float());
+                let [gamma, beta] = [(); 2].map(|()| ones.clone().detach().require_grad());
+                let pass = || {
+                    let norm = batch_norm_train(input.clone(), gamma.clone(), beta.clone(), 1e-5);
+                    drop(input.grad(&(norm.output * factor.clone()).sum().backward()));
+                };
+                select(device, true)?;
+                let library = milliseconds(device, pass)?;
+                select_burn();
+                let burn = milliseconds(device, pass)?;
+                let run = "batch norm times";
+                let timed = TimedNorm { run, numbers, layout, batch, channels, size, burn, library };
+                println!("{}", serde_json::to_string(&timed)?);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Passes of convolutions of 3 by 3, by both kernels.
 fn time(device: &Device) -> anyhow::Result<()> {
+    time_norms(device)?;
     for (batch, channels, size) in [(32, 64, 64), (32, 96, 64), (32, 128, 64), (64, 64, 32)] {
         for numbers in [Numbers::Tf32, Numbers::Bf16] {
-            for (layout, view) in [("channels_first", View::ChannelsFirst), ("channels_last", View::ChannelsLast)] {
+            for (layout, view) in LAYOUTS {
                 let random = |shape| {
                     let tensor = Tensor::<4>::random(shape, Distribution::Normal(0.0, 1.0), (device, DType::F32));
                     Tensor::from_inner(tensor.cast(numbers.float()))
@@ -373,7 +497,7 @@ fn time(device: &Device) -> anyhow::Result<()> {
                     &|| gradient(&leaf, &weight, &leaf),
                     &|| gradient(&input, &trained_weight, &trained_weight),
                 ];
-                let mut milliseconds = [[0.0; 3]; 2];
+                let mut times = [[0.0; 3]; 2];
                 for (at, by_library) in [(1, true), (0, false)] {
                     if by_library {
                         select(device, true)?;
@@ -381,15 +505,10 @@ fn time(device: &Device) -> anyhow::Result<()> {
                         select_burn();
                     }
                     for (pass, run) in passes.iter().enumerate() {
-                        (0..3).for_each(|_| run());
-                        device.sync()?;
-                        let begin = Instant::now();
-                        (0..20).for_each(|_| run());
-                        device.sync()?;
-                        milliseconds[at][pass] = begin.elapsed().as_secs_f64() * 1000.0 / 20.0;
+                        times[at][pass] = milliseconds(device, run)?;
                     }
                 }
-                let [burn, library] = milliseconds;
+                let [burn, library] = times;
                 let run = "convolution times";
                 let timed = Timed { run, numbers, layout, batch, channels, size, kernel: 3, burn, library };
                 println!("{}", serde_json::to_string(&timed)?);
@@ -407,7 +526,7 @@ mod tests {
     #[test]
     fn the_reference_agrees_with_burn() {
         let mut random = StdRng::seed_from_u64(1);
-        for operation in [Operation::Convolution, Operation::Transposed] {
+        for operation in Operation::ALL {
             for sizes in 1..=3 {
                 for _ in 0..8 {
                     let case = Case::generate(operation, sizes, Numbers::F32, &mut random);

@@ -79,7 +79,7 @@ enum Command {
     Graphs(graphs::Arguments),
     /// Library operations against fp64, and their time beside Burn's
     Products(products::Arguments),
-    /// Library convolutions against fp64, and their time beside Burn's
+    /// Library convolutions and batch norms against fp64, and their time beside Burn's
     Convolutions(convolutions::Arguments),
     /// Steps as one of the processes of a launcher, or alone: speed, losses, memory, and faults of one
     Ranks(ranks::Arguments),
