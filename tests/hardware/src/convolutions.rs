@@ -1,6 +1,7 @@
 //! Library convolutions and batch norms against fp64 on the host: forward and all gradients, of any shape and layout; and their time beside
 //! Burn's.
 
+#![allow(clippy::many_single_char_names, reason = "formulas")]
 #![allow(clippy::neg_cmp_op_on_partial_ord, reason = "an error of NaN is wrong")]
 
 use std::time::Instant;
@@ -372,8 +373,8 @@ fn placed<const D: usize>(shape: [usize; D], view: View, mut random: impl FnMut(
             });
             let axes: [isize; D] = std::array::from_fn(|dimension| match dimension {
                 0 => 0,
-                1 => D as isize - 1,
-                dimension => dimension as isize - 1,
+                1 => D.cast_signed() - 1,
+                dimension => dimension.cast_signed() - 1,
             });
             random(last).permute(axes)
         }
