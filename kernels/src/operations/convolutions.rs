@@ -12,13 +12,10 @@ use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::zspace::metadata::Metadata;
 
-use super::{alignment_of, empty, stream, zeros};
+use super::{empty, stream, zeros};
 use crate::convolution::{Convolution, Format, Layout, Window};
 use crate::cublaslt::Element;
 use crate::cudnn::Pass;
-
-/// Bytes of one load of tensor-core kernels. Tensors that begin elsewhere are copied.
-const WIDEST_LOAD: u64 = 16;
 
 /// `[n, c, sizes…]` and `[k, c / groups, sizes…]` to `[n, k, sizes…]`.
 pub(super) fn forward(input: CubeTensor, weight: CubeTensor, window: &Window, tf32: bool) -> CubeTensor {
@@ -210,10 +207,9 @@ pub(super) fn format_of(tensor: &CubeTensor) -> Format {
     Format::ALL.into_iter().find(fitting).unwrap_or(Format::ChannelsFirst)
 }
 
-/// The tensor with its layout, if the library reads it as it lies.
+/// The tensor with its layout, if the library reads it as it lies. CubeCL's views begin at aligned addresses.
 fn laid_out(tensor: &CubeTensor, format: Format) -> Option<(CubeTensor, Layout)> {
-    let is_aligned = alignment_of(tensor.handle.offset_start.unwrap_or(0)) >= WIDEST_LOAD;
-    let layout = Layout::new(tensor.meta.shape(), tensor.meta.strides(), format).filter(|_| is_aligned)?;
+    let layout = Layout::new(tensor.meta.shape(), tensor.meta.strides(), format)?;
     Some((tensor.clone(), layout))
 }
 
@@ -224,13 +220,7 @@ pub(super) fn packed(tensor: &CubeTensor, format: Format) -> (CubeTensor, Layout
         return laid_out;
     }
     let order = format.order(layout.shape.len());
-    let permuted = into_contiguous(CubeBackend::float_permute(tensor.clone(), &order));
-    let copy = if alignment_of(permuted.handle.offset_start.unwrap_or(0)) >= WIDEST_LOAD {
-        permuted
-    } else {
-        // It was contiguous, and begins between two loads.
-        into_contiguous(permuted.copy())
-    };
+    let copy = into_contiguous(CubeBackend::float_permute(tensor.clone(), &order));
     let meta = Metadata::new(layout.shape.clone(), layout.strides.clone());
     (CubeTensor { meta: Box::new(meta), ..copy }, layout)
 }
