@@ -433,12 +433,15 @@ impl Handle {
         Err(CudnnError::NoAlgorithm)
     }
 
-    /// Describes the sums of a tensor's channels: the gradient of a bias.
+    /// Describes the sums of a tensor's channels: the gradient of a bias. The library has none for bf16.
     ///
     /// # Errors
     ///
     /// As [`plan`](Self::plan).
     pub fn plan_sums(&'static self, element: Element, tensor: Layout) -> Result<ChannelSums, CudnnError> {
+        if element == Element::Bf16 {
+            return Err(CudnnError::NoAlgorithm);
+        }
         let sums = of_channels(&tensor)?;
         let channels = sums.span();
         let descriptors = [&tensor, &sums].map(|layout| Descriptor::tensor(self.library, element, layout));

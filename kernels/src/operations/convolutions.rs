@@ -12,7 +12,7 @@ use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::zspace::metadata::Metadata;
 
-use super::{empty, stream, zeros};
+use super::{LibraryGradients, empty, stream, zeros};
 use crate::convolution::{Convolution, Format, Layout, Window};
 use crate::cublaslt::Element;
 use crate::cudnn::Pass;
@@ -77,19 +77,30 @@ pub(super) fn channel_sums(tensor: CubeTensor) -> CubeTensor {
     if tensor.meta.shape().num_elements() == 0 {
         return zeros(&tensor, Shape::new([channels]));
     }
-    let lifted = with_sizes(untiled(tensor.clone()));
+    let lifted = with_sizes(untiled(tensor));
     let format = format_of(&lifted);
     let (lifted, layout) = laid_out(&lifted, format).unwrap_or_else(|| packed(&lifted, format));
-    let planned = element_of(tensor.dtype, false)
+    let planned = element_of(lifted.dtype, false)
         .and_then(|element| stream::plan_sums(lifted.handle.service.device, element, layout));
     if let Some(plan) = planned {
         let sums = empty_contiguous(&lifted, &[channels]);
         stream::sum_channels(&lifted.client.clone(), plan, lifted.handle, sums.handle.clone());
         return sums;
     }
-    let other_dimensions = (0..tensor.meta.shape().num_dims()).filter(|dimension| *dimension != 1);
-    let sums = other_dimensions.fold(tensor, CubeBackend::float_sum_dim);
-    CubeBackend::float_reshape(sums, Shape::new([channels]))
+    let (lifted, layout) = packed(&lifted, format);
+    let samples = layout.shape[0];
+    let positions: usize = layout.shape[2..].iter().product();
+    let with_shape = |shape: &[usize]| {
+        let meta = Metadata::new(Shape::from(shape), Layout::packed(shape, Format::ChannelsFirst).strides);
+        CubeTensor { meta: Box::new(meta), ..lifted.clone() }
+    };
+    match format {
+        Format::ChannelsFirst => {
+            let of_samples = CubeBackend::float_sum_dim(with_shape(&[samples, channels, positions]), 2);
+            CubeBackend::float_reshape(CubeBackend::float_sum_dim(of_samples, 0), Shape::new([channels]))
+        }
+        Format::ChannelsLast => CubeBackend::library_column_sums(with_shape(&[samples * positions, channels])),
+    }
 }
 
 /// Shape of a convolution's output.

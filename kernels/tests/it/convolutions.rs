@@ -286,7 +286,8 @@ proptest! {
     }
 
     #[test]
-    fn sums_of_channels_are_those_of_the_definition(case in cases()) {
+    fn sums_of_channels_are_those_of_the_definition(case in cases(), tf32: bool) {
+        let case = Case { element: Element::F32 { tf32 }, ..case };
         let opened = Opened::new();
         let layout = case.layout(&case.input);
         let sums = opened.handle.plan_sums(case.element, layout.clone()).expect("a plan");
@@ -516,6 +517,9 @@ fn a_library_without_an_algorithm_has_no_plan() {
     let measure = "cudnnGetConvolutionBackwardDataWorkspaceSize";
     opened.fake.behave(&Behaviour { fails: Some(measure.to_owned()), ..Behaviour::default() });
     assert_eq!(opened.handle.plan(case().convolution(), Pass::Input).err(), Some(CudnnError::NoAlgorithm));
+    // The library sums no channels of bf16.
+    let layout = case().layout(&[1, 1, 1, 1]);
+    assert_eq!(opened.handle.plan_sums(Element::Bf16, layout).err(), Some(CudnnError::NoAlgorithm));
     let wrong = Convolution { weight: vec![1, 2, 1, 1], ..case().convolution() };
     assert_eq!(opened.handle.plan(wrong, Pass::Forward).err(), Some(CudnnError::NoAlgorithm));
     let counts = opened.close();
