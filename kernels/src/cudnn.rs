@@ -38,9 +38,9 @@ pub enum CudnnError {
         /// The library's name of the status, and its last message.
         reason: String,
     },
-    /// No algorithm of the library computes this convolution.
-    #[error("cuDNN has no algorithm for this convolution")]
-    NoAlgorithm,
+    /// No algorithm of the library computes this operation: the reason for each.
+    #[error("cuDNN has no algorithm: {0}")]
+    NoAlgorithm(String),
     /// A tensor or workspace does not lie within its buffer, or has none.
     #[error("a tensor of {needed} bytes exceeds its buffer of {found} bytes")]
     TooLarge {
@@ -218,22 +218,24 @@ impl Cudnn {
     fn checked(&self, call: &'static str, status: c_int) -> Result<(), CudnnError> {
         match status {
             0 => Ok(()),
-            // The statuses of what is not supported.
-            3000..4000 => Err(CudnnError::NoAlgorithm),
             _ => Err(CudnnError::Call { call, status, reason: self.reason(status) }),
         }
     }
 
-    fn reason(&self, status: c_int) -> String {
+    fn status_name(&self, status: c_int) -> String {
         // SAFETY: the function accepts every number, and returns a string that is never freed.
         let name = unsafe { (self.functions.error_string)(status) };
-        let name = if name.is_null() {
-            format!("status {status}")
-        } else {
-            // SAFETY: a string of the library.
-            unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
-        };
-        let mut message = [0_u8; 512];
+        if name.is_null() {
+            return format!("status {status}");
+        }
+        // SAFETY: a string of the library.
+        unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+    }
+
+    /// Name of a status that a call has just returned, with the library's message.
+    fn reason(&self, status: c_int) -> String {
+        let name = self.status_name(status);
+        let mut message = [0_u8; 2048];
         // SAFETY: the library writes no more than so many bytes, and ends them with 0.
         unsafe { (self.functions.last_error)(message.as_mut_ptr().cast(), message.len()) };
         let message = CStr::from_bytes_until_nul(&message).unwrap_or_default().to_string_lossy();
@@ -343,11 +345,11 @@ impl Handle {
     /// # Errors
     ///
     /// [`CudnnError::NoAlgorithm`] when the library cannot compute the pass, or the shapes are no convolution.
-    /// [`CudnnError::Call`] when a call fails.
+    /// [`CudnnError::Call`] when a call fails, or the library does not support what it describes.
     pub fn plan(&'static self, convolution: Convolution, pass: Pass) -> Result<Plan, CudnnError> {
         let library = self.library;
         if !convolution.is_valid() {
-            return Err(CudnnError::NoAlgorithm);
+            return Err(CudnnError::NoAlgorithm("the shapes are no convolution, or exceed i32".into()));
         }
         let Convolution { element, ref input, ref weight, format, ref output, ref window } = convolution;
         let tensors = [
@@ -408,29 +410,39 @@ impl Handle {
             )
         })?;
         let count = found.clamp(0, MOST_ALGORITHMS) as usize;
-        let is_usable = |it: &&Algorithm| it.status == 0 && it.math != TENSOR_OP_MATH_ALLOW_CONVERSION;
-        for algorithm in algorithms[..count].iter().filter(is_usable) {
+        let mut reasons = Vec::new();
+        for algorithm in &algorithms[..count] {
+            let number = algorithm.number;
+            let rounds = matches!(element, Element::F32 { .. }) && algorithm.math == TENSOR_OP_MATH_ALLOW_CONVERSION;
+            if algorithm.status != 0 {
+                reasons.push(format!("{number} {}", library.status_name(algorithm.status)));
+                continue;
+            }
+            if rounds {
+                reasons.push(format!("{number} rounds f32 to 16 bits"));
+                continue;
+            }
             // Without TF32, the library's choice of math must not bring it back.
             set_math(if math == FMA_MATH { FMA_MATH } else { algorithm.math })?;
             let mut bytes = 0;
             // SAFETY: all objects live, and the pointer is valid for one size.
-            let status =
-                unsafe { measure(handle.0, one, other, operation.object, result, algorithm.number, &raw mut bytes) };
+            let status = unsafe { measure(handle.0, one, other, operation.object, result, number, &raw mut bytes) };
             if status == 0 && bytes <= MOST_WORKSPACE {
                 drop(handle);
-                let algorithm = algorithm.number;
                 return Ok(Plan {
                     handle: self,
                     convolution,
                     pass,
                     tensors,
                     operation,
-                    algorithm,
+                    algorithm: number,
                     workspace_bytes: bytes,
                 });
             }
+            let reason = if status == 0 { format!("needs {bytes} bytes") } else { library.reason(status) };
+            reasons.push(format!("{number} {reason}"));
         }
-        Err(CudnnError::NoAlgorithm)
+        Err(CudnnError::NoAlgorithm(format!("{name} found {count} ({})", reasons.join(", "))))
     }
 
     /// Describes the sums of a tensor's channels: the gradient of a bias. The library has none for bf16.
@@ -440,7 +452,7 @@ impl Handle {
     /// As [`plan`](Self::plan).
     pub fn plan_sums(&'static self, element: Element, tensor: Layout) -> Result<ChannelSums, CudnnError> {
         if element == Element::Bf16 {
-            return Err(CudnnError::NoAlgorithm);
+            return Err(CudnnError::NoAlgorithm("cudnnConvolutionBackwardBias sums no bf16".into()));
         }
         let sums = of_channels(&tensor)?;
         let channels = sums.span();
@@ -484,6 +496,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The algorithm and what it computes, for messages.
+    pub fn description(&self) -> String {
+        format!("algorithm {} of {:?} of {:?}", self.algorithm, self.pass, self.convolution)
+    }
+
     /// Bytes of scratch memory of one launch.
     pub fn workspace_bytes(&self) -> usize {
         self.workspace_bytes
@@ -736,7 +753,7 @@ impl BatchNorm {
 /// A number for each channel of a tensor.
 fn of_channels(tensor: &Layout) -> Result<Layout, CudnnError> {
     let mut shape = vec![1; tensor.shape.len()];
-    shape[1] = *tensor.shape.get(1).ok_or(CudnnError::NoAlgorithm)?;
+    shape[1] = *tensor.shape.get(1).ok_or_else(|| CudnnError::NoAlgorithm("a tensor without channels".into()))?;
     Ok(Layout::packed(&shape, Format::ChannelsFirst))
 }
 
@@ -751,7 +768,7 @@ fn within(memory: Memory, needed: usize) -> Result<(), CudnnError> {
 
 /// Sizes as the library counts them, and their number.
 fn counted(sizes: &[usize]) -> Result<(c_int, Vec<c_int>), CudnnError> {
-    let count = |size: usize| c_int::try_from(size).map_err(|_| CudnnError::NoAlgorithm);
+    let count = |size: usize| c_int::try_from(size).map_err(|_| CudnnError::NoAlgorithm(format!("{size} exceeds i32")));
     Ok((count(sizes.len())?, sizes.iter().map(|size| count(*size)).collect::<Result<_, _>>()?))
 }
 

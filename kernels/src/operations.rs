@@ -195,9 +195,14 @@ pub(crate) fn planned_products() -> usize {
     stream::planned()
 }
 
-/// Convolutions of this process that the library computes.
-pub(crate) fn planned_convolutions() -> usize {
-    stream::planned_convolutions()
+/// Calls of cuDNN by this process, and passes that cuDNN was to compute, and Burn did.
+pub(crate) fn cudnn_calls() -> [usize; 2] {
+    [stream::cudnn_calls(), stream::left_to_burn()]
+}
+
+/// Why cuDNN had no plans since the last call.
+pub(crate) fn take_cudnn_reasons() -> Vec<String> {
+    stream::take_reasons()
 }
 
 fn last(shape: &Shape) -> usize {

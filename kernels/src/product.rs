@@ -15,7 +15,8 @@ use crate::convolution::Window;
 use crate::operations::LibraryOps;
 #[cfg(feature = "cuda")]
 use crate::selection::{
-    has_cudnn, has_tf32, is_cuda, is_deterministic, is_library_selected, remember_call, was_library_operation_called,
+    Kind, has_cudnn, has_tf32, is_cuda, is_deterministic, is_library_selected, remember_call,
+    was_library_operation_called,
 };
 
 /// Product of the matrices in the last two dimensions, like [`Tensor::matmul`].
@@ -158,7 +159,7 @@ macro_rules! convolutions {
             options: ConvOptions<$sizes>,
         ) -> Tensor<$dimensions> {
             #[cfg(feature = "cuda")]
-            if let Some(tf32) = by_cudnn(&input, &weight, bias.as_ref()) {
+            if let Some(tf32) = by_cudnn(&input, &weight, bias.as_ref(), Kind::Convolution, options.groups) {
                 return convolution(input, weight, bias, &options, tf32);
             }
             burn::tensor::module::$name(input, weight, bias, options)
@@ -174,7 +175,7 @@ macro_rules! convolutions {
             options: ConvTransposeOptions<$sizes>,
         ) -> Tensor<$dimensions> {
             #[cfg(feature = "cuda")]
-            if let Some(tf32) = by_cudnn(&input, &weight, bias.as_ref())
+            if let Some(tf32) = by_cudnn(&input, &weight, bias.as_ref(), Kind::Transposed, options.groups)
                 // More numbers behind have no convolution of this gradient.
                 && options.padding_out.iter().zip(&options.stride).all(|(added, stride)| added < stride)
             {
@@ -210,7 +211,8 @@ pub fn batch_norm_train<const D: usize>(
         let (channels, count) = (dims.get(1).copied().unwrap_or(0), dims.iter().product::<usize>());
         // A variance is of two numbers or more, and the library counts in `i32`.
         let is_counted = channels > 0 && count / channels > 1 && i32::try_from(count).is_ok();
-        if by_library(&input).is_some() && has_cudnn() && is_counted && D <= 5 {
+        let is_right = is_counted && dims[0] <= MOST_SAMPLES && D <= 5 && !Kind::BatchNorm.is_refused(input.dtype());
+        if by_library(&input).is_some() && has_cudnn() && is_right {
             let dtype = gamma.dtype();
             let in_f32 = |tensor: Tensor<1>| if dtype == DType::F32 { tensor } else { tensor.cast(FloatDType::F32) };
             let (gamma, beta) = (in_f32(gamma), in_f32(beta));
@@ -229,12 +231,25 @@ pub fn batch_norm_train<const D: usize>(
     burn::tensor::module::batch_norm_train(input, gamma, beta, epsilon)
 }
 
+/// Largest batch that PyTorch normalises with cuDNN.
+#[cfg(feature = "cuda")]
+const MOST_SAMPLES: usize = 880_801;
+
 /// `tf32` if cuDNN computes convolutions of these tensors.
 #[cfg(feature = "cuda")]
-fn by_cudnn<const D: usize>(input: &Tensor<D>, weight: &Tensor<D>, bias: Option<&Tensor<1>>) -> Option<bool> {
+fn by_cudnn<const D: usize>(
+    input: &Tensor<D>,
+    weight: &Tensor<D>,
+    bias: Option<&Tensor<1>>,
+    kind: Kind,
+    groups: usize,
+) -> Option<bool> {
     let dtype = input.dtype();
     let is_one_type = weight.dtype() == dtype && bias.is_none_or(|bias| bias.dtype() == dtype);
-    by_library(input).filter(|_| has_cudnn() && is_one_type)
+    let is_refused = kind.is_refused(dtype)
+        || groups > 1 && Kind::Groups.is_refused(dtype)
+        || D == 5 && Kind::ThreeSizes.is_refused(dtype);
+    by_library(input).filter(|_| has_cudnn() && is_one_type && !is_refused)
 }
 
 #[cfg(feature = "cuda")]

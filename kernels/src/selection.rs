@@ -1,15 +1,15 @@
 //! Kernels of the operations in this process.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use burn::tensor::Device;
+use burn::tensor::{DType, Device};
 
 use crate::cublaslt::CublasLt;
 use crate::cudnn::Cudnn;
 use crate::find::{self, NotFound};
 #[cfg(feature = "cuda")]
-use crate::operations::{planned_convolutions, planned_products};
+use crate::operations::{cudnn_calls, planned_products, take_cudnn_reasons};
 
 mod check;
 
@@ -24,6 +24,10 @@ static WAS_CALLED: AtomicBool = AtomicBool::new(false);
 
 /// cuDNN computes while the library is selected.
 static HAS_CUDNN: AtomicBool = AtomicBool::new(false);
+/// Bits of the kinds that cuDNN does not compute, by precision.
+static REFUSED: AtomicU32 = AtomicU32::new(0);
+/// Why not.
+static FAULTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// True if no operation may add in an order that changes.
 static DETERMINISTIC: AtomicBool = AtomicBool::new(false);
@@ -87,7 +91,63 @@ pub fn load_library() -> Result<&'static CublasLt, NotFound> {
     }
 }
 
-/// Returns `true` if cuDNN computes the next convolutions and batch norms on CUDA devices.
+/// Kind of cuDNN's operations that is checked by itself. An operation may be of several kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Convolution,
+    BiasGradient,
+    ThreeSizes,
+    /// Padded rows, which are read without a copy.
+    Gaps,
+    ChannelsLast,
+    Groups,
+    Transposed,
+    BatchNorm,
+    BatchNormChannelsLast,
+}
+
+impl Kind {
+    /// Returns `true` if the last check refused the kind in this precision. That of bf16 is that of f16, too.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_refused(self, dtype: DType) -> bool {
+        REFUSED.load(Ordering::Relaxed) & self.bit(dtype) != 0
+    }
+
+    fn refuse(self, dtype: DType) {
+        REFUSED.fetch_or(self.bit(dtype), Ordering::Relaxed);
+    }
+
+    fn bit(self, dtype: DType) -> u32 {
+        1 << (2 * self as u32 + u32::from(dtype != DType::F32))
+    }
+}
+
+/// Returns the kinds of operations that the last check refused, with the reason: a line for each reason. Burn's kernels compute
+/// them.
+pub fn cudnn_faults() -> Vec<String> {
+    FAULTS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// What computed the convolutions and batch norms of this process.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct CudnnUse {
+    /// Calls of cuDNN.
+    pub calls: usize,
+    /// Passes that cuDNN was to compute, and Burn did.
+    pub left_to_burn: usize,
+    /// Why, since the last reading.
+    pub reasons: Vec<String>,
+}
+
+/// Reads what computed the convolutions and batch norms of this process, for tests on a GPU.
+#[doc(hidden)]
+pub fn cudnn_use() -> CudnnUse {
+    let [calls, left_to_burn] = cudnn_calls();
+    CudnnUse { calls, left_to_burn, reasons: take_cudnn_reasons() }
+}
+
+/// Returns `true` if cuDNN computes the next convolutions and batch norms on CUDA devices, but for those of [`cudnn_faults`].
 pub fn has_cudnn() -> bool {
     is_library_selected() && HAS_CUDNN.load(Ordering::Relaxed)
 }
@@ -121,10 +181,12 @@ pub enum SelectError {
     #[error(transparent)]
     NotFound(#[from] NotFound),
     /// An operation failed or has another result than Burn's.
-    #[error("{operation} by {path} {fault}")]
+    #[error("{operation} in {precision} by {path} {fault}")]
     Wrong {
         /// The operation that was tried.
         operation: &'static str,
+        /// Type of its numbers.
+        precision: &'static str,
         /// The library's file.
         path: String,
         /// What happened.
@@ -137,8 +199,8 @@ pub fn select_burn() {
     SELECTED.store(BURN, Ordering::Relaxed);
 }
 
-/// Selects the library for all operations from now on, once small operations on the device had Burn's results. Convolutions and batch norms
-/// stay Burn's where there is no cuDNN.
+/// Selects the library for all operations from now on, once small operations on the device had Burn's results. Convolutions and
+/// batch norms stay Burn's where there is no cuDNN, and where its results are others: see [`cudnn_faults`].
 ///
 /// `tf32` lets tensor cores round the factors of f32 products.
 ///
@@ -157,32 +219,71 @@ pub fn select_library(device: &Device, tf32: bool) -> Result<&'static CublasLt, 
     let checked = check::all(device).and_then(|()| {
         // A library for another driver or device has no algorithms: Burn's kernels would compute all, with right results.
         let is_used = planned_products() > planned;
-        if is_used { Ok(()) } else { Err(("a product", "is not supported on this device".to_owned())) }
+        if is_used { Ok(()) } else { Err(("a product", "f32", "is not supported on this device".to_owned())) }
     });
-    if let Err((operation, fault)) = checked {
-        return Err(SelectError::Wrong { operation, path: library.path().display().to_string(), fault });
+    if let Err((operation, precision, fault)) = checked {
+        return Err(SelectError::Wrong { operation, precision, path: library.path().display().to_string(), fault });
     }
-    HAS_CUDNN.store(is_cudnn_right(device), Ordering::Relaxed);
+    check_cudnn(device);
     tried.keep();
     Ok(library)
 }
 
-/// Returns `true` if cuDNN is there, and its small operations on the device have Burn's results.
-fn is_cudnn_right(device: &Device) -> bool {
-    let Some(library) = load_cudnn() else { return false };
-    HAS_CUDNN.store(true, Ordering::Relaxed);
-    let planned = planned_convolutions();
-    let checked = check::cudnn(device).and_then(|()| {
-        let is_used = planned_convolutions() > planned;
-        if is_used { Ok(()) } else { Err(("a convolution", "is not supported on this device".to_owned())) }
-    });
-    if let Err((operation, fault)) = &checked {
-        tracing::warn!(
-            "Burn's kernels compute convolutions and batch norms: {operation} by {} {fault}",
-            library.path().display()
-        );
+/// [`select_library`] without comparisons with Burn's results: to find out what is wrong with them.
+///
+/// # Errors
+///
+/// When the device is no CUDA device, or no library is found.
+#[doc(hidden)]
+pub fn select_library_unchecked(device: &Device, tf32: bool) -> Result<(), SelectError> {
+    if !is_cuda(device) {
+        return Err(SelectError::NoCuda { device: format!("{device:?}") });
     }
-    checked.is_ok()
+    load_library()?;
+    let _alone = CHECKING.lock().unwrap_or_else(PoisonError::into_inner);
+    allow_cudnn(load_cudnn().is_some());
+    SELECTED.store(if tf32 { LIBRARY_TF32 } else { LIBRARY_F32 }, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Allows all kinds of operations, or none.
+fn allow_cudnn(is_found: bool) {
+    HAS_CUDNN.store(is_found, Ordering::Relaxed);
+    REFUSED.store(0, Ordering::Relaxed);
+    FAULTS.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
+/// Refuses the kinds of cuDNN's operations that fail, or have other results than Burn's. Each is checked with what was not refused
+/// before.
+fn check_cudnn(device: &Device) {
+    let found = load_cudnn();
+    allow_cudnn(found.is_some());
+    let Some(library) = found else { return };
+    take_cudnn_reasons();
+    // By their reason, which is often the same.
+    let mut faults: Vec<(String, Vec<String>)> = Vec::new();
+    for (kind, name, operation) in check::OF_CUDNN {
+        for float in check::FLOATS {
+            let calls = cudnn_calls()[0];
+            let checked = check::compared(device, operation, float, check::OF_CONVOLUTIONS).and_then(|()| {
+                // Burn's kernels computed it, with the right result.
+                let is_used = cudnn_calls()[0] > calls;
+                if is_used { Ok(()) } else { Err("is not supported on this device".to_owned()) }
+            });
+            let reasons = take_cudnn_reasons();
+            let Err(fault) = checked else { continue };
+            kind.refuse(float.into());
+            let fault = [vec![fault], reasons].concat().join("; ");
+            let operation = format!("{name} in {}", check::precision(float));
+            match faults.iter_mut().find(|(known, _)| *known == fault) {
+                Some((_, operations)) => operations.push(operation),
+                None => faults.push((fault, vec![operation])),
+            }
+        }
+    }
+    let path = library.path().display();
+    let lines = faults.into_iter().map(|(fault, operations)| format!("{} by {path} {fault}", operations.join(", ")));
+    *FAULTS.lock().unwrap_or_else(PoisonError::into_inner) = lines.collect();
 }
 
 /// A selection that ends when it is dropped.
@@ -214,8 +315,13 @@ fn planned_products() -> usize {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn planned_convolutions() -> usize {
-    0
+fn cudnn_calls() -> [usize; 2] {
+    [0; 2]
+}
+
+#[cfg(not(feature = "cuda"))]
+fn take_cudnn_reasons() -> Vec<String> {
+    Vec::new()
 }
 
 #[cfg(not(feature = "cuda"))]

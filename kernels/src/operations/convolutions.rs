@@ -16,6 +16,7 @@ use super::{LibraryGradients, empty, stream, zeros};
 use crate::convolution::{Convolution, Format, Layout, Window};
 use crate::cublaslt::Element;
 use crate::cudnn::Pass;
+use crate::selection::Kind;
 
 /// `[n, c, sizes…]` and `[k, c / groups, sizes…]` to `[n, k, sizes…]`.
 pub(super) fn forward(input: CubeTensor, weight: CubeTensor, window: &Window, tf32: bool) -> CubeTensor {
@@ -80,8 +81,12 @@ pub(super) fn channel_sums(tensor: CubeTensor) -> CubeTensor {
     let lifted = with_sizes(untiled(tensor));
     let format = format_of(&lifted);
     let (lifted, layout) = laid_out(&lifted, format).unwrap_or_else(|| packed(&lifted, format));
-    let planned = element_of(lifted.dtype, false)
-        .and_then(|element| stream::plan_sums(lifted.handle.service.device, element, layout));
+    let element = element_of(lifted.dtype, false)
+        .filter(|element| *element != Element::Bf16 && !Kind::BiasGradient.is_refused(lifted.dtype));
+    let planned = element.and_then(|element| stream::plan_sums(lifted.handle.service.device, element, layout));
+    if element.is_some() && planned.is_none() {
+        stream::leave_to_burn();
+    }
     if let Some(plan) = planned {
         let sums = empty_contiguous(&lifted, &[channels]);
         stream::sum_channels(&lifted.client.clone(), plan, lifted.handle, sums.handle.clone());
@@ -140,7 +145,12 @@ fn computed(pass: Pass, read: [&CubeTensor; 2], result: Shape, window: &Window, 
     // The input of the forward pass and of the weight's gradient, or the output's gradient.
     let format = format_of(&read[usize::from(pass == Pass::Input)]);
     let other = Format::ALL.into_iter().find(|other| *other != format).unwrap_or(format);
-    for (format, has_gaps) in [(format, true), (format, false), (other, false)] {
+    let is_allowed = |&(format, has_gaps): &(Format, bool)| {
+        let dtype = read[0].dtype;
+        !(has_gaps && Kind::Gaps.is_refused(dtype)
+            || format == Format::ChannelsLast && Kind::ChannelsLast.is_refused(dtype))
+    };
+    for (format, has_gaps) in [(format, true), (format, false), (other, false)].into_iter().filter(is_allowed) {
         let is_weight = |which: usize| (pass, which) == (Pass::Forward, 1) || (pass, which) == (Pass::Input, 0);
         let layouts = [0, 1].map(|which| {
             let tensor = &read[which];
@@ -164,6 +174,7 @@ fn computed(pass: Pass, read: [&CubeTensor; 2], result: Shape, window: &Window, 
         stream::convolve(&one.client.clone(), plan, pass, [one.handle, two.handle], result.handle.clone());
         return Some(result);
     }
+    stream::leave_to_burn();
     None
 }
 

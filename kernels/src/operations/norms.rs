@@ -10,6 +10,7 @@ use super::convolutions::{element_of, empty_in, format_of, packed, untiled, with
 use super::{empty_of, stream};
 use crate::convolution::{Format, Layout};
 use crate::cublaslt::Element;
+use crate::selection::Kind;
 
 /// Output, means, variances and reciprocals of standard deviations.
 pub(super) fn batch_norm(
@@ -54,11 +55,14 @@ pub(super) fn batch_norm_gradients(
     (of_input, of_gamma, of_beta)
 }
 
-/// The tensor without gaps, in the order that it has.
+/// The tensor without gaps, in the order that it has, unless the library's result was wrong for that order.
 fn described(input: CubeTensor) -> (Element, CubeTensor, Layout, Format) {
     let element = element_of(input.dtype, false).expect("BUG: only norms of these types are by the library");
     let input = with_sizes(untiled(input));
-    let format = format_of(&input);
+    let mut format = format_of(&input);
+    if format == Format::ChannelsLast && Kind::BatchNormChannelsLast.is_refused(input.dtype) {
+        format = Format::ChannelsFirst;
+    }
     let (input, layout) = packed(&input, format);
     (element, input, layout, format)
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -93,16 +94,36 @@ static CHANNEL_SUMS: Plans<(Element, Layout), cudnn::ChannelSums> = Plans::new()
 static BATCH_NORMS: Plans<(Element, Layout), cudnn::BatchNorm> = Plans::new();
 static CUBLASLT: Handles<Handle> = Handles::new();
 static CUDNN: Handles<cudnn::Handle> = Handles::new();
-/// Products and convolutions of this process that the libraries compute.
+/// Products of this process that the library computes.
 static PLANNED: AtomicUsize = AtomicUsize::new(0);
-static PLANNED_CONVOLUTIONS: AtomicUsize = AtomicUsize::new(0);
+/// Calls of cuDNN by this process, and passes for which Burn computed because cuDNN did not.
+static CUDNN_CALLS: AtomicUsize = AtomicUsize::new(0);
+static LEFT_TO_BURN: AtomicUsize = AtomicUsize::new(0);
+/// Why cuDNN has no plan, for the check at start and for tests on a GPU.
+static REASONS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Most reasons in memory.
+const MOST_REASONS: usize = 16;
 
 pub(super) fn planned() -> usize {
     PLANNED.load(Ordering::Relaxed)
 }
 
-pub(super) fn planned_convolutions() -> usize {
-    PLANNED_CONVOLUTIONS.load(Ordering::Relaxed)
+pub(super) fn cudnn_calls() -> usize {
+    CUDNN_CALLS.load(Ordering::Relaxed)
+}
+
+pub(super) fn left_to_burn() -> usize {
+    LEFT_TO_BURN.load(Ordering::Relaxed)
+}
+
+/// Counts a pass that cuDNN was to compute, and Burn does.
+pub(super) fn leave_to_burn() {
+    LEFT_TO_BURN.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The reasons since the last call.
+pub(super) fn take_reasons() -> Vec<String> {
+    std::mem::take(&mut *REASONS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// The plan of a product on a device. `None` where Burn has to compute it.
@@ -128,13 +149,11 @@ pub(super) fn plan(device: DeviceId, product: Product, alignment: [u64; 3]) -> O
 /// The plan of a pass of a convolution on a device. `None` where the library has no algorithm for the layouts.
 pub(super) fn plan_convolution(device: DeviceId, convolution: Convolution, pass: Pass) -> Option<Arc<cudnn::Plan>> {
     let key = (convolution, pass);
-    let plan = CONVOLUTIONS.get_or_make(device, &key, || {
+    CONVOLUTIONS.get_or_make(device, &key, || {
         let (convolution, pass) = key.clone();
         let made = on_device(device, move || cudnn_handle(device)?.plan(convolution, pass));
-        or_no_algorithm(made, || tracing::debug!(?key, "cuDNN has no algorithm for this convolution"))
-    });
-    PLANNED_CONVOLUTIONS.fetch_add(usize::from(plan.is_some()), Ordering::Relaxed);
-    plan
+        or_no_algorithm(made, &key)
+    })
 }
 
 /// The plan of sums of channels on a device. `None` where Burn has to compute them.
@@ -143,28 +162,31 @@ pub(super) fn plan_sums(device: DeviceId, element: Element, tensor: Layout) -> O
     CHANNEL_SUMS.get_or_make(device, &key, || {
         let (element, tensor) = key.clone();
         let made = on_device(device, move || cudnn_handle(device)?.plan_sums(element, tensor));
-        or_no_algorithm(made, || tracing::debug!(?key, "cuDNN does not sum these channels"))
+        or_no_algorithm(made, &key)
     })
 }
 
-fn or_no_algorithm<P>(made: Result<P, CudnnError>, log: impl FnOnce()) -> Result<Option<P>, CudnnError> {
-    match made {
-        Ok(plan) => Ok(Some(plan)),
-        Err(CudnnError::NoAlgorithm) => {
-            log();
+fn or_no_algorithm<P>(made: Result<P, CudnnError>, key: &impl Debug) -> Result<Option<P>, CudnnError> {
+    let error = match made {
+        Ok(plan) => return Ok(Some(plan)),
+        Err(error) => error,
+    };
+    let mut reasons = REASONS.lock().unwrap_or_else(PoisonError::into_inner);
+    if reasons.len() < MOST_REASONS {
+        reasons.push(format!("{error} for {key:?}"));
+    }
+    match error {
+        // Arguments that the library refuses or does not support now, it never does.
+        CudnnError::NoAlgorithm(_) | CudnnError::Call { status: 2000..4000, .. } => {
+            tracing::debug!(%error, ?key, "Burn's kernels compute this operation");
             Ok(None)
         }
-        // Arguments that the library refuses now, it refuses always.
-        Err(error @ CudnnError::Call { status: 2000..3000, .. }) => {
-            tracing::warn!(%error, "Burn's kernels compute this operation");
-            Ok(None)
-        }
-        Err(error) => Err(error),
+        error => Err(error),
     }
 }
 
 fn cudnn_handle(device: DeviceId) -> Result<&'static cudnn::Handle, CudnnError> {
-    let library = selection::cudnn().ok_or(CudnnError::NoAlgorithm)?;
+    let library = selection::cudnn().ok_or_else(|| CudnnError::NoAlgorithm("the library is not loaded".into()))?;
     CUDNN.get_or_make(device, || cudnn::Handle::new(library))
 }
 
@@ -227,6 +249,7 @@ pub(super) fn launch(
 
 /// Launches a pass of a convolution in order with the device's kernels.
 pub(super) fn convolve(client: &Client, plan: Arc<cudnn::Plan>, pass: Pass, read: [Buffer; 2], result: Buffer) {
+    CUDNN_CALLS.fetch_add(1, Ordering::Relaxed);
     let workspace_bytes = plan.workspace_bytes();
     call(client, read.into(), vec![result], workspace_bytes, move |Call { read, written, workspace, stream }| {
         let (input, weight, output) = match pass {
@@ -236,12 +259,13 @@ pub(super) fn convolve(client: &Client, plan: Arc<cudnn::Plan>, pass: Pass, read
         };
         // SAFETY: as `call` promises.
         unsafe { plan.launch(cudnn::Operands { input, weight, output, workspace }, stream) }
-            .map_err(|error| error.to_string())
+            .map_err(|error| format!("{error}: {}", plan.description()))
     });
 }
 
 /// Launches sums of channels in order with the device's kernels.
 pub(super) fn sum_channels(client: &Client, plan: Arc<cudnn::ChannelSums>, tensor: Buffer, sums: Buffer) {
+    CUDNN_CALLS.fetch_add(1, Ordering::Relaxed);
     call(client, vec![tensor], vec![sums], 0, move |Call { read, written, stream, .. }| {
         // SAFETY: as `call` promises.
         unsafe { plan.launch(read[0], written[0], stream) }.map_err(|error| error.to_string())
@@ -256,6 +280,7 @@ pub(super) fn batch_norm(
     written: [Buffer; 5],
     epsilon: f64,
 ) {
+    CUDNN_CALLS.fetch_add(1, Ordering::Relaxed);
     let device = client.service_id().device;
     call(client, read.into(), written.into(), 0, move |Call { read, written, stream, .. }| {
         let memory = cudnn::Normalised {
@@ -269,7 +294,7 @@ pub(super) fn batch_norm(
             deviation: written[4],
         };
         // SAFETY: as `call` promises.
-        unsafe { norm_of(device, &key)?.launch(memory, epsilon, stream) }.map_err(|error| error.to_string())
+        unsafe { norm_of(device, &key)?.launch(memory, epsilon, stream) }.map_err(|error| format!("{error}: {key:?}"))
     });
 }
 
@@ -281,6 +306,7 @@ pub(super) fn batch_norm_gradients(
     written: [Buffer; 3],
     epsilon: f64,
 ) {
+    CUDNN_CALLS.fetch_add(1, Ordering::Relaxed);
     let device = client.service_id().device;
     call(client, read.into(), written.into(), 0, move |Call { read, written, stream, .. }| {
         let memory = cudnn::NormalisedGradients {
@@ -294,16 +320,20 @@ pub(super) fn batch_norm_gradients(
             of_beta: written[2],
         };
         // SAFETY: as `call` promises.
-        unsafe { norm_of(device, &key)?.launch_gradients(memory, epsilon, stream) }.map_err(|error| error.to_string())
+        unsafe { norm_of(device, &key)?.launch_gradients(memory, epsilon, stream) }
+            .map_err(|error| format!("{error}: {key:?}"))
     });
 }
 
 /// The description of a batch norm, on the thread of the device.
 fn norm_of(device: DeviceId, key: &(Element, Layout)) -> Result<Arc<cudnn::BatchNorm>, String> {
     let (element, tensor) = key.clone();
-    let norm =
-        BATCH_NORMS.get_or_make(device, key, || cudnn_handle(device)?.plan_batch_norm(element, tensor).map(Some));
-    norm.ok_or_else(|| "cuDNN does not describe this batch norm".to_owned())
+    let mut failure = None;
+    let norm = BATCH_NORMS.get_or_make(device, key, || {
+        let made = cudnn_handle(device).and_then(|handle| handle.plan_batch_norm(element, tensor));
+        made.map(Some).inspect_err(|error| failure = Some(error.to_string()))
+    });
+    norm.ok_or_else(|| failure.unwrap_or_else(|| "cuDNN does not describe this batch norm".to_owned()))
 }
 
 /// Memory of a call on the device, in the order of its buffers, and the CUDA stream.

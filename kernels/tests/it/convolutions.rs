@@ -508,20 +508,26 @@ fn a_device_that_the_library_refuses_has_no_handle() {
 fn a_library_without_an_algorithm_has_no_plan() {
     let opened = Opened::new();
     opened.fake.behave(&Behaviour { has_algorithms: false, ..Behaviour::default() });
-    assert_eq!(opened.handle.plan(case().convolution(), Pass::Weight).err(), Some(CudnnError::NoAlgorithm));
+    let refused = |convolution, pass| opened.handle.plan(convolution, pass).expect_err("no plan").to_string();
+    let found = "cuDNN has no algorithm: cudnnGetConvolutionBackwardFilterAlgorithm_v7 found 2 ";
+    let status = "CUDNN_STATUS_NOT_SUPPORTED";
+    assert_eq!(refused(case().convolution(), Pass::Weight), format!("{found}(1 {status}, 1 {status})"));
     opened.fake.behave(&Behaviour::default());
     // The fake computes no f16.
     let halves = Case { element: Element::F16, ..case() }.convolution();
-    assert_eq!(opened.handle.plan(halves, Pass::Forward).err(), Some(CudnnError::NoAlgorithm));
+    let failed = format!("cudnnGetConvolutionForwardAlgorithm_v7 failed: {status}: of the fake");
+    assert_eq!(refused(halves, Pass::Forward), failed);
     // Workspaces that no algorithm reports.
     let measure = "cudnnGetConvolutionBackwardDataWorkspaceSize";
     opened.fake.behave(&Behaviour { fails: Some(measure.to_owned()), ..Behaviour::default() });
-    assert_eq!(opened.handle.plan(case().convolution(), Pass::Input).err(), Some(CudnnError::NoAlgorithm));
+    let found = "cuDNN has no algorithm: cudnnGetConvolutionBackwardDataAlgorithm_v7 found 2 ";
+    let failed = "(1 rounds f32 to 16 bits, 1 CUDNN_STATUS_INTERNAL_ERROR: of the fake)";
+    assert_eq!(refused(case().convolution(), Pass::Input), format!("{found}{failed}"));
     // The library sums no channels of bf16.
     let layout = case().layout(&[1, 1, 1, 1]);
-    assert_eq!(opened.handle.plan_sums(Element::Bf16, layout).err(), Some(CudnnError::NoAlgorithm));
+    assert!(matches!(opened.handle.plan_sums(Element::Bf16, layout), Err(CudnnError::NoAlgorithm(_))));
     let wrong = Convolution { weight: vec![1, 2, 1, 1], ..case().convolution() };
-    assert_eq!(opened.handle.plan(wrong, Pass::Forward).err(), Some(CudnnError::NoAlgorithm));
+    assert!(refused(wrong, Pass::Forward).contains("no convolution"));
     let counts = opened.close();
     assert_eq!((counts.alive, counts.mistakes), (0, 0));
 }

@@ -1,9 +1,10 @@
 //! Kernels of the process, selected once the device of the session is open.
 
 use gpu_tuned_core::Kernels;
-use gpu_tuned_kernels::selection::{SelectError, select_burn, select_library, set_deterministic};
+use gpu_tuned_kernels::selection::{SelectError, cudnn_faults, select_burn, select_library, set_deterministic};
 use gpu_tuned_measure::measure::is_requested;
 use gpu_tuned_measure::requests::archive_folder;
+use gpu_tuned_observe::log::warn_user;
 use gpu_tuned_observe::progress::Progress;
 
 use super::{Request, StartError};
@@ -33,6 +34,10 @@ impl Request {
         };
         if why_not.is_some() || !settings.kernels.is_library() {
             select_burn();
+        } else {
+            for fault in cudnn_faults() {
+                warn_user(&format!("Burn's kernels compute some operations: {fault}"));
+            }
         }
         Ok(why_not)
     }
