@@ -10,15 +10,17 @@ use anyhow::{Context, ensure};
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, Device, Distribution, Tensor};
 use clap::Args;
-use gpu_tuned::kernels::{select_burn, select_library};
+use gpu_tuned::kernels::{
+    CudnnUse, cudnn_faults, cudnn_use, has_cudnn, select_burn, select_library, select_library_unchecked,
+};
 use gpu_tuned_kernels::convolution::Window;
 use gpu_tuned_kernels::product::{
     batch_norm_train, conv_transpose1d, conv_transpose2d, conv_transpose3d, conv1d, conv2d, conv3d,
 };
-use gpu_tuned_kernels::selection::has_cudnn;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde::Serialize;
 
+use crate::catching::catching;
 use crate::device::Choice;
 use crate::mode;
 use crate::products::{Numbers, Sums, host, on_device, random_host, worse};
@@ -34,9 +36,44 @@ pub(crate) struct Arguments {
     /// Time convolutions of a residual network instead
     #[arg(long)]
     time: bool,
+    /// Compute with cuDNN in spite of the results of the check at start, to find what is wrong
+    #[arg(long)]
+    unchecked: bool,
     /// Seed of the cases
     #[arg(long, default_value_t = 0)]
     seed: u64,
+}
+
+impl Arguments {
+    /// Selects the library, and prints the kinds of operations that the check refuses.
+    fn select(&self, device: &Device, numbers: Numbers) -> anyhow::Result<()> {
+        let tf32 = numbers == Numbers::Tf32;
+        if self.unchecked {
+            select_library_unchecked(device, tf32)?;
+        } else {
+            select_library(device, tf32)?;
+        }
+        ensure!(has_cudnn(), "cuDNN was not found: `cargo gpu-tuned targets --here` prints where it was searched");
+        Ok(())
+    }
+}
+
+/// Kinds of operations that Burn computes, with the reasons.
+#[derive(Serialize)]
+struct Refused {
+    run: &'static str,
+    numbers: Numbers,
+    reasons: Vec<String>,
+}
+
+/// Prints the kinds of operations that the check refuses, of f32 with and without TF32.
+fn print_refused(arguments: &Arguments, device: &Device) -> anyhow::Result<()> {
+    for numbers in [Numbers::F32, Numbers::Tf32] {
+        arguments.select(device, numbers)?;
+        let refused = Refused { run: "refused convolutions", numbers, reasons: cudnn_faults() };
+        println!("{}", serde_json::to_string(&refused)?);
+    }
+    Ok(())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -59,55 +96,138 @@ struct Checked {
     sizes: usize,
     numbers: Numbers,
     cases: usize,
+    /// Cases with all passes by cuDNN, with some, and with none.
+    by_library: usize,
+    by_both: usize,
+    by_burn: usize,
+    /// Cases with an error instead of a result.
+    failed: usize,
+    /// Cases with another result, but for those by Burn alone.
     wrong: usize,
+    /// Cases by Burn alone with another result.
+    wrong_by_burn: usize,
     /// Largest error, relative to the largest sum of absolute terms of its tensor.
     worst: f64,
     worst_case: String,
     seconds: f64,
 }
 
-/// Prints a line for each operation and precision.
+/// What computed a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum By {
+    Library,
+    Both,
+    Burn,
+}
+
+impl By {
+    fn between(before: &CudnnUse, after: &CudnnUse) -> Self {
+        match (after.calls > before.calls, after.left_to_burn > before.left_to_burn) {
+            (true, false) => Self::Library,
+            (true, true) => Self::Both,
+            (false, _) => Self::Burn,
+        }
+    }
+}
+
+/// A case that is wrong, or that cuDNN did not compute.
+#[derive(Serialize)]
+struct Noted<'a> {
+    run: &'static str,
+    operation: Operation,
+    numbers: Numbers,
+    by: By,
+    /// Largest error, or why there is none.
+    error: Result<f64, String>,
+    /// Why cuDNN did not compute.
+    reasons: &'a [String],
+    case: String,
+}
+
+/// Prints a line for each operation and precision, and for each case that is wrong or left to Burn.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let device = arguments.choice.open(mode::Precision::F32)?;
+    print_refused(arguments, &device)?;
     if arguments.time {
-        return time(&device);
+        return time(arguments, &device);
     }
-    let mut wrong = 0;
+    let (mut wrong, mut by_library) = (0, 0);
     for operation in Operation::ALL {
         for sizes in 1..=3 {
             for numbers in Numbers::ALL {
-                select(&device, numbers == Numbers::Tf32)?;
-                let begin = Instant::now();
-                let mut random = StdRng::seed_from_u64(arguments.seed);
-                let (cases, worst_case) = (arguments.cases, String::new());
-                let run = "convolutions";
-                let mut checked =
-                    Checked { run, operation, sizes, numbers, cases, wrong: 0, worst: 0.0, worst_case, seconds: 0.0 };
-                for _ in 0..cases {
-                    let case = Case::generate(operation, sizes, numbers, &mut random);
-                    let error = case.largest_error(&device, &mut random)?;
-                    if !(error <= numbers.limit()) {
-                        checked.wrong += 1;
-                    }
-                    if !(error <= checked.worst) {
-                        (checked.worst, checked.worst_case) = (error, format!("{case:?}"));
-                    }
-                }
-                checked.seconds = begin.elapsed().as_secs_f64();
-                wrong += checked.wrong;
+                arguments.select(&device, numbers)?;
+                let checked = check(arguments, &device, operation, sizes, numbers)?;
                 println!("{}", serde_json::to_string(&checked)?);
+                wrong += checked.wrong + checked.failed;
+                by_library += checked.by_library;
             }
         }
     }
-    ensure!(wrong == 0, "{wrong} cases are wrong");
+    ensure!(by_library > 0, "cuDNN computed no case");
+    ensure!(wrong == 0, "{wrong} cases are wrong or failed");
     Ok(())
 }
 
-/// Without cuDNN, Burn's kernels would be compared with themselves.
-fn select(device: &Device, tf32: bool) -> anyhow::Result<()> {
-    select_library(device, tf32)?;
-    ensure!(has_cudnn(), "cuDNN is missing or has other results than Burn: see the log");
-    Ok(())
+/// Computes cases of one operation in one precision.
+fn check(
+    arguments: &Arguments,
+    device: &Device,
+    operation: Operation,
+    sizes: usize,
+    numbers: Numbers,
+) -> anyhow::Result<Checked> {
+    let begin = Instant::now();
+    let mut random = StdRng::seed_from_u64(arguments.seed);
+    let mut checked = Checked {
+        run: "convolutions",
+        operation,
+        sizes,
+        numbers,
+        cases: arguments.cases,
+        by_library: 0,
+        by_both: 0,
+        by_burn: 0,
+        failed: 0,
+        wrong: 0,
+        wrong_by_burn: 0,
+        worst: 0.0,
+        worst_case: String::new(),
+        seconds: 0.0,
+    };
+    for index in 0..arguments.cases {
+        let case = Case::generate(operation, sizes, numbers, &mut random);
+        // A case that fails draws fewer numbers: the next one has its own.
+        let mut of_case = StdRng::seed_from_u64(arguments.seed ^ (index as u64 + 1) << 32);
+        let before = cudnn_use();
+        let error = catching(|| case.largest_error(device, &mut of_case)).map_err(|failure| failure.message);
+        let after = cudnn_use();
+        let by = By::between(&before, &after);
+        match by {
+            By::Library => checked.by_library += 1,
+            By::Both => checked.by_both += 1,
+            By::Burn => checked.by_burn += 1,
+        }
+        let is_right = matches!(error, Ok(error) if error <= numbers.limit());
+        match error {
+            Err(_) => checked.failed += 1,
+            Ok(_) if is_right => {}
+            Ok(_) if by == By::Burn => checked.wrong_by_burn += 1,
+            Ok(_) => checked.wrong += 1,
+        }
+        if let Ok(error) = error
+            && !(error <= checked.worst)
+        {
+            (checked.worst, checked.worst_case) = (error, format!("{case:?}"));
+        }
+        if !is_right || !after.reasons.is_empty() {
+            let case = format!("{case:?}");
+            let noted = Noted { run: "a convolution", operation, numbers, by, error, reasons: &after.reasons, case };
+            println!("{}", serde_json::to_string(&noted)?);
+        }
+    }
+    checked.seconds = begin.elapsed().as_secs_f64();
+    Ok(checked)
 }
 
 /// Layout of a tensor in memory.
@@ -415,6 +535,8 @@ struct Timed {
     burn: [f64; 3],
     /// The same by the library.
     library: [f64; 3],
+    /// What computed them.
+    by: [By; 3],
 }
 
 #[derive(Serialize)]
@@ -428,6 +550,8 @@ struct TimedNorm {
     /// Milliseconds of a forward and a backward pass.
     burn: f64,
     library: f64,
+    /// What computed the passes by the library.
+    by: By,
 }
 
 const LAYOUTS: [(&str, View); 2] = [("channels_first", View::ChannelsFirst), ("channels_last", View::ChannelsLast)];
@@ -443,7 +567,7 @@ fn milliseconds(device: &Device, run: impl Fn()) -> anyhow::Result<f64> {
 }
 
 /// Passes of batch norms, by both kernels.
-fn time_norms(device: &Device) -> anyhow::Result<()> {
+fn time_norms(arguments: &Arguments, device: &Device) -> anyhow::Result<()> {
     for (batch, channels, size) in [(32, 96, 64), (64, 64, 32)] {
         for numbers in [Numbers::F32, Numbers::Bf16] {
             for (layout, view) in LAYOUTS {
@@ -460,12 +584,14 @@ fn time_norms(device: &Device) -> anyhow::Result<()> {
                     let norm = batch_norm_train(input.clone(), gamma.clone(), beta.clone(), 1e-5);
                     drop(input.grad(&(norm.output * factor.clone()).sum().backward()));
                 };
-                select(device, true)?;
+                arguments.select(device, Numbers::Tf32)?;
+                let before = cudnn_use();
                 let library = milliseconds(device, pass)?;
+                let by = By::between(&before, &cudnn_use());
                 select_burn();
                 let burn = milliseconds(device, pass)?;
                 let run = "batch norm times";
-                let timed = TimedNorm { run, numbers, layout, batch, channels, size, burn, library };
+                let timed = TimedNorm { run, numbers, layout, batch, channels, size, burn, library, by };
                 println!("{}", serde_json::to_string(&timed)?);
             }
         }
@@ -474,8 +600,8 @@ fn time_norms(device: &Device) -> anyhow::Result<()> {
 }
 
 /// Passes of convolutions of 3 by 3, by both kernels.
-fn time(device: &Device) -> anyhow::Result<()> {
-    time_norms(device)?;
+fn time(arguments: &Arguments, device: &Device) -> anyhow::Result<()> {
+    time_norms(arguments, device)?;
     for (batch, channels, size) in [(32, 64, 64), (32, 96, 64), (32, 128, 64), (64, 64, 32)] {
         for numbers in [Numbers::Tf32, Numbers::Bf16] {
             for (layout, view) in LAYOUTS {
@@ -498,20 +624,19 @@ fn time(device: &Device) -> anyhow::Result<()> {
                     &|| gradient(&leaf, &weight, &leaf),
                     &|| gradient(&input, &trained_weight, &trained_weight),
                 ];
-                let mut times = [[0.0; 3]; 2];
-                for (at, by_library) in [(1, true), (0, false)] {
-                    if by_library {
-                        select(device, true)?;
-                    } else {
-                        select_burn();
-                    }
-                    for (pass, run) in passes.iter().enumerate() {
-                        times[at][pass] = milliseconds(device, run)?;
-                    }
+                let ([mut burn, mut library], mut by) = ([[0.0; 3]; 2], [By::Burn; 3]);
+                arguments.select(device, Numbers::Tf32)?;
+                for (pass, run) in passes.iter().enumerate() {
+                    let before = cudnn_use();
+                    library[pass] = milliseconds(device, run)?;
+                    by[pass] = By::between(&before, &cudnn_use());
                 }
-                let [burn, library] = times;
+                select_burn();
+                for (pass, run) in passes.iter().enumerate() {
+                    burn[pass] = milliseconds(device, run)?;
+                }
                 let run = "convolution times";
-                let timed = Timed { run, numbers, layout, batch, channels, size, kernel: 3, burn, library };
+                let timed = Timed { run, numbers, layout, batch, channels, size, kernel: 3, burn, library, by };
                 println!("{}", serde_json::to_string(&timed)?);
             }
         }
