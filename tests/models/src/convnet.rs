@@ -2,15 +2,15 @@
 
 use burn::{
     module::Module,
-    nn::{
-        BatchNorm, BatchNormConfig, GroupNorm, GroupNormConfig, Linear, LinearConfig, PaddingConfig2d,
-        conv::Conv2d,
-        pool::{AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig, MaxPool2d, MaxPool2dConfig},
-    },
     tensor::{Device, Tensor, activation::relu},
 };
 
 use gpu_tuned::mixed::InF32;
+use gpu_tuned::nn::{
+    BatchNorm, BatchNormConfig, GroupNorm, GroupNormConfig, Linear, LinearConfig, PaddingConfig2d,
+    conv::Conv2d,
+    pool::{AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig, MaxPool2d, MaxPool2dConfig},
+};
 use gpu_tuned_core::workload::{self, ModelSpec, Stage};
 
 use crate::{Network, cross_entropy, same};
@@ -54,7 +54,7 @@ impl Norm {
     /// The normalized input.
     pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
         match self {
-            Self::Batch(norm) => norm.forward(input),
+            Self::Batch(norm) => norm.apply(input, BatchNorm::forward),
             Self::Group(norm) => norm.forward(input),
         }
     }

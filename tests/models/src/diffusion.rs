@@ -2,16 +2,16 @@
 
 use burn::{
     module::Module,
-    nn::{
-        GroupNorm, GroupNormConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig,
-        conv::Conv2d,
-        interpolate::{Interpolate2d, Interpolate2dConfig},
-        loss::{MseLoss, Reduction},
-    },
     tensor::{
         Device, Tensor,
         activation::{gelu, silu, softmax},
     },
+};
+use gpu_tuned::nn::{
+    GroupNorm, GroupNormConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig,
+    conv::Conv2d,
+    interpolate::{Interpolate2d, Interpolate2dConfig},
+    loss::{MseLoss, Reduction},
 };
 use gpu_tuned_core::workload::Unet;
 

@@ -21,12 +21,12 @@ use std::fmt::Debug;
 
 use burn::{
     module::Module,
-    nn::{
-        PaddingConfig2d,
-        conv::{Conv2d, Conv2dConfig},
-        loss::CrossEntropyLossConfig,
-    },
     tensor::{Device, Int, Tensor},
+};
+use gpu_tuned::nn::{
+    PaddingConfig2d,
+    conv::{Conv2d, Conv2dConfig},
+    loss::CrossEntropyLossConfig,
 };
 use gpu_tuned_core::workload::ModelSpec;
 

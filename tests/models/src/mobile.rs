@@ -2,15 +2,15 @@
 
 use burn::{
     module::Module,
-    nn::{
-        BatchNorm, BatchNormConfig, Linear, LinearConfig,
-        conv::{Conv2d, Conv2dConfig},
-        pool::{AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig},
-    },
     tensor::{
         Device, Tensor,
         activation::{relu, sigmoid, silu},
     },
+};
+use gpu_tuned::nn::{
+    BatchNorm, BatchNormConfig, Linear, LinearConfig,
+    conv::{Conv2d, Conv2dConfig},
+    pool::{AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig},
 };
 use gpu_tuned_core::workload::{Activation, Block, Convnet};
 

@@ -2,13 +2,13 @@
 
 use burn::{
     module::Module,
-    nn::{
-        conv::{Conv2d, Conv2dConfig, ConvTranspose2d, ConvTranspose2dConfig},
-        pool::{MaxPool2d, MaxPool2dConfig},
-    },
     tensor::{Device, Tensor, activation::relu},
 };
 
+use gpu_tuned::nn::{
+    conv::{Conv2d, Conv2dConfig, ConvTranspose2d, ConvTranspose2dConfig},
+    pool::{MaxPool2d, MaxPool2dConfig},
+};
 use gpu_tuned_core::workload::{self, ModelSpec};
 
 use crate::{Network, convnet::NormedConv, cross_entropy};

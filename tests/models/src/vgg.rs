@@ -2,11 +2,11 @@
 
 use burn::{
     module::Module,
-    nn::{
-        conv::Conv2d,
-        pool::{AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig, MaxPool2d, MaxPool2dConfig},
-    },
     tensor::{Device, Tensor, activation::relu},
+};
+use gpu_tuned::nn::{
+    conv::Conv2d,
+    pool::{AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig, MaxPool2d, MaxPool2dConfig},
 };
 use gpu_tuned_core::workload::{self, Stage};
 
