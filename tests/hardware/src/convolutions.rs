@@ -112,7 +112,7 @@ struct Checked {
     seconds: f64,
 }
 
-/// What computed a case.
+/// Kernels of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum By {
@@ -140,7 +140,7 @@ struct Noted<'a> {
     by: By,
     /// Largest error, or why there is none.
     error: Result<f64, String>,
-    /// Why cuDNN did not compute.
+    /// Reasons of cuDNN for not planning a pass.
     reasons: &'a [String],
     case: String,
 }
@@ -153,10 +153,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return time(arguments, &device);
     }
     let (mut wrong, mut by_library) = (0, 0);
-    for operation in Operation::ALL {
-        for sizes in 1..=3 {
-            for numbers in Numbers::ALL {
-                arguments.select(&device, numbers)?;
+    for numbers in Numbers::ALL {
+        arguments.select(&device, numbers)?;
+        for operation in Operation::ALL {
+            for sizes in 1..=3 {
                 let checked = check(arguments, &device, operation, sizes, numbers)?;
                 println!("{}", serde_json::to_string(&checked)?);
                 wrong += checked.wrong + checked.failed;
@@ -535,7 +535,7 @@ struct Timed {
     burn: [f64; 3],
     /// The same by the library.
     library: [f64; 3],
-    /// What computed them.
+    /// Kernels of these passes.
     by: [By; 3],
 }
 
@@ -550,7 +550,7 @@ struct TimedNorm {
     /// Milliseconds of a forward and a backward pass.
     burn: f64,
     library: f64,
-    /// What computed the passes by the library.
+    /// Kernels of the passes by the library.
     by: By,
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use gpu_tuned::{
     Kernels, Options, Pins, Session, Tuned,
     burn::{Place, cpu, default_float, open},
-    kernels::{is_library_selected, select_library},
+    kernels::{cudnn_faults, is_library_selected, select_library},
 };
 use serde::Serialize;
 
@@ -57,6 +57,9 @@ impl Choice {
     /// Computes with the library's kernels from now on.
     pub(crate) fn select_library(self, device: &Device) -> anyhow::Result<()> {
         select_library(device, !self.full_f32)?;
+        for fault in cudnn_faults() {
+            eprintln!("by Burn's kernels: {fault}");
+        }
         Ok(())
     }
 
