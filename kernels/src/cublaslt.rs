@@ -132,6 +132,11 @@ impl CublasLt {
         unsafe { (self.functions.version)() }
     }
 
+    /// Major version of CUDA that the library is for.
+    pub fn cuda(&self) -> usize {
+        self.version() / 10_000
+    }
+
     /// The file that was loaded, or its bare name.
     pub fn path(&self) -> &Path {
         &self.path

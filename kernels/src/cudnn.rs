@@ -56,6 +56,7 @@ type Algorithms = [Algorithm; MOST_ALGORITHMS as usize];
 
 functions! {
     version = b"cudnnGetVersion\0": fn() -> usize;
+    cudart_version = b"cudnnGetCudartVersion\0": fn() -> usize;
     error_string = b"cudnnGetErrorString\0": fn(c_int) -> *const c_char;
     last_error = b"cudnnGetLastErrorString\0": fn(*mut c_char, usize) -> ();
     create = b"cudnnCreate\0": fn(*mut Object) -> c_int;
@@ -208,6 +209,12 @@ impl Cudnn {
     pub fn version(&self) -> usize {
         // SAFETY: the function has no preconditions.
         unsafe { (self.functions.version)() }
+    }
+
+    /// Major version of CUDA that the library is for.
+    pub fn cuda(&self) -> usize {
+        // SAFETY: the function has no preconditions.
+        unsafe { (self.functions.cudart_version)() / 1000 }
     }
 
     /// The file that was loaded, or its bare name.

@@ -65,6 +65,16 @@ pub enum LoadError {
         /// The oldest version with all functions that are called.
         oldest: usize,
     },
+    /// A cuDNN for another version of CUDA than cuBLASLt.
+    #[error("{path} is for CUDA {needed}, and the loaded cuBLASLt for CUDA {loaded}")]
+    Cuda {
+        /// The file.
+        path: PathBuf,
+        /// Major version of CUDA of the file.
+        needed: usize,
+        /// Major version of CUDA of cuBLASLt.
+        loaded: usize,
+    },
 }
 
 /// Failure of finding a library: every file that was tried.
@@ -92,7 +102,7 @@ impl NotFound {
         self.failures.iter().filter(|failure| match failure {
             // The dynamic loader fails for a bare name that it does not find.
             LoadError::Open { path, .. } => path.components().count() > 1,
-            LoadError::Version { .. } => true,
+            LoadError::Version { .. } | LoadError::Cuda { .. } => true,
         })
     }
 }
@@ -113,13 +123,24 @@ pub fn cublaslt() -> Result<CublasLt, NotFound> {
     first(&CUBLASLT, &Places::of_process(), CublasLt::load)
 }
 
-/// Loads the first cuDNN that is found.
+/// Loads the first cuDNN that is found, for the CUDA version of the cuBLASLt that this process has loaded.
+///
+/// cuDNN calls cuBLASLt of its own CUDA version, and ends the process if there is none.
 ///
 /// # Errors
 ///
 /// When no file is found, or none can be loaded.
-pub fn cudnn() -> Result<Cudnn, NotFound> {
-    first(&CUDNN, &Places::of_process(), Cudnn::load)
+pub fn cudnn(cublaslt: Option<&CublasLt>) -> Result<Cudnn, NotFound> {
+    let loaded = cublaslt.map(CublasLt::cuda);
+    first(&CUDNN, &Places::of_process(), |path| for_cuda(Cudnn::load(path)?, loaded))
+}
+
+fn for_cuda(library: Cudnn, loaded: Option<usize>) -> Result<Cudnn, LoadError> {
+    let needed = library.cuda();
+    match loaded {
+        Some(loaded) if loaded != needed => Err(LoadError::Cuda { path: library.path().into(), needed, loaded }),
+        _ => Ok(library),
+    }
 }
 
 fn first<L>(

@@ -200,7 +200,7 @@ pub(crate) fn cudnn_calls() -> [usize; 2] {
     [stream::cudnn_calls(), stream::left_to_burn()]
 }
 
-/// Why cuDNN had no plans since the last call.
+/// Reasons of cuDNN for not planning operations, since the last call.
 pub(crate) fn take_cudnn_reasons() -> Vec<String> {
     stream::take_reasons()
 }

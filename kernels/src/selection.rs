@@ -26,15 +26,14 @@ static WAS_CALLED: AtomicBool = AtomicBool::new(false);
 static HAS_CUDNN: AtomicBool = AtomicBool::new(false);
 /// Bits of the kinds that cuDNN does not compute, by precision.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
-/// Why not.
+/// Reasons of the refusals, a line each.
 static FAULTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// True if no operation may add in an order that changes.
 static DETERMINISTIC: AtomicBool = AtomicBool::new(false);
 
 static LIBRARY: OnceLock<CublasLt> = OnceLock::new();
-/// `None` if there is no cuDNN.
-static CUDNN: OnceLock<Option<Cudnn>> = OnceLock::new();
+static CUDNN: OnceLock<Result<Cudnn, NotFound>> = OnceLock::new();
 /// One check at a time: it counts the products that the library computes.
 static CHECKING: Mutex<()> = Mutex::new(());
 
@@ -128,7 +127,7 @@ pub fn cudnn_faults() -> Vec<String> {
     FAULTS.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// What computed the convolutions and batch norms of this process.
+/// Calls of cuDNN by this process, and passes without it.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct CudnnUse {
@@ -136,11 +135,11 @@ pub struct CudnnUse {
     pub calls: usize,
     /// Passes that cuDNN was to compute, and Burn did.
     pub left_to_burn: usize,
-    /// Why, since the last reading.
+    /// Reasons of cuDNN for those, since the last reading.
     pub reasons: Vec<String>,
 }
 
-/// Reads what computed the convolutions and batch norms of this process, for tests on a GPU.
+/// Counts calls of cuDNN, and passes without it, for tests on a GPU.
 #[doc(hidden)]
 pub fn cudnn_use() -> CudnnUse {
     let [calls, left_to_burn] = cudnn_calls();
@@ -154,17 +153,22 @@ pub fn has_cudnn() -> bool {
 
 /// cuDNN, if it was found when the library was selected.
 pub fn cudnn() -> Option<&'static Cudnn> {
-    CUDNN.get().and_then(Option::as_ref)
+    CUDNN.get()?.as_ref().ok()
 }
 
 /// Loads cuDNN at the first call.
-pub(crate) fn load_cudnn() -> Option<&'static Cudnn> {
+pub(crate) fn load_cudnn() -> Result<&'static Cudnn, &'static NotFound> {
     let found = CUDNN.get_or_init(|| {
-        find::cudnn()
+        find::cudnn(library())
             .inspect_err(|error| tracing::info!("Burn's kernels compute convolutions and batch norms: {error}"))
-            .ok()
     });
     found.as_ref()
+}
+
+/// Returns why there is no cuDNN, for tests on a GPU.
+#[doc(hidden)]
+pub fn why_no_cudnn() -> Option<&'static NotFound> {
+    CUDNN.get()?.as_ref().err()
 }
 
 /// Reason why the library is not used.
@@ -241,7 +245,7 @@ pub fn select_library_unchecked(device: &Device, tf32: bool) -> Result<(), Selec
     }
     load_library()?;
     let _alone = CHECKING.lock().unwrap_or_else(PoisonError::into_inner);
-    allow_cudnn(load_cudnn().is_some());
+    allow_cudnn(load_cudnn().is_ok());
     SELECTED.store(if tf32 { LIBRARY_TF32 } else { LIBRARY_F32 }, Ordering::Relaxed);
     Ok(())
 }
@@ -250,15 +254,29 @@ pub fn select_library_unchecked(device: &Device, tf32: bool) -> Result<(), Selec
 fn allow_cudnn(is_found: bool) {
     HAS_CUDNN.store(is_found, Ordering::Relaxed);
     REFUSED.store(0, Ordering::Relaxed);
-    FAULTS.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    set_faults(Vec::new());
 }
 
-/// Refuses the kinds of cuDNN's operations that fail, or have other results than Burn's. Each is checked with what was not refused
-/// before.
-fn check_cudnn(device: &Device) {
+fn set_faults(faults: Vec<String>) {
+    *FAULTS.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+}
+
+/// Refuses the kinds of cuDNN's operations that fail, or have other results than Burn's. A kind that was refused is not used in the
+/// checks of later kinds.
+pub(crate) fn check_cudnn(device: &Device) {
     let found = load_cudnn();
-    allow_cudnn(found.is_some());
-    let Some(library) = found else { return };
+    allow_cudnn(found.is_ok());
+    let library = match found {
+        Ok(library) => library,
+        Err(error) => {
+            // Files that cannot be used. Without files, nobody expects cuDNN.
+            let failures: Vec<_> = error.failures().map(ToString::to_string).collect();
+            if !failures.is_empty() {
+                set_faults(vec![format!("convolutions and batch norms, because {}", failures.join("; "))]);
+            }
+            return;
+        }
+    };
     take_cudnn_reasons();
     // By their reason, which is often the same.
     let mut faults: Vec<(String, Vec<String>)> = Vec::new();
@@ -268,7 +286,7 @@ fn check_cudnn(device: &Device) {
             let checked = check::compared(device, operation, float, check::OF_CONVOLUTIONS).and_then(|()| {
                 // Burn's kernels computed it, with the right result.
                 let is_used = cudnn_calls()[0] > calls;
-                if is_used { Ok(()) } else { Err("is not supported on this device".to_owned()) }
+                if is_used { Ok(()) } else { Err("is left to Burn's kernels".to_owned()) }
             });
             let reasons = take_cudnn_reasons();
             let Err(fault) = checked else { continue };
@@ -283,7 +301,7 @@ fn check_cudnn(device: &Device) {
     }
     let path = library.path().display();
     let lines = faults.into_iter().map(|(fault, operations)| format!("{} by {path} {fault}", operations.join(", ")));
-    *FAULTS.lock().unwrap_or_else(PoisonError::into_inner) = lines.collect();
+    set_faults(lines.collect());
 }
 
 /// A selection that ends when it is dropped.

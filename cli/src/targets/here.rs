@@ -52,12 +52,13 @@ struct Gpu<'a> {
 pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<String>) -> Answer {
     let here = &catalogue.here;
     let read = here.machine.gpus.iter().zip(&catalogue.recognised).enumerate();
+    let [cublaslt, cudnn] = Library::both();
     let report = Report {
         driver_version: here.machine.driver_version.as_deref(),
         gpus: read.map(|(number, (reading, found))| gpu(here, number, reading, found)).collect(),
         trouble: &here.machine.trouble,
-        cublaslt: Library::cublaslt(),
-        cudnn: Library::cudnn(),
+        cublaslt,
+        cudnn,
     };
     notes.extend(trouble(here));
     let code = if here.usable.is_empty() { Code::No } else { Code::Ok };

@@ -27,14 +27,14 @@ pub(super) struct Library {
 }
 
 impl Library {
-    pub(super) fn cublaslt() -> Self {
-        let found = find::cublaslt();
-        Self::new(["cuBLASLt", "programs"], found.as_ref().map(|library| (library.path(), library.version())))
-    }
-
-    pub(super) fn cudnn() -> Self {
-        let found = find::cudnn();
-        Self::new(["cuDNN", "convolutions"], found.as_ref().map(|library| (library.path(), library.version())))
+    /// cuBLASLt, and the cuDNN for it.
+    pub(super) fn both() -> [Self; 2] {
+        let cublaslt = find::cublaslt();
+        let cudnn = find::cudnn(cublaslt.as_ref().ok());
+        [
+            Self::new(["cuBLASLt", "programs"], cublaslt.as_ref().map(|library| (library.path(), library.version()))),
+            Self::new(["cuDNN", "convolutions"], cudnn.as_ref().map(|library| (library.path(), library.version()))),
+        ]
     }
 
     fn new([name, purpose]: [&'static str; 2], found: Result<(&Path, usize), &NotFound>) -> Self {

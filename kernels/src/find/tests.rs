@@ -106,3 +106,15 @@ fn a_missing_cudnn_has_its_own_advice() {
     assert!(message.starts_with("cuDNN was not found (no file of its name); "), "{message}");
     assert!(message.contains("pip install nvidia-cudnn-cu13") && !message.contains("cublas"), "{message}");
 }
+
+#[test]
+fn a_cudnn_for_another_cuda_than_cublaslts_is_passed_over() {
+    let fake = FakeCudnn::new();
+    let places = Places { folders: Some(vec![fake.folder().to_owned()]), ..Places::default() };
+    let found = |loaded| first(&CUDNN, &places, |path| for_cuda(Cudnn::load(path)?, loaded));
+    assert_eq!(found(Some(13)).expect("the same").cuda(), 13);
+    assert!(found(None).is_ok());
+    let failure = found(Some(12)).expect_err("another version");
+    let message = format!("{} is for CUDA 13, and the loaded cuBLASLt for CUDA 12", fake.path().display());
+    assert_eq!(failure.failures().map(ToString::to_string).collect::<Vec<_>>(), [message]);
+}

@@ -96,10 +96,11 @@ static CUBLASLT: Handles<Handle> = Handles::new();
 static CUDNN: Handles<cudnn::Handle> = Handles::new();
 /// Products of this process that the library computes.
 static PLANNED: AtomicUsize = AtomicUsize::new(0);
-/// Calls of cuDNN by this process, and passes for which Burn computed because cuDNN did not.
+/// Calls of cuDNN by this process.
 static CUDNN_CALLS: AtomicUsize = AtomicUsize::new(0);
+/// Passes that cuDNN was to compute, and Burn did.
 static LEFT_TO_BURN: AtomicUsize = AtomicUsize::new(0);
-/// Why cuDNN has no plan, for the check at start and for tests on a GPU.
+/// Reasons of cuDNN for not planning an operation, for the check at start and for tests on a GPU.
 static REASONS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Most reasons in memory.
 const MOST_REASONS: usize = 16;

@@ -186,7 +186,7 @@ fn compare_norm<const D: usize>(device: &Device, shape: [usize; D]) {
 }
 
 fn compare_all() {
-    assert!(selection::load_cudnn().is_some(), "no cuDNN");
+    assert!(selection::load_cudnn().is_ok(), "no cuDNN");
     let device = Device::cuda(0);
     compare(&device, [[2, 8, 16], [6, 4, 4]], &ConvOptions::new([2], [1], [2], 2), |x, w, options| {
         conv1d(x, w, None, options)
@@ -205,17 +205,42 @@ fn compare_all() {
     compare_norm(&device, [2, 4, 3, 4]);
 }
 
+/// Runs the test of this name again, in a process with the driver. Variables are those of the libraries.
+fn again(name: &str, behaviour: &str) {
+    let (machine, cublaslt, cudnn) = (Machine::new("h200"), fake_cublaslt::Fake::new(), Fake::new());
+    let folders = std::env::join_paths([cublaslt.folder(), cudnn.folder()]).expect("paths without colons");
+    let program = std::env::current_exe().expect("a test knows its own path");
+    let mut command: Command = machine.command(program);
+    command.args([&format!("operations::tests::{name}"), "--exact", "--nocapture"]);
+    command.env(STARTED, "1").env("GPU_TUNED_LIBRARIES", folders).env(fake_cudnn::VARIABLE, behaviour);
+    let output = command.output().expect("it starts");
+    let text = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat();
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
 #[test]
 fn operations_on_cubecls_memory_are_burns() {
     if std::env::var_os(STARTED).is_some() {
         return compare_all();
     }
-    let (machine, fake) = (Machine::new("h200"), Fake::new());
-    let program = std::env::current_exe().expect("a test knows its own path");
-    let mut command: Command = machine.command(program);
-    let name = "operations::tests::operations_on_cubecls_memory_are_burns";
-    command.args([name, "--exact", "--nocapture"]).env(STARTED, "1").env("GPU_TUNED_LIBRARIES", fake.folder());
-    let output = command.output().expect("it starts");
-    let text = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat();
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    again("operations_on_cubecls_memory_are_burns", "");
+}
+
+/// The message of the library reaches the line through CubeCL's server. Without kernels, no other result is right.
+#[test]
+fn a_convolution_that_fails_is_refused_with_the_librarys_message() {
+    if std::env::var_os(STARTED).is_none() {
+        let name = "a_convolution_that_fails_is_refused_with_the_librarys_message";
+        return again(name, "fails=cudnnConvolutionForward");
+    }
+    let device = Device::cuda(0);
+    selection::select_library_unchecked(&device, true).expect("a library");
+    assert!(selection::has_cudnn() && selection::cudnn_faults().is_empty());
+    selection::check_cudnn(&device);
+    let faults = selection::cudnn_faults();
+    let lines = faults.iter().filter(|line| line.starts_with("a convolution in f32 by /")).collect::<Vec<_>>();
+    let failure = "cudnnConvolutionForward failed: CUDNN_STATUS_INTERNAL_ERROR: of the fake: algorithm 1 of Forward of";
+    assert!(lines.len() == 1 && lines[0].contains("fails at the output") && lines[0].contains(failure), "{faults:#?}");
+    let norms = faults.iter().find(|line| line.contains("a batch norm in f32")).expect("without kernels it is wrong");
+    assert!(norms.contains("has another result") && !norms.contains("cudnnConvolutionForward"), "{norms}");
 }

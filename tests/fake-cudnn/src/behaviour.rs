@@ -12,6 +12,8 @@ pub const VARIABLE: &str = "FAKE_CUDNN";
 pub struct Behaviour {
     /// Result of `cudnnGetVersion`.
     pub version: usize,
+    /// Result of `cudnnGetCudartVersion`.
+    pub cuda: usize,
     /// Finds algorithms.
     pub has_algorithms: bool,
     /// Function that fails with `CUDNN_STATUS_INTERNAL_ERROR`.
@@ -19,15 +21,15 @@ pub struct Behaviour {
 }
 
 impl Default for Behaviour {
-    /// Version 9.28.1 without faults.
+    /// Version 9.28.1 for CUDA 13.0, without faults.
     fn default() -> Self {
-        Self { version: 92_801, has_algorithms: true, fails: None }
+        Self { version: 92_801, cuda: 13_000, has_algorithms: true, fails: None }
     }
 }
 
 impl Display for Behaviour {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "version={}", self.version)?;
+        write!(formatter, "version={} cuda={}", self.version, self.cuda)?;
         if !self.has_algorithms {
             write!(formatter, " no-algorithm")?;
         }
@@ -41,6 +43,7 @@ impl Behaviour {
         for word in text.split_whitespace() {
             match word.split_once('=').unwrap_or((word, "")) {
                 ("version", number) => behaviour.version = number.parse().expect("a version"),
+                ("cuda", number) => behaviour.cuda = number.parse().expect("a version"),
                 ("no-algorithm", "") => behaviour.has_algorithms = false,
                 ("fails", function) => behaviour.fails = Some(function.to_owned()),
                 _ => panic!("{VARIABLE}: {word}"),

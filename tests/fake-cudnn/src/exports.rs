@@ -134,6 +134,11 @@ extern "C" fn cudnnGetVersion() -> usize {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn cudnnGetCudartVersion() -> usize {
+    behaviour::current().cuda
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn cudnnGetErrorString(status: c_int) -> *const c_char {
     match status {
         BAD_PARAM => c"CUDNN_STATUS_BAD_PARAM",

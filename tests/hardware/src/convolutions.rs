@@ -6,12 +6,12 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, Device, Distribution, Tensor};
 use clap::Args;
 use gpu_tuned::kernels::{
-    CudnnUse, cudnn_faults, cudnn_use, has_cudnn, select_burn, select_library, select_library_unchecked,
+    CudnnUse, cudnn_faults, cudnn_use, select_burn, select_library, select_library_unchecked, why_no_cudnn,
 };
 use gpu_tuned_kernels::convolution::Window;
 use gpu_tuned_kernels::product::{
@@ -53,8 +53,10 @@ impl Arguments {
         } else {
             select_library(device, tf32)?;
         }
-        ensure!(has_cudnn(), "cuDNN was not found: `cargo gpu-tuned targets --here` prints where it was searched");
-        Ok(())
+        match why_no_cudnn() {
+            Some(error) => bail!("{error}"),
+            None => Ok(()),
+        }
     }
 }
 
