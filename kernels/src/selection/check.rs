@@ -49,7 +49,7 @@ pub(super) fn compared(device: &Device, operation: Operation, float: FloatDType,
     Ok(())
 }
 
-/// NaN is none.
+/// Returns `false` for NaN.
 fn is_rounding(difference: f64) -> bool {
     difference <= LARGEST
 }
@@ -87,7 +87,7 @@ const OPERATIONS: [(&str, Operation); 7] = [
     }),
 ];
 
-/// What later kinds are checked with comes first.
+/// Kinds that are part of later ones come first.
 pub(super) const OF_CUDNN: [(Kind, &str, Operation); 9] = [
     (Kind::Convolution, "a convolution", |left, right, _| {
         let options = ConvOptions::new([1, 2], [1, 0], [2, 1], 1);
@@ -210,8 +210,14 @@ fn noise(index: u32) -> f32 {
 }
 
 fn host<const D: usize>(tensor: Tensor<D>, part: &str) -> Result<Vec<f64>, String> {
-    let data = tensor.cast(FloatDType::F32).try_into_data().map_err(|error| format!("fails at {part}: {error}"))?;
+    let data = tensor.cast(FloatDType::F32).try_into_data();
+    let data = data.map_err(|error| format!("fails at {part}: {}", first_cause(&error.to_string())))?;
     Ok(data.iter::<f64>().collect())
+}
+
+/// The last line before the backtrace: CubeCL's errors begin with all that was skipped.
+fn first_cause(error: &str) -> &str {
+    error.lines().take_while(|line| !line.starts_with("Backtrace:")).last().unwrap_or(error).trim()
 }
 
 #[cfg(test)]
@@ -246,6 +252,12 @@ mod tests {
         for (name, operation) in all() {
             assert_eq!(compared(&Device::flex(), operation, FloatDType::BF16, OF_PRODUCTS), Ok(()), "{name}");
         }
+    }
+
+    #[test]
+    fn the_cause_of_an_error_is_the_last_line_before_the_backtrace() {
+        assert_eq!(first_cause("lost"), "lost");
+        assert_eq!(first_cause("lost\nCaused by:\n  failed: 4000\nBacktrace:\nnone"), "failed: 4000");
     }
 
     #[test]
