@@ -28,6 +28,7 @@
 //! | [`matrix`] | layouts of matrices in tensors | |
 //! | [`convolution`] | sizes and layouts of convolutions | |
 //! | `nn` | Burn's modules | `nn` |
+//! | `optim` | Burn's optimizers | `nn` |
 //! | `product` | operations on tensors | `nn` |
 //! | `selection` | kernels of this process: Burn's or the library's | `nn` |
 //! | `operations` | operations of Burn's backends | `cuda` |
@@ -44,6 +45,8 @@ pub mod matrix;
 pub mod nn;
 #[cfg(feature = "cuda")]
 pub mod operations;
+#[cfg(feature = "nn")]
+pub mod optim;
 #[cfg(feature = "nn")]
 pub mod product;
 #[cfg(feature = "nn")]

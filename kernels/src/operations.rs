@@ -1,5 +1,6 @@
 //! Library products and convolutions as operations of Burn's backends.
 
+mod adam;
 mod autodiff;
 mod convolutions;
 mod gelu;
@@ -21,6 +22,7 @@ use cubecl::zspace::metadata::Metadata;
 use crate::convolution::Window;
 use crate::cublaslt::{Element, Epilogue, MOST_ALIGNED, Product};
 use crate::matrix::Matrices;
+use crate::product::AdamFactors;
 use convolutions::{output_shape, transposed_shape};
 
 /// Products by the library, with sums in f32. Shapes are in rows; all strides are read.
@@ -98,6 +100,20 @@ pub trait LibraryOps: Backend {
         of_bias[1] = bias.shape()[0];
         Self::float_add(tensor, Self::float_reshape(bias, Shape::from(of_bias)))
     }
+
+    /// Step of Adam: new values of the parameter and of both moments, all in f32 and of one shape.
+    #[fusion(meta = |parameter, _gradient, _moment_1, _moment_2, _factors| (
+        parameter.clone(),
+        parameter.clone(),
+        parameter.clone(),
+    ))]
+    fn library_adam(
+        parameter: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        moment_1: FloatTensor<Self>,
+        moment_2: FloatTensor<Self>,
+        factors: AdamFactors,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 }
 
 /// Gradients of [`LibraryOps`], on backends without autodiff: gradients of gradients are not computed, nor does Burn compute
@@ -296,6 +312,17 @@ impl LibraryOps for CubeBackend {
         epsilon: f64,
     ) -> (CubeTensor, CubeTensor, CubeTensor, CubeTensor) {
         norms::batch_norm(input, gamma, beta, epsilon)
+    }
+
+    fn library_adam(
+        parameter: CubeTensor,
+        gradient: CubeTensor,
+        moment_1: CubeTensor,
+        moment_2: CubeTensor,
+        factors: AdamFactors,
+    ) -> (CubeTensor, CubeTensor, CubeTensor) {
+        let [parameter, moment_1, moment_2] = adam::step([parameter, gradient, moment_1, moment_2], factors);
+        (parameter, moment_1, moment_2)
     }
 }
 

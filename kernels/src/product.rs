@@ -76,15 +76,71 @@ fn linear_by_library<const D: usize>(input: &Tensor<D>, weight: &Tensor<2>, bias
 /// `tf32` if the library computes products of this tensor. Remembers if it could.
 #[cfg(feature = "cuda")]
 fn by_library<const D: usize>(tensor: &Tensor<D>) -> Option<bool> {
-    if !is_library_selected() && was_library_operation_called() {
-        return None;
-    }
     let is_float = matches!(tensor.dtype(), DType::F32 | DType::F16 | DType::BF16);
-    if D < 2 || !is_float || !is_cuda(&tensor.device()) {
-        return None;
+    (D >= 2 && is_float && is_selected_for(tensor)).then(has_tf32)
+}
+
+/// Returns `true` if the library is selected for the device of this tensor. Remembers the call.
+#[cfg(feature = "cuda")]
+fn is_selected_for<const D: usize>(tensor: &Tensor<D>) -> bool {
+    let is_known = was_library_operation_called();
+    if !is_library_selected() && is_known || !is_cuda(&tensor.device()) {
+        return false;
     }
     remember_call();
-    is_library_selected().then(has_tf32)
+    is_library_selected()
+}
+
+/// Numbers in a step of [`adam`], as Burn's Adam and AdamW have them.
+#[derive(Clone, Copy, Debug)]
+pub struct AdamFactors {
+    /// Part of the parameter that is added to the gradient.
+    pub penalty: f32,
+    /// Part of the first moment that stays.
+    pub beta_1: f32,
+    /// Part of the second moment that stays.
+    pub beta_2: f32,
+    /// Part of the gradient in the first moment.
+    pub share_1: f32,
+    /// Part of the squared gradient in the second moment.
+    pub share_2: f32,
+    /// What the first moment is divided by.
+    pub correction_1: f32,
+    /// What the second moment is divided by.
+    pub correction_2: f32,
+    /// What is added to the root of the second moment.
+    pub epsilon: f32,
+    /// Part of the parameter that stays.
+    pub kept: f32,
+    /// Learning rate.
+    pub rate: f32,
+}
+
+/// Step of Adam for tensors of any one shape: the new parameter and both new moments. `None` where Burn's kernels compute.
+///
+/// One kernel reads the four tensors once and writes the three new ones, if they are f32 on a CUDA device and the library is
+/// selected. Burn's fusion takes about 15 operations, whose recording by the host takes longer than small kernels run.
+#[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "the kernel is one of CUDA devices"))]
+pub fn adam<const D: usize>(
+    parameter: &Tensor<D>,
+    gradient: &Tensor<D>,
+    moments: [&Tensor<D>; 2],
+    factors: AdamFactors,
+) -> Option<(Tensor<D>, [Tensor<D>; 2])> {
+    #[cfg(feature = "cuda")]
+    {
+        let tensors = [parameter, gradient, moments[0], moments[1]];
+        let is_like_parameter = |tensor: &Tensor<D>| tensor.dtype() == DType::F32 && tensor.dims() == parameter.dims();
+        let fits = u32::try_from(parameter.shape().num_elements()).is_ok();
+        if D > 0 && fits && tensors.into_iter().all(is_like_parameter) && is_selected_for(parameter) {
+            let [parameter, gradient, moment_1, moment_2] = tensors.map(|tensor| tensor.clone().into_dispatch());
+            let (parameter, moment_1, moment_2) =
+                Dispatch::library_adam(parameter, gradient, moment_1, moment_2, factors);
+            let moments = [moment_1, moment_2].map(Tensor::from_dispatch);
+            return Some((Tensor::from_dispatch(parameter), moments));
+        }
+    }
+    None
 }
 
 /// Rows of a table, like [`burn::tensor::module::embedding`]: `[n, d]` and `[batch, length]` to `[batch, length, d]`.

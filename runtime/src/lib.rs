@@ -126,7 +126,7 @@ pub use gpu_tuned_core::{
 };
 #[cfg(feature = "burn")]
 #[doc(inline)]
-pub use gpu_tuned_kernels::{nn, selection as kernels};
+pub use gpu_tuned_kernels::{nn, optim, selection as kernels};
 #[cfg(feature = "burn")]
 pub use gpu_tuned_macros::MicroBatch;
 pub use gpu_tuned_macros::gpu_tuned;

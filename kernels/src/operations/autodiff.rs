@@ -12,6 +12,7 @@ use burn_autodiff::ops::{Backward, Ops, OpsKind};
 
 use super::{LibraryGradients, LibraryOps, gelu};
 use crate::convolution::Window;
+use crate::product::AdamFactors;
 
 /// Left and right factor of a product, and `tf32`. A factor is kept where the other one has a gradient.
 type State = (Option<NodeId>, Option<NodeId>, bool);
@@ -404,5 +405,19 @@ impl<B: LibraryOps + LibraryGradients, C: CheckpointStrategy> LibraryOps for Aut
             OpsKind::Tracked(prep) => prep.finish((), computed(tensor, bias)),
             OpsKind::UnTracked(prep) => prep.finish(computed(tensor, bias)),
         }
+    }
+
+    /// The update of a parameter is no part of a graph.
+    fn library_adam(
+        parameter: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        moment_1: FloatTensor<Self>,
+        moment_2: FloatTensor<Self>,
+        factors: AdamFactors,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let [parameter, gradient, moment_1, moment_2] =
+            [parameter, gradient, moment_1, moment_2].map(Self::FloatTensorPrimitive::into_primitive);
+        let (parameter, moment_1, moment_2) = B::library_adam(parameter, gradient, moment_1, moment_2, factors);
+        (<FloatTensor<Self>>::new(parameter), <FloatTensor<Self>>::new(moment_1), <FloatTensor<Self>>::new(moment_2))
     }
 }

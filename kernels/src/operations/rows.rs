@@ -106,7 +106,7 @@ fn log_probabilities_backward<F: Float, I: Int>(
 }
 
 /// Rows with the leading dimension of their memory.
-fn in_rows(tensor: CubeTensor) -> (CubeTensor, u32) {
+pub(super) fn in_rows(tensor: CubeTensor) -> (CubeTensor, u32) {
     let operand = Operand::new(tensor, Matrices::flat);
     let operand = if operand.matrices.transposed {
         Operand::new(into_contiguous(operand.tensor), Matrices::flat)
@@ -117,7 +117,7 @@ fn in_rows(tensor: CubeTensor) -> (CubeTensor, u32) {
 }
 
 /// Width of indices into the largest of the tensors.
-fn addresses(tensors: &[&CubeTensor]) -> AddressType {
+pub(super) fn addresses(tensors: &[&CubeTensor]) -> AddressType {
     tensors.iter().map(|tensor| tensor.required_address_type()).max().unwrap_or_default()
 }
 

@@ -9,4 +9,6 @@ mod faults;
 mod memory;
 #[cfg(feature = "nn")]
 mod modules;
+#[cfg(feature = "nn")]
+mod optimizers;
 mod products;

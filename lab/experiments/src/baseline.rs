@@ -4,11 +4,13 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use burn::{
-    optim::{AdamWConfig, GradientsParams, ModuleOptimizer},
+    optim::{AdamWConfig as BurnAdamWConfig, GradientsParams, ModuleOptimizer},
     tensor::{DType, Device, Tensor},
 };
 use clap::Args;
-use gpu_tuned::{MicroBatch, Options, Precision, Tuned, kernels::set_deterministic, train::GraphStatus};
+use gpu_tuned::{
+    MicroBatch, Options, Precision, Tuned, kernels::set_deterministic, optim::AdamWConfig, train::GraphStatus,
+};
 use hardware_tests::{
     catching::catching,
     described::WithConfig,
@@ -159,7 +161,7 @@ impl Arguments {
     fn untuned(&self) -> anyhow::Result<Trained> {
         let device = self.choice.open(mode::Precision::F32)?;
         let mut model = Some(self.network(&device.clone().autodiff()));
-        let mut optimizer: ModuleOptimizer = AdamWConfig::new().init();
+        let mut optimizer: ModuleOptimizer = BurnAdamWConfig::new().init();
         self.time(&device, |batch| {
             let network = model.take().context("BUG: it was put back")?;
             let loss = network.loss(batch);

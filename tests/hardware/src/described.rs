@@ -1,7 +1,7 @@
 //! The models as `gpu-tuned` describes them.
 
-use burn::optim::AdamWConfig;
 use gpu_tuned::measure::Subject;
+use gpu_tuned::optim::AdamWConfig;
 use gpu_tuned::{Precision, Tuned, gpu_tuned};
 
 use crate::network::{Batch, Fill, Model, Network};

@@ -5,7 +5,6 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use burn::{
     module::Module,
-    optim::AdamWConfig,
     tensor::{Device, Distribution, Tensor, activation::relu},
 };
 use clap::{Args, ValueEnum};
@@ -13,6 +12,7 @@ use gpu_tuned::{
     Kernels, MicroBatch,
     mixed::Half,
     nn::{Linear, LinearConfig},
+    optim::AdamWConfig,
     train::{GraphStatus, Trainer},
 };
 use serde::Serialize;

@@ -24,6 +24,7 @@ pub mod memory;
 pub mod mode;
 pub mod network;
 mod observe;
+mod optimizer;
 pub mod planned;
 mod products;
 mod ranks;
@@ -81,6 +82,8 @@ enum Command {
     Products(products::Arguments),
     /// Library convolutions and batch norms against fp64, and their time beside Burn's
     Convolutions(convolutions::Arguments),
+    /// Adam by one kernel for each parameter, beside Burn's and fp64, and its time
+    Optimizer(optimizer::Arguments),
     /// Steps as one of the processes of a launcher, or alone: speed, losses, memory, and faults of one
     Ranks(ranks::Arguments),
     /// Train a model that is not ready for 16 bits where the planner chooses them: the program starts again in f32
@@ -130,6 +133,7 @@ pub fn run() -> anyhow::Result<()> {
         Command::Graphs(arguments) => graphs::run(&arguments),
         Command::Products(arguments) => products::run(&arguments),
         Command::Convolutions(arguments) => convolutions::run(&arguments),
+        Command::Optimizer(arguments) => optimizer::run(&arguments),
         Command::Ranks(arguments) => ranks::run(&arguments),
         Command::Unready(arguments) => unready::run(&arguments),
         Command::Warm(arguments) => warm::run(&arguments),

@@ -4,10 +4,9 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use burn::optim::AdamWConfig;
 use burn::tensor::Device;
 use clap::Args;
-use gpu_tuned::{Kernels, Precision, Session, Tuned, train::GraphStatus};
+use gpu_tuned::{Kernels, Precision, Session, Tuned, optim::AdamWConfig, train::GraphStatus};
 use gpu_tuned_nvml::Gauge;
 use serde::Serialize;
 

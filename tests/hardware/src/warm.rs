@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use anyhow::Context;
-use burn::optim::AdamWConfig;
 use clap::Args;
-use gpu_tuned::{Kernels, Options, Session, Tuned};
+use gpu_tuned::{Kernels, Options, Session, Tuned, optim::AdamWConfig};
 use serde::Serialize;
 
 use crate::{
