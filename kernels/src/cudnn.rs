@@ -1,10 +1,13 @@
-//! NVIDIA's cuDNN, version 9: the functions that convolutions and batch norms need, loaded when the program runs.
+//! NVIDIA's cuDNN, version 9: the functions that convolutions, batch norms and recurrent layers need, loaded when the program
+//! runs.
 //!
 //! All `unsafe` code of the library is here. Types and numbers follow the library's headers.
 //!
 //! cuDNN has two interfaces. This module uses the older one, with a function for each pass of a convolution: version 9
 //! has all of them, marked as deprecated. The newer one describes graphs of operations. It is needed for attention in one
 //! kernel, and has many times as many types.
+
+mod recurrent;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -17,6 +20,7 @@ use crate::convolution::{Convolution, Format, Layout};
 use crate::cublaslt::{Element, Memory};
 use crate::find::LoadError;
 use crate::functions::functions;
+pub use recurrent::{Recurrent, RecurrentGradients, RecurrentPlan};
 
 /// Version 8 counts in thousands and has other statuses.
 const OLDEST: usize = 90_000;
@@ -104,6 +108,33 @@ functions! {
         Object, c_int, *const c_void, *const c_void, *const c_void, *const c_void, Object, *const c_void, Object,
         *const c_void, Object, *mut c_void, Object, *const c_void, *mut c_void, *mut c_void, f64, *const c_void,
         *const c_void) -> c_int;
+    dropout_create = b"cudnnCreateDropoutDescriptor\0": fn(*mut Object) -> c_int;
+    dropout_destroy = b"cudnnDestroyDropoutDescriptor\0": fn(Object) -> c_int;
+    dropout_set = b"cudnnSetDropoutDescriptor\0": fn(Object, Object, f32, *mut c_void, usize, u64) -> c_int;
+    recurrence_create = b"cudnnCreateRNNDescriptor\0": fn(*mut Object) -> c_int;
+    recurrence_destroy = b"cudnnDestroyRNNDescriptor\0": fn(Object) -> c_int;
+    recurrence_set = b"cudnnSetRNNDescriptor_v8\0": fn(
+        Object, c_int, c_int, c_int, c_int, c_int, c_int, c_int, c_int, i32, i32, i32, i32, Object, u32) -> c_int;
+    sequences_create = b"cudnnCreateRNNDataDescriptor\0": fn(*mut Object) -> c_int;
+    sequences_destroy = b"cudnnDestroyRNNDataDescriptor\0": fn(Object) -> c_int;
+    sequences_set = b"cudnnSetRNNDataDescriptor\0":
+        fn(Object, c_int, c_int, c_int, c_int, c_int, *const c_int, *mut c_void) -> c_int;
+    recurrence_bytes = b"cudnnGetRNNTempSpaceSizes\0":
+        fn(Object, Object, c_int, Object, *mut usize, *mut usize) -> c_int;
+    weight_bytes = b"cudnnGetRNNWeightSpaceSize\0": fn(Object, Object, *mut usize) -> c_int;
+    weight_places = b"cudnnGetRNNWeightParams\0": fn(
+        Object, Object, i32, usize, *const c_void, i32, Object, *mut *mut c_void, Object, *mut *mut c_void) -> c_int;
+    recur = b"cudnnRNNForward\0": fn(
+        Object, Object, c_int, *const i32, Object, *const c_void, Object, *mut c_void, Object, *const c_void,
+        *mut c_void, Object, *const c_void, *mut c_void, usize, *const c_void, usize, *mut c_void, usize,
+        *mut c_void) -> c_int;
+    recurrence_data_gradients = b"cudnnRNNBackwardData_v8\0": fn(
+        Object, Object, *const i32, Object, *const c_void, *const c_void, Object, *mut c_void, Object, *const c_void,
+        *const c_void, *mut c_void, Object, *const c_void, *const c_void, *mut c_void, usize, *const c_void, usize,
+        *mut c_void, usize, *mut c_void) -> c_int;
+    recurrence_weight_gradients = b"cudnnRNNBackwardWeights_v8\0": fn(
+        Object, Object, c_int, *const i32, Object, *const c_void, Object, *const c_void, Object, *const c_void, usize,
+        *mut c_void, usize, *mut c_void, usize, *mut c_void) -> c_int;
 }
 
 type Choose = unsafe extern "C" fn(Object, Object, Object, Object, Object, c_int, *mut c_int, *mut Algorithm) -> c_int;

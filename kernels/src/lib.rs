@@ -27,6 +27,7 @@
 //! | [`cudnn`] | functions of cuDNN, without Burn | |
 //! | [`matrix`] | layouts of matrices in tensors | |
 //! | [`convolution`] | sizes and layouts of convolutions | |
+//! | [`recurrence`] | sizes and weights of recurrent layers | |
 //! | `nn` | Burn's modules | `nn` |
 //! | `optim` | Burn's optimizers | `nn` |
 //! | `product` | operations on tensors | `nn` |
@@ -49,5 +50,6 @@ pub mod operations;
 pub mod optim;
 #[cfg(feature = "nn")]
 pub mod product;
+pub mod recurrence;
 #[cfg(feature = "nn")]
 pub mod selection;

@@ -6,7 +6,9 @@
 pub mod attention;
 mod config;
 pub mod conv;
+pub mod gru;
 pub mod loss;
+mod recurrent;
 pub mod transformer;
 
 use std::ops::{Deref, DerefMut};
@@ -18,7 +20,10 @@ use burn::nn as burn_nn;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 
 pub use burn::nn::*;
-pub use config::{BatchNormConfig, EmbeddingConfig, LayerNormConfig, LinearConfig};
+pub use config::{
+    BatchNormConfig, BiGruConfig, BiLstmConfig, EmbeddingConfig, GruConfig, LayerNormConfig, LinearConfig, LstmConfig,
+};
+pub use recurrent::{BiGru, BiLstm, Gru, Lstm};
 
 use crate::product;
 

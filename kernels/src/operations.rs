@@ -1,12 +1,15 @@
-//! Library products and convolutions as operations of Burn's backends.
+//! Library products, convolutions and recurrent layers as operations of Burn's backends.
 
 mod adam;
 mod autodiff;
 mod convolutions;
 mod gelu;
 mod norms;
+mod recurrences;
 mod rows;
 mod stream;
+
+use std::sync::Arc;
 
 use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::ops::{FloatTensorOps, ModuleOps};
@@ -18,11 +21,14 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_dtype;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::zspace::metadata::Metadata;
+use cubecl_common::device::DeviceId;
 
 use crate::convolution::Window;
 use crate::cublaslt::{Element, Epilogue, MOST_ALIGNED, Product};
+use crate::cudnn::RecurrentPlan;
 use crate::matrix::Matrices;
 use crate::product::AdamFactors;
+use crate::recurrence::Recurrence;
 use convolutions::{output_shape, transposed_shape};
 
 /// Products by the library, with sums in f32. Shapes are in rows; all strides are read.
@@ -92,6 +98,16 @@ pub trait LibraryOps: Backend {
         beta: FloatTensor<Self>,
         epsilon: f64,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+
+    /// A recurrent layer: `[steps, batch, inputs]`, [weights](crate::recurrence::Cell::weights) and `[states, batch, hidden]` to
+    /// the hidden state of each step, then the last state of an LSTM's cell.
+    #[fusion(dtype = input, shape = recurrences::output_shape(plan))]
+    fn library_recurrence(
+        input: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        states: FloatTensor<Self>,
+        plan: Arc<RecurrentPlan>,
+    ) -> FloatTensor<Self>;
 
     /// `[n, c, sizes…] + [c]`. Burn's operations compute it, so that others fuse with it.
     #[fusion(default)]
@@ -201,6 +217,32 @@ pub trait LibraryGradients: Backend {
         epsilon: f64,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
+    /// A recurrent layer, and what its gradients need.
+    #[fusion(meta = |input, _weights, _states, plan| (
+        TensorSpec::new(recurrences::output_shape(plan), input.dtype),
+        TensorSpec::new(recurrences::reserve_shape(plan), DType::F32),
+    ))]
+    fn library_recurrence_in_training(
+        input: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        states: FloatTensor<Self>,
+        plan: Arc<RecurrentPlan>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// Gradients of input, weights and states of a recurrent layer. What the forward pass kept is overwritten.
+    #[fusion(meta = |input, weights, states, _output, _gradient, _reserve, _plan| (
+        input.clone(), weights.clone(), states.clone()
+    ))]
+    fn library_recurrence_gradients(
+        input: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        states: FloatTensor<Self>,
+        output: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        reserve: FloatTensor<Self>,
+        plan: Arc<RecurrentPlan>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+
     /// Sums of the channels of `[n, c, sizes…]`: `[c]`.
     #[fusion(dtype = tensor, shape = Shape::new([tensor[1]]))]
     fn library_channel_sums(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
@@ -219,6 +261,11 @@ pub(crate) fn cudnn_calls() -> [usize; 2] {
 /// Reasons of cuDNN for not planning operations, since the last call.
 pub(crate) fn take_cudnn_reasons() -> Vec<String> {
     stream::take_reasons()
+}
+
+/// The plan of a recurrent layer on a device. `None` where Burn has to compute it.
+pub(crate) fn plan_recurrence(device: DeviceId, recurrence: &Recurrence) -> Option<Arc<RecurrentPlan>> {
+    stream::plan_recurrence(device, recurrence)
 }
 
 fn last(shape: &Shape) -> usize {
@@ -324,6 +371,15 @@ impl LibraryOps for CubeBackend {
         let [parameter, moment_1, moment_2] = adam::step([parameter, gradient, moment_1, moment_2], factors);
         (parameter, moment_1, moment_2)
     }
+
+    fn library_recurrence(
+        input: CubeTensor,
+        weights: CubeTensor,
+        states: CubeTensor,
+        plan: Arc<RecurrentPlan>,
+    ) -> CubeTensor {
+        recurrences::forward(input, weights, states, plan, false).0
+    }
 }
 
 impl LibraryGradients for CubeBackend {
@@ -409,6 +465,28 @@ impl LibraryGradients for CubeBackend {
         epsilon: f64,
     ) -> (CubeTensor, CubeTensor, CubeTensor) {
         norms::batch_norm_gradients(input, gamma, gradient, mean, deviation, epsilon)
+    }
+
+    fn library_recurrence_in_training(
+        input: CubeTensor,
+        weights: CubeTensor,
+        states: CubeTensor,
+        plan: Arc<RecurrentPlan>,
+    ) -> (CubeTensor, CubeTensor) {
+        let (output, reserve) = recurrences::forward(input, weights, states, plan, true);
+        (output, reserve.expect("BUG: kept in training"))
+    }
+
+    fn library_recurrence_gradients(
+        input: CubeTensor,
+        weights: CubeTensor,
+        states: CubeTensor,
+        output: CubeTensor,
+        gradient: CubeTensor,
+        reserve: CubeTensor,
+        plan: Arc<RecurrentPlan>,
+    ) -> (CubeTensor, CubeTensor, CubeTensor) {
+        recurrences::gradients(input, weights, states, output, gradient, &reserve, plan)
     }
 
     fn library_channel_sums(tensor: CubeTensor) -> CubeTensor {

@@ -1,5 +1,7 @@
 //! Operations on tensors by the selected kernels.
 
+mod recurrent;
+
 #[cfg(feature = "cuda")]
 use burn::backend::Dispatch;
 use burn::tensor::module::BatchNormTrainOutput;
@@ -18,6 +20,8 @@ use crate::selection::{
     Kind, has_cudnn, has_tf32, is_cuda, is_deterministic, is_library_selected, remember_call,
     was_library_operation_called,
 };
+pub(crate) use recurrent::{gru_gates, is_recurrent_by_library, lstm_gates};
+pub use recurrent::{gru_weights, lstm_weights, recurrent};
 
 /// Product of the matrices in the last two dimensions, like [`Tensor::matmul`].
 ///

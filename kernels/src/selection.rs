@@ -103,6 +103,8 @@ pub(crate) enum Kind {
     Transposed,
     BatchNorm,
     BatchNormChannelsLast,
+    Lstm,
+    Gru,
 }
 
 impl Kind {
@@ -159,8 +161,9 @@ pub fn cudnn() -> Option<&'static Cudnn> {
 /// Loads cuDNN at the first call.
 pub(crate) fn load_cudnn() -> Result<&'static Cudnn, &'static NotFound> {
     let found = CUDNN.get_or_init(|| {
-        find::cudnn(library())
-            .inspect_err(|error| tracing::info!("Burn's kernels compute convolutions and batch norms: {error}"))
+        find::cudnn(library()).inspect_err(|error| {
+            tracing::info!("Burn's kernels compute convolutions, batch norms and recurrent layers: {error}");
+        })
     });
     found.as_ref()
 }
@@ -272,7 +275,10 @@ pub(crate) fn check_cudnn(device: &Device) {
             // Files that cannot be used. Without files, nobody expects cuDNN.
             let failures: Vec<_> = error.failures().map(ToString::to_string).collect();
             if !failures.is_empty() {
-                set_faults(vec![format!("convolutions and batch norms, because {}", failures.join("; "))]);
+                set_faults(vec![format!(
+                    "convolutions, batch norms and recurrent layers, because {}",
+                    failures.join("; ")
+                )]);
             }
             return;
         }

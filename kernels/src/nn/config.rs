@@ -6,6 +6,7 @@ use burn::config::Config;
 use burn::nn::activation::ActivationConfig;
 use burn::nn::attention as burn_attention;
 use burn::nn::conv as burn_conv;
+use burn::nn::gru as burn_gru;
 use burn::nn::transformer as burn_transformer;
 use burn::nn::{self as burn_nn, Initializer, LinearLayout, PaddingConfig1d, PaddingConfig2d, PaddingConfig3d};
 use burn::tensor::Device;
@@ -197,6 +198,52 @@ configs! {
         with_padding_out: [usize; 2],
         with_bias: bool,
         with_initializer: Initializer,
+    }
+
+    /// Config of an LSTM.
+    LstmConfig(burn_nn::LstmConfig) of burn_nn::Lstm {
+        new(d_input: usize, d_hidden: usize, bias: bool);
+        with_initializer: Initializer,
+        with_batch_first: bool,
+        with_reverse: bool,
+        with_clip: Option<f64>,
+        with_input_forget: bool,
+        with_gate_activation: ActivationConfig,
+        with_cell_activation: ActivationConfig,
+        with_hidden_activation: ActivationConfig,
+    }
+
+    /// Config of two LSTMs in opposite directions.
+    BiLstmConfig(burn_nn::BiLstmConfig) of burn_nn::BiLstm {
+        new(d_input: usize, d_hidden: usize, bias: bool);
+        with_initializer: Initializer,
+        with_batch_first: bool,
+        with_clip: Option<f64>,
+        with_input_forget: bool,
+        with_gate_activation: ActivationConfig,
+        with_cell_activation: ActivationConfig,
+        with_hidden_activation: ActivationConfig,
+    }
+
+    /// Config of a gated recurrent unit.
+    GruConfig(burn_gru::GruConfig) of burn_gru::Gru {
+        new(d_input: usize, d_hidden: usize, bias: bool);
+        with_reset_after: bool,
+        with_initializer: Initializer,
+        with_gate_activation: ActivationConfig,
+        with_hidden_activation: ActivationConfig,
+        with_clip: Option<f64>,
+    }
+
+    /// Config of two gated recurrent units in opposite directions.
+    BiGruConfig(burn_gru::BiGruConfig) of burn_gru::BiGru {
+        new(d_input: usize, d_hidden: usize, bias: bool);
+        with_reset_after: bool,
+        with_initializer: Initializer,
+        with_batch_first: bool,
+        with_gate_activation: ActivationConfig,
+        with_hidden_activation: ActivationConfig,
+        with_clip: Option<f64>,
     }
 
     /// Config of a transposed convolution of three sizes.

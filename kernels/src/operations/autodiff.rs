@@ -1,4 +1,6 @@
-//! Gradients of library products and convolutions, by the library.
+//! Gradients of library products, convolutions and recurrent layers, by the library.
+
+use std::sync::Arc;
 
 use burn::backend::TensorMetadata;
 use burn::backend::tensor::{FloatTensor, IntTensor};
@@ -12,6 +14,7 @@ use burn_autodiff::ops::{Backward, Ops, OpsKind};
 
 use super::{LibraryGradients, LibraryOps, gelu};
 use crate::convolution::Window;
+use crate::cudnn::RecurrentPlan;
 use crate::product::AdamFactors;
 
 /// Left and right factor of a product, and `tf32`. A factor is kept where the other one has a gradient.
@@ -222,6 +225,28 @@ impl<B: LibraryOps + LibraryGradients> Backward<B, 3> for BatchNormBackward {
 }
 
 #[derive(Debug)]
+struct RecurrenceBackward;
+
+impl<B: LibraryOps + LibraryGradients> Backward<B, 3> for RecurrenceBackward {
+    /// Input, weights and states, the output, and what the forward pass kept.
+    type State = ([NodeId; 3], FloatTensor<B>, FloatTensor<B>, Arc<RecurrentPlan>);
+
+    fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+        let parents = ops.parents;
+        let (read, output, reserve, plan) = ops.state;
+        let gradient = gradients.consume::<B>(&ops.node);
+        let [input, weights, states] = read.map(|node| checkpointer.retrieve_node_output::<FloatTensor<B>>(node));
+        let (input, weights, states) =
+            B::library_recurrence_gradients(input, weights, states, output, gradient, reserve, plan);
+        for (node, gradient) in parents.into_iter().zip([input, weights, states]) {
+            if let Some(node) = node {
+                gradients.register::<B>(node.id, gradient);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
 struct AddToChannelsBackward;
 
 impl<B: LibraryOps + LibraryGradients> Backward<B, 2> for AddToChannelsBackward {
@@ -392,6 +417,27 @@ impl<B: LibraryOps + LibraryGradients, C: CheckpointStrategy> LibraryOps for Aut
             OpsKind::UnTracked(prep) => {
                 let (output, mean, variance, deviation) = computed(input, gamma, beta);
                 (prep.finish(output), detached(mean), detached(variance), detached(deviation))
+            }
+        }
+    }
+
+    fn library_recurrence(
+        input: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        states: FloatTensor<Self>,
+        plan: Arc<RecurrentPlan>,
+    ) -> FloatTensor<Self> {
+        let nodes = [input.node(), weights.node(), states.node()];
+        match RecurrenceBackward.prepare::<C>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(mut prep) => {
+                let read = [&input, &weights, &states].map(|tensor| prep.checkpoint(tensor));
+                let [input, weights, states] = [input, weights, states].map(Self::FloatTensorPrimitive::into_primitive);
+                let (output, reserve) = B::library_recurrence_in_training(input, weights, states, plan.clone());
+                prep.finish((read, output.clone(), reserve, plan), output)
+            }
+            OpsKind::UnTracked(prep) => {
+                let [input, weights, states] = [input, weights, states].map(Self::FloatTensorPrimitive::into_primitive);
+                prep.finish(B::library_recurrence(input, weights, states, plan))
             }
         }
     }

@@ -247,6 +247,6 @@ pub(super) fn packed(tensor: &CubeTensor, format: Format) -> (CubeTensor, Layout
     (CubeTensor { meta: Box::new(meta), ..copy }, layout)
 }
 
-fn empty_contiguous(beside: &CubeTensor, shape: &[usize]) -> CubeTensor {
+pub(super) fn empty_contiguous(beside: &CubeTensor, shape: &[usize]) -> CubeTensor {
     empty_device_contiguous_dtype(beside.client.clone(), beside.device.clone(), Shape::from(shape), beside.dtype)
 }

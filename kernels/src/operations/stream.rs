@@ -21,7 +21,8 @@ use cubecl_server::stream::{ExecuteScope, WriteScoped, failed_writing};
 
 use crate::convolution::{Convolution, Layout};
 use crate::cublaslt::{CublasError, Element, Handle, Memory, Operands, Plan, Product};
-use crate::cudnn::{self, CudnnError, Pass};
+use crate::cudnn::{self, CudnnError, Pass, RecurrentPlan};
+use crate::recurrence::Recurrence;
 use crate::selection;
 
 type Server = <CudaRuntime as Runtime>::Server;
@@ -92,6 +93,7 @@ static PRODUCTS: Plans<(Product, [u64; 3]), Plan> = Plans::new();
 static CONVOLUTIONS: Plans<(Convolution, Pass), cudnn::Plan> = Plans::new();
 static CHANNEL_SUMS: Plans<(Element, Layout), cudnn::ChannelSums> = Plans::new();
 static BATCH_NORMS: Plans<(Element, Layout), cudnn::BatchNorm> = Plans::new();
+static RECURRENCES: Plans<Recurrence, RecurrentPlan> = Plans::new();
 static CUBLASLT: Handles<Handle> = Handles::new();
 static CUDNN: Handles<cudnn::Handle> = Handles::new();
 /// Products of this process that the library computes.
@@ -164,6 +166,15 @@ pub(super) fn plan_sums(device: DeviceId, element: Element, tensor: Layout) -> O
         let (element, tensor) = key.clone();
         let made = on_device(device, move || cudnn_handle(device)?.plan_sums(element, tensor));
         or_no_algorithm(made, &key)
+    })
+}
+
+/// The plan of a recurrent layer on a device. `None` where Burn has to compute it.
+pub(super) fn plan_recurrence(device: DeviceId, recurrence: &Recurrence) -> Option<Arc<RecurrentPlan>> {
+    RECURRENCES.get_or_make(device, recurrence, || {
+        let key = recurrence.clone();
+        let made = on_device(device, move || cudnn_handle(device)?.plan_recurrence(key));
+        or_no_algorithm(made, recurrence)
     })
 }
 
@@ -335,6 +346,53 @@ fn norm_of(device: DeviceId, key: &(Element, Layout)) -> Result<Arc<cudnn::Batch
         made.map(Some).inspect_err(|error| failure = Some(error.to_string()))
     });
     norm.ok_or_else(|| failure.unwrap_or_else(|| "cuDNN does not describe this batch norm".to_owned()))
+}
+
+/// Launches a recurrent layer in order with the device's kernels. With a reserve, it is kept for the gradients.
+pub(super) fn recur(
+    client: &Client,
+    plan: Arc<RecurrentPlan>,
+    read: [Buffer; 3],
+    output: Buffer,
+    reserve: Option<Buffer>,
+) {
+    CUDNN_CALLS.fetch_add(1, Ordering::Relaxed);
+    let workspace_bytes = plan.workspace_bytes(reserve.is_some());
+    let written = [output].into_iter().chain(reserve).collect();
+    call(client, read.into(), written, workspace_bytes, move |Call { read, written, workspace, stream }| {
+        let memory = cudnn::Recurrent {
+            input: read[0],
+            weights: read[1],
+            states: read[2],
+            output: written[0],
+            reserve: written.get(1).copied(),
+            workspace,
+        };
+        // SAFETY: as `call` promises.
+        unsafe { plan.launch(memory, stream) }.map_err(|error| error.to_string())
+    });
+}
+
+/// Launches gradients of a recurrent layer in order with the device's kernels.
+pub(super) fn recurrent_gradients(client: &Client, plan: Arc<RecurrentPlan>, read: [Buffer; 5], written: [Buffer; 4]) {
+    CUDNN_CALLS.fetch_add(1, Ordering::Relaxed);
+    let workspace_bytes = plan.workspace_bytes(true);
+    call(client, read.into(), written.into(), workspace_bytes, move |Call { read, written, workspace, stream }| {
+        let memory = cudnn::RecurrentGradients {
+            input: read[0],
+            weights: read[1],
+            states: read[2],
+            output: read[3],
+            gradient: read[4],
+            of_input: written[0],
+            of_weights: written[1],
+            of_states: written[2],
+            reserve: written[3],
+            workspace,
+        };
+        // SAFETY: as `call` promises.
+        unsafe { plan.launch_gradients(memory, stream) }.map_err(|error| error.to_string())
+    });
 }
 
 /// Memory of a call on the device, in the order of its buffers, and the CUDA stream.

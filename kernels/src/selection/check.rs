@@ -5,6 +5,7 @@ use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 
 use super::Kind;
 use crate::product;
+use crate::recurrence::Cell;
 
 /// Rows, inner numbers and columns: sums and columns that end within a vector of tensor cores.
 const SIZES: [usize; 3] = [24, 1030, 57];
@@ -88,7 +89,7 @@ const OPERATIONS: [(&str, Operation); 7] = [
 ];
 
 /// Kinds that are part of later ones come first.
-pub(super) const OF_CUDNN: [(Kind, &str, Operation); 9] = [
+pub(super) const OF_CUDNN: [(Kind, &str, Operation); 11] = [
     (Kind::Convolution, "a convolution", |left, right, _| {
         let options = ConvOptions::new([1, 2], [1, 0], [2, 1], 1);
         squares(product::conv2d(image(left), kernel(right, [57, 6]), None, options).flatten(1, 3))
@@ -127,7 +128,22 @@ pub(super) const OF_CUDNN: [(Kind, &str, Operation); 9] = [
     (Kind::BatchNormChannelsLast, "a batch norm with the channels last", |left, right, vector| {
         cubes(channels_last(left), &right, vector)
     }),
+    (Kind::Lstm, "an LSTM", |left, right, _| recurrence(Cell::Lstm, left, right)),
+    (Kind::Gru, "a GRU", |left, right, _| recurrence(Cell::Gru, left, right)),
 ];
+
+/// A layer over short sequences: numbers of the left matrix as input and states, and of the right one as weights.
+fn recurrence(cell: Cell, left: Tensor<2>, right: Tensor<2>) -> Tensor<1> {
+    let ([rows, inner, _], [steps, batch, inputs, hidden]) = (SIZES, [5, 4, 6, 10]);
+    let all = left.reshape([rows * inner]);
+    let of_input = steps * batch * inputs;
+    let input = all.clone().narrow(0, 0, of_input).reshape([steps, batch, inputs]);
+    let of_states = cell.states() * batch * hidden;
+    let states = all.narrow(0, of_input, of_states).reshape([cell.states(), batch, hidden]);
+    // Larger weights saturate the gates.
+    let weights = numbers(right, [cell.weights(inputs, hidden, true)]).mul_scalar(0.5);
+    squares(product::recurrent(cell, input, weights, states).flatten(0, 1))
+}
 
 /// The first numbers of a matrix, as a tensor of this shape.
 fn numbers<const D: usize>(matrix: Tensor<2>, shape: [usize; D]) -> Tensor<D> {

@@ -17,14 +17,14 @@ use proptest::prelude::*;
 use crate::memory::Buffer;
 
 /// A library of its own with a handle, both freed at the end.
-struct Opened {
-    fake: Fake,
-    handle: &'static Handle,
+pub(crate) struct Opened {
+    pub(crate) fake: Fake,
+    pub(crate) handle: &'static Handle,
     library: &'static Cudnn,
 }
 
 impl Opened {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let fake = Fake::new();
         let library: &'static Cudnn = Box::leak(Box::new(Cudnn::load(&fake.path()).expect("a library")));
         let handle = Box::leak(Box::new(Handle::new(library).expect("a handle")));
@@ -32,7 +32,7 @@ impl Opened {
     }
 
     /// Frees the handle. No plan is alive.
-    fn close(self) -> Counts {
+    pub(crate) fn close(self) -> Counts {
         let Self { fake, handle, library } = self;
         // SAFETY: leaked by `new`, and nothing borrows it any more.
         drop(unsafe { Box::from_raw(std::ptr::from_ref(handle).cast_mut()) });
@@ -453,7 +453,7 @@ fn tf32_rounds_factors_to_10_bits_of_fraction() {
     assert_eq!(opened.close().alive, 0);
 }
 
-fn internal_error(call: &'static str) -> CudnnError {
+pub(crate) fn internal_error(call: &'static str) -> CudnnError {
     CudnnError::Call { call, status: 4000, reason: "CUDNN_STATUS_INTERNAL_ERROR: of the fake".to_owned() }
 }
 

@@ -12,3 +12,7 @@ mod modules;
 #[cfg(feature = "nn")]
 mod optimizers;
 mod products;
+#[cfg(feature = "nn")]
+mod recurrent;
+#[cfg(feature = "nn")]
+mod recurrent_modules;

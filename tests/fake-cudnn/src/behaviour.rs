@@ -16,6 +16,8 @@ pub struct Behaviour {
     pub cuda: usize,
     /// Finds algorithms.
     pub has_algorithms: bool,
+    /// Reports another order of a recurrent layer's weights.
+    pub has_other_weights: bool,
     /// Function that fails with `CUDNN_STATUS_INTERNAL_ERROR`.
     pub fails: Option<String>,
 }
@@ -23,7 +25,7 @@ pub struct Behaviour {
 impl Default for Behaviour {
     /// Version 9.28.1 for CUDA 13.0, without faults.
     fn default() -> Self {
-        Self { version: 92_801, cuda: 13_000, has_algorithms: true, fails: None }
+        Self { version: 92_801, cuda: 13_000, has_algorithms: true, has_other_weights: false, fails: None }
     }
 }
 
@@ -32,6 +34,9 @@ impl Display for Behaviour {
         write!(formatter, "version={} cuda={}", self.version, self.cuda)?;
         if !self.has_algorithms {
             write!(formatter, " no-algorithm")?;
+        }
+        if self.has_other_weights {
+            write!(formatter, " other-weights")?;
         }
         self.fails.as_ref().map_or(Ok(()), |function| write!(formatter, " fails={function}"))
     }
@@ -45,6 +50,7 @@ impl Behaviour {
                 ("version", number) => behaviour.version = number.parse().expect("a version"),
                 ("cuda", number) => behaviour.cuda = number.parse().expect("a version"),
                 ("no-algorithm", "") => behaviour.has_algorithms = false,
+                ("other-weights", "") => behaviour.has_other_weights = true,
                 ("fails", function) => behaviour.fails = Some(function.to_owned()),
                 _ => panic!("{VARIABLE}: {word}"),
             }

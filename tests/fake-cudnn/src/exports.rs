@@ -4,6 +4,8 @@
 //! numbers as dimensions. Objects are numbers and checked.
 #![allow(non_snake_case, reason = "the names are cuDNN's")]
 
+mod recurrent;
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::behaviour;
@@ -105,6 +107,9 @@ objects! {
     cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor: Object::Tensor(None);
     cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor: Object::Filter(None);
     cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor: Object::Convolution(None);
+    cudnnCreateDropoutDescriptor, cudnnDestroyDropoutDescriptor: Object::Dropout(false);
+    cudnnCreateRNNDescriptor, cudnnDestroyRNNDescriptor: Object::Recurrence(None);
+    cudnnCreateRNNDataDescriptor, cudnnDestroyRNNDataDescriptor: Object::Sequences(None);
 }
 
 #[unsafe(no_mangle)]

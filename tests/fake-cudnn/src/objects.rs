@@ -24,6 +24,10 @@ pub(crate) enum Object {
     Tensor(Option<Tensor>),
     Filter(Option<Tensor>),
     Convolution(Option<Convolution>),
+    /// True once it is set.
+    Dropout(bool),
+    Recurrence(Option<Layer>),
+    Sequences(Option<Sequences>),
 }
 
 impl Object {
@@ -48,6 +52,28 @@ pub(crate) struct Convolution {
     pub(crate) dilation: Vec<usize>,
     pub(crate) groups: usize,
     pub(crate) math: c_int,
+}
+
+/// `cudnnRNNDescriptor_t`.
+#[derive(Clone, Debug)]
+pub(crate) struct Layer {
+    pub(crate) is_lstm: bool,
+    pub(crate) has_bias: bool,
+    pub(crate) data_type: c_int,
+    pub(crate) math: c_int,
+    pub(crate) inputs: usize,
+    pub(crate) hidden: usize,
+    /// Address of the descriptor that has to live as long.
+    pub(crate) dropout: usize,
+}
+
+/// `cudnnRNNDataDescriptor_t` of sequences of one length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sequences {
+    pub(crate) data_type: c_int,
+    pub(crate) steps: usize,
+    pub(crate) batch: usize,
+    pub(crate) numbers: usize,
 }
 
 /// Living objects by their addresses, which are numbers here.

@@ -7,9 +7,9 @@ use crate::objects::{BAD_PARAM, Convolution, NOT_SUPPORTED, Tensor};
 pub(crate) const F32: c_int = 0;
 pub(crate) const BF16: c_int = 9;
 /// `CUDNN_DEFAULT_MATH`: TF32.
-const DEFAULT_MATH: c_int = 0;
+pub(crate) const DEFAULT_MATH: c_int = 0;
 const TENSOR_OP_MATH: c_int = 1;
-const FMA_MATH: c_int = 3;
+pub(crate) const FMA_MATH: c_int = 3;
 
 /// A convolution of tensors that match.
 pub(crate) struct Passes {
@@ -163,12 +163,20 @@ impl Tensor {
     /// The memory has a number of the tensor's type there.
     pub(crate) unsafe fn write_one(&self, memory: *mut c_void, place: usize, number: f32) {
         // SAFETY: by this function's contract.
-        unsafe {
-            if self.data_type == F32 {
-                memory.cast::<f32>().add(place).write_unaligned(number);
-            } else {
-                memory.cast::<u16>().add(place).write_unaligned(to_bf16(number));
-            }
+        unsafe { write(self.data_type, memory, place, number) };
+    }
+}
+
+/// # Safety
+///
+/// The memory has a number of this type there.
+pub(crate) unsafe fn write(data_type: c_int, memory: *mut c_void, place: usize, number: f32) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        if data_type == F32 {
+            memory.cast::<f32>().add(place).write_unaligned(number);
+        } else {
+            memory.cast::<u16>().add(place).write_unaligned(to_bf16(number));
         }
     }
 }
@@ -205,6 +213,6 @@ fn to_bf16(number: f32) -> u16 {
 }
 
 /// Rounds to 10 bits of fraction.
-fn to_tf32(number: f32) -> f32 {
+pub(crate) fn to_tf32(number: f32) -> f32 {
     f32::from_bits((number.to_bits() + 0x1000) & !0x1fff)
 }

@@ -1,0 +1,4 @@
+//! Gated recurrent units by cuDNN.
+
+pub use super::config::{BiGruConfig, GruConfig};
+pub use super::recurrent::{BiGru, Gru};
