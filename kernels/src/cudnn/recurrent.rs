@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
 
 use super::{
-    CUDNN_DATA_FLOAT, Cudnn, CudnnError, DEFAULT_MATH, Descriptor, FMA_MATH, Handle, Object, counted, data_type, within,
+    CUDNN_DATA_FLOAT, Cudnn, CudnnError, DEFAULT_MATH, Descriptor, FMA_MATH, Handle, Object, TENSOR_OP_MATH, counted,
+    data_type, within,
 };
 use crate::convolution::{Format, Layout};
 use crate::cublaslt::{Element, Memory};
@@ -115,7 +116,11 @@ impl Handle {
         let operation = Descriptor::new(library, created, functions.recurrence_destroy)?;
         let Recurrence { cell, element, has_bias, batch, inputs, hidden, .. } = recurrence;
         let (_, sizes) = counted(&[inputs, hidden])?;
-        let math = if element == (Element::F32 { tf32: false }) { FMA_MATH } else { DEFAULT_MATH };
+        let math = match element {
+            Element::F32 { tf32: false } => FMA_MATH,
+            Element::F32 { tf32: true } | Element::Bf16 => DEFAULT_MATH,
+            Element::F16 => TENSOR_OP_MATH,
+        };
         let data = |numbers| Descriptor::sequences(library, &recurrence, numbers);
         let (input, output) = (data(inputs)?, data(hidden)?);
         // Sizes of 1 behind: the library's tensors have at least four.

@@ -1,18 +1,21 @@
-//! Convolutions and batch norms on a driver that runs no kernels: the fake cuDNN computes on the memory that the driver allocates.
+//! Convolutions, batch norms and recurrent layers on a driver that runs no kernels: the fake cuDNN computes on the memory that the driver allocates.
 //!
 //! Tensors are uploaded, convolved and read, so that every address, layout and shape is that of CubeCL.
 
 use std::process::Command;
 
-use burn::backend::Dispatch;
+use burn::backend::{Dispatch, DispatchDevice};
 use burn::tensor::module::{batch_norm_train, conv1d, conv2d, conv3d};
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Device, Shape, Tensor, TensorData};
 use fake_cuda::Machine;
 use fake_cudnn::Fake;
 
-use super::{LibraryGradients, LibraryOps, cudnn_calls};
+use super::{LibraryGradients, LibraryOps, cudnn_calls, plan_recurrence};
 use crate::convolution::Window;
+use crate::cublaslt::Element;
+use crate::product::recurrent;
+use crate::recurrence::{Cell, Recurrence};
 use crate::selection;
 
 /// Set in the process with the driver.
@@ -185,9 +188,62 @@ fn compare_norm<const D: usize>(device: &Device, shape: [usize; D]) {
     }
 }
 
+/// Numbers of both signs without zeros, whose sums do not saturate gates.
+fn small(shape: &[usize], seed: usize) -> Vec<f32> {
+    numbers(shape, seed).iter().enumerate().map(|(at, number)| 0.5 * number - 1.265 + (at % 7) as f32 / 16.0).collect()
+}
+
+/// A recurrent layer and its gradients on the device, beside Burn's operations on the CPU.
+#[allow(clippy::many_single_char_names, reason = "the names of formulas")]
+fn compare_recurrence(device: &Device, cell: Cell, has_bias: bool, [steps, batch, inputs, hidden]: [usize; 4]) {
+    let element = Element::F32 { tf32: false };
+    let recurrence = Recurrence { cell, element, has_bias, steps, batch, inputs, hidden };
+    let DispatchDevice::Cube(cube) = device.as_dispatch() else { panic!("{device:?}") };
+    let plan = plan_recurrence(cube.to_id(), &recurrence).expect("a plan");
+    let (input, states) = ([steps, batch, inputs], [cell.states(), batch, hidden]);
+    let (output, weights) = (recurrence.output_shape(), [recurrence.weights()]);
+    let (x, w, s, g) = (small(&input, 1), small(&weights, 2), small(&states, 3), small(&output, 4));
+    let cpu = Device::flex().autodiff();
+    let (leaf_x, leaf_w) = (on::<3>(&cpu, &x, &input).require_grad(), on::<1>(&cpu, &w, &weights).require_grad());
+    let leaf_s = on::<3>(&cpu, &s, &states).require_grad();
+    let y = recurrent(cell, leaf_x.clone(), leaf_w.clone(), leaf_s.clone());
+    let gradients = (y.clone() * on(&cpu, &g, &output)).sum().backward();
+    let expected = [
+        read(y.clone().inner()),
+        read(y.inner()),
+        read(leaf_x.grad(&gradients).expect("it is trained")),
+        read(leaf_w.grad(&gradients).expect("it is trained")),
+        read(leaf_s.grad(&gradients).expect("it is trained")),
+    ];
+    // Alive to the end, so that no other tensor has their memory: the kernel that writes zeros does not run.
+    let (x, w, s) = (on::<3>(device, &x, &input), on::<1>(device, &w, &weights), on::<3>(device, &s, &states));
+    let g = on::<3>(device, &g, &output);
+    let x = || x.clone().into_dispatch();
+    let w = || w.clone().into_dispatch();
+    let s = || s.clone().into_dispatch();
+    let (y, reserve) = Dispatch::library_recurrence_in_training(x(), w(), s(), plan.clone());
+    let g_of_output = g.clone().into_dispatch();
+    let (of_x, of_w, of_s) =
+        Dispatch::library_recurrence_gradients(x(), w(), s(), y.clone(), g_of_output, reserve, plan.clone());
+    let inferred = Dispatch::library_recurrence(x(), w(), s(), plan);
+    let tensor = |it| read(Tensor::<3>::from_dispatch(it));
+    let found = [tensor(inferred), tensor(y), tensor(of_x), read(Tensor::<1>::from_dispatch(of_w)), tensor(of_s)];
+    for (found, expected) in found.iter().zip(&expected) {
+        let is_close = found
+            .iter()
+            .zip(as_read(expected.clone()))
+            .all(|(found, expected)| (found - expected).abs() < 1e-4 * expected.abs().max(1.0));
+        assert!(found.len() == expected.len() && is_close, "{recurrence:?}: {found:?} {expected:?}");
+    }
+}
+
 fn compare_all() {
     assert!(selection::load_cudnn().is_ok(), "no cuDNN");
     let device = Device::cuda(0);
+    // First, in new memory.
+    compare_recurrence(&device, Cell::Lstm, true, [3, 2, 4, 8]);
+    compare_recurrence(&device, Cell::Gru, true, [3, 2, 8, 4]);
+    compare_recurrence(&device, Cell::Lstm, false, [1, 1, 8, 4]);
     compare(&device, [[2, 8, 16], [6, 4, 4]], &ConvOptions::new([2], [1], [2], 2), |x, w, options| {
         conv1d(x, w, None, options)
     });
