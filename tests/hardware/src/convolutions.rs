@@ -559,7 +559,7 @@ struct TimedNorm {
 const LAYOUTS: [(&str, View); 2] = [("channels_first", View::ChannelsFirst), ("channels_last", View::ChannelsLast)];
 
 /// Milliseconds of a call, after three others.
-fn milliseconds(device: &Device, run: impl Fn()) -> anyhow::Result<f64> {
+pub(crate) fn milliseconds(device: &Device, run: impl Fn()) -> anyhow::Result<f64> {
     (0..3).for_each(|_| run());
     device.sync()?;
     let begin = Instant::now();

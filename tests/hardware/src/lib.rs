@@ -28,6 +28,7 @@ mod optimizer;
 pub mod planned;
 mod products;
 mod ranks;
+mod recurrent;
 mod soak;
 mod steps;
 mod sweep;
@@ -84,6 +85,8 @@ enum Command {
     Convolutions(convolutions::Arguments),
     /// Adam by one kernel for each parameter, beside Burn's and fp64, and its time
     Optimizer(optimizer::Arguments),
+    /// Library LSTMs and GRUs against fp64, and their time beside Burn's
+    Recurrent(recurrent::Arguments),
     /// Steps as one of the processes of a launcher, or alone: speed, losses, memory, and faults of one
     Ranks(ranks::Arguments),
     /// Train a model that is not ready for 16 bits where the planner chooses them: the program starts again in f32
@@ -134,6 +137,7 @@ pub fn run() -> anyhow::Result<()> {
         Command::Products(arguments) => products::run(&arguments),
         Command::Convolutions(arguments) => convolutions::run(&arguments),
         Command::Optimizer(arguments) => optimizer::run(&arguments),
+        Command::Recurrent(arguments) => recurrent::run(&arguments),
         Command::Ranks(arguments) => ranks::run(&arguments),
         Command::Unready(arguments) => unready::run(&arguments),
         Command::Warm(arguments) => warm::run(&arguments),
