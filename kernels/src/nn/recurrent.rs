@@ -41,14 +41,15 @@ impl BiLstm {
             let of = |states: &Tensor<3>| states.clone().narrow(0, which, 1).squeeze_dim(0);
             state.as_ref().map(|state| LstmState::new(of(&state.cell), of(&state.hidden)))
         };
-        // Burn's module has the batch first in both layers.
-        let both = [(&layer.forward, layer.forward.reverse), (&layer.reverse, true)];
         let computed = || {
-            let [(forward, reverse), (other, always)] = both;
-            let one = lstm(forward, &steps_first, of(0).as_ref(), reverse)?;
-            Some([one, lstm(other, &steps_first, of(1).as_ref(), always)?])
+            // As Burn's config makes them: both layers have the batch first.
+            if !layer.forward.batch_first {
+                return None;
+            }
+            let one = lstm(&layer.forward, &steps_first, of(0).as_ref(), layer.forward.reverse)?;
+            Some([one, lstm(&layer.reverse, &steps_first, of(1).as_ref(), true)?])
         };
-        match computed().filter(|_| layer.forward.batch_first) {
+        match computed() {
             Some([(one, of_one), (other, of_other)]) => (
                 swapped(Tensor::cat(vec![one, other], 2), layer.batch_first),
                 LstmState::stack(vec![of_one, of_other], 0),
