@@ -2,13 +2,13 @@
 
 use burn::{
     module::Module,
-    nn::{
-        BiLstm, BiLstmConfig, Embedding, EmbeddingConfig, Linear, LinearConfig, Lstm, LstmConfig,
-        gru::{BiGru, BiGruConfig, Gru, GruConfig},
-    },
     tensor::{Device, Int, Tensor},
 };
 
+use gpu_tuned::nn::{
+    BiLstm, BiLstmConfig, Embedding, EmbeddingConfig, Linear, LinearConfig, Lstm, LstmConfig,
+    gru::{BiGru, BiGruConfig, Gru, GruConfig},
+};
 use gpu_tuned::recurrent::joint_lstm;
 use gpu_tuned_core::workload::{self, ModelSpec};
 
