@@ -44,19 +44,17 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-impl Arguments {
-    /// Selects the library, and prints the kinds of operations that the check refuses.
-    fn select(&self, device: &Device, numbers: Numbers) -> anyhow::Result<()> {
-        let tf32 = numbers == Numbers::Tf32;
-        if self.unchecked {
-            select_library_unchecked(device, tf32)?;
-        } else {
-            select_library(device, tf32)?;
-        }
-        match why_no_cudnn() {
-            Some(error) => bail!("{error}"),
-            None => Ok(()),
-        }
+/// Selects the library, with cuDNN.
+pub(crate) fn select(device: &Device, numbers: Numbers, unchecked: bool) -> anyhow::Result<()> {
+    let tf32 = numbers == Numbers::Tf32;
+    if unchecked {
+        select_library_unchecked(device, tf32)?;
+    } else {
+        select_library(device, tf32)?;
+    }
+    match why_no_cudnn() {
+        Some(error) => bail!("{error}"),
+        None => Ok(()),
     }
 }
 
@@ -69,10 +67,10 @@ struct Refused {
 }
 
 /// Prints the kinds of operations that the check refuses, of f32 with and without TF32.
-fn print_refused(arguments: &Arguments, device: &Device) -> anyhow::Result<()> {
+pub(crate) fn print_refused(device: &Device, unchecked: bool) -> anyhow::Result<()> {
     for numbers in [Numbers::F32, Numbers::Tf32] {
-        arguments.select(device, numbers)?;
-        let refused = Refused { run: "refused convolutions", numbers, reasons: cudnn_faults() };
+        select(device, numbers, unchecked)?;
+        let refused = Refused { run: "refused", numbers, reasons: cudnn_faults() };
         println!("{}", serde_json::to_string(&refused)?);
     }
     Ok(())
@@ -150,13 +148,13 @@ struct Noted<'a> {
 /// Prints a line for each operation and precision, and for each case that is wrong or left to Burn.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let device = arguments.choice.open(mode::Precision::F32)?;
-    print_refused(arguments, &device)?;
+    print_refused(&device, arguments.unchecked)?;
     if arguments.time {
         return time(arguments, &device);
     }
     let (mut wrong, mut by_library) = (0, 0);
     for numbers in Numbers::ALL {
-        arguments.select(&device, numbers)?;
+        select(&device, numbers, arguments.unchecked)?;
         for operation in Operation::ALL {
             for sizes in 1..=3 {
                 let checked = check(arguments, &device, operation, sizes, numbers)?;
@@ -586,7 +584,7 @@ fn time_norms(arguments: &Arguments, device: &Device) -> anyhow::Result<()> {
                     let norm = batch_norm_train(input.clone(), gamma.clone(), beta.clone(), 1e-5);
                     drop(input.grad(&(norm.output * factor.clone()).sum().backward()));
                 };
-                arguments.select(device, Numbers::Tf32)?;
+                select(device, Numbers::Tf32, arguments.unchecked)?;
                 let before = cudnn_use();
                 let library = milliseconds(device, pass)?;
                 let by = By::between(&before, &cudnn_use());
@@ -627,7 +625,7 @@ fn time(arguments: &Arguments, device: &Device) -> anyhow::Result<()> {
                     &|| gradient(&input, &trained_weight, &trained_weight),
                 ];
                 let ([mut burn, mut library], mut by) = ([[0.0; 3]; 2], [By::Burn; 3]);
-                arguments.select(device, Numbers::Tf32)?;
+                select(device, Numbers::Tf32, arguments.unchecked)?;
                 for (pass, run) in passes.iter().enumerate() {
                     let before = cudnn_use();
                     library[pass] = milliseconds(device, run)?;

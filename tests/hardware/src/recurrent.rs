@@ -12,17 +12,17 @@ use burn::module::Param;
 use burn::nn::{GateController, Linear, LstmState};
 use burn::tensor::{DType, Device, Distribution, Gradients, Tensor};
 use clap::Args;
-use gpu_tuned::kernels::{select_burn, select_library};
+use gpu_tuned::kernels::select_burn;
 use gpu_tuned::recurrent::joint_lstm;
 use gpu_tuned_kernels::nn::gru::{Gru, GruConfig};
 use gpu_tuned_kernels::nn::{Lstm, LstmConfig};
 use gpu_tuned_kernels::product::recurrent;
 use gpu_tuned_kernels::recurrence::Cell;
-use gpu_tuned_kernels::selection::{has_recurrent_layers, launched_recurrent_layers};
+use gpu_tuned_kernels::selection::cudnn_use;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde::Serialize;
 
-use crate::convolutions::milliseconds;
+use crate::convolutions::{milliseconds, print_refused, select};
 use crate::device::Choice;
 use crate::mode;
 use crate::products::{Numbers, host, on_device, random_host, worse};
@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
     /// Sequences of a step that is timed
     #[arg(long, default_value_t = 64)]
     batch: usize,
+    /// Compute with cuDNN in spite of the check at start
+    #[arg(long)]
+    unchecked: bool,
     /// Seed of the cases
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -82,10 +85,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.time {
         return time(&device, arguments.batch);
     }
+    print_refused(&device, arguments.unchecked)?;
     let (mut wrong, mut by_burn) = (0, 0);
     for cell in Cell::ALL {
         for numbers in Numbers::ALL {
-            select(&device, numbers == Numbers::Tf32)?;
+            select(&device, numbers, arguments.unchecked)?;
             let begin = Instant::now();
             let mut random = StdRng::seed_from_u64(arguments.seed);
             let (worst_case, cell_name) = (String::new(), name(cell));
@@ -106,9 +110,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let cases = if is_by_library(cell, numbers, &device)? { arguments.cases } else { 0 };
             for _ in 0..cases {
                 let case = Case::generate(cell, numbers, &mut random);
-                let launched = launched_recurrent_layers();
+                let launched = cudnn_use().calls;
                 let errors = case.errors(&device, &mut random)?;
-                checked.by_library += usize::from(launched_recurrent_layers() > launched);
+                checked.by_library += usize::from(cudnn_use().calls > launched);
                 let error = errors.values().copied().fold(0.0, worse);
                 if !(error <= limit(numbers)) {
                     checked.wrong += 1;
@@ -132,21 +136,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Without the library, Burn's kernels would be compared with themselves.
-fn select(device: &Device, tf32: bool) -> anyhow::Result<()> {
-    select_library(device, tf32)?;
-    ensure!(has_recurrent_layers(), "cuDNN is missing or has other results than Burn: see the log");
-    Ok(())
-}
-
 /// Returns `true` if the library computes a layer with these numbers.
 fn is_by_library(cell: Cell, numbers: Numbers, device: &Device) -> anyhow::Result<bool> {
-    let launched = launched_recurrent_layers();
+    let launched = cudnn_use().calls;
     let ones = |shape: [usize; 3]| on_device(vec![1.0; shape.iter().product()], shape, numbers, device);
     let count = cell.weights(2, 2, true);
     let weights = on_device(vec![0.5; count], [count], numbers, device);
     host(recurrent(cell, ones([2, 2, 2]), weights, ones([cell.states(), 2, 2])))?;
-    Ok(launched_recurrent_layers() > launched)
+    Ok(cudnn_use().calls > launched)
 }
 
 /// A layer of generated sizes.
@@ -538,7 +535,7 @@ const STEPS: usize = 60;
 fn time(device: &Device, batch: usize) -> anyhow::Result<()> {
     for cell in Cell::ALL {
         for numbers in [Numbers::Tf32, Numbers::F16, Numbers::Bf16] {
-            select(device, true)?;
+            select(device, numbers, false)?;
             if !is_by_library(cell, numbers, device)? {
                 continue;
             }
@@ -573,9 +570,9 @@ fn time(device: &Device, batch: usize) -> anyhow::Result<()> {
                 drop(output.sum().backward());
             };
             let by_module = || pass(|layer, input| layer.forward(input, None).0);
-            let launched = launched_recurrent_layers();
+            let launched = cudnn_use().calls;
             let library = milliseconds(&device, by_module)?;
-            ensure!(launched_recurrent_layers() > launched, "the library computed none of the layers");
+            ensure!(cudnn_use().calls > launched, "the library computed none of the layers");
             select_burn();
             let is_f32 = numbers == Numbers::Tf32;
             let burn = is_f32.then(|| milliseconds(&device, by_module)).transpose()?;
