@@ -177,6 +177,9 @@ const TENSOR_OP_MATH_ALLOW_CONVERSION: c_int = 2;
 /// Keeps all bits of f32.
 const FMA_MATH: c_int = 3;
 
+/// Of an [`Algorithm`] whose equal runs have equal bits.
+const CUDNN_DETERMINISTIC: c_int = 1;
+
 const CUDNN_DATA_FLOAT: c_int = 0;
 const CUDNN_CROSS_CORRELATION: c_int = 1;
 /// Statistics of each channel. The faster persistent mode limits the range of numbers.
@@ -378,13 +381,19 @@ impl Handle {
         self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Describes a pass of a convolution and chooses the algorithm that the library predicts to be the fastest.
+    /// Describes a pass of a convolution and chooses the algorithm that the library predicts to be the fastest. With
+    /// `is_deterministic`, one whose equal runs have equal bits.
     ///
     /// # Errors
     ///
     /// [`CudnnError::NoAlgorithm`] when the library cannot compute the pass, or the shapes are no convolution.
     /// [`CudnnError::Call`] when a call fails, or the library does not support what it describes.
-    pub fn plan(&'static self, convolution: Convolution, pass: Pass) -> Result<Plan, CudnnError> {
+    pub fn plan(
+        &'static self,
+        convolution: Convolution,
+        pass: Pass,
+        is_deterministic: bool,
+    ) -> Result<Plan, CudnnError> {
         let library = self.library;
         if !convolution.is_valid() {
             return Err(CudnnError::NoAlgorithm("the shapes are no convolution, or exceed i32".into()));
@@ -458,6 +467,10 @@ impl Handle {
             }
             if rounds {
                 reasons.push(format!("{number} rounds f32 to 16 bits"));
+                continue;
+            }
+            if is_deterministic && algorithm.determinism != CUDNN_DETERMINISTIC {
+                reasons.push(format!("{number} is not deterministic"));
                 continue;
             }
             // Without TF32, the library's choice of math must not bring it back.

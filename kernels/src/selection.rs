@@ -63,7 +63,8 @@ pub(crate) fn has_tf32() -> bool {
 }
 
 /// Leaves operations to Burn from now on whose kernels here add in an order that changes from run to run: gradients of
-/// embeddings.
+/// embeddings, convolutions without a deterministic algorithm of cuDNN, and recurrent layers unless the variable
+/// `CUBLAS_WORKSPACE_CONFIG` is set.
 pub fn set_deterministic(is_deterministic: bool) {
     DETERMINISTIC.store(is_deterministic, Ordering::Relaxed);
 }

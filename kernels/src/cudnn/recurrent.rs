@@ -184,6 +184,9 @@ impl Handle {
     }
 }
 
+/// Address of weights that are not there.
+const WEIGHTS: usize = 1 << 32;
+
 /// Checks that the library's order of the weights is that of [`Cell::weights`].
 fn check_weights(
     library: &Cudnn,
@@ -207,15 +210,15 @@ fn check_weights(
     for (gate, [of_matrix, of_bias]) in recurrence.places().into_iter().enumerate() {
         let (_, number) = counted(&[gate])?;
         let (mut at_matrix, mut at_bias) = (null_mut(), null_mut());
-        // SAFETY: the objects live, and the pointers are valid for one address each. From a null pointer on, addresses are
-        // distances.
+        // SAFETY: the objects live, and the pointers are valid for one address each. The library adds to the address of the
+        // weights, and reads nothing there.
         library.checked("cudnnGetRNNWeightParams", unsafe {
             (functions.weight_places)(
                 handle,
                 operation.object,
                 0,
                 found,
-                null(),
+                WEIGHTS as *const c_void,
                 number[0],
                 matrix.object,
                 &raw mut at_matrix,
@@ -223,8 +226,8 @@ fn check_weights(
                 &raw mut at_bias,
             )
         })?;
-        let of_bias = if recurrence.has_bias { of_bias * bytes } else { 0 };
-        if (at_matrix.addr(), at_bias.addr()) != (of_matrix * bytes, of_bias) {
+        let of_bias = if recurrence.has_bias { WEIGHTS + of_bias * bytes } else { 0 };
+        if (at_matrix.addr(), at_bias.addr()) != (WEIGHTS + of_matrix * bytes, of_bias) {
             return Err(CudnnError::NoAlgorithm(format!("the weights of gate {gate} are elsewhere")));
         }
     }

@@ -90,7 +90,8 @@ impl<H> Handles<H> {
 }
 
 static PRODUCTS: Plans<(Product, [u64; 3]), Plan> = Plans::new();
-static CONVOLUTIONS: Plans<(Convolution, Pass), cudnn::Plan> = Plans::new();
+/// By convolution, pass, and whether it has to be deterministic.
+static CONVOLUTIONS: Plans<(Convolution, Pass, bool), cudnn::Plan> = Plans::new();
 static CHANNEL_SUMS: Plans<(Element, Layout), cudnn::ChannelSums> = Plans::new();
 static BATCH_NORMS: Plans<(Element, Layout), cudnn::BatchNorm> = Plans::new();
 static RECURRENCES: Plans<Recurrence, RecurrentPlan> = Plans::new();
@@ -151,10 +152,10 @@ pub(super) fn plan(device: DeviceId, product: Product, alignment: [u64; 3]) -> O
 
 /// The plan of a pass of a convolution on a device. `None` where the library has no algorithm for the layouts.
 pub(super) fn plan_convolution(device: DeviceId, convolution: Convolution, pass: Pass) -> Option<Arc<cudnn::Plan>> {
-    let key = (convolution, pass);
+    let key = (convolution, pass, selection::is_deterministic());
     CONVOLUTIONS.get_or_make(device, &key, || {
-        let (convolution, pass) = key.clone();
-        let made = on_device(device, move || cudnn_handle(device)?.plan(convolution, pass));
+        let (convolution, pass, is_deterministic) = key.clone();
+        let made = on_device(device, move || cudnn_handle(device)?.plan(convolution, pass, is_deterministic));
         or_no_algorithm(made, &key)
     })
 }

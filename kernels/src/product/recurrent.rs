@@ -20,7 +20,7 @@ use crate::recurrence::Cell;
 #[cfg(feature = "cuda")]
 use crate::recurrence::Recurrence;
 #[cfg(feature = "cuda")]
-use crate::selection::{Kind, has_cudnn};
+use crate::selection::{Kind, has_cudnn, is_deterministic};
 
 /// Hidden states of all steps, then the last state of an LSTM's cell: `[steps, batch, inputs]` to
 /// `[steps + states - 1, batch, hidden]`.
@@ -90,6 +90,9 @@ fn plan(
         Cell::Gru => Kind::Gru,
     };
     let tf32 = by_library(input).filter(|_| has_cudnn() && !kind.is_refused(input.dtype()))?;
+    if is_deterministic() && !has_fixed_workspaces() {
+        return None;
+    }
     let element = match input.dtype() {
         DType::F32 => Element::F32 { tf32 },
         DType::F16 => Element::F16,
@@ -99,6 +102,15 @@ fn plan(
     let [steps, batch, inputs] = input.dims();
     let recurrence = Recurrence { cell, element, has_bias, steps, batch, inputs, hidden };
     plan_recurrence(device_id(&input.device())?, &recurrence)
+}
+
+/// Returns `true` if the user fixed the workspaces of cuBLAS, which cuDNN's recurrent layers call: by NVIDIA's release notes of
+/// cuDNN 8, equal runs may have other bits else.
+#[cfg(feature = "cuda")]
+fn has_fixed_workspaces() -> bool {
+    static IS_SET: std::sync::LazyLock<bool> =
+        std::sync::LazyLock::new(|| std::env::var_os("CUBLAS_WORKSPACE_CONFIG").is_some_and(|it| !it.is_empty()));
+    *IS_SET
 }
 
 /// CubeCL's device.

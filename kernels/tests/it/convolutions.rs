@@ -239,7 +239,7 @@ proptest! {
         let opened = Opened::new();
         let convolution = case.convolution();
         let results = Pass::ALL.map(|pass| {
-            let plan = opened.handle.plan(convolution.clone(), pass).expect("a plan");
+            let plan = opened.handle.plan(convolution.clone(), pass, false).expect("a plan");
             let mut tensors = Tensors::new(&convolution, &plan);
             let mut numbers = [(); 3].map(|()| Vec::new());
             for which in (0..3).filter(|which| *which != result_of(pass)) {
@@ -269,7 +269,7 @@ proptest! {
     fn a_buffer_that_is_too_small_leaves_all_memory_as_it_was(case in cases(), which in 0_usize..4, pass in 0_usize..3) {
         let opened = Opened::new();
         let (convolution, pass) = (case.convolution(), Pass::ALL[pass]);
-        let plan = opened.handle.plan(convolution.clone(), pass).expect("a plan");
+        let plan = opened.handle.plan(convolution.clone(), pass, false).expect("a plan");
         let mut tensors = Tensors::new(&convolution, &plan);
         let mut operands = tensors.operands(&plan);
         let workspace = operands.workspace.as_mut().expect("one");
@@ -439,7 +439,7 @@ fn tf32_rounds_factors_to_10_bits_of_fraction() {
     let opened = Opened::new();
     let computed = |tf32| {
         let convolution = Case { element: Element::F32 { tf32 }, ..case() }.convolution();
-        let plan = opened.handle.plan(convolution.clone(), Pass::Forward).expect("a plan");
+        let plan = opened.handle.plan(convolution.clone(), Pass::Forward, true).expect("a plan");
         let mut tensors = Tensors::new(&convolution, &plan);
         tensors.of[0].buffer.set(0, 1.0 + 1.0 / 4096.0);
         tensors.of[1].buffer.set(0, 3.0);
@@ -482,7 +482,7 @@ fn each_call_that_fails_is_named_and_leaks_nothing() {
         let opened = Opened::new();
         opened.fake.behave(&Behaviour { fails: Some(call.to_owned()), ..Behaviour::default() });
         let convolution = case().convolution();
-        let failure = opened.handle.plan(convolution.clone(), pass).and_then(|plan| {
+        let failure = opened.handle.plan(convolution.clone(), pass, false).and_then(|plan| {
             let mut tensors = Tensors::new(&convolution, &plan);
             let operands = tensors.operands(&plan);
             // SAFETY: as above.
@@ -508,7 +508,7 @@ fn a_device_that_the_library_refuses_has_no_handle() {
 fn a_library_without_an_algorithm_has_no_plan() {
     let opened = Opened::new();
     opened.fake.behave(&Behaviour { has_algorithms: false, ..Behaviour::default() });
-    let refused = |convolution, pass| opened.handle.plan(convolution, pass).expect_err("no plan").to_string();
+    let refused = |convolution, pass| opened.handle.plan(convolution, pass, false).expect_err("no plan").to_string();
     let found = "cuDNN has no algorithm: cudnnGetConvolutionBackwardFilterAlgorithm_v7 found 2 ";
     let status = "CUDNN_STATUS_NOT_SUPPORTED";
     assert_eq!(refused(case().convolution(), Pass::Weight), format!("{found}(1 {status}, 1 {status})"));
@@ -517,6 +517,11 @@ fn a_library_without_an_algorithm_has_no_plan() {
     let halves = Case { element: Element::F16, ..case() }.convolution();
     let failed = format!("cudnnGetConvolutionForwardAlgorithm_v7 failed: {status}: of the fake");
     assert_eq!(refused(halves, Pass::Forward), failed);
+    // Algorithms that add in an order that changes.
+    opened.fake.behave(&Behaviour { is_deterministic: false, ..Behaviour::default() });
+    drop(opened.handle.plan(case().convolution(), Pass::Weight, false).expect("a plan"));
+    let failure = opened.handle.plan(case().convolution(), Pass::Weight, true).expect_err("no plan").to_string();
+    assert_eq!(failure, format!("{found}(1 rounds f32 to 16 bits, 1 is not deterministic)"));
     // Workspaces that no algorithm reports.
     let measure = "cudnnGetConvolutionBackwardDataWorkspaceSize";
     opened.fake.behave(&Behaviour { fails: Some(measure.to_owned()), ..Behaviour::default() });

@@ -16,6 +16,8 @@ pub struct Behaviour {
     pub cuda: usize,
     /// Finds algorithms.
     pub has_algorithms: bool,
+    /// Says that equal runs of its algorithms have equal bits.
+    pub is_deterministic: bool,
     /// Reports another order of a recurrent layer's weights.
     pub has_other_weights: bool,
     /// Function that fails with `CUDNN_STATUS_INTERNAL_ERROR`.
@@ -25,7 +27,14 @@ pub struct Behaviour {
 impl Default for Behaviour {
     /// Version 9.28.1 for CUDA 13.0, without faults.
     fn default() -> Self {
-        Self { version: 92_801, cuda: 13_000, has_algorithms: true, has_other_weights: false, fails: None }
+        Self {
+            version: 92_801,
+            cuda: 13_000,
+            has_algorithms: true,
+            is_deterministic: true,
+            has_other_weights: false,
+            fails: None,
+        }
     }
 }
 
@@ -34,6 +43,9 @@ impl Display for Behaviour {
         write!(formatter, "version={} cuda={}", self.version, self.cuda)?;
         if !self.has_algorithms {
             write!(formatter, " no-algorithm")?;
+        }
+        if !self.is_deterministic {
+            write!(formatter, " not-deterministic")?;
         }
         if self.has_other_weights {
             write!(formatter, " other-weights")?;
@@ -50,6 +62,7 @@ impl Behaviour {
                 ("version", number) => behaviour.version = number.parse().expect("a version"),
                 ("cuda", number) => behaviour.cuda = number.parse().expect("a version"),
                 ("no-algorithm", "") => behaviour.has_algorithms = false,
+                ("not-deterministic", "") => behaviour.is_deterministic = false,
                 ("other-weights", "") => behaviour.has_other_weights = true,
                 ("fails", function) => behaviour.fails = Some(function.to_owned()),
                 _ => panic!("{VARIABLE}: {word}"),

@@ -8,7 +8,7 @@ mod recurrent;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::behaviour;
+use crate::behaviour::{self, Behaviour};
 use crate::norm::Norm;
 use crate::objects::{
     self, BAD_PARAM, Convolution, INTERNAL_ERROR, MOST_DIMENSIONS, NOT_SUPPORTED, Object, Tensor, WORKSPACE_BYTES,
@@ -296,7 +296,7 @@ macro_rules! passes {
                 if requested < 2 {
                     return Err(BAD_PARAM);
                 }
-                let has_algorithms = behaviour::current().has_algorithms;
+                let Behaviour { has_algorithms, is_deterministic, .. } = behaviour::current();
                 // One that rounds f32 to 16 bits comes first, and must not be used.
                 let math = convolution(operation)?.math;
                 for (index, (number, math)) in [(FASTEST, 2), (FASTEST, math)].into_iter().enumerate() {
@@ -305,7 +305,7 @@ macro_rules! passes {
                         status: if has_algorithms { 0 } else { NOT_SUPPORTED },
                         milliseconds: 1.0,
                         workspace_bytes: workspace_of(number)?,
-                        determinism: 1,
+                        determinism: is_deterministic.into(),
                         math,
                         reserved: [0; 3],
                     };

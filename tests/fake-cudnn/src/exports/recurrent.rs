@@ -172,7 +172,7 @@ unsafe extern "C" fn cudnnGetRNNWeightParams(
         let number = usize::try_from(number).ok().filter(|number| *number < 2 * gates).ok_or(BAD_PARAM)?;
         let are_tensors =
             [matrix, bias].iter().all(|object| matches!(objects::get(object.addr()), Ok(Object::Tensor(_))));
-        if pseudo_layer != 0 || bytes != layer.weight_bytes() || !are_tensors {
+        if pseudo_layer != 0 || bytes != layer.weight_bytes() || weights.is_null() || !are_tensors {
             return Err(BAD_PARAM);
         }
         // Another library might have the biases first.
