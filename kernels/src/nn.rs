@@ -21,7 +21,8 @@ use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 
 pub use burn::nn::*;
 pub use config::{
-    BatchNormConfig, BiGruConfig, BiLstmConfig, EmbeddingConfig, GruConfig, LayerNormConfig, LinearConfig, LstmConfig,
+    BatchNormConfig, BiGruConfig, BiLstmConfig, EmbeddingConfig, GroupNormConfig, GruConfig, InstanceNormConfig,
+    LayerNormConfig, LinearConfig, LstmConfig,
 };
 pub use recurrent::{BiGru, BiLstm, Gru, Lstm};
 
@@ -34,6 +35,10 @@ pub type Embedding = ByLibrary<burn_nn::Embedding>;
 
 /// Normalisation of the channels of a batch.
 pub type BatchNorm = ByLibrary<burn_nn::BatchNorm>;
+/// Normalisation of a sample's channels in groups.
+pub type GroupNorm = ByLibrary<burn_nn::GroupNorm>;
+/// Normalisation of each channel of a sample.
+pub type InstanceNorm = ByLibrary<burn_nn::InstanceNorm>;
 /// Normalisation of the last dimension.
 pub type LayerNorm = ByLibrary<burn_nn::LayerNorm>;
 
@@ -163,7 +168,7 @@ impl BatchNorm {
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         let Self(layer) = self;
         let device = input.device();
-        if !device.is_autodiff() || !layer.training.is_enabled() {
+        if !self.is_training(&input) {
             return layer.forward(input);
         }
         assert!(D >= 2 && input.dims()[1] == layer.gamma.dims()[0], "channels of a batch norm's input");
@@ -175,6 +180,39 @@ impl BatchNorm {
             state.update(new.detach());
         }
         result.output
+    }
+
+    fn is_training<const D: usize>(&self, input: &Tensor<D>) -> bool {
+        input.device().is_autodiff() && self.0.training.is_enabled()
+    }
+
+    /// Returns `true` if [`forward`](Self::forward) of this input takes factors and statistics in f32 whatever the input's type
+    /// is: with cuDNN in training.
+    pub fn takes_any_type<const D: usize>(&self, input: &Tensor<D>) -> bool {
+        self.is_training(input) && product::is_batch_norm_by_library(input)
+    }
+}
+
+impl GroupNorm {
+    /// Normalises channels in groups: `[batch, channels, ..]` to `[batch, channels, ..]`. With cuDNN, sums are in f32.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        let Self(layer) = self;
+        if !product::is_group_norm_by_library(&input, layer.num_groups) {
+            return layer.forward(input);
+        }
+        let vectors = [&layer.gamma, &layer.beta].map(|vector| vector.as_ref().map(Param::val));
+        let [gamma, beta] = vectors;
+        product::group_norm(input, gamma.zip(beta), layer.num_groups, layer.epsilon)
+    }
+}
+
+impl InstanceNorm {
+    /// Normalises each channel of a sample: `[batch, channels, ..]` to `[batch, channels, ..]`. With cuDNN, sums are in f32.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        let Self(layer) = self;
+        let burn_nn::InstanceNorm { gamma, beta, num_channels, epsilon, affine } = layer.clone();
+        GroupNorm::from(burn_nn::GroupNorm { gamma, beta, num_groups: num_channels, num_channels, epsilon, affine })
+            .forward(input)
     }
 }
 

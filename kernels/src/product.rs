@@ -15,10 +15,10 @@ use crate::convolution::Window;
 
 #[cfg(feature = "cuda")]
 use crate::operations::LibraryOps;
+use crate::selection::Kind;
 #[cfg(feature = "cuda")]
 use crate::selection::{
-    Kind, has_cudnn, has_tf32, is_cuda, is_deterministic, is_library_selected, remember_call,
-    was_library_operation_called,
+    has_cudnn, has_tf32, is_cuda, is_deterministic, is_library_selected, remember_call, was_library_operation_called,
 };
 pub(crate) use recurrent::{gru_gates, is_recurrent_by_library, lstm_gates};
 pub use recurrent::{gru_weights, lstm_weights, recurrent};
@@ -266,29 +266,82 @@ pub fn batch_norm_train<const D: usize>(
     epsilon: f64,
 ) -> BatchNormTrainOutput<D> {
     #[cfg(feature = "cuda")]
-    {
-        let dims = input.dims();
-        let (channels, count) = (dims.get(1).copied().unwrap_or(0), dims.iter().product::<usize>());
-        // A variance is of two numbers or more, and the library counts in `i32`.
-        let is_counted = channels > 0 && count / channels > 1 && i32::try_from(count).is_ok();
-        let is_right = is_counted && dims[0] <= MOST_SAMPLES && D <= 5 && !Kind::BatchNorm.is_refused(input.dtype());
-        if by_library(&input).is_some() && has_cudnn() && is_right {
-            let dtype = gamma.dtype();
-            let in_f32 = |tensor: Tensor<1>| if dtype == DType::F32 { tensor } else { tensor.cast(FloatDType::F32) };
-            let (gamma, beta) = (in_f32(gamma), in_f32(beta));
-            assert!(gamma.dims() == [channels] && beta.dims() == [channels], "channels of a batch norm");
-            let (gamma, beta) = (gamma.into_dispatch(), beta.into_dispatch());
-            let (output, mean, variance, _) = Dispatch::library_batch_norm(input.into_dispatch(), gamma, beta, epsilon);
-            let numbers = (count / channels) as f64;
-            return BatchNormTrainOutput {
-                output: Tensor::from_dispatch(output),
-                mean: Tensor::from_dispatch(mean),
-                // Burn divides by the number of squares, the library by one less.
-                variance: Tensor::from_dispatch(variance).mul_scalar((numbers - 1.0) / numbers),
-            };
-        }
+    if is_batch_norm_by_library(&input) {
+        let (channels, count) = (input.dims()[1], input.shape().num_elements());
+        let dtype = gamma.dtype();
+        let in_f32 = |tensor: Tensor<1>| if dtype == DType::F32 { tensor } else { tensor.cast(FloatDType::F32) };
+        let (gamma, beta) = (in_f32(gamma), in_f32(beta));
+        assert!(gamma.dims() == [channels] && beta.dims() == [channels], "channels of a batch norm");
+        let (gamma, beta) = (gamma.into_dispatch(), beta.into_dispatch());
+        let (output, mean, variance, _) = Dispatch::library_batch_norm(input.into_dispatch(), gamma, beta, epsilon);
+        let numbers = (count / channels) as f64;
+        return BatchNormTrainOutput {
+            output: Tensor::from_dispatch(output),
+            mean: Tensor::from_dispatch(mean),
+            // Burn divides by the number of squares, the library by one less.
+            variance: Tensor::from_dispatch(variance).mul_scalar((numbers - 1.0) / numbers),
+        };
     }
     burn::tensor::module::batch_norm_train(input, gamma, beta, epsilon)
+}
+
+/// Returns `true` if cuDNN computes [`batch_norm_train`] of a tensor.
+pub(crate) fn is_batch_norm_by_library<const D: usize>(input: &Tensor<D>) -> bool {
+    is_norm_by_library(input, &input.dims())
+}
+
+/// Returns `true` if cuDNN computes the norm of [`group_norm`].
+pub(crate) fn is_group_norm_by_library<const D: usize>(input: &Tensor<D>, groups: usize) -> bool {
+    is_norm_by_library(input, &as_channels(&input.dims(), groups)) && !Kind::GroupNorm.is_refused(input.dtype())
+}
+
+/// Returns `true` if cuDNN computes a batch norm of a tensor with these dimensions.
+#[cfg(feature = "cuda")]
+fn is_norm_by_library<const D: usize>(input: &Tensor<D>, dims: &[usize]) -> bool {
+    let (channels, count) = (dims.get(1).copied().unwrap_or(0), dims.iter().product::<usize>());
+    // A variance is of two numbers or more, and the library counts in `i32`.
+    let is_counted = channels > 0 && count / channels > 1 && i32::try_from(count).is_ok();
+    let is_right = dims.len() <= 5 && dims[0] <= MOST_SAMPLES && !Kind::BatchNorm.is_refused(input.dtype());
+    is_counted && is_right && by_library(input).is_some() && has_cudnn()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn is_norm_by_library<const D: usize>(_input: &Tensor<D>, _dims: &[usize]) -> bool {
+    false
+}
+
+/// Dimensions in which groups of channels are the channels of one sample.
+fn as_channels(dims: &[usize], groups: usize) -> [usize; 3] {
+    let sets = dims[0] * groups;
+    [1, sets, dims.iter().product::<usize>().checked_div(sets).unwrap_or(0)]
+}
+
+/// Group norm, like [`burn::nn::GroupNorm`]: the channels of each sample are normalised in groups, and multiplied by a factor of
+/// `[channels]`, with a term of `[channels]`. `[batch, channels, ..]` to `[batch, channels, ..]`.
+///
+/// The norm is [`batch_norm_train`] of one sample with a channel for each group.
+///
+/// # Panics
+///
+/// Panics if the channels cannot be divided into groups.
+pub fn group_norm<const D: usize>(
+    input: Tensor<D>,
+    vectors: Option<(Tensor<1>, Tensor<1>)>,
+    groups: usize,
+    epsilon: f64,
+) -> Tensor<D> {
+    let dims = input.dims();
+    assert!(groups > 0 && dims[1].is_multiple_of(groups), "groups of a group norm's channels");
+    let joined = as_channels(&dims, groups);
+    // Burn's batch norm has factors of the input's type.
+    let dtype = if is_group_norm_by_library(&input, groups) { DType::F32 } else { input.dtype() };
+    let factors = (&input.device(), dtype);
+    let [ones, zeros] = [Tensor::ones([joined[1]], factors), Tensor::zeros([joined[1]], factors)];
+    let normalised = batch_norm_train(input.reshape(joined), ones, zeros, epsilon).output.reshape(dims);
+    let Some((gamma, beta)) = vectors else { return normalised };
+    let mut of_channels = [1; D];
+    of_channels[1] = dims[1];
+    normalised * gamma.reshape(of_channels) + beta.reshape(of_channels)
 }
 
 /// Largest batch that PyTorch normalises with cuDNN.

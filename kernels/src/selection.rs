@@ -104,13 +104,13 @@ pub(crate) enum Kind {
     Transposed,
     BatchNorm,
     BatchNormChannelsLast,
+    GroupNorm,
     Lstm,
     Gru,
 }
 
 impl Kind {
     /// Returns `true` if the last check refused the kind in this precision. That of bf16 is that of f16, too.
-    #[cfg(feature = "cuda")]
     pub(crate) fn is_refused(self, dtype: DType) -> bool {
         REFUSED.load(Ordering::Relaxed) & self.bit(dtype) != 0
     }

@@ -127,6 +127,20 @@ configs! {
         with_momentum: f64,
     }
 
+    /// Config of a group norm.
+    GroupNormConfig(burn_nn::GroupNormConfig) of burn_nn::GroupNorm {
+        new(num_groups: usize, num_channels: usize);
+        with_epsilon: f64,
+        with_affine: bool,
+    }
+
+    /// Config of an instance norm.
+    InstanceNormConfig(burn_nn::InstanceNormConfig) of burn_nn::InstanceNorm {
+        new(num_channels: usize);
+        with_epsilon: f64,
+        with_affine: bool,
+    }
+
     /// Config of a layer norm.
     LayerNormConfig(burn_nn::LayerNormConfig) of burn_nn::LayerNorm {
         new(d_model: usize);

@@ -89,7 +89,7 @@ const OPERATIONS: [(&str, Operation); 7] = [
 ];
 
 /// Kinds that are part of later ones come first.
-pub(super) const OF_CUDNN: [(Kind, &str, Operation); 11] = [
+pub(super) const OF_CUDNN: [(Kind, &str, Operation); 12] = [
     (Kind::Convolution, "a convolution", |left, right, _| {
         let options = ConvOptions::new([1, 2], [1, 0], [2, 1], 1);
         squares(product::conv2d(image(left), kernel(right, [57, 6]), None, options).flatten(1, 3))
@@ -127,6 +127,10 @@ pub(super) const OF_CUDNN: [(Kind, &str, Operation); 11] = [
     (Kind::BatchNorm, "a batch norm", |left, right, vector| cubes(image(left), &right, vector)),
     (Kind::BatchNormChannelsLast, "a batch norm with the channels last", |left, right, vector| {
         cubes(channels_last(left), &right, vector)
+    }),
+    (Kind::GroupNorm, "a group norm", |left, right, vector| {
+        let vectors = Some((vector.clone().narrow(0, 0, 6), vector.narrow(0, 6, 6)));
+        cubed(product::group_norm(image(left), vectors, 3, 1e-5), &right)
     }),
     (Kind::Lstm, "an LSTM", |left, right, _| recurrence(Cell::Lstm, left, right)),
     (Kind::Gru, "a GRU", |left, right, _| recurrence(Cell::Gru, left, right)),
@@ -166,17 +170,22 @@ fn kernel(right: Tensor<2>, [outputs, inputs]: [usize; 2]) -> Tensor<4> {
     numbers(right, [outputs, inputs, 3, 3])
 }
 
-/// Products of a norm with other numbers, because the squares of norms have no gradients, with its statistics.
+/// A batch norm [`cubed`], with its statistics.
 fn cubes(image: Tensor<4>, others: &Tensor<2>, vector: Tensor<1>) -> Tensor<1> {
-    let dims = image.dims();
+    let gamma = vector.clone().narrow(0, 0, 6);
+    let norm = product::batch_norm_train(image, gamma, vector.narrow(0, 6, 6), 1e-5);
+    let statistics = (norm.mean.square() + norm.variance).cast(FloatDType::F32).mean();
+    cubed(norm.output, others) + statistics
+}
+
+/// Products of a norm with other numbers, because the squares of norms have no gradients.
+fn cubed(norm: Tensor<4>, others: &Tensor<2>) -> Tensor<1> {
+    let dims = norm.dims();
     // Behind those numbers that are the image's, too.
     let others = others.clone().detach().reshape([SIZES[1] * SIZES[2]]).narrow(0, 30_000, dims.iter().product());
     // Larger than the norm, whose share of the gradient cancels: the rest is not its rounding in bf16.
     let others = others.reshape(dims) * 4.0;
-    let gamma = vector.clone().narrow(0, 0, 6);
-    let norm = product::batch_norm_train(image, gamma, vector.narrow(0, 6, 6), 1e-5);
-    let statistics = (norm.mean.square() + norm.variance).cast(FloatDType::F32).mean();
-    squares((norm.output + others).flatten(1, 3)) + statistics
+    squares((norm + others).flatten(1, 3))
 }
 
 fn squares(tensor: Tensor<2>) -> Tensor<1> {

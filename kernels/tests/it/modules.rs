@@ -4,12 +4,13 @@ use burn::nn as burn_nn;
 use burn::nn::activation::ActivationConfig;
 use burn::nn::attention as burn_attention;
 use burn::nn::transformer as burn_transformer;
-use burn::tensor::{Bool, Device, Distribution, Int, Tensor};
+use burn::tensor::{Bool, Device, Distribution, Int, Tensor, Tolerance};
 use gpu_tuned_kernels::nn;
 use gpu_tuned_kernels::nn::attention::{MhaInput, MultiHeadAttentionConfig, generate_autoregressive_mask};
 use gpu_tuned_kernels::nn::transformer::{
     PositionWiseFeedForwardConfig, TransformerEncoderConfig, TransformerEncoderInput,
 };
+use gpu_tuned_kernels::product;
 use gpu_tuned_kernels::selection::was_library_operation_called;
 
 pub(crate) fn device() -> Device {
@@ -160,4 +161,33 @@ fn a_batch_norm_and_its_running_statistics_are_burns() {
     equal(ours.running_var.value_sync().inner(), burns.running_var.value_sync().inner());
     let input = random([4, 3, 7], &device.clone().inner());
     equal(ours.valid().forward(input.clone()), burns.valid().forward(input));
+}
+
+#[test]
+fn group_norms_are_burns() {
+    let device = device().autodiff();
+    for (affine, groups) in [(true, 3), (false, 2), (true, 6)] {
+        let burns = burn_nn::GroupNormConfig::new(groups, 6).with_affine(affine).with_epsilon(1e-3).init(&device);
+        let ours = nn::GroupNormConfig::new(groups, 6).with_affine(affine).with_epsilon(1e-3).init(&device);
+        let instance = nn::InstanceNormConfig::new(6).with_affine(affine).with_epsilon(1e-3).init(&device);
+        let input = random([4, 6, 5, 2], &device).require_grad();
+        let expected = burns.forward(input.clone());
+        equal(ours.forward(input.clone()).inner(), expected.clone().inner());
+        if groups == 6 {
+            equal(instance.forward(input.clone()).inner(), expected.clone().inner());
+        }
+        // The way to cuDNN, by Burn's batch norm, with other sums.
+        let vectors = burns.gamma.as_ref().zip(burns.beta.as_ref()).map(|(gamma, beta)| (gamma.val(), beta.val()));
+        let found = product::group_norm(input.clone(), vectors.clone(), groups, 1e-3);
+        let near = |one: Tensor<4>, other: Tensor<4>| {
+            one.into_data().assert_approx_eq::<f32>(&other.into_data(), Tolerance::absolute(1e-4));
+        };
+        near(found.clone().inner(), expected.clone().inner());
+        let [found, expected] = [found, expected].map(|output| output.exp().sum().backward());
+        near(input.grad(&found).expect("it is trained"), input.grad(&expected).expect("it is trained"));
+        if let Some((gamma, _)) = vectors {
+            let [found, expected] = [found, expected].map(|gradients| gamma.grad(&gradients).expect("it is trained"));
+            found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::absolute(1e-3));
+        }
+    }
 }

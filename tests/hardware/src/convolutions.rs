@@ -15,7 +15,7 @@ use gpu_tuned::kernels::{
 };
 use gpu_tuned_kernels::convolution::Window;
 use gpu_tuned_kernels::product::{
-    batch_norm_train, conv_transpose1d, conv_transpose2d, conv_transpose3d, conv1d, conv2d, conv3d,
+    batch_norm_train, conv_transpose1d, conv_transpose2d, conv_transpose3d, conv1d, conv2d, conv3d, group_norm,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde::Serialize;
@@ -82,10 +82,11 @@ enum Operation {
     Convolution,
     Transposed,
     BatchNorm,
+    GroupNorm,
 }
 
 impl Operation {
-    const ALL: [Self; 3] = [Self::Convolution, Self::Transposed, Self::BatchNorm];
+    const ALL: [Self; 4] = [Self::Convolution, Self::Transposed, Self::BatchNorm, Self::GroupNorm];
 }
 
 #[derive(Serialize)]
@@ -305,7 +306,7 @@ impl Case {
                 2 => self.error::<4>(device, random, |x, w, b| conv_transpose2d(x, w, b, self.transposed_options())),
                 _ => self.error::<5>(device, random, |x, w, b| conv_transpose3d(x, w, b, self.transposed_options())),
             },
-            Operation::BatchNorm => match self.window.stride.len() {
+            Operation::BatchNorm | Operation::GroupNorm => match self.window.stride.len() {
                 1 => self.norm_error::<3>(device, random),
                 2 => self.norm_error::<4>(device, random),
                 _ => self.norm_error::<5>(device, random),
@@ -392,58 +393,78 @@ impl Case {
         Ok(errors.into_iter().fold(0.0, worse))
     }
 
-    /// Largest error of a batch norm of the input, of its statistics and of all gradients.
+    /// Largest error of a batch norm or group norm of the input, of a batch norm's statistics and of all gradients.
     fn norm_error<const D: usize>(&self, device: &Device, random: &mut StdRng) -> anyhow::Result<f64> {
         let device = device.clone().autodiff();
         let mut shape: [usize; D] = sizes(&self.large);
         // The gradient of two numbers of a channel is zero, and so it is of one, repeated.
         shape[0] += 3;
+        let is_batch = self.operation == Operation::BatchNorm;
+        if !is_batch {
+            shape[D - 1] += 3;
+        }
         let mut leaf = |view| {
             let view = if matches!(view, View::Repeated) { View::ChannelsFirst } else { view };
             placed(shape, view, |shape| on_device(random_host(&shape, random), shape, self.numbers, &device))
         };
         let (input, factor) = (leaf(self.views[0]).detach().require_grad(), leaf(self.views[1]));
         let channels = shape[1];
+        let groups = self.window.groups;
         let mut vector =
             || on_device(random_host(&[channels], random), [channels], self.numbers, &device).require_grad();
         let (gamma, beta) = (vector(), vector());
         let [x, f] = [host(input.clone())?, host(factor.clone())?];
         let [g, b] = [host(gamma.clone())?, host(beta.clone())?];
-        let result = batch_norm_train(input.clone(), gamma.clone(), beta.clone(), 1e-3);
-        let gradients = (result.output.clone() * factor).sum().backward();
-        let [mut y, mut of_x] = [(); 2].map(|()| Sums::new(x.len()));
-        let [mut means, mut variances, mut of_g, mut of_b] = [(); 4].map(|()| Sums::new(channels));
+        let (output, statistics) = if is_batch {
+            let norm = batch_norm_train(input.clone(), gamma.clone(), beta.clone(), 1e-3);
+            (norm.output, Some([norm.mean, norm.variance]))
+        } else {
+            (group_norm(input.clone(), Some((gamma.clone(), beta.clone())), groups, 1e-3), None)
+        };
+        let gradients = (output.clone() * factor).sum().backward();
         let positions: usize = shape[2..].iter().product();
-        for channel in 0..channels {
-            let places: Vec<usize> = (0..x.len()).filter(|at| at / positions % channels == channel).collect();
+        let channel_of = |at: usize| at / positions % channels;
+        // The numbers that are normalised together.
+        let mut sets = vec![Vec::new(); if is_batch { channels } else { shape[0] * groups }];
+        for at in 0..x.len() {
+            let group = at / positions / channels * groups + channel_of(at) * groups / channels;
+            sets[if is_batch { channel_of(at) } else { group }].push(at);
+        }
+        let [mut y, mut of_x] = [(); 2].map(|()| Sums::new(x.len()));
+        let [mut means, mut variances] = [(); 2].map(|()| Sums::new(sets.len()));
+        let [mut of_g, mut of_b] = [(); 2].map(|()| Sums::new(channels));
+        for (set, places) in sets.into_iter().enumerate() {
             let n = places.len() as f64;
             let mean = places.iter().map(|at| x[*at]).sum::<f64>() / n;
             let variance = places.iter().map(|at| (x[*at] - mean).powi(2)).sum::<f64>() / n;
             let scale = 1.0 / (variance + 1e-3).sqrt();
             let normalised = |at: usize| (x[at] - mean) * scale;
-            let sum = places.iter().map(|at| f[*at]).sum::<f64>() / n;
-            let correlation = places.iter().map(|at| f[*at] * normalised(*at)).sum::<f64>() / n;
+            let of_normalised = |at: usize| f[at] * g[channel_of(at)];
+            let sum = places.iter().map(|at| of_normalised(*at)).sum::<f64>() / n;
+            let correlation = places.iter().map(|at| of_normalised(*at) * normalised(*at)).sum::<f64>() / n;
             for at in places {
-                means.add(channel, x[at] / n);
-                variances.add(channel, (x[at] - mean).powi(2) / n);
+                let channel = channel_of(at);
+                means.add(set, x[at] / n);
+                variances.add(set, (x[at] - mean).powi(2) / n);
                 y.add(at, normalised(at) * g[channel]);
                 y.add(at, b[channel]);
-                for term in [f[at], -sum, -normalised(at) * correlation] {
-                    of_x.add(at, term * g[channel] * scale);
+                for term in [of_normalised(at), -sum, -normalised(at) * correlation] {
+                    of_x.add(at, term * scale);
                 }
                 of_g.add(channel, f[at] * normalised(at));
                 of_b.add(channel, f[at]);
             }
         }
-        let gradient = |tensor: Option<Tensor<1>>| host(tensor.context("no gradient of a vector")?);
-        let errors = [
-            y.error(&host(result.output.inner())?),
-            means.error(&host(result.mean.inner())?),
-            variances.error(&host(result.variance.inner())?),
+        let vector = |tensor: Option<Tensor<1>>| host(tensor.context("no gradient of a vector")?);
+        let mut errors = vec![
+            y.error(&host(output.inner())?),
             of_x.error(&host(input.grad(&gradients).context("no gradient of the input")?)?),
-            of_g.error(&gradient(gamma.grad(&gradients))?),
-            of_b.error(&gradient(beta.grad(&gradients))?),
+            of_g.error(&vector(gamma.grad(&gradients))?),
+            of_b.error(&vector(beta.grad(&gradients))?),
         ];
+        if let Some([mean, variance]) = statistics {
+            errors.extend([means.error(&host(mean.inner())?), variances.error(&host(variance.inner())?)]);
+        }
         Ok(errors.into_iter().fold(0.0, worse))
     }
 

@@ -54,7 +54,7 @@ impl Norm {
     /// The normalized input.
     pub fn forward(&self, input: Tensor<4>) -> Tensor<4> {
         match self {
-            Self::Batch(norm) => norm.apply(input, BatchNorm::forward),
+            Self::Batch(norm) => norm.forward(input),
             Self::Group(norm) => norm.forward(input),
         }
     }

@@ -92,7 +92,18 @@ macro_rules! forward {
     )+};
 }
 
-forward!(BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RmsNorm, nn::LayerNorm);
+forward!(BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RmsNorm, nn::GroupNorm, nn::InstanceNorm, nn::LayerNorm);
+
+impl InF32<nn::BatchNorm> {
+    /// The module's own `forward`, in f32. cuDNN reads 16-bit inputs without a copy in f32.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        if self.module.takes_any_type(&input) {
+            self.module.forward(input)
+        } else {
+            self.apply(input, nn::BatchNorm::forward)
+        }
+    }
+}
 
 impl<M: Module> Module for InF32<M> {
     fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {
