@@ -20,7 +20,7 @@ use crate::selection::Kind;
 use crate::selection::{
     has_cudnn, has_tf32, is_cuda, is_deterministic, is_library_selected, remember_call, was_library_operation_called,
 };
-pub(crate) use recurrent::{gru_gates, is_recurrent_by_library, lstm_gates};
+pub(crate) use recurrent::{gru_gates, is_recurrent_faster, lstm_gates};
 pub use recurrent::{gru_weights, lstm_weights, recurrent};
 
 /// Product of the matrices in the last two dimensions, like [`Tensor::matmul`].

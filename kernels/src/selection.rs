@@ -63,7 +63,7 @@ pub(crate) fn has_tf32() -> bool {
 }
 
 /// Leaves operations to Burn from now on whose kernels here add in an order that changes from run to run: gradients of
-/// embeddings, convolutions without a deterministic algorithm of cuDNN, and recurrent layers unless the variable
+/// embeddings, and convolutions without a deterministic algorithm of cuDNN. cuDNN computes recurrent layers only if the variable
 /// `CUBLAS_WORKSPACE_CONFIG` is set.
 pub fn set_deterministic(is_deterministic: bool) {
     DETERMINISTIC.store(is_deterministic, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! LSTM and GRU by cuDNN.
+//! LSTM and GRU by cuDNN, or by products of all gates.
 
 use burn::nn as burn_nn;
 use burn::nn::LstmState;
@@ -6,7 +6,7 @@ use burn::nn::gru as burn_gru;
 use burn::tensor::Tensor;
 
 use super::ByLibrary;
-use crate::product::{self, gru_gates, gru_weights, is_recurrent_by_library, lstm_gates, lstm_weights};
+use crate::product::{self, gru_gates, gru_weights, is_recurrent_faster, lstm_gates, lstm_weights};
 use crate::recurrence::Cell;
 
 /// Long short-term memory.
@@ -100,7 +100,7 @@ fn reversed(tensor: Tensor<3>, is_reversed: bool) -> Tensor<3> {
     if is_reversed { tensor.flip([0]) } else { tensor }
 }
 
-/// Hidden states and the last state of `[steps, batch, inputs]`. `None` where Burn has to compute them.
+/// Hidden states and the last state of `[steps, batch, inputs]`. `None` where Burn's module computes them.
 fn lstm(
     layer: &burn_nn::Lstm,
     input: &Tensor<3>,
@@ -108,7 +108,7 @@ fn lstm(
     is_reversed: bool,
 ) -> Option<(Tensor<3>, LstmState<2>)> {
     let has_type = state.is_none_or(|it| it.cell.dtype() == input.dtype() && it.hidden.dtype() == input.dtype());
-    if !has_type || !is_recurrent_by_library(Cell::Lstm, input, &lstm_gates(layer)?) {
+    if !has_type || !is_recurrent_faster(input, &lstm_gates(layer)?) {
         return None;
     }
     let [steps, batch, _] = input.dims();
@@ -130,7 +130,7 @@ fn gru(
     is_reversed: bool,
 ) -> Option<(Tensor<3>, Tensor<2>)> {
     let has_type = state.is_none_or(|state| state.dtype() == input.dtype());
-    if !has_type || !is_recurrent_by_library(Cell::Gru, input, &gru_gates(layer)?) {
+    if !has_type || !is_recurrent_faster(input, &gru_gates(layer)?) {
         return None;
     }
     let [steps, batch, _] = input.dims();

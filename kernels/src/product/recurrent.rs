@@ -12,6 +12,7 @@ use burn::tensor::{DType, Device};
 
 #[cfg(feature = "cuda")]
 use super::by_library;
+use super::linear;
 #[cfg(feature = "cuda")]
 use crate::cublaslt::Element;
 #[cfg(feature = "cuda")]
@@ -28,7 +29,8 @@ use crate::selection::{Kind, has_cudnn, is_deterministic};
 /// Weights lie as [`Cell::weights`] describes; [`lstm_weights`] and [`gru_weights`] collect those of Burn's layers. `states` has
 /// the hidden state before the first step, then that of an LSTM's cell: `[states, batch, hidden]`.
 ///
-/// By cuDNN where the library is selected and cuDNN is there, the device is a CUDA device, and the type is f32, f16 or bf16.
+/// By cuDNN where the library is selected and cuDNN is there, the device is a CUDA device, and the type is f32, f16 or bf16. Else
+/// by [`linear`]: all gates at once.
 ///
 /// ```
 /// use burn::nn::LstmConfig;
@@ -47,10 +49,7 @@ use crate::selection::{Kind, has_cudnn, is_deterministic};
 /// # Panics
 ///
 /// Panics if the shapes do not match.
-#[cfg_attr(
-    not(feature = "cuda"),
-    expect(clippy::needless_pass_by_value, reason = "the library reads the tensors' memory")
-)]
+#[expect(clippy::needless_pass_by_value, reason = "the library reads the tensors' memory")]
 pub fn recurrent(cell: Cell, input: Tensor<3>, weights: Tensor<1>, states: Tensor<3>) -> Tensor<3> {
     let ([_, batch, inputs], [_, _, hidden], [count]) = (input.dims(), states.dims(), weights.dims());
     assert_eq!(states.dims(), [cell.states(), batch, hidden], "states of a recurrent layer");
@@ -64,17 +63,17 @@ pub fn recurrent(cell: Cell, input: Tensor<3>, weights: Tensor<1>, states: Tenso
         let (input, weights, states) = (input.into_dispatch(), weights.into_dispatch(), states.into_dispatch());
         return Tensor::from_dispatch(Dispatch::library_recurrence(input, weights, states, plan));
     }
-    by_steps(cell, &input, &weights, &states, has_bias)
+    by_steps(cell, input, &weights, &states, has_bias)
 }
 
-/// Returns `true` if the library computes a layer with gates for an input `[steps, batch, inputs]`.
-pub(crate) fn is_recurrent_by_library(cell: Cell, input: &Tensor<3>, gates: &[&GateController]) -> bool {
+/// Returns `true` if [`recurrent`] is faster than Burn's layer with these gates, for an input `[steps, batch, inputs]`: on a CUDA
+/// device where the library is selected.
+pub(crate) fn is_recurrent_faster(input: &Tensor<3>, gates: &[&GateController]) -> bool {
     #[cfg(feature = "cuda")]
-    if let Some((gate, has_bias)) = gates.first().zip(have_biases(gates)) {
-        let weight = gate.hidden_transform.weight.val();
-        return weight.dtype() == input.dtype() && plan(cell, input, weight.dims()[0], has_bias).is_some();
+    if let Some((gate, _)) = gates.first().zip(have_biases(gates)) {
+        return gate.hidden_transform.weight.dtype() == input.dtype() && by_library(input).is_some();
     }
-    let _ = (cell, input, gates);
+    let _ = (input, gates);
     false
 }
 
@@ -123,8 +122,8 @@ fn device_id(device: &Device) -> Option<cubecl_common::device::DeviceId> {
     if matches!(dispatch, DispatchDevice::Autodiff(_)) { device_id(&device.clone().inner()) } else { None }
 }
 
-/// The layer by Burn's operations.
-fn by_steps(cell: Cell, input: &Tensor<3>, weights: &Tensor<1>, states: &Tensor<3>, has_bias: bool) -> Tensor<3> {
+/// The layer by products of all gates: of all steps with the input's weights, and of each step with those of the hidden state.
+fn by_steps(cell: Cell, input: Tensor<3>, weights: &Tensor<1>, states: &Tensor<3>, has_bias: bool) -> Tensor<3> {
     let ([steps, batch, inputs], [_, _, hidden]) = (input.dims(), states.dims());
     let rows = cell.gates() * hidden;
     let mut at = 0;
@@ -134,32 +133,24 @@ fn by_steps(cell: Cell, input: &Tensor<3>, weights: &Tensor<1>, states: &Tensor<
     };
     let [of_input, of_hidden] =
         [inputs, hidden].map(|columns| next(rows * columns).reshape([rows, columns]).transpose());
-    let [input_bias, hidden_bias] = [(); 2].map(|()| has_bias.then(|| next(rows).reshape([1, rows])));
-    let gates_of = |vector: Tensor<2>, weight: &Tensor<2>, bias: &Option<Tensor<2>>| {
-        let product = vector.matmul(weight.clone());
-        let sums = match bias {
-            Some(bias) => product + bias.clone(),
-            None => product,
-        };
-        let gate = |gate| sums.clone().narrow(1, gate * hidden, hidden);
-        (0..cell.gates()).map(gate).collect::<Vec<_>>()
-    };
+    let [input_bias, hidden_bias] = [(); 2].map(|()| has_bias.then(|| next(rows)));
+    let of_inputs = linear(input.reshape([steps * batch, inputs]), of_input, input_bias);
+    let gate = |sums: &Tensor<2>, gate: usize| sums.clone().narrow(1, gate * hidden, hidden);
     let sigmoid = burn::tensor::activation::sigmoid::<2>;
     let state = |which| states.clone().narrow(0, which, 1).reshape([batch, hidden]);
     let mut hidden_state = state(0);
     let mut cell_state = (cell == Cell::Lstm).then(|| state(1));
     let mut outputs = Vec::with_capacity(steps + 1);
     for step in 0..steps {
-        let now = input.clone().narrow(0, step, 1).reshape([batch, inputs]);
-        let a = gates_of(now, &of_input, &input_bias);
-        let b = gates_of(hidden_state.clone(), &of_hidden, &hidden_bias);
-        let sum = |gate: usize| a[gate].clone() + b[gate].clone();
+        let of_input = of_inputs.clone().narrow(0, step * batch, batch);
+        let of_state = linear(hidden_state.clone(), of_hidden.clone(), hidden_bias.clone());
+        let sum = |which: usize| gate(&of_input, which) + gate(&of_state, which);
         hidden_state = if let Some(before) = cell_state.take() {
             let new = sigmoid(sum(1)) * before + sigmoid(sum(0)) * sum(2).tanh();
             cell_state = Some(new.clone());
             sigmoid(sum(3)) * new.tanh()
         } else {
-            let candidate = (a[2].clone() + sigmoid(sum(0)) * b[2].clone()).tanh();
+            let candidate = (gate(&of_input, 2) + sigmoid(sum(0)) * gate(&of_state, 2)).tanh();
             let update = sigmoid(sum(1));
             update.clone() * hidden_state + (1.0 - update) * candidate
         };
