@@ -24,7 +24,7 @@ pub use config::{
     BatchNormConfig, BiGruConfig, BiLstmConfig, EmbeddingConfig, GroupNormConfig, GruConfig, InstanceNormConfig,
     LayerNormConfig, LinearConfig, LstmConfig,
 };
-pub use recurrent::{BiGru, BiLstm, Gru, Lstm};
+pub use recurrent::{BiGru, BiLstm, Gru, Lstm, joint_lstm};
 
 use crate::product;
 

@@ -23,11 +23,36 @@ impl Lstm {
     /// Returns the hidden state of each step, in this order as well, and the last state.
     pub fn forward(&self, input: Tensor<3>, state: Option<LstmState<2>>) -> (Tensor<3>, LstmState<2>) {
         let Self(layer) = self;
-        let steps_first = swapped(input.clone(), layer.batch_first);
-        match lstm(layer, &steps_first, state.as_ref(), layer.reverse) {
-            Some((output, state)) => (swapped(output, layer.batch_first), state),
-            None => layer.forward(input, state),
+        match lstm_gates(layer) {
+            Some(gates) if is_recurrent_faster(&input, &gates) => joint_lstm(layer, input, state),
+            _ => layer.forward(input, state),
         }
+    }
+}
+
+/// `Lstm::forward` with all gates in one matrix product a time step, and one for the inputs of all steps, or by cuDNN where
+/// [`recurrent`](product::recurrent) is.
+///
+/// Shapes, state and results are those of `Lstm::forward`; sums have other rounding. The layer and its records stay as they are.
+/// The call joins the layer's matrices, which takes memory for a copy of its parameters until the backward pass. Layers with
+/// other activations, clipping, or coupled gates are computed by `Lstm::forward`.
+///
+/// ```
+/// use burn::nn::LstmConfig;
+/// use burn::tensor::{Device, Tensor};
+/// use gpu_tuned_kernels::nn::joint_lstm;
+///
+/// let device = Device::flex();
+/// let layer = LstmConfig::new(4, 8, true).init(&device);
+/// let input = Tensor::<3>::ones([2, 5, 4], &device); // [samples, steps, inputs]
+/// let (output, state) = joint_lstm(&layer, input, None); // was: layer.forward(input, None)
+/// # assert_eq!((output.dims(), state.hidden.dims()), ([2, 5, 8], [2, 8]));
+/// ```
+pub fn joint_lstm(layer: &burn_nn::Lstm, input: Tensor<3>, state: Option<LstmState<2>>) -> (Tensor<3>, LstmState<2>) {
+    let steps_first = swapped(input.clone(), layer.batch_first);
+    match lstm(layer, &steps_first, state.as_ref(), layer.reverse) {
+        Some((output, state)) => (swapped(output, layer.batch_first), state),
+        None => layer.forward(input, state),
     }
 }
 
@@ -43,7 +68,7 @@ impl BiLstm {
         };
         let computed = || {
             // As Burn's config makes them: both layers have the batch first.
-            if !layer.forward.batch_first {
+            if !layer.forward.batch_first || !is_recurrent_faster(&input, &lstm_gates(&layer.forward)?) {
                 return None;
             }
             let one = lstm(&layer.forward, &steps_first, of(0).as_ref(), layer.forward.reverse)?;
@@ -100,7 +125,7 @@ fn reversed(tensor: Tensor<3>, is_reversed: bool) -> Tensor<3> {
     if is_reversed { tensor.flip([0]) } else { tensor }
 }
 
-/// Hidden states and the last state of `[steps, batch, inputs]`. `None` where Burn's module computes them.
+/// Hidden states and the last state of `[steps, batch, inputs]`. `None` for layers of other types or with other formulas.
 fn lstm(
     layer: &burn_nn::Lstm,
     input: &Tensor<3>,
@@ -108,15 +133,13 @@ fn lstm(
     is_reversed: bool,
 ) -> Option<(Tensor<3>, LstmState<2>)> {
     let has_type = state.is_none_or(|it| it.cell.dtype() == input.dtype() && it.hidden.dtype() == input.dtype());
-    if !has_type || !is_recurrent_faster(input, &lstm_gates(layer)?) {
-        return None;
-    }
+    let weights = lstm_weights(layer).filter(|weights| has_type && weights.dtype() == input.dtype())?;
     let [steps, batch, _] = input.dims();
     let states = match state {
         Some(state) => Tensor::stack(vec![state.hidden.clone(), state.cell.clone()], 0),
         None => Tensor::zeros([2, batch, layer.d_hidden], (&input.device(), input.dtype())),
     };
-    let result = product::recurrent(Cell::Lstm, reversed(input.clone(), is_reversed), lstm_weights(layer)?, states);
+    let result = product::recurrent(Cell::Lstm, reversed(input.clone(), is_reversed), weights, states);
     let at = |step| result.clone().narrow(0, step, 1).squeeze_dim(0);
     let state = LstmState::new(at(steps), at(steps - 1));
     Some((reversed(result.narrow(0, 0, steps), is_reversed), state))

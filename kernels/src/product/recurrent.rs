@@ -49,7 +49,10 @@ use crate::selection::{Kind, has_cudnn, is_deterministic};
 /// # Panics
 ///
 /// Panics if the shapes do not match.
-#[expect(clippy::needless_pass_by_value, reason = "the library reads the tensors' memory")]
+#[cfg_attr(
+    not(feature = "cuda"),
+    expect(clippy::needless_pass_by_value, reason = "the library reads the tensors' memory")
+)]
 pub fn recurrent(cell: Cell, input: Tensor<3>, weights: Tensor<1>, states: Tensor<3>) -> Tensor<3> {
     let ([_, batch, inputs], [_, _, hidden], [count]) = (input.dims(), states.dims(), weights.dims());
     assert_eq!(states.dims(), [cell.states(), batch, hidden], "states of a recurrent layer");
