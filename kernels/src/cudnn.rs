@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libloading::Library;
 
-use crate::convolution::{Convolution, Format, Layout};
+use crate::convolution::{Convolution, Format, Layout, Window};
 use crate::cublaslt::{Element, Memory};
 use crate::find::LoadError;
 use crate::functions::functions;
@@ -26,8 +26,8 @@ pub use recurrent::{Recurrent, RecurrentGradients, RecurrentPlan};
 const OLDEST: usize = 90_000;
 /// Largest scratch memory of a convolution. Tensors whose channels are not contiguous are copied into it.
 const MOST_WORKSPACE: usize = 1 << 30;
-/// Algorithms to choose from: all that the library has for one pass.
-const MOST_ALGORITHMS: c_int = 8;
+/// Algorithms to choose from: more than the library has for one pass, with each kind of math.
+const MOST_ALGORITHMS: c_int = 16;
 
 /// Failure of a call of cuDNN.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -381,8 +381,8 @@ impl Handle {
         self.handle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Describes a pass of a convolution and chooses the algorithm that the library predicts to be the fastest. With
-    /// `is_deterministic`, one whose equal runs have equal bits.
+    /// Describes a pass of a convolution and chooses the algorithms that the library predicts to be the fastest. With
+    /// `is_deterministic`, those whose equal runs have equal bits.
     ///
     /// # Errors
     ///
@@ -404,41 +404,12 @@ impl Handle {
             Descriptor::weight(library, element, weight, format)?,
             Descriptor::tensor(library, element, output)?,
         ];
-        let operation = Descriptor::new(
-            library,
-            ("cudnnCreateConvolutionDescriptor", library.functions.convolution_create),
-            library.functions.convolution_destroy,
-        )?;
-        let [padding, stride, dilation] = [&window.padding, &window.stride, &window.dilation].map(|it| counted(it));
-        let ((sizes, padding), (_, stride), (_, dilation)) = (padding?, stride?, dilation?);
-        let (_, groups) = counted(&[window.groups])?;
-        // SAFETY: the object lives, and the pointers are valid for so many numbers.
-        library.checked("cudnnSetConvolutionNdDescriptor", unsafe {
-            (library.functions.convolution_set)(
-                operation.object,
-                sizes,
-                padding.as_ptr(),
-                stride.as_ptr(),
-                dilation.as_ptr(),
-                CUDNN_CROSS_CORRELATION,
-                CUDNN_DATA_FLOAT,
-            )
-        })?;
-        // SAFETY: the object lives.
-        library.checked("cudnnSetConvolutionGroupCount", unsafe {
-            (library.functions.groups_set)(operation.object, groups[0])
-        })?;
-        let set_math = |math| {
-            // SAFETY: as above.
-            library
-                .checked("cudnnSetConvolutionMathType", unsafe { (library.functions.math_set)(operation.object, math) })
-        };
         let math = match element {
             Element::F32 { tf32: true } => DEFAULT_MATH,
             Element::F32 { tf32: false } => FMA_MATH,
             Element::F16 | Element::Bf16 => TENSOR_OP_MATH,
         };
-        set_math(math)?;
+        let operation = Descriptor::convolution(library, window, math)?;
         let (mut algorithms, mut found): (Algorithms, c_int) = (Default::default(), 0);
         let handle = self.lock();
         let PassFunctions { choose: (name, choose), measure: (_, measure), .. } = pass.functions(&library.functions);
@@ -457,7 +428,7 @@ impl Handle {
             )
         })?;
         let count = found.clamp(0, MOST_ALGORITHMS) as usize;
-        let mut reasons = Vec::new();
+        let (mut choices, mut reasons) = (Vec::<Choice>::new(), Vec::new());
         for algorithm in &algorithms[..count] {
             let number = algorithm.number;
             let rounds = matches!(element, Element::F32 { .. }) && algorithm.math == TENSOR_OP_MATH_ALLOW_CONVERSION;
@@ -474,29 +445,28 @@ impl Handle {
                 continue;
             }
             // Without TF32, the library's choice of math must not bring it back.
-            set_math(if math == FMA_MATH { FMA_MATH } else { algorithm.math })?;
+            let math = if math == FMA_MATH { FMA_MATH } else { algorithm.math };
+            let operation = Descriptor::convolution(library, window, math)?;
             let mut bytes = 0;
             // SAFETY: all objects live, and the pointer is valid for one size.
             let status = unsafe { measure(handle.0, one, other, operation.object, result, number, &raw mut bytes) };
-            if status == 0 && bytes <= MOST_WORKSPACE {
-                drop(handle);
-                return Ok(Plan {
-                    handle: self,
-                    convolution,
-                    pass,
-                    tensors,
-                    operation,
-                    algorithm: number,
-                    workspace_bytes: bytes,
-                });
+            // Those that follow get the workspace of the first.
+            let most = choices.first().map_or(MOST_WORKSPACE, |first| first.workspace_bytes);
+            if status == 0 && bytes <= most {
+                choices.push(Choice { operation, algorithm: number, workspace_bytes: bytes });
+                continue;
             }
             let reason = if status == 0 { format!("needs {bytes} bytes") } else { library.reason(status) };
             reasons.push(format!("{number} {reason}"));
         }
-        Err(CudnnError::NoAlgorithm(format!("{name} found {count} ({})", reasons.join(", "))))
+        drop(handle);
+        if choices.is_empty() {
+            return Err(CudnnError::NoAlgorithm(format!("{name} found {count} ({})", reasons.join(", "))));
+        }
+        Ok(Plan { handle: self, convolution, pass, tensors, choices })
     }
 
-    /// Describes the sums of a tensor's channels: the gradient of a bias. The library has none for bf16.
+    /// Describes the sums of a tensor's channels in f32: the gradient of a bias. The library has none for bf16.
     ///
     /// # Errors
     ///
@@ -534,34 +504,43 @@ impl Drop for Handle {
     }
 }
 
-/// A pass of a convolution with its descriptions and its algorithm.
+/// A pass of a convolution with its descriptions and its algorithms.
 #[derive(Debug)]
 pub struct Plan {
     handle: &'static Handle,
     convolution: Convolution,
     pass: Pass,
     tensors: [Descriptor; 3],
+    /// At least one, by predicted time. The workspace of the first is enough for all.
+    choices: Vec<Choice>,
+}
+
+/// An algorithm with the description of its math.
+#[derive(Debug)]
+struct Choice {
     operation: Descriptor,
     algorithm: c_int,
     workspace_bytes: usize,
 }
 
 impl Plan {
-    /// The algorithm and what it computes, for messages.
+    /// The algorithms and what they compute, for messages.
     pub fn description(&self) -> String {
-        format!("algorithm {} of {:?} of {:?}", self.algorithm, self.pass, self.convolution)
+        let algorithms: Vec<_> = self.choices.iter().map(|choice| choice.algorithm.to_string()).collect();
+        format!("algorithm {} of {:?} of {:?}", algorithms.join(" or "), self.pass, self.convolution)
     }
 
     /// Bytes of scratch memory of one launch.
     pub fn workspace_bytes(&self) -> usize {
-        self.workspace_bytes
+        self.choices.first().map_or(0, |first| first.workspace_bytes)
     }
 
-    /// Launches the pass on a CUDA stream of the handle's device.
+    /// Launches the pass on a CUDA stream of the handle's device. The library predicts that it supports algorithms which it then
+    /// refuses, so the next one follows.
     ///
     /// # Errors
     ///
-    /// When a tensor exceeds its memory, a workspace is missing, or the library refuses the launch.
+    /// When a tensor exceeds its memory, a workspace is missing, or the library refuses the launch with all algorithms.
     ///
     /// # Safety
     ///
@@ -578,7 +557,7 @@ impl Plan {
             within(memory, numbers.saturating_mul(bytes))?;
         }
         let workspace = operands.workspace.unwrap_or(Memory { address: 0, bytes: 0 });
-        within(workspace, self.workspace_bytes)?;
+        within(workspace, self.workspace_bytes())?;
         let library = self.handle.library;
         let (name, compute) = self.pass.functions(&library.functions).compute;
         let addresses = [operands.input, operands.weight, operands.output].map(|memory| memory.address);
@@ -587,24 +566,33 @@ impl Plan {
         let handle = self.handle.lock();
         // SAFETY: the handle lives, and the stream is the caller's promise.
         library.checked("cudnnSetStream", unsafe { (library.functions.set_stream)(handle.0, stream) })?;
-        // SAFETY: objects live, sizes are checked above, and the rest is the caller's promise.
-        library.checked(name, unsafe {
-            compute(
-                handle.0,
-                (&raw const ONE).cast(),
-                of_a.object,
-                a as *const c_void,
-                of_b.object,
-                b as *const c_void,
-                self.operation.object,
-                self.algorithm,
-                workspace.address as *mut c_void,
-                self.workspace_bytes,
-                (&raw const ZERO).cast(),
-                of_c.object,
-                c as *mut c_void,
-            )
-        })
+        let mut refused = Ok(());
+        for choice in &self.choices {
+            // SAFETY: objects live, sizes are checked above, and the rest is the caller's promise.
+            let launched = library.checked(name, unsafe {
+                compute(
+                    handle.0,
+                    (&raw const ONE).cast(),
+                    of_a.object,
+                    a as *const c_void,
+                    of_b.object,
+                    b as *const c_void,
+                    choice.operation.object,
+                    choice.algorithm,
+                    workspace.address as *mut c_void,
+                    choice.workspace_bytes,
+                    (&raw const ZERO).cast(),
+                    of_c.object,
+                    c as *mut c_void,
+                )
+            });
+            match launched {
+                // The first reason is that of the algorithm which is predicted to be the fastest.
+                Err(CudnnError::Call { status: 3000..4000, .. }) => refused = refused.and(launched),
+                launched => return launched,
+            }
+        }
+        refused
     }
 }
 
@@ -868,6 +856,33 @@ impl Descriptor {
             (functions.filter_set)(weight.object, data_type(element), format_number(format), rank, shape.as_ptr())
         })?;
         Ok(weight)
+    }
+
+    fn convolution(library: &Cudnn, window: &Window, math: c_int) -> Result<Self, CudnnError> {
+        let functions = &library.functions;
+        let created = ("cudnnCreateConvolutionDescriptor", functions.convolution_create);
+        let operation = Self::new(library, created, functions.convolution_destroy)?;
+        let [padding, stride, dilation] = [&window.padding, &window.stride, &window.dilation].map(|it| counted(it));
+        let ((sizes, padding), (_, stride), (_, dilation)) = (padding?, stride?, dilation?);
+        let (_, groups) = counted(&[window.groups])?;
+        // SAFETY: the object lives, and the pointers are valid for so many numbers.
+        library.checked("cudnnSetConvolutionNdDescriptor", unsafe {
+            (functions.convolution_set)(
+                operation.object,
+                sizes,
+                padding.as_ptr(),
+                stride.as_ptr(),
+                dilation.as_ptr(),
+                CUDNN_CROSS_CORRELATION,
+                CUDNN_DATA_FLOAT,
+            )
+        })?;
+        // SAFETY: the object lives.
+        library
+            .checked("cudnnSetConvolutionGroupCount", unsafe { (functions.groups_set)(operation.object, groups[0]) })?;
+        // SAFETY: as above.
+        library.checked("cudnnSetConvolutionMathType", unsafe { (functions.math_set)(operation.object, math) })?;
+        Ok(operation)
     }
 }
 

@@ -9,6 +9,7 @@ pub const VARIABLE: &str = "FAKE_CUDNN";
 
 /// Version of the library, and faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 pub struct Behaviour {
     /// Result of `cudnnGetVersion`.
     pub version: usize,
@@ -18,6 +19,8 @@ pub struct Behaviour {
     pub has_algorithms: bool,
     /// Says that equal runs of its algorithms have equal bits.
     pub is_deterministic: bool,
+    /// Finds another algorithm first, and refuses to compute with it.
+    pub mispredicts: bool,
     /// Reports another order of a recurrent layer's weights.
     pub has_other_weights: bool,
     /// Function that fails with `CUDNN_STATUS_INTERNAL_ERROR`.
@@ -32,6 +35,7 @@ impl Default for Behaviour {
             cuda: 13_000,
             has_algorithms: true,
             is_deterministic: true,
+            mispredicts: false,
             has_other_weights: false,
             fails: None,
         }
@@ -46,6 +50,9 @@ impl Display for Behaviour {
         }
         if !self.is_deterministic {
             write!(formatter, " not-deterministic")?;
+        }
+        if self.mispredicts {
+            write!(formatter, " mispredicts")?;
         }
         if self.has_other_weights {
             write!(formatter, " other-weights")?;
@@ -63,6 +70,7 @@ impl Behaviour {
                 ("cuda", number) => behaviour.cuda = number.parse().expect("a version"),
                 ("no-algorithm", "") => behaviour.has_algorithms = false,
                 ("not-deterministic", "") => behaviour.is_deterministic = false,
+                ("mispredicts", "") => behaviour.mispredicts = true,
                 ("other-weights", "") => behaviour.has_other_weights = true,
                 ("fails", function) => behaviour.fails = Some(function.to_owned()),
                 _ => panic!("{VARIABLE}: {word}"),

@@ -18,8 +18,10 @@ use crate::passes::{Pass, Passes, sum_channels};
 /// An object: its address is a number.
 type Opaque = *mut c_void;
 
-/// The only algorithm. It needs a workspace.
+/// The algorithm that computes. It needs a workspace.
 const FASTEST: c_int = 1;
+/// An algorithm that is predicted to be faster, with a larger workspace, and does not compute.
+const REFUSED: c_int = 2;
 
 /// `cudnnConvolutionFwdAlgoPerf_t`, and those of both gradients.
 #[repr(C)]
@@ -274,6 +276,7 @@ impl Pass {
 fn workspace_of(algorithm: c_int) -> Result<usize, c_int> {
     match algorithm {
         FASTEST => Ok(WORKSPACE_BYTES),
+        REFUSED => Ok(2 * WORKSPACE_BYTES),
         _ => Err(BAD_PARAM),
     }
 }
@@ -293,13 +296,15 @@ macro_rules! passes {
         ) -> c_int {
             call(stringify!($choose), || {
                 Pass::$pass.described(handle, operation, [one, other, result])?;
-                if requested < 2 {
+                if requested < 3 {
                     return Err(BAD_PARAM);
                 }
-                let Behaviour { has_algorithms, is_deterministic, .. } = behaviour::current();
+                let Behaviour { has_algorithms, is_deterministic, mispredicts, .. } = behaviour::current();
                 // One that rounds f32 to 16 bits comes first, and must not be used.
                 let math = convolution(operation)?.math;
-                for (index, (number, math)) in [(FASTEST, 2), (FASTEST, math)].into_iter().enumerate() {
+                let refused = mispredicts.then_some((REFUSED, math));
+                let found = [(FASTEST, 2)].into_iter().chain(refused).chain([(FASTEST, math)]);
+                for (index, (number, math)) in found.enumerate() {
                     let algorithm = Algorithm {
                         number,
                         status: if has_algorithms { 0 } else { NOT_SUPPORTED },
@@ -313,7 +318,7 @@ macro_rules! passes {
                     unsafe { results.add(index).write(algorithm) };
                 }
                 // SAFETY: as above.
-                unsafe { returned.write(2) };
+                unsafe { returned.write(2 + c_int::from(mispredicts)) };
                 Ok(())
             })
         }
@@ -360,6 +365,9 @@ macro_rules! passes {
                 let memory = [one, other, result];
                 if !has_workspace || alpha.is_null() || beta.is_null() || memory.iter().any(|it| it.is_null()) {
                     return Err(BAD_PARAM);
+                }
+                if algorithm == REFUSED {
+                    return Err(NOT_SUPPORTED);
                 }
                 // SAFETY: by cuDNN's contract; so many bytes are checked above.
                 unsafe {
