@@ -471,15 +471,13 @@ impl Handle {
     /// # Errors
     ///
     /// As [`plan`](Self::plan).
-    pub fn plan_sums(&'static self, element: Element, tensor: Layout) -> Result<ChannelSums, CudnnError> {
-        if element == Element::Bf16 {
-            return Err(CudnnError::NoAlgorithm("cudnnConvolutionBackwardBias sums no bf16".into()));
-        }
+    pub fn plan_sums(&'static self, tensor: Layout) -> Result<ChannelSums, CudnnError> {
         let sums = of_channels(&tensor)?;
         let channels = sums.span();
+        let element = Element::F32 { tf32: false };
         let descriptors = [&tensor, &sums].map(|layout| Descriptor::tensor(self.library, element, layout));
         let [of_tensor, of_sums] = descriptors;
-        Ok(ChannelSums { handle: self, element, tensor, channels, descriptors: [of_tensor?, of_sums?] })
+        Ok(ChannelSums { handle: self, tensor, channels, descriptors: [of_tensor?, of_sums?] })
     }
 
     /// Describes a batch norm of a tensor's channels, with statistics in f32.
@@ -596,11 +594,10 @@ impl Plan {
     }
 }
 
-/// Sums of a tensor's channels.
+/// Sums of a tensor's channels in f32.
 #[derive(Debug)]
 pub struct ChannelSums {
     handle: &'static Handle,
-    element: Element,
     tensor: Layout,
     channels: usize,
     descriptors: [Descriptor; 2],
@@ -617,8 +614,8 @@ impl ChannelSums {
     ///
     /// As of [`Plan::launch`].
     pub unsafe fn launch(&self, tensor: Memory, sums: Memory, stream: *mut c_void) -> Result<(), CudnnError> {
-        within(tensor, self.tensor.span().saturating_mul(self.element.bytes()))?;
-        within(sums, self.channels.saturating_mul(self.element.bytes()))?;
+        within(tensor, self.tensor.span().saturating_mul(size_of::<f32>()))?;
+        within(sums, self.channels.saturating_mul(size_of::<f32>()))?;
         let library = self.handle.library;
         let handle = self.handle.lock();
         // SAFETY: the handle lives, and the stream is the caller's promise.

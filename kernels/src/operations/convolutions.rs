@@ -73,39 +73,33 @@ pub(super) fn weight_gradient(
 const ALL_SHAPES: &str = "BUG: Burn's kernels compute all convolutions";
 
 /// Sums of the channels of `[n, c, sizes…]`: `[c]`.
+///
+/// cuDNN sums what the check at start compares: f32 without gaps, with the channels first, as rows of one length.
 pub(super) fn channel_sums(tensor: CubeTensor) -> CubeTensor {
     let channels = tensor.meta.shape()[1];
     if tensor.meta.shape().num_elements() == 0 {
         return zeros(&tensor, Shape::new([channels]));
     }
     let lifted = with_sizes(untiled(tensor));
-    let format = format_of(&lifted);
-    let (lifted, layout) = laid_out(&lifted, format).unwrap_or_else(|| packed(&lifted, format));
-    let element = element_of(lifted.dtype, false)
-        .filter(|element| *element != Element::Bf16 && !Kind::BiasGradient.is_refused(lifted.dtype));
-    let planned = element.and_then(|element| stream::plan_sums(lifted.handle.service.device, element, layout));
-    if element.is_some() && planned.is_none() {
+    let (shape, dtype) = (lifted.meta.shape().to_vec(), lifted.dtype);
+    if format_of(&lifted) == Format::ChannelsLast {
+        let order = Format::ChannelsLast.order(shape.len());
+        return CubeBackend::library_column_sums(CubeBackend::float_permute(lifted, &order));
+    }
+    let is_packed = laid_out(&lifted, Format::ChannelsFirst)
+        .is_some_and(|(_, layout)| layout == Layout::packed(&shape, Format::ChannelsFirst));
+    if dtype == DType::F32 && is_packed && !Kind::BiasGradient.is_refused(dtype) {
+        let rows = [shape[0], channels, 1, shape[2..].iter().product()];
+        let layout = Layout::packed(&rows, Format::ChannelsFirst);
+        if let Some(plan) = stream::plan_sums(lifted.handle.service.device, &layout) {
+            let sums = empty_contiguous(&lifted, &[channels]);
+            stream::sum_channels(&lifted.client.clone(), plan, lifted.handle, sums.handle.clone());
+            return sums;
+        }
         stream::leave_to_burn();
     }
-    if let Some(plan) = planned {
-        let sums = empty_contiguous(&lifted, &[channels]);
-        stream::sum_channels(&lifted.client.clone(), plan, lifted.handle, sums.handle.clone());
-        return sums;
-    }
-    let (lifted, layout) = packed(&lifted, format);
-    let samples = layout.shape[0];
-    let positions: usize = layout.shape[2..].iter().product();
-    let with_shape = |shape: &[usize]| {
-        let meta = Metadata::new(Shape::from(shape), Layout::packed(shape, Format::ChannelsFirst).strides);
-        CubeTensor { meta: Box::new(meta), ..lifted.clone() }
-    };
-    match format {
-        Format::ChannelsFirst => {
-            let of_samples = CubeBackend::float_sum_dim(with_shape(&[samples, channels, positions]), 2);
-            CubeBackend::float_reshape(CubeBackend::float_sum_dim(of_samples, 0), Shape::new([channels]))
-        }
-        Format::ChannelsLast => CubeBackend::library_column_sums(with_shape(&[samples * positions, channels])),
-    }
+    let others: Vec<usize> = (0..shape.len()).filter(|dimension| *dimension != 1).collect();
+    CubeBackend::float_reshape(CubeBackend::float_sum_dims(lifted, &others), Shape::new([channels]))
 }
 
 /// Shape of a convolution's output.

@@ -92,7 +92,7 @@ impl<H> Handles<H> {
 static PRODUCTS: Plans<(Product, [u64; 3]), Plan> = Plans::new();
 /// By convolution, pass, and whether it has to be deterministic.
 static CONVOLUTIONS: Plans<(Convolution, Pass, bool), cudnn::Plan> = Plans::new();
-static CHANNEL_SUMS: Plans<(Element, Layout), cudnn::ChannelSums> = Plans::new();
+static CHANNEL_SUMS: Plans<Layout, cudnn::ChannelSums> = Plans::new();
 static BATCH_NORMS: Plans<(Element, Layout), cudnn::BatchNorm> = Plans::new();
 static RECURRENCES: Plans<Recurrence, RecurrentPlan> = Plans::new();
 static CUBLASLT: Handles<Handle> = Handles::new();
@@ -160,13 +160,12 @@ pub(super) fn plan_convolution(device: DeviceId, convolution: Convolution, pass:
     })
 }
 
-/// The plan of sums of channels on a device. `None` where Burn has to compute them.
-pub(super) fn plan_sums(device: DeviceId, element: Element, tensor: Layout) -> Option<Arc<cudnn::ChannelSums>> {
-    let key = (element, tensor);
-    CHANNEL_SUMS.get_or_make(device, &key, || {
-        let (element, tensor) = key.clone();
-        let made = on_device(device, move || cudnn_handle(device)?.plan_sums(element, tensor));
-        or_no_algorithm(made, &key)
+/// The plan of sums of channels in f32 on a device. `None` where Burn has to compute them.
+pub(super) fn plan_sums(device: DeviceId, tensor: &Layout) -> Option<Arc<cudnn::ChannelSums>> {
+    CHANNEL_SUMS.get_or_make(device, tensor, || {
+        let layout = tensor.clone();
+        let made = on_device(device, move || cudnn_handle(device)?.plan_sums(layout));
+        or_no_algorithm(made, tensor)
     })
 }
 
