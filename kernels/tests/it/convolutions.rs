@@ -554,6 +554,10 @@ fn a_library_without_an_algorithm_has_no_plan() {
     let found = "cuDNN has no algorithm: cudnnGetConvolutionBackwardDataAlgorithm_v7 found 2 ";
     let failed = "(1 rounds f32 to 16 bits, 1 CUDNN_STATUS_INTERNAL_ERROR: of the fake)";
     assert_eq!(refused(case().convolution(), Pass::Input), format!("{found}{failed}"));
+    // More numbers than `i32` counts.
+    let large = Layout { shape: vec![3, 1, 1, 1], strides: vec![1 << 30, 1, 1, 1] };
+    let failure = opened.handle.plan_sums(large).expect_err("no plan").to_string();
+    assert_eq!(failure, format!("cudnnSetTensorNdDescriptor failed: {status}: of the fake"));
     let wrong = Convolution { weight: vec![1, 2, 1, 1], ..case().convolution() };
     assert!(refused(wrong, Pass::Forward).contains("no convolution"));
     let counts = opened.close();

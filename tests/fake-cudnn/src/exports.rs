@@ -184,6 +184,10 @@ unsafe extern "C" fn cudnnSetTensorNdDescriptor(
         if rank < 4 || shape.contains(&0) || strides.contains(&0) {
             return Err(BAD_PARAM);
         }
+        let last = shape.iter().zip(&strides).map(|(size, stride)| (size - 1) * stride).sum::<usize>();
+        if c_int::try_from(last).is_err() {
+            return Err(NOT_SUPPORTED);
+        }
         objects::set(object.addr(), Object::Tensor(Some(Tensor { data_type, shape, strides })))
     })
 }
