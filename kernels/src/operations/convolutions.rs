@@ -139,10 +139,11 @@ fn computed(pass: Pass, read: [&CubeTensor; 2], result: Shape, window: &Window, 
     // The input of the forward pass and of the weight's gradient, or the output's gradient.
     let format = format_of(&read[usize::from(pass == Pass::Input)]);
     let other = Format::ALL.into_iter().find(|other| *other != format).unwrap_or(format);
-    let is_allowed = |&(format, has_gaps): &(Format, bool)| {
-        let dtype = read[0].dtype;
-        !(has_gaps && Kind::Gaps.is_refused(dtype)
-            || format == Format::ChannelsLast && Kind::ChannelsLast.is_refused(dtype))
+    let (dtype, has_three_sizes) = (read[0].dtype, shape.len() > 4);
+    // What the check at start compares.
+    let is_allowed = |&(format, has_gaps): &(Format, bool)| match format {
+        Format::ChannelsFirst => !has_gaps || !Kind::Gaps.is_refused(dtype),
+        Format::ChannelsLast => !has_gaps && !has_three_sizes && !Kind::ChannelsLast.is_refused(dtype),
     };
     for (format, has_gaps) in [(format, true), (format, false), (other, false)].into_iter().filter(is_allowed) {
         let is_weight = |which: usize| (pass, which) == (Pass::Forward, 1) || (pass, which) == (Pass::Input, 0);

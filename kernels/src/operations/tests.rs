@@ -120,7 +120,8 @@ fn compare<const D: usize, const N: usize>(
         dilation: options.dilation.to_vec(),
         groups: options.groups,
     };
-    for (order, (place, read_in)) in orders::<D>().into_iter().enumerate() {
+    // With the channels last, images of three sizes are copied, and those with gaps.
+    for (order, (place, read_in)) in orders::<D>().into_iter().take(if D == 5 { 1 } else { 2 }).enumerate() {
         let before = cudnn_calls();
         let x = || place(device, &x, &input).into_dispatch();
         // In the same order, and without padding of rows: a kernel would copy it.
@@ -254,10 +255,10 @@ fn compare_all() {
     compare_recurrence(&device, Cell::Lstm, true, [3, 2, 4, 8]);
     compare_recurrence(&device, Cell::Gru, true, [3, 2, 8, 4]);
     compare_recurrence(&device, Cell::Lstm, false, [1, 1, 8, 4]);
-    compare(&device, [[2, 8, 16], [6, 4, 4]], &ConvOptions::new([2], [1], [2], 2), |x, w, options| {
+    compare(&device, [[2, 8, 16], [8, 4, 4]], &ConvOptions::new([2], [1], [2], 2), |x, w, options| {
         conv1d(x, w, None, options)
     });
-    compare(&device, [[2, 4, 5, 9], [3, 4, 3, 4]], &ConvOptions::new([1, 2], [1, 0], [2, 1], 1), |x, w, options| {
+    compare(&device, [[2, 4, 5, 9], [4, 4, 3, 4]], &ConvOptions::new([1, 2], [1, 0], [2, 1], 1), |x, w, options| {
         conv2d(x, w, None, options)
     });
     compare(&device, [[1, 8, 8, 8], [4, 4, 3, 4]], &ConvOptions::new([1, 1], [1, 1], [1, 1], 2), |x, w, options| {
