@@ -109,8 +109,12 @@ pub(super) const OF_CUDNN: [(Kind, &str, Operation); 12] = [
         let dims = [2, 6, 5, 103];
         let rows = (0..dims.iter().product()).map(|index: usize| (noise(index as u32) * 100.0).round() / 64.0);
         let rows = TensorData::new(rows.collect(), dims);
-        let image = Tensor::from_data(rows, (&left.device(), left.dtype()));
-        squares(product::conv2d(image, kernel(right, [57, 6]), None, options).flatten(1, 3))
+        let image = Tensor::<4>::from_data(rows, (&left.device(), left.dtype()));
+        let output = product::conv2d(image.clone(), kernel(right.clone(), [57, 6]), None, options);
+        // The pass that is a convolution's gradient of the input, with rows of its own.
+        let options = ConvTransposeOptions::new([1, 1], [1, 1], [0, 0], [1, 1], 1);
+        let transposed = product::conv_transpose2d(image, kernel(right, [6, 57]), None, options);
+        squares(output.flatten(1, 3)) + squares(transposed.flatten(1, 3))
     }),
     (Kind::ChannelsLast, "a convolution with the channels last", |left, right, _| {
         let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
