@@ -270,6 +270,7 @@ fn compare_all() {
     compare_norm(&device, [3, 4]);
     compare_norm(&device, [2, 4, 4]);
     compare_norm(&device, [2, 4, 3, 4]);
+    compare_norm(&device, [2, 4, 3, 2, 4]);
 }
 
 /// Runs the test of this name again, in a process with the driver. Variables are those of the libraries.
