@@ -466,8 +466,9 @@ fn call(
             launch(Call { read: of_read, written: of_written, workspace: of_workspace, stream })
                 .map_err(|reason| ServerError::Generic { reason, backtrace: Default::default() })
         });
-        // Resolved again, memory of another stream is released behind the call, not behind the first resolution.
-        for buffer in read.iter().filter(|buffer| buffer.stream != stream) {
+        // Resolved again, memory of another stream is released behind the call, not behind the first resolution. A layer's
+        // forward pass on another stream wrote what the gradients overwrite.
+        for buffer in read.iter().chain(&written).filter(|buffer| buffer.stream != stream) {
             drop(server.get_resource(binding(buffer), stream));
         }
     });
