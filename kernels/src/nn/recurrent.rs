@@ -125,7 +125,8 @@ fn reversed(tensor: Tensor<3>, is_reversed: bool) -> Tensor<3> {
     if is_reversed { tensor.flip([0]) } else { tensor }
 }
 
-/// Hidden states and the last state of `[steps, batch, inputs]`. `None` for layers of other types or with other formulas.
+/// Hidden states and the last state of `[steps, batch, inputs]`. `None` for layers of other types or with other formulas, and
+/// without steps.
 fn lstm(
     layer: &burn_nn::Lstm,
     input: &Tensor<3>,
@@ -133,8 +134,9 @@ fn lstm(
     is_reversed: bool,
 ) -> Option<(Tensor<3>, LstmState<2>)> {
     let has_type = state.is_none_or(|it| it.cell.dtype() == input.dtype() && it.hidden.dtype() == input.dtype());
-    let weights = lstm_weights(layer).filter(|weights| has_type && weights.dtype() == input.dtype())?;
     let [steps, batch, _] = input.dims();
+    let is_computed = has_type && steps > 0;
+    let weights = lstm_weights(layer).filter(|weights| is_computed && weights.dtype() == input.dtype())?;
     let states = match state {
         Some(state) => Tensor::stack(vec![state.hidden.clone(), state.cell.clone()], 0),
         None => Tensor::zeros([2, batch, layer.d_hidden], (&input.device(), input.dtype())),
@@ -153,10 +155,10 @@ fn gru(
     is_reversed: bool,
 ) -> Option<(Tensor<3>, Tensor<2>)> {
     let has_type = state.is_none_or(|state| state.dtype() == input.dtype());
-    if !has_type || !is_recurrent_faster(input, &gru_gates(layer)?) {
+    let [steps, batch, _] = input.dims();
+    if !has_type || steps == 0 || !is_recurrent_faster(input, &gru_gates(layer)?) {
         return None;
     }
-    let [steps, batch, _] = input.dims();
     let states = match state {
         Some(state) => state.clone().unsqueeze(),
         None => Tensor::zeros([1, batch, layer.d_hidden], (&input.device(), input.dtype())),

@@ -75,6 +75,19 @@ fn grus_are_burns() {
 }
 
 #[test]
+fn joint_lstms_without_steps_are_burns() {
+    let device = device();
+    let layer = burn_nn::LstmConfig::new(3, 4, true).init(&device);
+    for state in [None, Some(state([2, 4], &device))] {
+        let input = random([2, 0, 3], &device);
+        let (found, expected) =
+            (nn::joint_lstm(&layer, input.clone(), state.clone()), layer.forward(input, state.clone()));
+        assert_eq!((found.0.dims(), expected.0.dims()), ([2, 0, 4], [2, 0, 4]));
+        equal_states(found.1, expected.1);
+    }
+}
+
+#[test]
 fn gradients_of_an_lstm_are_burns() {
     let device = device().autodiff();
     let burns = burn_nn::LstmConfig::new(3, 4, true).init(&device);
