@@ -226,8 +226,8 @@ fn check_weights(
                 &raw mut at_bias,
             )
         })?;
-        let of_bias = if recurrence.has_bias { WEIGHTS + of_bias * bytes } else { 0 };
-        if (at_matrix.addr(), at_bias.addr()) != (WEIGHTS + of_matrix * bytes, of_bias) {
+        let is_bias_right = !recurrence.has_bias || at_bias.addr() == WEIGHTS + of_bias * bytes;
+        if at_matrix.addr() != WEIGHTS + of_matrix * bytes || !is_bias_right {
             return Err(CudnnError::NoAlgorithm(format!("the weights of gate {gate} are elsewhere")));
         }
     }

@@ -189,7 +189,8 @@ unsafe extern "C" fn cudnnGetRNNWeightParams(
         // SAFETY: by cuDNN's contract.
         unsafe {
             matrix_at.write(place(first + at_matrix));
-            bias_at.write(if layer.has_bias { place(at_bias) } else { std::ptr::null_mut() });
+            // Without biases, nothing is promised.
+            bias_at.write(place(at_bias));
         }
         Ok(())
     })
