@@ -208,7 +208,11 @@ pub(super) fn with_sizes(tensor: CubeTensor) -> CubeTensor {
 }
 
 /// A new tensor without gaps in this order.
+///
+/// With one channel, both orders are the same memory, and the strides are those of the channels first: Burn 0.22's fused kernels
+/// misread a dimension of 1 whose stride is that of the last dimension.
 pub(super) fn empty_in(beside: &CubeTensor, shape: Shape, format: Format) -> CubeTensor {
+    let format = if shape[1] == 1 { Format::ChannelsFirst } else { format };
     let sizes = lifted(&shape);
     let order = format.order(sizes.len());
     let memory = empty_contiguous(beside, &order.iter().map(|dimension| sizes[*dimension]).collect::<Vec<_>>());
