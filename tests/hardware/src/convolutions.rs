@@ -4,6 +4,7 @@
 #![allow(clippy::many_single_char_names, reason = "formulas")]
 #![allow(clippy::neg_cmp_op_on_partial_ord, reason = "an error of NaN is wrong")]
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
@@ -26,13 +27,16 @@ use crate::mode;
 use crate::products::{Numbers, Sums, host, on_device, random_host, worse};
 
 /// Options of `convolutions`.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     choice: Choice,
     /// Cases of each operation in each precision
     #[arg(long, default_value_t = 200)]
     cases: usize,
+    /// Number formats, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Numbers::ALL)]
+    numbers: Vec<Numbers>,
     /// Time convolutions of a residual network instead
     #[arg(long)]
     time: bool,
@@ -132,6 +136,9 @@ impl By {
     }
 }
 
+/// Largest errors by tensor, relative to the largest sum of absolute terms.
+type Errors = BTreeMap<&'static str, f64>;
+
 /// A case that is wrong, or that cuDNN did not compute.
 #[derive(Serialize)]
 struct Noted<'a> {
@@ -139,8 +146,10 @@ struct Noted<'a> {
     operation: Operation,
     numbers: Numbers,
     by: By,
-    /// Largest error, or why there is none.
-    error: Result<f64, String>,
+    /// Largest errors, or why there are none.
+    errors: Result<Errors, String>,
+    /// Of a wrong case: the same again, and by Burn's kernels.
+    again: Option<[Result<Errors, String>; 2]>,
     /// Reasons of cuDNN for not planning a pass.
     reasons: &'a [String],
     case: String,
@@ -154,7 +163,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return time(arguments, &device);
     }
     let (mut wrong, mut by_library) = (0, 0);
-    for numbers in Numbers::ALL {
+    for &numbers in &arguments.numbers {
         select(&device, numbers, arguments.unchecked)?;
         for operation in Operation::ALL {
             for sizes in 1..=3 {
@@ -201,8 +210,9 @@ fn check(
         // A case that fails draws fewer numbers: the next one has its own.
         let mut of_case = StdRng::seed_from_u64(arguments.seed ^ (index as u64 + 1) << 32);
         let before = cudnn_use();
-        let error = catching(|| case.largest_error(device, &mut of_case)).map_err(|failure| failure.message);
+        let errors = catching(|| case.errors(device, &mut of_case)).map_err(|failure| failure.message);
         let after = cudnn_use();
+        let error = errors.as_ref().map(|errors| errors.values().copied().fold(0.0, worse));
         let by = By::between(&before, &after);
         match by {
             By::Library => checked.by_library += 1,
@@ -210,6 +220,18 @@ fn check(
             By::Burn => checked.by_burn += 1,
         }
         let is_right = matches!(error, Ok(error) if error <= numbers.limit());
+        let again = matches!(error, Ok(error) if !(error <= numbers.limit())).then(|| {
+            let errors = || {
+                let mut of_case = StdRng::seed_from_u64(arguments.seed ^ (index as u64 + 1) << 32);
+                catching(|| case.errors(device, &mut of_case)).map_err(|failure| failure.message)
+            };
+            let again = errors();
+            select_burn();
+            [again, errors()]
+        });
+        if again.is_some() {
+            select(device, numbers, arguments.unchecked)?;
+        }
         match error {
             Err(_) => checked.failed += 1,
             Ok(_) if is_right => {}
@@ -223,8 +245,11 @@ fn check(
         }
         if !is_right || !after.reasons.is_empty() {
             let case = format!("{case:?}");
-            let noted = Noted { run: "a convolution", operation, numbers, by, error, reasons: &after.reasons, case };
+            let reasons = &after.reasons;
+            let noted = Noted { run: "a convolution", operation, numbers, by, errors, again, reasons, case };
             println!("{}", serde_json::to_string(&noted)?);
+            let is_poisoned = noted.errors.as_ref().is_err_and(|message| message.contains("poisoned"));
+            ensure!(!is_poisoned, "after a failed kernel nothing is computed: {}", noted.case);
         }
     }
     checked.seconds = begin.elapsed().as_secs_f64();
@@ -293,23 +318,29 @@ impl Case {
         Self { operation, numbers, large, weight, window, with_bias, views }
     }
 
-    /// Largest error of the output and all gradients.
-    fn largest_error(&self, device: &Device, random: &mut StdRng) -> anyhow::Result<f64> {
+    /// Largest errors of the output and all gradients.
+    fn errors(&self, device: &Device, random: &mut StdRng) -> anyhow::Result<Errors> {
         match self.operation {
             Operation::Convolution => match self.window.stride.len() {
-                1 => self.error::<3>(device, random, |x, w, b| conv1d(x, w, b, self.options())),
-                2 => self.error::<4>(device, random, |x, w, b| conv2d(x, w, b, self.options())),
-                _ => self.error::<5>(device, random, |x, w, b| conv3d(x, w, b, self.options())),
+                1 => self.convolution_errors::<3>(device, random, |x, w, b| conv1d(x, w, b, self.options())),
+                2 => self.convolution_errors::<4>(device, random, |x, w, b| conv2d(x, w, b, self.options())),
+                _ => self.convolution_errors::<5>(device, random, |x, w, b| conv3d(x, w, b, self.options())),
             },
             Operation::Transposed => match self.window.stride.len() {
-                1 => self.error::<3>(device, random, |x, w, b| conv_transpose1d(x, w, b, self.transposed_options())),
-                2 => self.error::<4>(device, random, |x, w, b| conv_transpose2d(x, w, b, self.transposed_options())),
-                _ => self.error::<5>(device, random, |x, w, b| conv_transpose3d(x, w, b, self.transposed_options())),
+                1 => self.convolution_errors::<3>(device, random, |x, w, b| {
+                    conv_transpose1d(x, w, b, self.transposed_options())
+                }),
+                2 => self.convolution_errors::<4>(device, random, |x, w, b| {
+                    conv_transpose2d(x, w, b, self.transposed_options())
+                }),
+                _ => self.convolution_errors::<5>(device, random, |x, w, b| {
+                    conv_transpose3d(x, w, b, self.transposed_options())
+                }),
             },
             Operation::BatchNorm | Operation::GroupNorm => match self.window.stride.len() {
-                1 => self.norm_error::<3>(device, random),
-                2 => self.norm_error::<4>(device, random),
-                _ => self.norm_error::<5>(device, random),
+                1 => self.norm_errors::<3>(device, random),
+                2 => self.norm_errors::<4>(device, random),
+                _ => self.norm_errors::<5>(device, random),
             },
         }
     }
@@ -340,12 +371,12 @@ impl Case {
         Ok([vec![self.large[0], self.weight[0]], sizes].concat())
     }
 
-    fn error<const D: usize>(
+    fn convolution_errors<const D: usize>(
         &self,
         device: &Device,
         random: &mut StdRng,
         convolve: impl Fn(Tensor<D>, Tensor<D>, Option<Tensor<1>>) -> Tensor<D>,
-    ) -> anyhow::Result<f64> {
+    ) -> anyhow::Result<Errors> {
         let numbers = self.numbers;
         let device = device.clone().autodiff();
         let (large, small) = (self.large.clone(), self.small()?);
@@ -382,19 +413,20 @@ impl Case {
             }
             of_b.add(channel, *f);
         }
-        let mut errors = vec![
-            y.error(&host(output.inner())?),
-            of_x.error(&host(input.grad(&gradients).context("no gradient of the input")?)?),
-            of_w.error(&host(weight.grad(&gradients).context("no gradient of the weight")?)?),
-        ];
+        let mut errors = Errors::from([
+            ("output", y.error(&host(output.inner())?)),
+            ("of_input", of_x.error(&host(input.grad(&gradients).context("no gradient of the input")?)?)),
+            ("of_weight", of_w.error(&host(weight.grad(&gradients).context("no gradient of the weight")?)?)),
+        ]);
         if let Some(bias) = bias {
-            errors.push(of_b.error(&host(bias.grad(&gradients).context("no gradient of the bias")?)?));
+            let found = bias.grad(&gradients).context("no gradient of the bias")?;
+            errors.insert("of_bias", of_b.error(&host(found)?));
         }
-        Ok(errors.into_iter().fold(0.0, worse))
+        Ok(errors)
     }
 
-    /// Largest error of a batch norm or group norm of the input, of a batch norm's statistics and of all gradients.
-    fn norm_error<const D: usize>(&self, device: &Device, random: &mut StdRng) -> anyhow::Result<f64> {
+    /// Largest errors of a batch norm or group norm of the input, of a batch norm's statistics and of all gradients.
+    fn norm_errors<const D: usize>(&self, device: &Device, random: &mut StdRng) -> anyhow::Result<Errors> {
         let device = device.clone().autodiff();
         let mut shape: [usize; D] = sizes(&self.large);
         // The gradient of two numbers of a channel is zero, and so it is of one, repeated.
@@ -456,16 +488,17 @@ impl Case {
             }
         }
         let vector = |tensor: Option<Tensor<1>>| host(tensor.context("no gradient of a vector")?);
-        let mut errors = vec![
-            y.error(&host(output.inner())?),
-            of_x.error(&host(input.grad(&gradients).context("no gradient of the input")?)?),
-            of_g.error(&vector(gamma.grad(&gradients))?),
-            of_b.error(&vector(beta.grad(&gradients))?),
-        ];
+        let mut errors = Errors::from([
+            ("output", y.error(&host(output.inner())?)),
+            ("of_input", of_x.error(&host(input.grad(&gradients).context("no gradient of the input")?)?)),
+            ("of_gamma", of_g.error(&vector(gamma.grad(&gradients))?)),
+            ("of_beta", of_b.error(&vector(beta.grad(&gradients))?)),
+        ]);
         if let Some([mean, variance]) = statistics {
-            errors.extend([means.error(&host(mean.inner())?), variances.error(&host(variance.inner())?)]);
+            errors.insert("mean", means.error(&host(mean.inner())?));
+            errors.insert("variance", variances.error(&host(variance.inner())?));
         }
-        Ok(errors.into_iter().fold(0.0, worse))
+        Ok(errors)
     }
 
     /// Calls with the places of a number of the convolution's output, of the weight and of the input, for each product.
@@ -502,8 +535,14 @@ fn sizes<const N: usize>(sizes: &[usize]) -> [usize; N] {
     std::array::from_fn(|size| sizes[size])
 }
 
-/// A tensor of this shape that lies in memory as asked for.
+/// A tensor of this shape that lies in memory as asked for. Burn 0.22's fused kernels misread a dimension of 1 with the stride of the
+/// last one, so it has none.
 fn placed<const D: usize>(shape: [usize; D], view: View, mut random: impl FnMut([usize; D]) -> Tensor<D>) -> Tensor<D> {
+    let view = match view {
+        View::ChannelsLast if shape[1] == 1 => View::ChannelsFirst,
+        View::Transposed if shape[D - 2] == 1 => View::ChannelsFirst,
+        view => view,
+    };
     match view {
         View::ChannelsFirst => random(shape),
         View::ChannelsLast => {
@@ -681,8 +720,8 @@ mod tests {
                     if case.window.groups > 1 && case.rest().any(|rest| rest > 0) {
                         continue;
                     }
-                    let error = case.largest_error(&Device::flex(), &mut random).expect("an error");
-                    assert!(error <= Numbers::F32.limit(), "{error} {case:?}");
+                    let errors = case.errors(&Device::flex(), &mut random).expect("errors");
+                    assert!(errors.values().all(|error| *error <= Numbers::F32.limit()), "{errors:?} {case:?}");
                 }
             }
         }
