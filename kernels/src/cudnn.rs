@@ -296,13 +296,6 @@ pub enum Pass {
     Weight,
 }
 
-/// Returns `true` for a pass whose kernels may end in an illegal instruction, after which the process computes nothing on the
-/// device: gradients of inputs of three sizes, with a stride. Found on an H200 with cuDNN 9.14, and by
-/// [others](https://github.com/PaddlePaddle/Paddle/issues/70838) with 9.3.
-fn fails_on_tensor_cores(window: &Window, pass: Pass) -> bool {
-    pass == Pass::Input && window.stride.len() == 3 && window.stride.iter().any(|stride| *stride > 1)
-}
-
 /// Functions of a pass, with their names.
 struct PassFunctions {
     choose: (&'static str, Choose),
@@ -313,6 +306,13 @@ struct PassFunctions {
 impl Pass {
     /// All.
     pub const ALL: [Self; 3] = [Self::Forward, Self::Input, Self::Weight];
+
+    /// Returns `true` if the library's kernels for tensor cores may end in an illegal instruction, after which the process computes
+    /// nothing on the device: gradients of inputs of three sizes, with a stride. Found on an H200 with cuDNN 9.14, and by
+    /// [others](https://github.com/PaddlePaddle/Paddle/issues/70838) with 9.3.
+    pub fn fails_on_tensor_cores(self, window: &Window) -> bool {
+        self == Self::Input && window.stride.len() == 3 && window.stride.iter().any(|stride| *stride > 1)
+    }
 
     fn functions(self, functions: &Functions) -> PassFunctions {
         match self {
@@ -412,9 +412,9 @@ impl Handle {
             Descriptor::tensor(library, element, output)?,
         ];
         let math = match element {
-            Element::F32 { tf32 } if !tf32 || fails_on_tensor_cores(window, pass) => FMA_MATH,
+            Element::F32 { tf32 } if !tf32 || pass.fails_on_tensor_cores(window) => FMA_MATH,
             Element::F32 { .. } => DEFAULT_MATH,
-            Element::F16 | Element::Bf16 if fails_on_tensor_cores(window, pass) => {
+            Element::F16 | Element::Bf16 if pass.fails_on_tensor_cores(window) => {
                 return Err(CudnnError::NoAlgorithm("gradients of strided inputs of three sizes fail".into()));
             }
             Element::F16 | Element::Bf16 => TENSOR_OP_MATH,
