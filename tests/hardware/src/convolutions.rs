@@ -155,6 +155,11 @@ struct Noted<'a> {
     case: String,
 }
 
+/// cuDNN cuts the factors of TF32 to 10 bits, where cuBLASLt rounds them.
+fn limit(numbers: Numbers) -> f64 {
+    if numbers == Numbers::Tf32 { 2.0 / 1024.0 } else { numbers.limit() }
+}
+
 /// Prints a line for each operation and precision, and for each case that is wrong or left to Burn.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let device = arguments.choice.open(mode::Precision::F32)?;
@@ -219,8 +224,8 @@ fn check(
             By::Both => checked.by_both += 1,
             By::Burn => checked.by_burn += 1,
         }
-        let is_right = matches!(error, Ok(error) if error <= numbers.limit());
-        let again = matches!(error, Ok(error) if !(error <= numbers.limit())).then(|| {
+        let is_right = matches!(error, Ok(error) if error <= limit(numbers));
+        let again = matches!(error, Ok(error) if !(error <= limit(numbers))).then(|| {
             let errors = || {
                 let mut of_case = StdRng::seed_from_u64(arguments.seed ^ (index as u64 + 1) << 32);
                 catching(|| case.errors(device, &mut of_case)).map_err(|failure| failure.message)
@@ -721,7 +726,7 @@ mod tests {
                         continue;
                     }
                     let errors = case.errors(&Device::flex(), &mut random).expect("errors");
-                    assert!(errors.values().all(|error| *error <= Numbers::F32.limit()), "{errors:?} {case:?}");
+                    assert!(errors.values().all(|error| *error <= limit(Numbers::F32)), "{errors:?} {case:?}");
                 }
             }
         }

@@ -459,12 +459,12 @@ pub(crate) fn on_device<const D: usize>(
     numbers: Numbers,
     device: &Device,
 ) -> Tensor<D> {
-    Tensor::<D>::from_data(TensorData::new(values, shape), (device, DType::F32)).cast(numbers.float())
+    let dtype = DType::from(numbers.float());
+    Tensor::from_data(TensorData::new(values, shape).convert_dtype(dtype), (device, dtype))
 }
 
 pub(crate) fn host<const D: usize>(tensor: Tensor<D>) -> anyhow::Result<Vec<f64>> {
-    let data = tensor.cast(FloatDType::F32).try_into_data()?;
-    Ok(data.iter::<f64>().collect())
+    Ok(tensor.try_into_data()?.iter::<f64>().collect())
 }
 
 /// A leaf of the autodiff graph that lies in memory as asked for.

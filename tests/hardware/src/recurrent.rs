@@ -216,8 +216,8 @@ impl Case {
         };
         let states = [(); 2].map(|()| leaf([batch, hidden], 1.0).require_grad());
         let factors = [(); 2].map(|()| leaf([batch, hidden], 1.0));
-        // As large as those of a trained layer: larger ones saturate the gates.
-        let scale = 2.0 / (hidden as f32).sqrt();
+        // As large as those of a trained layer: larger ones saturate the gates, and their gradients vanish in f16.
+        let scale = 2.0 / (hidden.max(inputs) as f32).sqrt();
         let gates: Vec<Gate<Tensor<2>>> = (0..self.cell.gates())
             .map(|_| {
                 [inputs, hidden].map(|rows| {
