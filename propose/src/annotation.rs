@@ -7,14 +7,17 @@ use std::rc::Rc;
 use gpu_tuned_attribute::sources::PLACEHOLDER as UNKNOWN;
 use gpu_tuned_core::dims::{Dim, DimKind, Presence};
 use gpu_tuned_core::{Setting, SettingKind};
+use syn::spanned::Spanned as _;
 use syn::{Attribute, Expr, ExprLit, Field, ItemStruct, Lit, Type, Visibility};
 
 use crate::candidate::{
     self, Candidate, OwnDefault, edit_constructor, is_batch, is_global_batch, named_fields, remove_overrides,
 };
 use crate::code::{self, Code, Values};
+use crate::flow::Value;
 use crate::losses::{Losses, edits_for_16_bits};
 use crate::model::{self, Annotated, Family, NestedDim, nested_dims, optimizer_in};
+use crate::proposal::listed;
 use crate::sources::{Patch, Program, Source, reached};
 use crate::training_loop::TrainingLoop;
 
@@ -296,7 +299,11 @@ impl Annotation<'_, '_, '_> {
             Some(Setting::GradientAccumulation) => &mut self.step.accumulation,
             _ => return,
         };
-        let number = || candidate::number(candidate.item, field, name, &self.given.code);
+        let Given { code, chosen, .. } = self.given;
+        let of = candidate.item.ident.to_string();
+        // Other programs may set other values.
+        let code = if chosen.flow.numbers(&of, name).is_empty() { code } else { chosen };
+        let number = || candidate::number(candidate.item, field, name, code);
         part.get_or_insert_with(|| (name.to_owned(), number()));
     }
 
@@ -305,13 +312,25 @@ impl Annotation<'_, '_, '_> {
         let code = &self.given.code;
         let accumulation = self.given.training.and_then(TrainingLoop::accumulation);
         let step = std::mem::take(&mut self.step);
-        let loops = accumulation.map(|value| {
-            // `config.accumulation` is the field.
-            let number = code.number(value).or_else(|| step.accumulation.as_ref()?.1);
+        let loops = accumulation.zip(self.given.training).map(|(value, training)| {
+            let reaching = code.reaching(&training.source.name, value.span().byte_range().start);
+            let own = step.accumulation.as_ref().filter(|(name, _)| reaching.is_some_and(|it| is_field(it, name)));
+            let number = own.map_or_else(|| code.number_of(reaching?), |(_, number)| *number);
             ("grads_accumulation".to_owned(), number)
         });
         let accumulation = loops.or(step.accumulation).or_else(|| accumulation_constant(code));
-        let batch = step.batch.as_ref().and_then(|(_, number)| *number);
+        let batch = step.batch.as_ref().and_then(|(name, number)| {
+            self.help.extend(differing(candidate, name, self.given).filter(|_| number.is_none()));
+            *number
+        });
+        let name = step.batch.as_ref().map(|(name, _)| name.as_str());
+        let batch = match self.other_loader(name) {
+            Some((number, help)) => {
+                self.help.push(help);
+                number
+            }
+            None => batch,
+        };
         let product = match &accumulation {
             None => batch,
             Some((name, number)) => {
@@ -340,6 +359,28 @@ impl Annotation<'_, '_, '_> {
         format!(", global_batch = {samples}")
     }
 
+    /// The number and a hint where the loader takes another value than this field.
+    fn other_loader(&self, name: Option<&str>) -> Option<(Option<u64>, String)> {
+        let Given { code, training, .. } = self.given;
+        let own: BTreeSet<_> = self.given.reached.iter().filter(|it| it.is_own()).map(|it| &it.name).collect();
+        let loaders: Vec<_> = code.flow.reaching.iter().filter(|it| it.is_loader && own.contains(&it.file)).collect();
+        let of_loop = loaders.iter().find(|it| training.is_some_and(|training| training.has(&it.file, it.at)));
+        let first = of_loop.or(loaders.first())?;
+        let behind = code.flow.behind(&first.value);
+        let is_it = |value: &Value| name.is_some_and(|name| is_field(value, name));
+        // Unknown values may be the field's.
+        if behind.iter().any(is_it) || loaders.iter().any(|it| is_it(&it.value)) || behind.contains(&Value::Unknown) {
+            return None;
+        }
+        let number = code.number_of(&first.value);
+        let takes = number.map_or_else(|| "another value".to_owned(), |number| number.to_string());
+        let field = name.map_or_else(|| "the batch of the config".to_owned(), |name| format!("`{name}` of the config"));
+        Some((
+            number,
+            format!("{}:{}: the loader takes {takes}, not {field}: pass the field to it", first.file, first.line),
+        ))
+    }
+
     /// Makes the default of a loop's batch a number: the samples of a whole optimizer step.
     fn whole_step(&mut self, candidate: &Candidate<'_>, name: &str, product: Option<u64>) {
         self.numbers.global_batch = product;
@@ -366,6 +407,24 @@ impl Annotation<'_, '_, '_> {
             }
         }
     }
+}
+
+fn is_field(value: &Value, name: &str) -> bool {
+    matches!(value, Value::Field(_, field) if field == name)
+}
+
+/// The numbers that calls give a field, if they differ.
+fn differing(candidate: &Candidate<'_>, name: &str, given: &Given<'_>) -> Option<String> {
+    let of = candidate.item.ident.to_string();
+    let own = given.chosen.flow.numbers(&of, name);
+    let all = if own.is_empty() { given.code.flow.numbers(&of, name) } else { own };
+    let mut places: BTreeMap<u64, &str> = BTreeMap::new();
+    for (number, place) in all {
+        places.entry((*number)?).or_insert(place);
+    }
+    let list = places.iter().map(|(number, place)| format!("{number} ({place})")).collect();
+    let advice = "the calls differ, and one struct has one `global_batch`: write that of the run to plan";
+    (places.len() > 1).then(|| format!("`{name}` is {}: {advice}", listed(list, ", ")))
 }
 
 /// The first constant with the accumulation of a step, and its number.

@@ -153,7 +153,9 @@ pub(super) fn derived(derive: &Attribute) -> Vec<String> {
 pub(super) fn number(of: &syn::ItemStruct, field: &Field, name: &str, code: &Code) -> Option<u64> {
     let mut all: BTreeSet<Option<u64>> =
         code.all.get(&(of.ident.to_string(), name.to_owned())).cloned().unwrap_or_default();
-    all.extend(field.attrs.iter().filter_map(|attribute| default_number(attribute, code)));
+    if !code.flow.always_sets(&of.ident.to_string(), name) {
+        all.extend(field.attrs.iter().filter_map(|attribute| default_number(attribute, code)));
+    }
     match all.iter().collect::<Vec<_>>()[..] {
         [Some(number)] => Some(*number),
         _ => None,

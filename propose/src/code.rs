@@ -10,14 +10,17 @@ use std::rc::Rc;
 use gpu_tuned_attribute::sources::{Node, Visitor, parse_within_limit};
 use proc_macro2::TokenTree;
 use quote::ToTokens as _;
+use syn::spanned::Spanned as _;
 use syn::{
     Attribute, BinOp, Expr, ExprCall, ExprLit, ExprMethodCall, ExprStruct, Fields, ImplItem, Item, ItemStruct, Lit,
     Member, Stmt, Type,
 };
 
 use crate::candidate::{derives, without_default};
+use crate::flow::{Flow, Reaching, Value, Variable, variable_name};
 use crate::model::BurnNames;
 use crate::sources::{Source, all_items};
+use crate::training_loop::ACCUMULATION;
 
 /// Numbers, constants and names in code.
 #[derive(Default)]
@@ -40,6 +43,7 @@ pub(super) struct Code {
     /// Structs of the program outside of inline modules.
     pub own: Vec<Own>,
     values: Rc<Values>,
+    pub flow: Flow,
 }
 
 pub(super) struct Own {
@@ -53,17 +57,19 @@ impl Code {
     pub(super) fn new<'s>(sources: impl Iterator<Item = &'s Source> + Clone, values: &Rc<Values>) -> Self {
         let mut code = Self { values: Rc::clone(values), ..Self::default() };
         let own: Vec<(String, Vec<String>)> = sources.clone().flat_map(|source| configs(&source.file.items)).collect();
+        sources.clone().for_each(|source| code.structs(source));
         for source in sources {
-            let mut reader = Reader { code: &mut code, own: &own, implements: None };
+            let mut reader =
+                Reader { code: &mut code, own: &own, file: &source.name, implements: None, scopes: Vec::new() };
             Node::File(&source.file).walk(&mut reader);
             code.constants(&source.file.items);
-            code.structs(source);
             code.names.extend(source.tokens.iter().filter_map(|token| match token {
                 TokenTree::Ident(ident) => Some(ident.to_string()),
                 TokenTree::Literal(literal) => Some(literal.to_string().trim_matches('"').to_owned()),
                 _ => None,
             }));
         }
+        code.settle();
         code
     }
 
@@ -120,12 +126,16 @@ impl Code {
     }
 }
 
-struct Reader<'c> {
-    code: &'c mut Code,
+pub(super) struct Reader<'c> {
+    pub code: &'c mut Code,
     /// The program's Burn configs, with the arguments of their constructors.
     own: &'c [(String, Vec<String>)],
+    /// The file that is read.
+    pub file: &'c str,
     /// Type of the implementation around.
-    implements: Option<String>,
+    pub implements: Option<String>,
+    /// Variables of the function around, by blocks.
+    pub scopes: Vec<BTreeMap<String, Variable>>,
 }
 
 impl Visitor<'_> for Reader<'_> {
@@ -135,6 +145,23 @@ impl Visitor<'_> for Reader<'_> {
             // The last call is visited first, and counts.
             Node::Expr(Expr::MethodCall(call)) => self.method_call(call),
             Node::Expr(Expr::Struct(literal)) => self.literal(literal),
+            Node::Expr(Expr::Assign(assignment)) => self.assign(assignment),
+            Node::Expr(Expr::Closure(closure)) => {
+                let names = closure.inputs.iter().filter_map(variable_name);
+                return self.within(names.map(|name| (name, Variable::default())).collect(), node);
+            }
+            Node::Item(Item::Fn(function)) => {
+                return self.function(function.sig.ident.to_string(), &function.sig, node);
+            }
+            Node::ImplItem(ImplItem::Fn(function)) => {
+                let of = self.implements.as_ref().map(|of| format!("{of}::")).unwrap_or_default();
+                return self.function(of + &function.sig.ident.to_string(), &function.sig, node);
+            }
+            Node::Block(_) => return self.within(BTreeMap::new(), node),
+            Node::Local(local) => {
+                node.walk(self);
+                return self.bind(local);
+            }
             Node::Item(Item::Impl(item)) => {
                 let outer = std::mem::replace(&mut self.implements, last(&item.self_ty));
                 node.walk(self);
@@ -156,11 +183,12 @@ impl Visitor<'_> for Reader<'_> {
 
 impl Reader<'_> {
     fn call(&mut self, call: &ExprCall) {
+        self.record_call(call);
         let Some([of, function]) = path(&call.func) else { return };
         match function.as_str() {
             "new" => self.constructed(&of, call),
             "Fixed" | "Max" => {
-                let length = call.args.first().and_then(|value| self.code.number(value));
+                let length = call.args.first().and_then(|value| self.number(value));
                 self.code.lengths.extend(length);
             }
             _ => {}
@@ -171,10 +199,18 @@ impl Reader<'_> {
         let field = call.method.to_string();
         if let Some(field) = field.strip_prefix("with_")
             && let Some(value) = call.args.first()
-            && let Some([of, function]) = root(&call.receiver)
-            && ["new", "default"].contains(&function.as_str())
+            && let Some(of) = self.owner(&call.receiver)
         {
             self.set(of, field.to_owned(), value);
+        }
+        let arguments = call.args.iter().map(|value| self.value(value)).collect();
+        self.code.flow.record(format!(".{field}"), arguments);
+        let is_loader = field == "batch_size" && root(&call.receiver).is_some_and(|[of, _]| of == "DataLoaderBuilder");
+        if let Some(value) = call.args.first().filter(|_| is_loader || field == ACCUMULATION) {
+            let at = value.span().byte_range().start;
+            let line = value.span().start().line;
+            let reaching = Reaching { file: self.file.to_owned(), at, line, is_loader, value: self.value(value) };
+            self.code.flow.reaching.push(reaching);
         }
     }
 
@@ -188,24 +224,21 @@ impl Reader<'_> {
         }
     }
 
-    fn set(&mut self, of: String, field: String, value: &Expr) {
+    pub(super) fn set(&mut self, of: String, field: String, expression: &Expr) {
         // A value that is passed on is set elsewhere.
-        let is_passed_on = matches!(value, Expr::Path(path) if path.path.is_ident(&field));
-        let number = self.code.number(value);
-        if number.is_none() && is_passed_on {
+        let is_passed_on = matches!(expression, Expr::Path(path) if path.path.is_ident(&field));
+        let value = self.value(expression);
+        if matches!(value, Value::Unknown) && is_passed_on && self.variable(&field).is_none() {
             return;
         }
-        let key = (of, field);
-        self.code.all.entry(key.clone()).or_default().insert(number);
-        if let Some(number) = number {
-            self.code.fields.entry(key).or_insert(number);
-        }
+        let place = format!("{}:{}", self.file, expression.span().start().line);
+        self.code.flow.sets.push(((of, field), value, place));
     }
 
     fn constructed(&mut self, of: &str, call: &ExprCall) {
         if of.starts_with("Conv") {
             let pair = call.args.first().map(|argument| match argument {
-                Expr::Array(pair) => pair.elems.iter().map(|channels| self.code.number(channels)).collect(),
+                Expr::Array(pair) => pair.elems.iter().map(|channels| self.number(channels)).collect(),
                 _ => Vec::new(),
             });
             let channels = match pair.as_deref() {
@@ -215,7 +248,7 @@ impl Reader<'_> {
             self.code.convolutions.push((of.ends_with("Config"), channels));
         }
         if let (true, Some(outputs)) = (of == "LinearConfig", call.args.iter().nth(1)) {
-            self.code.dense.push((outputs.to_token_stream().to_string(), self.code.number(outputs)));
+            self.code.dense.push((outputs.to_token_stream().to_string(), self.number(outputs)));
         }
         let own = self.own.iter().find(|(name, _)| name == of).map(|(_, fields)| fields.clone());
         let of_burn =
@@ -349,7 +382,7 @@ impl Values {
 }
 
 /// The number of an expression with these numbers of names. All of its names are looked up, whatever their numbers.
-fn evaluate(value: &Expr, named: &mut dyn FnMut(&str) -> Option<u64>) -> Option<u64> {
+pub(super) fn evaluate(value: &Expr, named: &mut dyn FnMut(&str) -> Option<u64>) -> Option<u64> {
     let mut part = |value: &Expr| evaluate(value, named);
     match value {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_parse().ok(),

@@ -10,6 +10,7 @@ pub mod build_script;
 mod candidate;
 mod code;
 pub mod diff;
+mod flow;
 mod imports;
 pub mod line_endings;
 mod losses;

@@ -160,7 +160,8 @@ impl Reading {
         let more = others.split_off(others.len().min(MAX_LISTED)).len();
         found.notes.extend(others);
         found.notes.extend((more > 0).then(|| format!("{more} more structs look like a training config")));
-        let samples = numbers.global_batch.or_else(|| step_of_code(&given.code));
+        let of_code = || if found.proposal.is_none() { step_of_code(&given.code) } else { None };
+        let samples = numbers.global_batch.or_else(of_code);
         found.model = ModelWords::new(family, (&given.code, &given.chosen), &numbers.dims, samples);
         found
     }
@@ -261,7 +262,7 @@ fn proposal<'a>(
 const MAX_LISTED: usize = 4;
 
 /// The first texts of a list, and how many more there are.
-fn listed(mut all: Vec<String>, separator: &str) -> String {
+pub(super) fn listed(mut all: Vec<String>, separator: &str) -> String {
     let more = all.len().saturating_sub(MAX_LISTED);
     all.truncate(MAX_LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -15,7 +15,8 @@ use crate::sources::{Calls, Patch, Source, all_items, indent, inside, line_start
 /// Constructor of Burn's loop.
 const LOOP: [&str; 2] = ["SupervisedTraining", "new"];
 const STRATEGY: &str = "with_training_strategy";
-const ACCUMULATION: &str = "grads_accumulation";
+/// Method of the loop that adds up gradients.
+pub(super) const ACCUMULATION: &str = "grads_accumulation";
 
 #[derive(Clone, Copy)]
 pub(super) struct TrainingLoop<'a> {
@@ -59,6 +60,12 @@ impl<'a> TrainingLoop<'a> {
     /// Argument of `grads_accumulation`, as in `.grads_accumulation(4)`.
     pub(super) fn accumulation(&self) -> Option<&'a Expr> {
         self.method(ACCUMULATION)?.args.first()
+    }
+
+    /// Returns true for a byte of the function.
+    pub(super) fn has(&self, file: &str, at: usize) -> bool {
+        let braces = self.block.brace_token.span;
+        file == self.source.name && (braces.open().byte_range().start..braces.close().byte_range().end).contains(&at)
     }
 
     fn method(&self, name: &'static str) -> Option<&'a ExprMethodCall> {

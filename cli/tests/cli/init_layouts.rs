@@ -80,7 +80,10 @@ fn shown(name: &str, project: &Project, code: i32, more: &[&str]) -> String {
         ];
         let said = says.iter().filter(|words| ran.stdout.contains(**words)).count();
         assert_eq!(said, usize::from(!is_annotated), "{name}: {output}");
-        assert!(is_annotated || ran.stdout.contains("\nnot found: "), "{name}: {output}");
+        assert!(
+            is_annotated || ["\nfound: ", "\nnot found: "].iter().any(|part| ran.stdout.contains(part)),
+            "{name}: {output}"
+        );
     } else {
         assert!(ran.stdout.is_empty() && ran.stderr.starts_with("error"), "{name}: {output}");
     }
