@@ -15,6 +15,7 @@ use crate::candidate::{
 };
 use crate::code::{self, Code, Values};
 use crate::flow::Value;
+use crate::live::live;
 use crate::losses::{Losses, edits_for_16_bits};
 use crate::model::{self, Annotated, Family, NestedDim, nested_dims, optimizer_in};
 use crate::proposal::listed;
@@ -33,7 +34,7 @@ pub(super) struct Given<'a> {
     /// Sources that the program reaches; all without a known program.
     pub reached: Vec<&'a Source>,
     pub family: Family,
-    /// Code of the whole program, and of the binary that trains.
+    /// Code of the package that the program uses, and of the binary that trains.
     pub code: Code,
     pub chosen: Code,
     pub losses: Losses,
@@ -46,11 +47,14 @@ impl<'a> Given<'a> {
         sources: &'a [Source],
         training: Option<&'a TrainingLoop<'a>>,
         program: Option<Program<'a>>,
+        config: Option<(&Source, &str)>,
         krate: &'a str,
     ) -> Self {
         let reached = reached(sources, program);
-        let all = reached.iter().copied();
-        let (family, values) = (Family::new(all.clone()), Rc::new(Values::new(all.clone())));
+        let values = Rc::new(Values::new(reached.iter().copied()));
+        let live = live(&reached, program, training, config);
+        let all = live.iter();
+        let family = Family::new(all.clone());
         let chosen = all.clone().filter(|source| program.is_some_and(|program| program.owns(source)));
         let (code, chosen) = (Code::new(all, &values), Code::new(chosen, &values));
         let losses = Losses::new(&reached);

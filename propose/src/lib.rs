@@ -13,6 +13,7 @@ pub mod diff;
 mod flow;
 mod imports;
 pub mod line_endings;
+mod live;
 mod losses;
 mod model;
 mod proposal;

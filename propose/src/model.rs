@@ -6,16 +6,17 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use gpu_tuned_attribute::sources::{Node, Visitor};
 use gpu_tuned_core::dims::Presence;
 use gpu_tuned_core::workload::{ModelKind, Optimizer};
 use gpu_tuned_optimize::{Words, aliases};
 use proc_macro2::TokenTree;
 use serde::{Deserialize, Serialize};
-use syn::{Field, Type, Visibility};
+use syn::{Expr, Field, Item, Type, Visibility};
 
 use crate::annotation::{Given, dimension};
 use crate::code::{self, Code};
-use crate::sources::Source;
+use crate::sources::{Source, all_tokens};
 
 /// Data sets by name: side and channels of images, and classes.
 const IMAGES: &[(&str, [u64; 3])] =
@@ -145,18 +146,13 @@ pub(super) struct Family {
 
 impl Family {
     pub(super) fn new<'s>(sources: impl Iterator<Item = &'s Source>) -> Self {
-        let name = |source: &Source, token: &TokenTree| match token {
-            TokenTree::Ident(ident) => {
-                Some((ident.to_string(), format!("{}:{}", source.name, ident.span().start().line)))
-            }
-            _ => None,
-        };
-        let names = sources.flat_map(|source| source.tokens.iter().filter_map(move |token| name(source, token)));
-        let names: Vec<_> = names.collect();
-        let hit = |prefixes: &Words| {
-            let has_prefix = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
-            names.iter().find(|(name, _)| has_prefix(name)).cloned()
-        };
+        let mut names = Names::default();
+        for source in sources {
+            names.file.clone_from(&source.name);
+            Node::File(&source.file).walk(&mut names);
+        }
+        let names = names.found;
+        let hit = |prefixes: &Words| names.iter().find(|(name, _)| is_module(name, prefixes)).cloned();
         if let Some(doubt) = BurnNames::get().mixture.iter().find_map(|mixture| doubt(mixture, hit)) {
             return Self { kind: undescribed(), hint: None, doubt: Some(doubt) };
         }
@@ -173,6 +169,50 @@ impl Family {
     pub(super) fn is_gru(&self) -> bool {
         self.hint.as_ref().is_some_and(|(name, _)| name.contains("Gru"))
     }
+}
+
+/// Names of types, of constructors and of methods in code, with their places.
+#[derive(Default)]
+struct Names {
+    file: String,
+    found: Vec<(String, String)>,
+}
+
+impl Names {
+    fn add(&mut self, ident: &proc_macro2::Ident) {
+        self.found.push((ident.to_string(), format!("{}:{}", self.file, ident.span().start().line)));
+    }
+}
+
+impl Visitor<'_> for Names {
+    fn visit(&mut self, node: Node<'_>) {
+        match node {
+            Node::Item(Item::Struct(item)) => self.add(&item.ident),
+            Node::Type(Type::Path(ty)) => ty.path.segments.last().into_iter().for_each(|it| self.add(&it.ident)),
+            // Not the last name, which may be a variant of an enum.
+            Node::Path(path) => path.path.segments.iter().rev().nth(1).into_iter().for_each(|it| self.add(&it.ident)),
+            Node::Expr(Expr::Struct(it)) => it.path.segments.last().into_iter().for_each(|it| self.add(&it.ident)),
+            Node::Expr(Expr::MethodCall(call)) => self.add(&call.method),
+            Node::Macro(call) => {
+                let tokens = all_tokens(call.tokens.clone());
+                for pair in tokens.windows(2) {
+                    if let [TokenTree::Ident(name), TokenTree::Punct(colon)] = pair
+                        && colon.as_char() == ':'
+                    {
+                        self.add(name);
+                    }
+                }
+            }
+            _ => {}
+        }
+        node.walk(self);
+    }
+}
+
+/// Returns true for the name of a module, with a suffix such as `Config` or `2d`: `Interpolate2d`, and not `InterpolatedState`.
+fn is_module(name: &str, prefixes: &Words) -> bool {
+    let is_word = |rest: &str| !rest.starts_with(char::is_lowercase);
+    prefixes.iter().any(|prefix| name.strip_prefix(prefix).is_some_and(is_word)) && !name.contains("LrScheduler")
 }
 
 /// The ways for a model that no kind describes.

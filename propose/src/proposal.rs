@@ -10,6 +10,7 @@ use syn::Item;
 use crate::annotation::{FieldNumbers, Given, annotate, step_of_code};
 use crate::candidate::{Candidate, candidates, is_batch};
 use crate::imports::ImportProposal;
+use crate::live::live;
 use crate::losses::Losses;
 use crate::model::{Family, ModelWords};
 use crate::sources::{self, Edit, Owner, Patch, Programs, Source, all_tokens, reached};
@@ -123,13 +124,16 @@ impl Reading {
         if is_annotated {
             let reached = reached(sources, programs.training);
             found.notes.extend(Losses::new(&reached).notes());
-            found.imports = imports(&reached, &Family::new(reached.iter().copied()), krate);
+            let live = live(&reached, programs.training, training, None);
+            found.imports = imports(&reached, &Family::new(live.iter()), krate);
             return found;
         }
         let config =
             best.as_ref().map(|(source, it)| format!("config `{}` ({}:{})", it.item.ident, source.name, it.line()));
         found.part("a training config", config);
-        let given = Given::new(sources, training, programs.training, krate);
+        let name = best.as_ref().map(|(source, it)| (*source, it.item.ident.to_string()));
+        let name = name.as_ref().map(|(source, name)| (*source, name.as_str()));
+        let given = Given::new(sources, training, programs.training, name, krate);
         let family = &given.family;
         found.part(
             "the kind of model",

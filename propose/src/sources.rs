@@ -57,10 +57,17 @@ impl Source {
         in_library: bool,
     ) -> Self {
         remove_others(&mut file.items);
-        let is_import = |item: &&Item| matches!(item, Item::Use(_) | Item::ExternCrate(_));
-        let others = all_items(&file.items).into_iter().filter(|item| !is_import(item));
-        let tokens = others.flat_map(|item| all_tokens(item.to_token_stream())).collect();
+        let tokens = tokens(&file.items);
         Self { name: display_name(&path, workspace), text, file, tokens, owner, in_library, path }
+    }
+
+    /// The source with some of its items.
+    pub(super) fn with_items(&self, items: Vec<Item>) -> Self {
+        let Self { name, text, owner, path, .. } = self;
+        let tokens = tokens(&items);
+        let file = syn::File { shebang: None, attrs: Vec::new(), frontmatter: None, items };
+        let (name, text, owner, path) = (name.clone(), text.clone(), owner.clone(), path.clone());
+        Self { name, text, file, tokens, owner, in_library: self.in_library, path }
     }
 
     /// A source of a package's only target.
@@ -99,6 +106,13 @@ impl Source {
     pub(super) fn is_of(&self, target: usize) -> bool {
         matches!(&self.owner, Owner::Targets(targets) if targets.contains(&target))
     }
+}
+
+/// Tokens of the items that are not imports.
+fn tokens(items: &[Item]) -> Vec<TokenTree> {
+    let is_import = |item: &&Item| matches!(item, Item::Use(_) | Item::ExternCrate(_));
+    let others = all_items(items).into_iter().filter(|item| !is_import(item));
+    others.flat_map(|item| all_tokens(item.to_token_stream())).collect()
 }
 
 /// Returns true for targets that may train, and for the library.
@@ -435,6 +449,11 @@ impl Program<'_> {
         at(sources, self.package.targets[self.target].src_path.as_std_path())
     }
 
+    /// Returns true for the root file of the program.
+    pub(super) fn is_root(&self, source: &Source) -> bool {
+        source.path == canonical(self.package.targets[self.target].src_path.as_std_path())
+    }
+
     /// Returns true if the program calls the loop's function, by its name or through its module.
     fn calls(&self, sources: &[Source], training: &TrainingLoop<'_>) -> bool {
         let (function, module) = (training.name(), module(&training.source.name));
@@ -509,7 +528,7 @@ impl<'a> Visitor<'a> for Calls<'a> {
 }
 
 /// Module name of a file; `None` for the root of a crate.
-fn module(file: &str) -> Option<&str> {
+pub(super) fn module(file: &str) -> Option<&str> {
     let mut parts = file.trim_end_matches(".rs").rsplit('/');
     match parts.next()? {
         "lib" | "main" => None,

@@ -49,11 +49,16 @@ fn calls_of_setters_are_removed_from_long_chains() {
          #[config(default = 1)]\n    num_epochs: usize,\n    #[config(default = 1e-3)]\n    learning_rate: f64,\n}}\n\n\
          fn main() {{\n    let config = TrainingConfig::new(){setters}.done();\n}}\n"
     );
-    with_package("setters", &[("src/main.rs", &text)], |package, folder| {
-        let found = Reading::read(package, folder).propose(package, "gpu-tuned", false);
-        let proposal = found.proposal.unwrap_or_else(|| panic!("no proposal: {:?} {:?}", found.left, found.notes));
-        assert!(proposal.diff.contains("\n+    let config = TrainingConfig::new().done();\n"), "{}", proposal.diff);
-        let removed = proposal.edits.iter().filter(|edit| edit.what == "the build plans what `with_batch_size` sets");
-        assert_eq!(removed.count(), 1_000);
-    });
+    // As in the command, whose threads have room for deep code.
+    let run = move || {
+        with_package("setters", &[("src/main.rs", &text)], |package, folder| {
+            let found = Reading::read(package, folder).propose(package, "gpu-tuned", false);
+            let proposal = found.proposal.unwrap_or_else(|| panic!("no proposal: {:?} {:?}", found.left, found.notes));
+            assert!(proposal.diff.contains("\n+    let config = TrainingConfig::new().done();\n"), "{}", proposal.diff);
+            let is_removed = |edit: &&Edit| edit.what == "the build plans what `with_batch_size` sets";
+            assert_eq!(proposal.edits.iter().filter(is_removed).count(), 1_000);
+        });
+    };
+    let thread = std::thread::Builder::new().stack_size(gpu_tuned_attribute::sources::STACK).spawn(run);
+    thread.expect("a thread").join().expect("a proposal");
 }
