@@ -14,7 +14,7 @@ use crate::live::live;
 use crate::losses::Losses;
 use crate::model::{Family, ModelWords};
 use crate::sources::{self, Edit, Owner, Patch, Programs, Source, all_tokens, reached};
-use crate::training_loop::{TrainingLoop, derive_micro_batch, loop_by_hand, training_loops};
+use crate::training_loop::{LoopPlaces, TrainingLoop, derive_micro_batch, loop_by_hand, training_loops};
 
 /// An annotation for a struct with other edits, to be shown.
 #[derive(Debug, Serialize)]
@@ -50,6 +50,8 @@ pub struct Found {
     pub model: Option<ModelWords>,
     /// True if the program has Burn's own loop.
     pub has_loop: bool,
+    /// Places of a loop by hand that need a session.
+    pub places: LoopPlaces,
     /// Changes of the program without a proposed edit.
     pub left: Vec<String>,
     /// Cargo's options for the package's programs, such as `--bin train`.
@@ -150,6 +152,7 @@ impl Reading {
                     "the samples of an optimizer step",
                     samples.map(|samples| format!("{samples} samples a step")),
                 );
+                found.places = LoopPlaces::find(&given.reached, &proposal.name);
                 found.proposal = Some(proposal);
                 found.left.extend(left);
                 found.notes.extend(other_loops(&loops, training));

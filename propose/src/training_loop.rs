@@ -43,6 +43,54 @@ pub(super) fn loop_by_hand(sources: &[Source]) -> Option<String> {
     })
 }
 
+/// Places of a loop by hand that its session changes, such as `src/main.rs:12`.
+#[derive(Debug, Default)]
+pub struct LoopPlaces {
+    /// The first call that creates the config.
+    pub config: Option<String>,
+    /// The first call that creates a device.
+    pub device: Option<String>,
+    /// The first loader.
+    pub loader: Option<String>,
+    /// The first step of an optimizer, else the first gradients.
+    pub step: Option<String>,
+}
+
+impl LoopPlaces {
+    /// Finds the places in sources of the package.
+    pub(super) fn find(sources: &[&Source], config: &str) -> Self {
+        let mut places = Self::default();
+        let mut gradients = None;
+        for source in sources.iter().filter(|source| source.is_own()) {
+            let place = |span: proc_macro2::Span| format!("{}:{}", source.name, span.start().line);
+            let calls = Calls::of_file(&source.file);
+            for call in calls.functions {
+                let Some([ty, function]) = path(&call.func) else { continue };
+                let found = match () {
+                    () if ty == config => &mut places.config,
+                    () if ty.ends_with("Device") => &mut places.device,
+                    () if ty == "DataLoaderBuilder" && function == "new" => &mut places.loader,
+                    () => continue,
+                };
+                found.get_or_insert_with(|| place(call.func.span()));
+            }
+            for call in calls.methods {
+                match call.method.to_string().as_str() {
+                    "step" if call.args.len() == 3 => {
+                        places.step.get_or_insert_with(|| place(call.method.span()));
+                    }
+                    "backward" => {
+                        gradients.get_or_insert_with(|| place(call.method.span()));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        places.step = places.step.or(gradients);
+        places
+    }
+}
+
 impl<'a> TrainingLoop<'a> {
     pub(super) fn name(&self) -> String {
         self.signature.ident.to_string()

@@ -10,7 +10,7 @@ use gpu_tuned_project::gpu_names::profiles;
 use gpu_tuned_propose::build_script::with_call;
 use gpu_tuned_propose::diff::display_name;
 use gpu_tuned_propose::release::{BurnRelease, Refusal};
-use gpu_tuned_propose::{Found, ImportProposal, Proposal, Reading};
+use gpu_tuned_propose::{Found, ImportProposal, LoopPlaces, Proposal, Reading};
 use serde::Serialize;
 
 use super::InitArgs;
@@ -122,9 +122,9 @@ impl Setup {
         setup.gpus = gpus;
         let features: Vec<&str> = all.iter().map(ProfileId::as_str).chain([native.as_str(), "cuda"]).collect();
         let programs = setup.of_programs(project, &found, &others, &features);
-        let Found { proposal, imports, has_loop, left, notes, parts, missing, .. } = found;
+        let Found { proposal, imports, has_loop, places, left, notes, parts, missing, .. } = found;
         let in_vain = proposal.is_some() && reading.has_loop() && !has_loop;
-        let starts = if proposal.is_some() && !has_loop { start(&names[0]) } else { Vec::new() };
+        let starts = if proposal.is_some() && !has_loop { start(&names[0], &places) } else { Vec::new() };
         setup.by_hand.extend(left.into_iter().chain(starts).chain(in_vain.then(|| LOOP.to_owned())));
         setup.by_hand.extend(programs);
         (setup.parts, setup.missing) = (parts, missing);
@@ -279,15 +279,26 @@ fn steps(
     vec![measure, plan, format!("cargo run --release -p {name}{program} --features {features}")]
 }
 
-/// Changes of a program with an annotated config.
-fn start(krate: &str) -> Vec<String> {
+/// Changes of a program with an annotated config and a loop by hand.
+fn start(krate: &str, LoopPlaces { config, device, loader, step }: &LoopPlaces) -> Vec<String> {
     let krate = krate.replace('-', "_");
-    let config =
-        format!("where the config is created: `let session = {krate}::start(config)?;`, then `session.config()`");
-    let device = "where the device is created: `session.device()`".to_owned();
-    let steps = "where steps are taken: `session.loader(dataset, batcher)` and `session.trainer(model, optimizer)?`, which take all \
-                 samples of a step; a tuned `batch_size` is the micro-batch, and no batch for a loop by hand";
-    vec![config, device, steps.to_owned()]
+    let start = format!("`let session = {krate}::start(config)?;`, then `session.config()`");
+    let changes = [
+        (config, "the config is created", start.as_str()),
+        (device, "the device is created", "`session.device()`"),
+        (
+            loader,
+            "the loader is built",
+            "`session.loader(dataset, batcher)`, which takes all samples of a step; a tuned `batch_size` is the micro-batch, and no \
+             batch for a loop by hand",
+        ),
+        (step, "steps are taken", "`session.trainer(model, optimizer)?`, whose `step` takes all samples of a step"),
+    ];
+    let line = |(place, what, change): (&Option<String>, &str, &str)| {
+        let place = place.as_ref().map(|place| format!("{place}, ")).unwrap_or_default();
+        format!("{place}where {what}: {change}")
+    };
+    changes.map(line).to_vec()
 }
 
 /// Change of the package's build script, if one is needed, or the edit by hand with its reason. `krate` is the crate's name in the package.
