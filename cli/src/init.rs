@@ -35,7 +35,7 @@ pub(crate) struct InitArgs {
     /// Show the changes and write nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Write in spite of a refusal: another release of Burn, Burn for tests only, or no release of gpu-tuned
+    /// Write in spite of a refusal: no Burn or another release, Burn for tests only, or no release of gpu-tuned
     #[arg(long)]
     pub force: bool,
     /// Depend on this checkout of gpu-tuned, in place of the release or another checkout

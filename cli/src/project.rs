@@ -272,7 +272,7 @@ impl Project {
             let dependency = package.dependencies.iter().find(is_own)?;
             let name = dependency.rename.clone().unwrap_or_else(|| dependency.name.clone());
             let manifest = display_name(package.manifest_path.as_std_path(), &self.workspace);
-            has_program(&package).then(|| Dependent { package, name, manifest })
+            has_program(&package).then_some(Dependent { package, name, manifest })
         };
         Ok(metadata.packages.into_iter().filter_map(dependent).collect())
     }

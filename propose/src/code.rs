@@ -151,11 +151,11 @@ impl Visitor<'_> for Reader<'_> {
                 return self.within(names.map(|name| (name, Variable::default())).collect(), node);
             }
             Node::Item(Item::Fn(function)) => {
-                return self.function(function.sig.ident.to_string(), &function.sig, node);
+                return self.function(&function.sig.ident.to_string(), &function.sig, node);
             }
             Node::ImplItem(ImplItem::Fn(function)) => {
                 let of = self.implements.as_ref().map(|of| format!("{of}::")).unwrap_or_default();
-                return self.function(of + &function.sig.ident.to_string(), &function.sig, node);
+                return self.function(&(of + &function.sig.ident.to_string()), &function.sig, node);
             }
             Node::Block(_) => return self.within(BTreeMap::new(), node),
             Node::Local(local) => {

@@ -166,13 +166,13 @@ impl Reader<'_> {
     }
 
     /// Visits a function with its parameters.
-    pub(super) fn function(&mut self, name: String, signature: &Signature, node: Node<'_>) {
+    pub(super) fn function(&mut self, name: &str, signature: &Signature, node: Node<'_>) {
         let typed = signature.inputs.iter().filter_map(|input| match input {
             FnArg::Typed(input) => Some(input),
             FnArg::Receiver(_) => None,
         });
         let parameter = |(position, input): (usize, &syn::PatType)| {
-            let value = Value::Parameter(name.clone(), position);
+            let value = Value::Parameter(name.to_owned(), position);
             Some((variable_name(&input.pat)?, Variable { value, ty: last(&input.ty) }))
         };
         let receiver = Variable { value: Value::Unknown, ty: self.implements.clone() };

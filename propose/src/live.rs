@@ -28,7 +28,9 @@ pub(super) fn live(
     let entries: Vec<Entry<'_>> = own.iter().enumerate().flat_map(|(at, source)| entries(at, source)).collect();
     let mut named: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, entry) in entries.iter().enumerate() {
-        name(entry.item).into_iter().for_each(|name| named.entry(name).or_default().push(at));
+        if let Some(name) = name(entry.item) {
+            named.entry(name).or_default().push(at);
+        }
     }
     let modules: Vec<BTreeSet<String>> = own.iter().map(|source| imports(source)).collect();
     let of = |source: &Source, wanted: &str| {
