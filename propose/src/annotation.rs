@@ -524,6 +524,13 @@ impl Annotation<'_, '_, '_> {
                 self.above(field, &format!("#[tuned(default = {value})]"), &format!("`{name}` keeps its default"));
             }
         }
+        if own.has_comments() {
+            self.help.push(format!(
+                "{}:{}: move the comments of this `impl Default`, which the diff removes, to the fields",
+                own.source.name,
+                own.line()
+            ));
+        }
         own.remove(self.patch);
     }
 

@@ -250,6 +250,12 @@ impl<'s> OwnDefault<'s> {
         candidate.fields().all(|(_, name)| self.value(&name).is_some())
     }
 
+    /// Returns true if comments go with the implementation.
+    pub(super) fn has_comments(&self) -> bool {
+        let text = &self.source.text[self.item.span().byte_range()];
+        text.lines().any(|line| line.trim_start().starts_with("//") || line.contains(", //") || line.contains("/*"))
+    }
+
     pub(super) fn remove<'a>(self, patch: &mut Patch<'a>)
     where
         's: 'a,
