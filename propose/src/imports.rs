@@ -1,4 +1,4 @@
-//! Imports of Burn's modules that have a faster version in `gpu_tuned::nn`.
+//! Imports of Burn's modules and optimizers that have a faster version in `gpu_tuned::nn` and `gpu_tuned::optim`.
 
 #[cfg(test)]
 mod tests;
@@ -14,12 +14,54 @@ use syn::{Item, UseTree};
 
 use crate::sources::{Source, all_items};
 
-/// Names in `burn::nn` with a faster version, by the module below it.
-const FASTER: [(&str, &[&str]); 4] = [
-    ("", &["Linear", "LinearConfig", "LayerNorm", "LayerNormConfig", "Embedding", "EmbeddingConfig"]),
-    ("attention", &["MultiHeadAttention", "MultiHeadAttentionConfig", "MhaInput"]),
+/// Names in Burn with a faster version, by their module.
+const FASTER: [(&str, &[&str]); 7] = [
     (
-        "transformer",
+        "nn",
+        &[
+            "BatchNorm",
+            "BatchNormConfig",
+            "BiGru",
+            "BiGruConfig",
+            "BiLstm",
+            "BiLstmConfig",
+            "Embedding",
+            "EmbeddingConfig",
+            "GroupNorm",
+            "GroupNormConfig",
+            "Gru",
+            "GruConfig",
+            "InstanceNorm",
+            "InstanceNormConfig",
+            "LayerNorm",
+            "LayerNormConfig",
+            "Linear",
+            "LinearConfig",
+            "Lstm",
+            "LstmConfig",
+        ],
+    ),
+    ("nn::attention", &["MultiHeadAttention", "MultiHeadAttentionConfig", "MhaInput"]),
+    (
+        "nn::conv",
+        &[
+            "Conv1d",
+            "Conv1dConfig",
+            "Conv2d",
+            "Conv2dConfig",
+            "Conv3d",
+            "Conv3dConfig",
+            "ConvTranspose1d",
+            "ConvTranspose1dConfig",
+            "ConvTranspose2d",
+            "ConvTranspose2dConfig",
+            "ConvTranspose3d",
+            "ConvTranspose3dConfig",
+        ],
+    ),
+    ("nn::gru", &["BiGru", "BiGruConfig", "Gru", "GruConfig"]),
+    (
+        "nn::transformer",
         &[
             "PositionWiseFeedForward",
             "PositionWiseFeedForwardConfig",
@@ -28,7 +70,8 @@ const FASTER: [(&str, &[&str]); 4] = [
             "TransformerEncoderInput",
         ],
     ),
-    ("loss", &["CrossEntropyLoss", "CrossEntropyLossConfig"]),
+    ("nn::loss", &["CrossEntropyLoss", "CrossEntropyLossConfig"]),
+    ("optim", &["Adam", "AdamConfig", "AdamW", "AdamWConfig"]),
 ];
 
 /// Kinds of models that are transformers.
@@ -68,12 +111,21 @@ impl ImportProposal {
     }
 }
 
-/// Changes by line: paths below `burn::nn`.
-type Changes = BTreeMap<usize, BTreeSet<String>>;
+/// Changes by line and by the module of Burn: paths below the module. The module itself has an empty path.
+#[derive(Default)]
+struct Changes(BTreeMap<(usize, String), BTreeSet<String>>);
+
+impl Changes {
+    /// Adds a path below `burn`.
+    fn add(&mut self, line: usize, path: &[String], suffix: &str) {
+        let Some((module, below)) = path.split_first() else { return };
+        self.0.entry((line, module.clone())).or_default().insert(below.join("::") + suffix);
+    }
+}
 
 fn of_source(source: &Source, krate: &str) -> Vec<Import> {
     let mut scope = Scope::default();
-    let mut changes = Changes::new();
+    let mut changes = Changes::default();
     for item in all_items(&source.file.items) {
         if let Item::Use(item) = item {
             let line = item.span().start().line;
@@ -81,26 +133,25 @@ fn of_source(source: &Source, krate: &str) -> Vec<Import> {
         }
     }
     for (line, path) in paths(&source.tokens) {
-        if let Some((line, change)) = scope.change(&path, line) {
-            changes.entry(line).or_default().insert(change);
+        if let Some((line, path)) = scope.change(&path, line) {
+            changes.add(line, &path, "");
         }
     }
-    let import = |line: usize, names: &[String]| {
+    let import = |line: usize, module: &str, names: &[String]| {
         let below = match names {
             [] => String::new(),
             [only] => format!("::{only}"),
             several => format!("::{{{}}}", several.join(", ")),
         };
-        let [from, to] = ["burn", krate].map(|root| format!("{root}::nn{below}"));
+        let [from, to] = ["burn", krate].map(|root| format!("{root}::{module}{below}"));
         Import { file: source.name.clone(), line, from, to }
     };
-    let imports = |(line, names): (usize, BTreeSet<String>)| {
-        // The module `nn` itself has an empty name.
-        let (module, names): (Vec<_>, Vec<_>) = names.into_iter().partition(String::is_empty);
-        let module = (!module.is_empty()).then(|| import(line, &[]));
-        module.into_iter().chain((!names.is_empty()).then(|| import(line, &names))).collect::<Vec<_>>()
+    let imports = |((line, module), names): ((usize, String), BTreeSet<String>)| {
+        let (all, names): (Vec<_>, Vec<_>) = names.into_iter().partition(String::is_empty);
+        let all = (!all.is_empty()).then(|| import(line, &module, &[]));
+        all.into_iter().chain((!names.is_empty()).then(|| import(line, &module, &names))).collect::<Vec<_>>()
     };
-    changes.into_iter().flat_map(imports).collect()
+    changes.0.into_iter().flat_map(imports).collect()
 }
 
 /// Paths in code with their lines, such as `nn::LinearConfig::new`.
@@ -128,18 +179,16 @@ fn paths(tokens: &[TokenTree]) -> Vec<(usize, Vec<String>)> {
     found
 }
 
-/// The part of a path below `burn::nn` that has a faster version.
+/// The part of a path below `burn` that has a faster version.
 fn faster(path: &[String]) -> Option<&[String]> {
-    let [root, nn, rest @ ..] = path else { return None };
-    let has = |module: &str, name: &String| {
-        FASTER.iter().any(|(of, names)| *of == module && names.iter().any(|faster| faster == name))
+    let [root, below @ ..] = path else { return None };
+    let is_one = |(module, names): &(&str, &[&str])| {
+        let modules = module.split("::").count();
+        let is_module = below.len() > modules && module.split("::").eq(&below[..modules]);
+        (is_module && names.contains(&below[modules].as_str())).then_some(modules + 1)
     };
-    let length = match rest {
-        [name, ..] if has("", name) => 1,
-        [module, name, ..] if !module.is_empty() && has(module, name) => 2,
-        _ => return None,
-    };
-    (root == "burn" && nn == "nn").then_some(&rest[..length])
+    let length = FASTER.iter().find_map(is_one)?;
+    (root == "burn").then_some(&below[..length])
 }
 
 /// Imported names of a file.
@@ -176,36 +225,38 @@ impl Scope {
         }
         if let Some(below) = faster(&whole) {
             let renamed = alias.as_ref().map_or_else(String::new, |alias| format!(" as {alias}"));
-            changes.entry(line).or_default().insert(below.join("::") + &renamed);
+            changes.add(line, below, &renamed);
         }
         let Some(short) = alias.or_else(|| whole.last().cloned()) else { return };
         self.names.insert(short, (whole, line));
     }
 
-    /// The change for a path in code: its line, and the path below `burn::nn`.
-    fn change(&self, path: &[String], line: usize) -> Option<(usize, String)> {
+    /// The change for a path in code: its line, and the path below `burn`.
+    fn change(&self, path: &[String], line: usize) -> Option<(usize, Vec<String>)> {
         let [first, rest @ ..] = path else { return None };
-        let joined = |of: &[String], rest: &[String]| [of, rest].concat();
         if let Some((whole, imported)) = self.names.get(first) {
             // What is imported by its own name is a change already.
             let is_module = faster(whole).is_none();
-            let all = joined(whole, rest);
+            let all = [whole, rest].concat();
             let below = faster(&all).filter(|_| is_module)?;
-            return Some(match whole.get(2..) {
-                Some(module) => (*imported, module.join("::")),
-                None => (line, below.join("::")),
+            return Some(match &whole[1..] {
+                [] => (line, below.to_vec()),
+                module => (*imported, module.to_vec()),
             });
         }
         if first == "burn" {
-            return Some((line, faster(path)?.join("::")));
+            return Some((line, faster(path)?.to_vec()));
         }
         self.globs.iter().find_map(|(glob, imported)| {
-            let is_prelude = matches!(&glob[..], [root, prelude] if root == "burn" && prelude == "prelude");
-            let glob = if is_prelude { vec!["burn".to_owned()] } else { glob.clone() };
-            faster(&joined(&glob, path))?;
-            let below = glob.get(2..).unwrap_or_default();
-            let all = if is_prelude { Vec::new() } else { vec!["*".to_owned()] };
-            Some((*imported, joined(below, &all).join("::")))
+            let is_of_modules = match &glob[..] {
+                [root] => root == "burn",
+                [root, prelude] => root == "burn" && prelude == "prelude",
+                _ => false,
+            };
+            let of_names = if is_of_modules { &glob[..1] } else { &glob[..] };
+            faster(&[of_names, path].concat())?;
+            let changed = if is_of_modules { vec![first.clone()] } else { [&glob[1..], &["*".to_owned()]].concat() };
+            Some((*imported, changed))
         })
     }
 }

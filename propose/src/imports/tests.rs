@@ -34,9 +34,21 @@ fn imports_of_faster_modules_are_found_in_every_form() {
         ("\nfn f() { burn::nn::LinearConfig::new(1, 1); }", one(2, "gpu_tuned::nn::LinearConfig")),
         ("fn f() {\n    use burn::nn::LinearConfig;\n}", one(2, "gpu_tuned::nn::LinearConfig")),
         ("mod inner {\n    use burn::nn::Embedding;\n}", one(2, "gpu_tuned::nn::Embedding")),
+        ("use burn::nn::conv::{Conv2d, Conv2dConfig};", one(1, "gpu_tuned::nn::{conv::Conv2d, conv::Conv2dConfig}")),
+        ("use burn::optim::AdamWConfig;", one(1, "gpu_tuned::optim::AdamWConfig")),
+        ("use burn::*;\nfn f() { optim::AdamConfig::new(); }", one(1, "gpu_tuned::optim")),
     ] {
         assert_eq!(changes(text), expected, "{text}");
     }
+}
+
+#[test]
+fn modules_and_optimizers_of_one_import_are_two_changes() {
+    let text = "use burn::{nn::{Linear, gru::Gru}, optim::{AdamW, Sgd}};";
+    assert_eq!(
+        changes(text),
+        [one(1, "gpu_tuned::nn::{Linear, gru::Gru}"), one(1, "gpu_tuned::optim::AdamW")].concat()
+    );
 }
 
 #[test]
@@ -48,7 +60,8 @@ fn modules_and_names_of_one_import_are_two_changes() {
 #[test]
 fn other_modules_and_imports_that_are_there_are_left_alone() {
     for text in [
-        "use burn::nn::conv::{Conv2d, Conv2dConfig};\nuse burn::nn::Dropout;",
+        "use burn::nn::pool::{MaxPool2d, MaxPool2dConfig};\nuse burn::nn::Dropout;",
+        "use burn::optim::{Sgd, SgdConfig};",
         "use burn::nn::*;\nstruct A { dropout: Dropout }",
         "use burn::prelude::*;\nstruct Linear;\nfn f(a: Linear) {}",
         "use gpu_tuned::nn::{Linear, LinearConfig};\nuse burn::nn::Dropout;\nfn f() { LinearConfig::new(1, 1); }",
@@ -70,26 +83,32 @@ fn kinds_without_a_measured_gain_get_no_proposal() {
 
 /// Types and configs of a module's source, but for what it re-exports from Burn.
 fn own_names(source: &str) -> BTreeSet<&str> {
-    let defined =
-        ["pub type ", "pub struct "].map(|keyword| source.lines().filter_map(move |line| line.strip_prefix(keyword)));
-    let defined = defined.into_iter().flatten();
-    let configs = source.lines().filter(|line| line.starts_with("pub use ") && line.contains("config::"));
-    let configs = configs.filter_map(|line| line.rsplit("config::").next());
     let words = |text| str::split(text, |letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
-    defined.filter_map(move |line| words(line).next()).chain(configs.flat_map(words)).collect()
+    let defined = |keyword| {
+        source.lines().filter_map(move |line: &str| line.strip_prefix(keyword)?.split(['<', '(', ' ']).next())
+    };
+    let names = ["pub type ", "pub struct "].into_iter().flat_map(defined);
+    let exported = source.split("\npub use ").skip(1).filter_map(|text| text.split(';').next());
+    let exported = exported.filter_map(|text| {
+        let text = text.strip_prefix("super::").unwrap_or(text);
+        text.strip_prefix("config::").or_else(|| text.strip_prefix("recurrent::"))
+    });
+    let is_type = |name: &&str| name.starts_with(char::is_uppercase) && *name != "ByLibrary";
+    names.chain(exported.flat_map(words)).filter(is_type).collect()
 }
 
 #[test]
 fn every_module_with_a_faster_version_is_proposed() {
     for (module, source) in [
-        ("", include_str!("../../../kernels/src/nn.rs")),
-        ("attention", include_str!("../../../kernels/src/nn/attention.rs")),
-        ("transformer", include_str!("../../../kernels/src/nn/transformer.rs")),
-        ("loss", include_str!("../../../kernels/src/nn/loss.rs")),
+        ("nn", include_str!("../../../kernels/src/nn.rs")),
+        ("nn::attention", include_str!("../../../kernels/src/nn/attention.rs")),
+        ("nn::conv", include_str!("../../../kernels/src/nn/conv.rs")),
+        ("nn::gru", include_str!("../../../kernels/src/nn/gru.rs")),
+        ("nn::transformer", include_str!("../../../kernels/src/nn/transformer.rs")),
+        ("nn::loss", include_str!("../../../kernels/src/nn/loss.rs")),
+        ("optim", include_str!("../../../kernels/src/optim.rs")),
     ] {
         let (_, proposed) = FASTER.iter().find(|(of, _)| *of == module).expect("a module");
-        let mut names = own_names(source);
-        names.remove("ByLibrary");
-        assert_eq!(proposed.iter().copied().collect::<BTreeSet<_>>(), names, "{module}");
+        assert_eq!(proposed.iter().copied().collect::<BTreeSet<_>>(), own_names(source), "{module}");
     }
 }
