@@ -345,7 +345,7 @@ impl<'a> Layout<'a> {
     /// the normalised values for a trained scale.
     fn norm(&self) -> f64 {
         let each = match self.model.norm {
-            Norm::Layer => self.residual(),
+            Norm::Layer | Norm::Plain => self.residual(),
             Norm::Rms if self.is_trained(&[Role::Vector]) => 4.0 + self.residual(),
             Norm::Rms => 4.0,
         };

@@ -28,6 +28,9 @@ pub struct Dialect {
     /// The framework that runs the training.
     #[serde(default)]
     pub framework: Framework,
+    /// The family of models without a name of their own.
+    #[serde(default)]
+    pub(crate) family: String,
     /// True if keys are added only on request, as a program may not read them.
     #[serde(default)]
     pub adds_on_request: bool,
@@ -108,6 +111,11 @@ pub(crate) fn ends(path: &[String], names: &str) -> bool {
     let fits = || if names.starts_with('.') { path.len() == count() } else { path.len() >= count() };
     // Most paths differ in the last name.
     names.rsplit('.').zip(path.iter().rev()).all(|(name, own)| name == own) && fits()
+}
+
+/// Returns true for a known word: the same one, or the part between the stars of `*qlora*`.
+pub(crate) fn is_word(known: &str, word: &str) -> bool {
+    word == known || known.strip_prefix('*').is_some_and(|it| word.contains(it.trim_end_matches('*')))
 }
 
 impl Dialect {
@@ -364,10 +372,9 @@ impl Key {
         (!is_known).then(|| format!("`dim = \"{}\"` is no dimension or feature{}", self.dim, suggest(&self.dim, known)))
     }
 
-    /// The word of the vocabulary with its meaning: the same one, or the part between the stars of `*qlora*`.
+    /// The word of the vocabulary with its meaning.
     pub(crate) fn known(&self, word: &str) -> Option<&(String, String)> {
-        let is_part = |known: &str| known.strip_prefix('*').is_some_and(|it| word.contains(it.trim_end_matches('*')));
-        self.words.iter().flatten().find(|(_, known)| word == known || is_part(known))
+        self.words.iter().flatten().find(|(_, known)| is_word(known, word))
     }
 
     /// The first word with a meaning.

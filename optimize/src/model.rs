@@ -59,7 +59,11 @@ impl Model {
         let (kind, evidence, because) = kind(entries, request)?;
         let mut reader = Reader::new(entries, file.source(), kind.name);
         let mut dims = requested(kind, request.dims)?;
-        let evidence = evidence.filter(|evidence| evidence.names.name == kind.name);
+        let family = || Names::get().layout(&request.config?.dialect.family);
+        let mut evidence = evidence.filter(|evidence| evidence.names.name == kind.name);
+        if let Some(evidence) = &mut evidence {
+            evidence.layout = evidence.layout.or_else(family);
+        }
         let names = evidence.as_ref().map(|evidence| evidence.names);
         let layout = evidence.as_ref().and_then(|evidence| evidence.layout);
         if let Some(config) = request.config {
@@ -72,7 +76,10 @@ impl Model {
             if request.kind.is_none() {
                 evidence::check_modelled(all, evidence)?;
             }
-            reader.dims(layout.map(|(layout, _)| layout.keys.as_slice()).unwrap_or_default(), kind, &mut dims);
+            if let Some((family, _)) = layout {
+                reader.given(family, kind, &mut dims);
+                reader.dims(&family.keys, kind, &mut dims);
+            }
             reader.dims(&names.dims, kind, &mut dims);
             reader.cap_length(names, kind, &mut dims);
             read::compose(names, &mut reader, &mut dims);

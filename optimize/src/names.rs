@@ -79,6 +79,12 @@ pub(crate) struct Family {
     /// Keys of dimensions, in place of those of the kind.
     #[serde(default)]
     pub keys: Vec<(String, Words)>,
+    /// Dimensions that follow from keys with these values, each `key=value`.
+    #[serde(default)]
+    pub given: Vec<(Words, BTreeMap<String, toml::Value>)>,
+    /// Pairs of keys whose values are equal, or another model is meant.
+    #[serde(default)]
+    pub same: Vec<(String, String)>,
     /// Keys that make it another model.
     #[serde(default)]
     pub unmodelled: Words,

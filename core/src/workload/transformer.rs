@@ -54,6 +54,8 @@ choices! {
         Layer = "layer",
         /// Root of the mean square, with a scale.
         Rms = "rms",
+        /// Mean and variance, without parameters (OLMo).
+        Plain = "plain",
     }
 }
 
@@ -165,7 +167,10 @@ impl Transformer {
         }
         match self.classes {
             Some(classes) => all.extend([one(d, classes, Role::Head), Tensors::vectors(1, classes)]),
-            None if self.tied_head => {}
+            // Models for masked tokens have a bias beside the tied matrix.
+            None if self.tied_head => {
+                all.extend(self.biases.contains(&Matrix::Head).then(|| Tensors::vectors(1, self.vocab)));
+            }
             None => {
                 all.push(one(d, self.vocab, Role::Head));
                 all.extend(self.has_bias(Matrix::Head).then(|| Tensors::vectors(1, self.vocab)));
@@ -425,6 +430,7 @@ impl Norm {
         match self {
             Self::Layer => 2,
             Self::Rms => 1,
+            Self::Plain => 0,
         }
     }
 }

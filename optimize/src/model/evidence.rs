@@ -4,6 +4,8 @@ use crate::document::{ConfigEntry, Value};
 use crate::error::OptimizeError;
 use crate::names::{Family, KindNames, Names, Words, contains_word, normal};
 
+use super::read::meeting;
+
 /// Fewest dimensions that identify a kind of model without its name: chosen, not measured.
 const MIN_DIMS: usize = 2;
 
@@ -55,7 +57,10 @@ fn distinct(all: impl Iterator<Item = Evidence>) -> Vec<Evidence> {
 /// Refuses a model of a family or with keys that no kind describes: in their place would be a smaller one.
 pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Result<(), OptimizeError> {
     let names = Names::get();
-    let own = evidence.layout.map(|(layout, _)| &layout.unmodelled);
+    let family = evidence.layout.map(|(family, _)| family);
+    let own = family.map(|family| &family.unmodelled);
+    let given: Vec<_> = family.iter().flat_map(|family| &family.given).flat_map(|(all, _)| all.iter()).collect();
+    let has_meaning = |entry: &ConfigEntry| given.iter().any(|one| meeting(std::slice::from_ref(entry), one).is_some());
     let of_layout = evidence.layout.iter().flat_map(|(layout, _)| &layout.keys);
     let of_dims: Vec<_> = evidence.names.dims.iter().chain(of_layout).map(|(_, keys)| keys).collect();
     let is_given = |entry: &&ConfigEntry, least: u64| match &entry.value {
@@ -75,14 +80,12 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         if is_dense && key.split('_').any(|word| names.mixture.has(word)) && is_large(&entry.value) {
             return true;
         }
-        // OPT-350m projects its embeddings to another width.
-        if key == "word_embed_proj_dim"
-            && entries.iter().any(|it| it.name() == "hidden_size" && it.value != entry.value)
-        {
+        let differs = |other: &str| entries.iter().any(|it| it.name() == other && it.value != entry.value);
+        if family.is_some_and(|family| family.same.iter().any(|(one, other)| key == one && differs(other))) {
             return true;
         }
         let is_general = names.unmodelled.has(key) && !of_dims.iter().any(|keys| keys.has(key));
-        (is_general || own.is_some_and(|own| own.has(key))) && is_given(entry, 0)
+        (is_general || own.is_some_and(|own| own.has(key))) && is_given(entry, 0) && !has_meaning(entry)
             || names.unmodelled_above_one.has(key) && is_given(entry, 1)
     });
     let what = |entry: &ConfigEntry| match entry.value.bare() {
@@ -100,7 +103,8 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         return Err(OptimizeError::NotModelled { what });
     }
     let of = |name: &str| entries.iter().find(|entry| entry.path.len() == 1 && entry.name() == name);
-    let is_published = ["architectures", "transformers_version"].into_iter().any(|name| of(name).is_some());
+    let of_published = ["architectures", "transformers_version", "initializer_range", "hidden_act"];
+    let is_published = of_published.into_iter().any(|name| of(name).is_some());
     let Some(model_type) = of("model_type").filter(|_| is_published) else { return Ok(()) };
     let family = model_type.value.bare().unwrap_or_default().to_lowercase().replace('-', "_");
     let is_known = names.layout.iter().any(|layout| layout.words.has(&family));

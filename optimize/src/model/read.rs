@@ -5,8 +5,9 @@ use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::ModelKind;
 
 use super::{Dims, Origin};
+use crate::dialect::is_word;
 use crate::document::{ConfigEntry, Value};
-use crate::names::{KindNames, Names, Words};
+use crate::names::{Family, KindNames, Names, Words};
 
 /// Largest length of sequences that is assumed where only the model's is known.
 const MAX_ASSUMED_SEQ: u64 = 8192;
@@ -28,22 +29,31 @@ impl<'e> Reader<'e> {
     pub(super) fn dims(&mut self, keys: &[(String, Words)], kind: &'static ModelKind, dims: &mut Dims) {
         for (name, keys) in keys {
             let Some(dim) = named(kind.dims, name).filter(|dim| !dims.has(dim.name)) else { continue };
-            let added = keys.iter().find_map(|key| key.split_once('+')?.1.parse::<u64>().ok()).unwrap_or(0);
             let Some(entry) = self.find(keys, name) else { continue };
+            let [added, divisor] = keys.iter().find_map(|key| adjustment(key, entry.name())).unwrap_or([0, 1]);
             match value(dim, entry) {
                 Ok(Some(DimValue::Count(count))) => {
-                    dims.add(dim.name, DimValue::Count(count + added), Origin::Key(entry.shown.clone()));
+                    let count = DimValue::Count((count / divisor).saturating_add(added));
+                    dims.add(dim.name, count, Origin::Key(entry.shown.clone()));
                 }
                 Ok(Some(value)) => dims.add(dim.name, value, Origin::Key(entry.shown.clone())),
                 Ok(None) => {}
                 Err(message) => self.mistake(entry, format!("{message}; give it with --dim {name}=…")),
             }
         }
-        // `feed_forward_proj: gated-gelu`
-        let gate = self.entries.iter().find(|entry| entry.name() == "feed_forward_proj");
-        if let (Some(entry), Some(dim)) = (gate, named(kind.dims, "gated")) {
-            let is_gated = matches!(&entry.value, Value::Text(text) if text.starts_with("gated"));
-            dims.add(dim.name, DimValue::Flag(is_gated), Origin::Key(entry.shown.clone()));
+    }
+
+    /// Adds the dimensions of a family that follow from values of other keys.
+    pub(super) fn given(&self, family: &Family, kind: &'static ModelKind, dims: &mut Dims) {
+        for (conditions, values) in &family.given {
+            let all: Option<Vec<_>> = conditions.iter().map(|one| meeting(self.entries, one)).collect();
+            let Some(all) = all else { continue };
+            let keys = all.iter().map(|entry| entry.shown.as_str()).collect::<Vec<_>>().join(", ");
+            for (name, value) in values {
+                if let Some((dim, value)) = named(kind.dims, name).and_then(|dim| Some((dim, dim.kind.read(value)?))) {
+                    dims.add(dim.name, value, Origin::Key(keys.clone()));
+                }
+            }
         }
     }
 
@@ -66,7 +76,7 @@ impl<'e> Reader<'e> {
     /// The entry with one of the keys: in a section of the model first, then by the order of the keys.
     fn find(&mut self, keys: &Words, dim: &str) -> Option<&'e ConfigEntry> {
         let (all, kind) = (self.entries, self.kind);
-        let names: Vec<_> = keys.iter().map(|key| key.split('+').next().unwrap_or(key)).collect();
+        let names: Vec<_> = keys.iter().map(|key| key.split(['+', '/']).next().unwrap_or(key)).collect();
         let names_of = Names::get();
         let is_section = |table: &str| {
             names_of.keys.sections.has(table) || names_of.kinds.iter().any(|names| names.words.has(table))
@@ -110,6 +120,32 @@ impl<'e> Reader<'e> {
     fn mistake(&mut self, entry: &ConfigEntry, message: String) {
         self.mistakes.push(self.source.error(&entry.span, message));
     }
+}
+
+/// What is added to the value of a key of this name, and what divides it before: `max_position_embeddings+2`, `hidden/2`.
+fn adjustment(key: &str, name: &str) -> Option<[u64; 2]> {
+    let rest = key.strip_prefix(name)?;
+    let number = |sign: char| rest.strip_prefix(sign)?.parse().ok();
+    Some([number('+').unwrap_or(0), number('/').unwrap_or(1)])
+        .filter(|_| rest.is_empty() || rest.starts_with(['+', '/']))
+}
+
+/// The entry of a condition `key=value`; all texts of a list have to fit.
+pub(super) fn meeting<'e>(entries: &'e [ConfigEntry], condition: &str) -> Option<&'e ConfigEntry> {
+    fn fits(value: &Value, words: &str) -> bool {
+        match value {
+            // `[[["flash"], 2]]`
+            Value::List(nodes) => {
+                let mut parts = nodes.iter().filter(|node| !matches!(node.value, Value::Number(_))).peekable();
+                parts.peek().is_some() && parts.all(|node| fits(&node.value, words))
+            }
+            one => {
+                one.bare().is_some_and(|text| words.split('|').any(|word| is_word(word, &text.to_ascii_lowercase())))
+            }
+        }
+    }
+    let (key, words) = condition.split_once('=')?;
+    entries.iter().find(|entry| entry.name() == key && fits(&entry.value, words))
 }
 
 /// Returns true if a table is named after another kind of model only.
