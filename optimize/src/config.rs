@@ -224,13 +224,16 @@ impl Config {
         if self.key(role).is_some() { !self.leaves(role) } else { is_added() }
     }
 
+    /// Names and files of the model, each with its key for messages.
+    pub(crate) fn named_models(&self) -> impl Iterator<Item = (String, String)> {
+        let texts = self.with_role(Role::ModelFile).filter(|key| matches!(key.entry.value, Value::Text(_)));
+        let named = |key: &MatchedKey| (key.entry.value.bare().unwrap_or_default(), key.entry.shown.clone());
+        texts.map(named).map(|(text, key)| (text.clone(), format!("`{key} = {text}`")))
+    }
+
     /// The key and value that name the model's file.
     pub fn model_file(&self) -> Option<String> {
-        let named = |key: &MatchedKey| match &key.entry.value {
-            Value::Text(text) => Some(format!("`{} = {text}`", key.entry.shown)),
-            _ => None,
-        };
-        self.with_role(Role::ModelFile).find_map(named)
+        self.named_models().next().map(|(_, by)| by)
     }
 
     /// Key that leaves the precision to the program, where no other key gives it.

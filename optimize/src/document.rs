@@ -162,6 +162,17 @@ impl Value {
         }
     }
 
+    /// The texts of a list and of the lists in it, without numbers beside them; the value itself, if it is single.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        match self {
+            Self::List(nodes) => {
+                let parts = nodes.iter().filter(|node| !matches!(node.value, Self::Number(_)));
+                parts.flat_map(|node| node.value.texts()).collect()
+            }
+            one => one.bare().into_iter().collect(),
+        }
+    }
+
     /// The value without quotes; `None` for null, lists and tables.
     pub(crate) fn bare(&self) -> Option<String> {
         match self {

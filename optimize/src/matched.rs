@@ -121,6 +121,7 @@ impl<'t> MatchedKeys<'t> {
             Role::NoCounterpart => value.is_scalar() && !matches!(key.meaning(self.source.text), Meaning::Open),
             Role::Method => !matches!(value, Value::List(nodes) if nodes.is_empty()),
             Role::Dim | Role::Precision if matches!(key.spelling, Spelling::Any | Spelling::Present(_)) => true,
+            Role::Feature => !matches!(value, Value::Table(_)),
             _ => value.is_scalar(),
         };
         if is_usable {
@@ -225,12 +226,15 @@ impl MatchedKey {
             Value::Text(word) | Value::Number(word) => word.as_str(),
             // `no` is a flag in YAML.
             Value::Flag(_) => self.entry.raw(text),
-            // `fsdp: [full_shard, auto_wrap]`
-            Value::List(nodes) if nodes.iter().all(|node| matches!(node.value, Value::Text(_))) => {
-                joined = nodes.iter().filter_map(|node| node.value.bare()).collect::<Vec<_>>().join(" ");
-                if joined.is_empty() { "null" } else { &joined }
+            Value::List(nodes) if nodes.is_empty() => "null",
+            // `fsdp: [full_shard, auto_wrap]`, `[[["flash"], 12]]`
+            value => {
+                joined = value.texts().join(" ");
+                if joined.is_empty() {
+                    return Meaning::Unknown;
+                }
+                &joined
             }
-            Value::List(_) | Value::Table(_) => return Meaning::Unknown,
         };
         let word = word.rsplit("torch.").next().unwrap_or(word).to_ascii_lowercase();
         let known = |word: &str| self.row.known(word);

@@ -1,6 +1,7 @@
 //! The workload of a config: dimensions of the model and their origins.
 
 mod evidence;
+mod known;
 mod read;
 
 use std::borrow::Cow;
@@ -19,6 +20,7 @@ use crate::matched::{MatchedKey, Meaning};
 use crate::names::{Family, KindNames, Names, contains_word};
 use evidence::Evidence;
 pub(crate) use evidence::use_of_micro_batch;
+use known::{Known, changes_dimensions};
 use read::{Reader, value};
 
 /// A model with its dimensions.
@@ -45,12 +47,42 @@ pub struct ModelRequest<'a> {
 }
 
 impl Model {
-    /// Reads a model from the entries of a file.
+    /// Reads a model from the entries of a file, or takes the dimensions of the well-known model that the training's config names.
     ///
     /// # Errors
     ///
     /// An unknown kind, missing dimensions, values that a model cannot have, and models that no kind describes.
     pub fn read(entries: &[ConfigEntry], file: &ConfigText, request: &ModelRequest<'_>) -> Result<Self, OptimizeError> {
+        let read = Self::of_entries(entries, file, request);
+        if !matches!(read, Err(OptimizeError::NoKind { .. } | OptimizeError::MissingDims { .. })) {
+            return read;
+        }
+        let classes = entries.iter().flat_map(evidence::names_of_models);
+        let files = request.config.into_iter().flat_map(Config::named_models);
+        let mut named = files.chain(classes).filter(|_| request.kind.is_none());
+        let Some((known, by)) = named.find_map(|(text, by)| Some((Known::named(&text)?, by))) else { return read };
+        let of = known.file();
+        let mut model = Self::of_entries(&of.entries()?, &of, request)?;
+        let names = Names::get().kind(model.spec.model.kind().name);
+        if names.is_none_or(|names| changes_dimensions(names, entries)) {
+            return read;
+        }
+        model.because = format!("by {by}, with the dimensions of {}", known.name);
+        for dimension in &mut model.dims {
+            let is_own = |key: &str| entries.iter().any(|entry| entry.shown == key);
+            if matches!(&dimension.origin, Origin::Key(key) if !is_own(key)) {
+                dimension.origin = Origin::Assumed(format!("as in {}", known.name));
+            }
+        }
+        Ok(model)
+    }
+
+    /// Reads a model from the entries of a file.
+    fn of_entries(
+        entries: &[ConfigEntry],
+        file: &ConfigText,
+        request: &ModelRequest<'_>,
+    ) -> Result<Self, OptimizeError> {
         let all = entries;
         let is_own = |entry: &&ConfigEntry| !entry.tables().any(|table| Names::get().keys.parts.has(table));
         let own: Vec<_> = all.iter().filter(is_own).collect();
@@ -346,8 +378,8 @@ fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> V
         }
     }
     for row in config.dialect.defaults.iter().filter(|row| row.role == Role::Dim) {
-        let number = || row.value.parse().ok().map(toml::Value::Integer);
-        if let Some((dim, value)) = find(&row.dim).and_then(|dim| Some((dim, dim.kind.read(&number()?)?))) {
+        let value = parse_value(&row.value);
+        if let Some((dim, value)) = find(&row.dim).and_then(|dim| Some((dim, dim.kind.read(&value)?))) {
             dims.add(dim.name, value, Origin::Assumed(format!("the default of {}", config.dialect.name)));
         }
     }

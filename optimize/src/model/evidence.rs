@@ -106,6 +106,9 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
     let of_published = ["architectures", "transformers_version", "initializer_range", "hidden_act"];
     let is_published = of_published.into_iter().any(|name| of(name).is_some());
     let Some(model_type) = of("model_type").filter(|_| is_published) else { return Ok(()) };
+    if let Some(packed) = of("quantization_config").filter(|entry| entry.value != Value::Null) {
+        return Err(OptimizeError::NotModelled { what: what(packed) });
+    }
     let family = model_type.value.bare().unwrap_or_default().to_lowercase().replace('-', "_");
     let is_known = names.layout.iter().any(|layout| layout.words.has(&family));
     if is_known { Ok(()) } else { Err(OptimizeError::NotModelled { what: what(model_type) }) }
@@ -131,7 +134,7 @@ pub(crate) fn use_of_micro_batch(entries: &[ConfigEntry]) -> Option<&'static str
 }
 
 /// Texts of an entry that name a model, each with the entry for messages.
-fn names_of_models(entry: &ConfigEntry) -> Vec<(String, String)> {
+pub(super) fn names_of_models(entry: &ConfigEntry) -> Vec<(String, String)> {
     let keys = &Names::get().keys;
     let is_within = entry.tables().any(|table| keys.sections.has(table));
     let names_a_model = keys.naming.has(entry.name()) || is_within && keys.naming_within.has(entry.name());

@@ -132,18 +132,11 @@ fn adjustment(key: &str, name: &str) -> Option<[u64; 2]> {
 
 /// The entry of a condition `key=value`; all texts of a list have to fit.
 pub(super) fn meeting<'e>(entries: &'e [ConfigEntry], condition: &str) -> Option<&'e ConfigEntry> {
-    fn fits(value: &Value, words: &str) -> bool {
-        match value {
-            // `[[["flash"], 2]]`
-            Value::List(nodes) => {
-                let mut parts = nodes.iter().filter(|node| !matches!(node.value, Value::Number(_))).peekable();
-                parts.peek().is_some() && parts.all(|node| fits(&node.value, words))
-            }
-            one => {
-                one.bare().is_some_and(|text| words.split('|').any(|word| is_word(word, &text.to_ascii_lowercase())))
-            }
-        }
-    }
+    let fits = |value: &Value, words: &str| {
+        let texts = value.texts();
+        let is_one = |text: &String| words.split('|').any(|word| is_word(word, &text.to_ascii_lowercase()));
+        !texts.is_empty() && texts.iter().all(is_one)
+    };
     let (key, words) = condition.split_once('=')?;
     entries.iter().find(|entry| entry.name() == key && fits(&entry.value, words))
 }

@@ -29,24 +29,30 @@ const LLAMA: &str = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "ll
     "max_position_embeddings": 131072, "torch_dtype": "bfloat16", "attention_bias": false, "head_dim": 64,
     "task_specific_params": {"summarization": {"max_length": 20, "num_layers": 2}}}"#;
 
-/// A model of `published.toml`.
+/// A model of `models.toml` or `refused_models.toml`.
 #[derive(Deserialize)]
-struct Published {
+struct Listed {
     name: String,
     parameters: Option<u64>,
     refused: Option<String>,
     config: String,
 }
 
-#[test]
-fn parameters_are_as_published_or_the_model_is_refused_by_name() {
+fn listed(text: &str) -> Vec<Listed> {
     #[derive(Deserialize)]
     struct Table {
-        model: Vec<Published>,
+        model: Vec<Listed>,
     }
-    let table: Table = toml::from_str(include_str!("published.toml")).expect("a valid table");
-    assert!(table.model.len() >= 60);
-    for Published { name, parameters, refused: words, config } in table.model {
+    toml::from_str::<Table>(text).expect("a valid table").model
+}
+
+#[test]
+fn parameters_are_as_published_or_the_model_is_refused_by_name() {
+    let known = listed(include_str!("../models.toml"));
+    assert!(known.len() >= 60);
+    for Listed { name, parameters, refused: words, config } in
+        known.into_iter().chain(listed(include_str!("refused_models.toml")))
+    {
         // A shorter training leaves the table of positions as it is.
         for training in ["batch_size: 8\nlr: 1\nseq_len: 128\n", "per_device_train_batch_size: 8\nmax_seq_length: 64\n"]
         {
@@ -59,6 +65,38 @@ fn parameters_are_as_published_or_the_model_is_refused_by_name() {
             }
         }
     }
+}
+
+#[test]
+fn well_known_models_are_recognised_by_their_names() {
+    let parameters = |training: &str| {
+        let file = file(Format::Yaml, training);
+        let entries = file.entries().expect("YAML");
+        let config = Config::read(&entries, &file, &[]).expect("a config");
+        let request = ModelRequest { config: Some(&config), ..ModelRequest::default() };
+        Model::read(&entries, &file, &request).map(|model| model.spec.parameters()).map_err(|error| error.to_string())
+    };
+    let named = |name: &str| {
+        parameters(&format!("per_device_train_batch_size: 8\nmax_seq_length: 64\nmodel_name_or_path: {name}\n"))
+    };
+    for (name, published) in [
+        ("meta-llama/Llama-2-7b-hf", 6_738_415_616),
+        ("NousResearch/Llama-2-7b-hf", 6_738_415_616),
+        ("/tmp/Meta-Llama-3-8B-Instruct/", 8_030_261_248),
+        ("Qwen/Qwen2.5-7B-Instruct", 7_615_616_512),
+        ("google/gemma-2-2b-it", 2_614_341_888),
+        ("gpt2", 124_439_808),
+    ] {
+        assert_eq!(named(name), Ok(published), "{name}");
+    }
+    let builder = "batch_size: 2\ntokenizer: {_component_: x, max_seq_len: 512}\noptimizer: {_component_: torch.optim.AdamW}\n\
+                   model: {_component_: torchtune.models.llama3_2.lora_llama3_2_1b, lora_rank: 8, lora_attn_modules: ['q_proj']}\n";
+    assert_eq!(parameters(builder), Ok(1_235_814_400));
+    for other in ["TechxGenus/Meta-Llama-3-8B-Instruct-GPTQ", "our/llama-3-8b-pruned", "Qwen/Qwen2.5-VL-7B-Instruct"] {
+        assert!(named(other).is_err_and(|words| words.contains("--model-config")), "{other}");
+    }
+    let changed = "per_device_train_batch_size: 8\nmodel_name_or_path: gpt2\nconfig_overrides: {n_layer: 4}\n";
+    assert!(parameters(changed).is_err());
 }
 
 #[test]

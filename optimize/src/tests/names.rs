@@ -4,7 +4,7 @@ use gpu_tuned_core::dims::named;
 use gpu_tuned_core::suggest_key;
 use gpu_tuned_core::workload::{ModelKind, Optimizer};
 
-use crate::names::{Names, normal, optimizer_in};
+use crate::names::{Names, contains_word, normal, optimizer_in};
 
 #[test]
 fn every_kind_and_dimension_exists() {
@@ -20,7 +20,14 @@ fn every_kind_and_dimension_exists() {
         }
     }
     for layout in &Names::get().layout {
-        for (dim, value) in &layout.dims {
+        // A family of a dialect has a name of its own.
+        for word in layout.words.iter().filter(|word| !word.ends_with("_trainer")) {
+            let of_kinds = Names::get().kinds.iter().flat_map(|kind| kind.words.iter());
+            assert!(of_kinds.into_iter().any(|kind| contains_word(word, kind)), "{word}: no word of a kind");
+        }
+        let given = layout.given.iter().flat_map(|(_, values)| values);
+        let dims = layout.dims.iter().map(|(dim, value)| (dim, value));
+        for (dim, value) in dims.chain(given) {
             let mut kinds = ModelKind::ALL.iter().filter_map(|kind| named(kind.dims, dim));
             assert!(kinds.any(|dim| dim.kind.read(value).is_some()), "{dim} = {value}");
         }

@@ -3,7 +3,6 @@
 use gpu_tuned_core::workload::WorkloadSpec;
 
 use crate::api::{self, Reading};
-use crate::assert_all;
 use crate::table::{Expected, Table, path};
 
 const NONE: &str = "none";
@@ -51,25 +50,20 @@ fn configs_have_the_values_that_the_frameworks_document() {
 }
 
 #[test]
-fn a_config_without_dimensions_names_the_model_that_has_them() {
-    let (mut checked, mut failures) = (0, Vec::new());
+fn a_config_without_dimensions_has_those_of_the_model_that_it_names() {
+    let mut checks = crate::Checks::default();
     let table = Table::read();
-    for expected in table.configs.iter().filter(|it| ["huggingface", "axolotl", "llamafactory"].contains(&it.dialect()))
-    {
-        checked += 1;
-        let text = std::fs::read_to_string(path("configs", &expected.file)).expect("a file");
-        let line = text.lines().find(|line| line.contains("model_name_or_path") || line.contains("base_model:"));
-        let (_, name) = line.and_then(|line| line.split_once(':')).expect("a model's name");
-        let name = name.trim_matches([' ', ',', '"', '\'']);
-        let refused = match api::read(&path("configs", &expected.file), None, &expected.options) {
-            Ok(Reading { model: Ok(_), .. }) => "read without dimensions".to_owned(),
-            Ok(Reading { model: Err(error), .. }) | Err(error) => error.to_string(),
+    let of_named_models = |it: &&Expected| ["huggingface", "axolotl", "llamafactory"].contains(&it.dialect());
+    for expected in table.configs.iter().filter(of_named_models) {
+        let parameters = |model: Option<&str>| {
+            let read = api::read(&path("configs", &expected.file), model, &expected.options);
+            let model = read.and_then(|reading| reading.model);
+            model.map_or_else(|error| error.to_string(), |spec| spec.parameters().to_string())
         };
-        if !(refused.contains("--model-config") && refused.contains(name)) {
-            failures.push([expected.file.clone(), "names the model".to_owned(), name.to_owned(), refused]);
-        }
+        let (named, of_file) = (parameters(None), parameters(expected.model.as_deref()));
+        checks.add(&expected.file, ["parameters", &of_file], named.clone(), named == of_file);
     }
-    assert_all("names of models", checked, &failures);
+    checks.end("named models");
 }
 
 fn setting(reading: &Reading, name: &str) -> String {

@@ -1,0 +1,71 @@
+//! Models whose dimensions are known by their names (`models.toml`).
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::document::{ConfigEntry, ConfigText, Format, Value};
+use crate::names::{KindNames, Words};
+
+/// A well-known model.
+#[derive(Deserialize)]
+pub(super) struct Known {
+    pub name: String,
+    #[serde(default)]
+    aliases: Words,
+    /// Its `config.json`.
+    config: String,
+}
+
+static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
+    #[derive(Deserialize)]
+    struct Table {
+        model: Vec<Known>,
+    }
+    let table: Table = toml::from_str(include_str!("../models.toml")).expect("BUG: the table of models is valid");
+    table.model
+});
+
+/// Words behind the names of models with the same dimensions.
+const VARIANTS: [&str; 6] = ["instruct", "chat", "it", "hf", "base", "deduped"];
+
+impl Known {
+    /// The model of this name, path, or class such as `torchtune.models.llama3.lora_llama3_8b`.
+    pub(super) fn named(text: &str) -> Option<&'static Self> {
+        let own = squashed(text);
+        KNOWN
+            .iter()
+            .find(|model| [model.name.as_str()].into_iter().chain(model.aliases.iter()).any(|it| squashed(it) == own))
+    }
+
+    /// The config as a file.
+    pub(super) fn file(&self) -> ConfigText {
+        ConfigText::new(Path::new(&self.name), Format::Json, &self.config)
+    }
+}
+
+/// The letters and digits of a model's name, without its folder and variant.
+fn squashed(text: &str) -> String {
+    let text = text.trim_end_matches('/').to_ascii_lowercase();
+    let last = text.rsplit('/').next().unwrap_or(&text);
+    let class = last.strip_prefix("torchtune.models.").and_then(|class| class.rsplit('.').next()).unwrap_or(last);
+    let own = ["lora_", "qlora_"].iter().find_map(|adapter| class.strip_prefix(adapter)).unwrap_or(class);
+    let mut letters: String = own.chars().filter(char::is_ascii_alphanumeric).collect();
+    while let Some(rest) = VARIANTS.iter().find_map(|variant| letters.strip_suffix(variant)) {
+        letters.truncate(rest.len());
+    }
+    letters
+}
+
+/// Returns true if the config changes dimensions of the model that it names.
+pub(super) fn changes_dimensions(names: &KindNames, entries: &[ConfigEntry]) -> bool {
+    let of_size = names
+        .dims
+        .iter()
+        .filter(|(dim, _)| ["layers", "d_model", "heads", "kv_heads", "d_ff", "vocab"].contains(&dim.as_str()));
+    let keys: Vec<_> = of_size.map(|(_, keys)| keys).collect();
+    entries.iter().any(|entry| {
+        keys.iter().any(|keys| keys.has(entry.name())) && !matches!(entry.value, Value::Null | Value::Table(_))
+    })
+}
