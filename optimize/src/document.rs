@@ -25,7 +25,7 @@ const LARGEST: u64 = 8 << 20;
 /// Deepest nesting of tables and lists.
 const MAX_DEPTH: usize = 100;
 /// Key of a YAML table's tag.
-const TAG: &str = "_tag_";
+pub(crate) const TAG: &str = "_tag_";
 /// The byte-order mark that some editors put before UTF-8.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// Starts of placeholders.

@@ -10,7 +10,7 @@ use gpu_tuned_core::suggest;
 use serde::Deserialize;
 
 use crate::dialect::{DIALECTS, Dialect, Key, Role, Spelling, ends};
-use crate::document::{ConfigEntry, ConfigText, Sharing, Value};
+use crate::document::{ConfigEntry, ConfigText, Sharing, TAG, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::names::Words;
 use crate::vocabulary::{is_beside_training, unknown};
@@ -206,6 +206,10 @@ impl MatchedKey {
             _ if self.assumed.is_some() => false,
             Value::Null => true,
             Value::Text(text) => text == "auto",
+            // `batch: -1`, `batch: 0.7` of the memory.
+            Value::Number(digits) if self.role.is_of_step() => {
+                digits.parse().is_ok_and(|share: f64| share == -1.0 || share > 0.0 && share < 1.0)
+            }
             _ => false,
         }
     }
@@ -490,7 +494,7 @@ fn given_twice<'e>(
     source: Source<'_>,
 ) -> Option<FileError> {
     let (mut last, mut repeated): (HashMap<&str, &ConfigEntry>, HashSet<&str>) = Default::default();
-    for entry in index.entries.iter().filter(|entry| !entry.key.is_empty()) {
+    for entry in index.entries.iter().filter(|entry| !entry.key.is_empty() && entry.key != TAG) {
         if last.insert(&entry.shown, entry).is_some() {
             repeated.insert(&entry.shown);
         }
