@@ -114,10 +114,9 @@ impl Editor<'_> {
     fn set_counts(&mut self) {
         let (config, settings, ranks) = (self.config, &self.decision.settings, self.decision.ranks);
         let times = |role: Role| if is_over_ranks(config, role) { ranks } else { 1 };
-        // A nominal batch also scales other settings.
         let global = self.decision.global_batch;
         match config.matched(Role::GlobalBatch).map(|key| key.spelling) {
-            None | Some(Spelling::Nominal) => {}
+            None => {}
             Some(Spelling::CountPerRank) => self.set_count(Role::GlobalBatch, None, global / ranks),
             Some(_) => self.set_count(Role::GlobalBatch, None, global),
         }
@@ -357,7 +356,6 @@ fn precision_word(key: &MatchedKey, text: &str, wanted: Precision, has_weights: 
             Some((wanted == precision || is_pure).to_string())
         }
         Spelling::AmpSwitch => Some(wanted.is_mixed().to_string()),
-        Spelling::Present(_) => None,
         // The format has no effect while mixed precision is off.
         _ if key.role == Role::AmpFormat && !wanted.is_mixed() => None,
         _ => {
@@ -394,18 +392,9 @@ pub(crate) fn counts_of_micro_batches(config: &Config, from: u64, to: u64) -> im
     let note = move |key: &MatchedKey| {
         let shown = &key.entry.shown;
         let sizes = format!("{to} samples in place of {from}");
-        match &key.entry.value {
-            Value::Flag(true) if key.spelling == Spelling::Flag => Some(format!(
-                "`{shown}` scales the learning rate by the micro-batch, which has {sizes}: set the rate by hand"
-            )),
-            value => {
-                let count = value.count().filter(|count| *count > 0)?;
-                let same = (count as f64 * from as f64 / to as f64 * 10.0).round() / 10.0;
-                Some(format!(
-                    "`{shown}` counts micro-batches, which have {sizes}: {same} have as many samples as the {count}"
-                ))
-            }
-        }
+        let count = key.entry.value.count().filter(|count| *count > 0)?;
+        let same = (count as f64 * from as f64 / to as f64 * 10.0).round() / 10.0;
+        Some(format!("`{shown}` counts micro-batches, which have {sizes}: {same} have as many samples as the {count}"))
     };
     let keys = config.with_role(Role::MicroBatches).filter(move |key| from != to && !key.is_left);
     keys.filter_map(note)

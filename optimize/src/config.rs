@@ -58,8 +58,8 @@ impl Config {
     /// All mistakes in the values, with their places; a file of another kind.
     pub fn read(entries: &[ConfigEntry], file: &ConfigText, overrides: &[KeyOverride]) -> Result<Self, OptimizeError> {
         let index = Index::new(entries);
-        if let Some(kind) = other_file(&index).filter(|_| overrides.is_empty()) {
-            return Err(OptimizeError::NotTraining { found: format!("it looks like {kind}") });
+        if let Some(error) = other_file(&index, file, overrides) {
+            return Err(error);
         }
         let mut keys = MatchedKeys::new(&index, file, overrides);
         let batch = keys.count(Role::Batch, 1..=MAX_BATCH);
@@ -70,10 +70,7 @@ impl Config {
             dialect: keys.dialect,
             batch,
             accumulation: keys.count(Role::Accumulation, 1..=MAX_BATCH),
-            global_batch: keys.count(Role::GlobalBatch, 1..=MAX_BATCH).or_else(|| {
-                let default = keys.dialect.default_of(Role::GlobalBatch, "");
-                default.and_then(|default| default.parse().ok())
-            }),
+            global_batch: keys.count(Role::GlobalBatch, 1..=MAX_BATCH),
             ranks,
             devices_of_node,
             open_ranks,
@@ -120,7 +117,7 @@ impl Config {
 
     /// Key of a global batch that devices share in micro-batches, where no key has their number.
     fn step_of_unknown_ranks(&self) -> Option<String> {
-        let is_shared = |key: &&MatchedKey| !matches!(key.spelling, Spelling::Nominal | Spelling::CountPerRank);
+        let is_shared = |key: &&MatchedKey| key.spelling != Spelling::CountPerRank;
         let key = self.matched(Role::GlobalBatch).filter(is_shared)?;
         (self.ranks.is_none() && self.key(Role::Batch).is_some()).then(|| key.entry.shown.clone())
     }
@@ -301,7 +298,6 @@ fn devices(key: &MatchedKey, source: Source<'_>) -> Result<Option<u64>, FileErro
         Value::Text(text) if text.contains(',') => {
             Ok(Some(text.split(',').filter(|one| !one.trim().is_empty()).count().max(1) as u64))
         }
-        Value::Number(_) if key.spelling == Spelling::Devices => Ok(Some(1)),
         Value::Text(_) | Value::Flag(_) => Ok(None),
         Value::Number(digits) if digits == "-1" || digits == "0" => Ok(None),
         _ => key.count(1..=1 << 20, source),
@@ -350,7 +346,6 @@ fn precision(keys: &mut MatchedKeys<'_>) -> Precision {
         let read = match key.spelling {
             Spelling::FlagFor(precision) => flag(precision),
             Spelling::AmpSwitch => flag(Precision::MixedF16),
-            Spelling::Present(precision) => Ok(Some(precision)),
             _ => match key.meaning(source.text) {
                 Meaning::Known(word) => Ok(word.parse().ok()),
                 Meaning::Open => Ok(None),
@@ -449,7 +444,7 @@ impl Step {
             value => Ok(value),
         };
         let (batch, steps) = (of_rank(Role::Batch, config.batch)?, of_rank(Role::Accumulation, config.accumulation)?);
-        let global = config.global_batch_of(ranks).map(|global| whole_batches(config, global, batch, ranks));
+        let global = config.global_batch_of(ranks);
         // A key that leaves a factor of the step to the program.
         let open = |role: Role| config.matched(role).is_some_and(MatchedKey::is_open);
         let batch = match (batch, global.or(global_batch)) {
@@ -528,14 +523,6 @@ fn no_batch(config: &Config) -> OptimizeError {
 pub(crate) fn is_over_ranks(config: &Config, role: Role) -> bool {
     let is_split = || role == Role::Batch && config.has_feature("split_batches");
     is_split() || config.matched(role).is_some_and(|key| key.spelling == Spelling::CountOverRanks)
-}
-
-/// Samples of a step; those of a nominal batch are rounded to whole batches, at least one.
-fn whole_batches(config: &Config, global: u64, batch: Option<u64>, ranks: u64) -> u64 {
-    let is_nominal = config.dialect.rows(Role::GlobalBatch).any(|key| key.spelling == Spelling::Nominal);
-    let Some(batch) = batch.and_then(|batch| batch.checked_mul(ranks)).filter(|_| is_nominal) else { return global };
-    // Python rounds halves to even numbers.
-    batch.saturating_mul(((global as f64 / batch as f64).round_ties_even() as u64).max(1))
 }
 
 /// Micro-batches of a step where keys set the global batch and the micro-batch, and none the accumulation.

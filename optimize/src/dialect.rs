@@ -88,9 +88,8 @@ macro_rules! dialects {
 /// The shipped dialects, the most specific first; the last is that of any other config.
 pub(crate) static DIALECTS: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
     let all = dialects![
-        "axolotl" "llama_factory" "torchtune" "litgpt" "ultralytics" "nemo" "nanotron" "olmo" "composer" "accelerate"
-        "hugging_face" "gpt_neox" "deepspeed" "lightning" "slowfast" "pytorch_template" "openmmlab" "espnet" "keras"
-        "nanogpt" "burn" "micro_batch" "plain"
+        "axolotl" "llama_factory" "torchtune" "litgpt" "nemo" "nanotron" "olmo" "composer" "hugging_face" "gpt_neox"
+        "deepspeed" "lightning" "nanogpt" "burn" "micro_batch" "plain"
     ];
     all.iter().map(|text| toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"))).collect()
 });
@@ -238,7 +237,7 @@ pub enum Role {
     Method,
     /// A feature that changes the memory of PyTorch.
     Feature,
-    /// A number of micro-batches, or a switch for a learning rate that their size changes.
+    /// A number of micro-batches.
     MicroBatches,
     /// A switch without a counterpart in Burn.
     NoCounterpart,
@@ -284,17 +283,11 @@ pub(crate) enum Spelling {
     /// A count that the devices share.
     CountOverRanks,
     CountPerRank,
-    /// Samples of a step, to which whole batches are rounded.
-    Nominal,
     Flag,
     FlagFor(Precision),
     /// A flag for mixed precision of any format, fp16 by default.
     AmpSwitch,
-    /// A key that is there if a precision is on.
-    Present(Precision),
     Words,
-    /// The index of a device, or several with commas.
-    Devices,
     Any,
 }
 

@@ -37,6 +37,11 @@ pub enum OptimizeError {
         if found.is_empty() { String::new() } else { format!(": {found}") }
     )]
     NotTraining { found: String },
+    #[error(
+        "configs of {name} are not read, as the memory of their models is unknown\n  help: name the keys of the samples on each \
+         device: --at batch_size=KEY; and the model: --model KIND"
+    )]
+    NotRead { name: String },
     #[error("`{key}` is no key of the config{hint}\n  help: keys in tables have dots: {option}train.batch_size")]
     NoKey { option: String, key: String, hint: String },
     #[error("`{name}` is no setting{hint}\n  help: --at takes {names}")]

@@ -54,8 +54,7 @@ pub(crate) enum Meaning<'w> {
 impl<'t> MatchedKeys<'t> {
     /// Finds the keys of settings. A key that the user assigns replaces all others of its setting.
     pub(crate) fn new(index: &Index<'_>, file: &'t ConfigText, overrides: &[KeyOverride]) -> Self {
-        let mut all = file.dialects.iter().copied().chain(DIALECTS.iter());
-        let dialect = all.find(|dialect| index.has_all_of_one(&dialect.recognised)).unwrap_or_else(Dialect::plain);
+        let dialect = dialect(index, file);
         let matches = matches(dialect, index);
         let has_step = !overrides.is_empty() || matches.iter().any(|(row, _)| row.role.is_of_step());
         let (all, mistakes, source) = (Vec::new(), Vec::new(), file.source());
@@ -112,7 +111,7 @@ impl<'t> MatchedKeys<'t> {
             return;
         }
         let is_usable = match role {
-            Role::Ranks | Role::RanksOfNode | Role::Nodes => !matches!(value, Value::Table(_)),
+            Role::Ranks | Role::RanksOfNode | Role::Nodes | Role::Feature => !matches!(value, Value::Table(_)),
             // The size of a whole data set is neither a share, such as 0.8, nor one of the parts in a list.
             Role::Samples => value.count().is_some_and(|count| count > 1) && !key.entry.shown.contains('['),
             // `accumulate_grad_batches: {0: 8}`, but not a table with the name of another setting.
@@ -120,8 +119,7 @@ impl<'t> MatchedKeys<'t> {
             Role::Batch => matches!(value, Value::List(_)) || value.is_scalar(),
             Role::NoCounterpart => value.is_scalar() && !matches!(key.meaning(self.source.text), Meaning::Open),
             Role::Method => !matches!(value, Value::List(nodes) if nodes.is_empty()),
-            Role::Dim | Role::Precision if matches!(key.spelling, Spelling::Any | Spelling::Present(_)) => true,
-            Role::Feature => !matches!(value, Value::Table(_)),
+            Role::Dim if key.spelling == Spelling::Any => true,
             _ => value.is_scalar(),
         };
         if is_usable {
@@ -208,7 +206,7 @@ impl MatchedKey {
             Value::Text(text) => text == "auto",
             // `batch: -1`, `batch: 0.7` of the memory.
             Value::Number(digits) if self.role.is_of_step() => {
-                digits.parse().is_ok_and(|share: f64| share == -1.0 || share > 0.0 && share < 1.0)
+                digits == "-1" || digits.parse().is_ok_and(|share: f64| share > 0.0 && share < 1.0)
             }
             _ => false,
         }
@@ -381,7 +379,7 @@ fn unknown_keys(
 /// A kind of file that is no training config.
 #[derive(Deserialize)]
 struct OtherFile {
-    pub name: String,
+    name: String,
     recognised: Vec<Words>,
 }
 
@@ -443,10 +441,23 @@ fn matches<'e>(dialect: &'static Dialect, index: &Index<'e>) -> Vec<(&'static Ke
     found
 }
 
-/// The kind of a file that is no training config.
-pub(crate) fn other_file(index: &Index<'_>) -> Option<&'static str> {
-    let other = OTHERS.values().flatten().find(|other| index.has_all_of_one(&other.recognised));
-    other.map(|other| other.name.as_str())
+/// The error for a file that is no training config, and for one of an ecosystem that is not read, unless the user assigns keys.
+pub(crate) fn other_file(index: &Index<'_>, file: &ConfigText, overrides: &[KeyOverride]) -> Option<OptimizeError> {
+    let find = |table: &str| OTHERS[table].iter().find(|other| index.has_all_of_one(&other.recognised));
+    if let Some(other) = find("file").filter(|_| overrides.is_empty()) {
+        return Some(OptimizeError::NotTraining { found: format!("it looks like {}", other.name) });
+    }
+    let own = dialect(index, file);
+    let is_hand_written = own.adds_on_request && DIALECTS.iter().any(|shipped| core::ptr::eq(shipped, own));
+    let is_assigned = overrides.iter().any(|it| it.role.is_some());
+    let other = find("ecosystem").filter(|_| is_hand_written && !is_assigned)?;
+    Some(OptimizeError::NotRead { name: other.name.clone() })
+}
+
+/// The dialect of a file.
+fn dialect(index: &Index<'_>, file: &ConfigText) -> &'static Dialect {
+    let mut all = file.dialects.iter().copied().chain(DIALECTS.iter());
+    all.find(|dialect| index.has_all_of_one(&dialect.recognised)).unwrap_or_else(Dialect::plain)
 }
 
 /// The values that references can mean.

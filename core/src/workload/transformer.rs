@@ -54,7 +54,7 @@ choices! {
         Layer = "layer",
         /// Root of the mean square, with a scale.
         Rms = "rms",
-        /// Mean and variance, without parameters (OLMo).
+        /// Mean and variance, without a scale and a shift.
         Plain = "plain",
     }
 }

@@ -94,6 +94,13 @@ fn transformers_with_heads_biases_and_norms_of_their_own() {
         tied_head: false,
         ..Transformer::new(32, 2560, 51200, 2048)
     };
+    // A dense layer, a norm and a bias beside the tied matrix predict masked tokens.
+    let masked = Transformer {
+        final_norm: true,
+        biases: vec![Query, Key, Value, Output, Up, Down, Matrix::Head],
+        ..bert(12, 768)
+    };
+    let olmo = Transformer { norm: Norm::Plain, tied_head: true, ..llama(16, 2048, 50304, 8192, [16, 16]) };
     let small_qwen2 = Transformer { tied_head: true, ..llama(24, 896, 151_936, 4864, [14, 2]) };
     let tied_qwen3 = Transformer { tied_head: true, ..llama(36, 2560, 151_936, 9728, [32, 8]) };
     let gemma3 = Transformer { qk_norm: true, ..llama(26, 1152, 262_144, 6912, [4, 1]) };
@@ -107,6 +114,8 @@ fn transformers_with_heads_biases_and_norms_of_their_own() {
         ("google/gemma-3-1b", gemma2(gemma3), 999_885_952),
         ("EleutherAI/pythia-70m", pythia, 70_426_624),
         ("microsoft/phi-2", phi2, 2_779_683_840),
+        ("bert-base-uncased, for masked tokens", masked, 109_514_298),
+        ("allenai/OLMo-1B-hf", olmo, 1_176_764_416),
     ]);
 }
 
