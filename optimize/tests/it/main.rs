@@ -1,5 +1,6 @@
 //! Training configs of many frameworks, read and tuned: `tests/configs.toml` has the expected values.
 
+mod acceptance;
 mod api;
 mod found;
 mod public;
