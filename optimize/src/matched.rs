@@ -431,8 +431,9 @@ fn matches<'e>(dialect: &'static Dialect, index: &Index<'e>) -> Vec<(&'static Ke
     let is_own = |key: &Key| dialect.keys.iter().any(|own| core::ptr::eq(own, key));
     names.sort_by_key(|(key, names)| (!is_own(key), Reverse(names.matches('.').count())));
     for (key, names) in names {
-        // `transforms: [{dtype: float32}]`
-        let is_other = |entry: &ConfigEntry| key.role.is_of_precision() && is_beside_training(entry);
+        // `transforms: [{dtype: float32}]`, `callback: {model_parallel_size: 1}`
+        let has_tables = key.role.is_of_precision() || key.role == Role::Method && !is_own(key);
+        let is_other = |entry: &ConfigEntry| has_tables && is_beside_training(entry);
         let entries = index.find(names).filter(|entry| !is_other(entry));
         let entries = entries.filter(|entry| seen.insert(core::ptr::from_ref(*entry)));
         found.extend(entries.map(|entry| (key, entry)));

@@ -333,6 +333,12 @@ fn models_of_other_programs_are_read_or_refused() {
     let pythia =
         format!("{neox}pos_emb: rotary\nno_weight_tying: true\nattention_config: [[[flash], 12]]\nnorm: layernorm\n");
     assert_eq!(parameters(&pythia, Format::Yaml), 162_322_944, "as Pythia 160M");
+    let nemo = "trainer: {devices: 1, precision: bf16}\nmodel: {micro_batch_size: 4, global_batch_size: 8, tensor_model_parallel_size: 1, \
+                encoder_seq_length: 4096, num_layers: 32, hidden_size: 4096, ffn_hidden_size: 11008, num_attention_heads: 32, num_query_groups: 32, \
+                normalization: rmsnorm, bias: false, activation: fast-swiglu, position_embedding_type: rope, vocab_size: 32000, \
+                share_embeddings_and_output_weights: false, hidden_dropout: 0.0, transformer_block_type: pre_ln}\n\
+                exp_manager: {checkpoint_callback_params: {model_parallel_size: '${multiply:1,1}'}}\n";
+    assert_eq!(parameters(nemo, Format::Yaml), 6_738_415_616, "as Llama 2 7B");
     let olmo = "device_train_microbatch_size: 4\nglobal_train_batch_size: 64\nmodel: {d_model: 2048, n_heads: 16, n_layers: 16, \
                 mlp_ratio: 8, activation_type: swiglu, rope: true, weight_tying: true, include_bias: false, layer_norm_type: default, \
                 layer_norm_with_affine: false, max_sequence_length: 2048, vocab_size: 50280, embedding_size: 50304}\n";
@@ -347,6 +353,11 @@ fn models_of_other_programs_are_read_or_refused() {
             "`attention_config` is not modelled",
         ),
         (Format::Yaml, &format!("activation: swiglu\n{neox}"), "`activation = swiglu` is not modelled"),
+        (
+            Format::Yaml,
+            &nemo.replace("pre_ln", "normformer"),
+            "`model.transformer_block_type = normformer` is not modelled",
+        ),
         (Format::Yaml, &format!("attention_config: [[[gmlp], 2]]\n{dims}"), "`attention_config` is not modelled"),
         (Format::Yaml, &format!("no_weight_tying: true\n{dims}"), "`no_weight_tying = true` is not modelled"),
         (Format::Yaml, &format!("layer_norm_type: rms\n{dims}"), "`layer_norm_type = rms` is not modelled"),
