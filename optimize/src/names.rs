@@ -85,9 +85,12 @@ pub(crate) struct Family {
     /// Pairs of keys whose values are equal, or another model is meant.
     #[serde(default)]
     pub same: Vec<(String, String)>,
-    /// Keys that make it another model.
+    /// Keys that make it another model, unless they are off.
     #[serde(default)]
     pub unmodelled: Words,
+    /// Keys that only other models have.
+    #[serde(default)]
+    pub other: Words,
 }
 
 impl From<String> for Words {

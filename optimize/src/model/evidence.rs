@@ -3,6 +3,7 @@
 use crate::document::{ConfigEntry, Value};
 use crate::error::OptimizeError;
 use crate::names::{Family, KindNames, Names, Words, contains_word, normal};
+use crate::vocabulary::is_beside_training;
 
 use super::read::meeting;
 
@@ -81,7 +82,10 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
             return true;
         }
         let differs = |other: &str| entries.iter().any(|it| it.name() == other && it.value != entry.value);
-        if family.is_some_and(|family| family.same.iter().any(|(one, other)| key == one && differs(other))) {
+        let is_other = |family: &Family| {
+            family.other.has(key) || family.same.iter().any(|(one, other)| key == one && differs(other))
+        };
+        if family.is_some_and(is_other) {
             return true;
         }
         let is_general = names.unmodelled.has(key) && !of_dims.iter().any(|keys| keys.has(key));
@@ -142,7 +146,7 @@ pub(super) fn names_of_models(entry: &ConfigEntry) -> Vec<(String, String)> {
         Value::List(nodes) => nodes.first().map(|node| &node.value),
         other => Some(other),
     };
-    let text = match (names_a_model, first) {
+    let text = match (names_a_model && !is_beside_training(entry), first) {
         (true, Some(Value::Text(text))) => text,
         // `is_llama_config: true`
         (true, Some(Value::Flag(true))) => &entry.key,

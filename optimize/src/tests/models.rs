@@ -336,7 +336,8 @@ fn models_of_other_programs_are_read_or_refused() {
     let nemo = "trainer: {devices: 1, precision: bf16}\nmodel: {micro_batch_size: 4, global_batch_size: 8, tensor_model_parallel_size: 1, \
                 encoder_seq_length: 4096, num_layers: 32, hidden_size: 4096, ffn_hidden_size: 11008, num_attention_heads: 32, num_query_groups: 32, \
                 normalization: rmsnorm, bias: false, activation: fast-swiglu, position_embedding_type: rope, vocab_size: 32000, \
-                share_embeddings_and_output_weights: false, hidden_dropout: 0.0, transformer_block_type: pre_ln}\n\
+                share_embeddings_and_output_weights: false, hidden_dropout: 0.0, transformer_block_type: pre_ln, \
+                tokenizer: {type: EleutherAI/gpt-neox-20b}}\n\
                 exp_manager: {checkpoint_callback_params: {model_parallel_size: '${multiply:1,1}'}}\n";
     assert_eq!(parameters(nemo, Format::Yaml), 6_738_415_616, "as Llama 2 7B");
     let olmo = "device_train_microbatch_size: 4\nglobal_train_batch_size: 64\nmodel: {d_model: 2048, n_heads: 16, n_layers: 16, \
