@@ -383,6 +383,12 @@ fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> V
             dims.add(dim.name, value, Origin::Assumed(format!("the default of {}", config.dialect.name)));
         }
     }
+    let adapter = config.with_role(Role::Adapter).find(|_| is_adapted && !dims.has("lora_rank"));
+    if let Some(key) = adapter.filter(|key| matches!(key.meaning(source.text), Meaning::Known("on"))) {
+        let message =
+            format!("`{}`: the rank of the adapters is missing: give it with --dim lora_rank=…", key.entry.shown);
+        mistakes.push(source.error(&key.entry.place(), message));
+    }
     mistakes.extend(targets(config, dims).err());
     mistakes
 }

@@ -153,7 +153,9 @@ pub(super) fn names_of_models(entry: &ConfigEntry) -> Vec<(String, String)> {
         _ => return Vec::new(),
     };
     // The class of a path such as `torchvision.models.resnet18`.
-    let class = text.rsplit(['.', '/']).next().unwrap_or(text);
+    let last = text.rsplit('/').next().unwrap_or(text);
+    let class = last.rsplit_once('.').map(|(_, class)| class).filter(|class| class.starts_with(char::is_alphabetic));
+    let class = class.unwrap_or(last);
     vec![(normal(class), format!("`{} = {text}`", entry.shown))]
 }
 

@@ -200,6 +200,11 @@ fn adapters_and_packed_weights_are_read() {
     let trained = |training: &str| read(LLAMA, training).expect("a model").spec.workload().parameters.trained();
     let lora = trained(&format!("{axolotl}adapter: lora\nlora_r: 16\nlora_target_linear: true\n"));
     assert_eq!(lora, 11_272_192, "the adapters of rank 16 of Llama 3.2 1B");
+    let words = refused(LLAMA, &format!("{axolotl}adapter: lora\n"));
+    assert!(words.contains("`adapter`: the rank of the adapters is missing"), "{words}");
+    // ms-swift: a rank that is left over.
+    let full = "per_device_train_batch_size: 1\nmax_seq_length: 64\ntuner_type: full\nlora_rank: 8\n";
+    assert_eq!(trained(full), 1_235_814_400);
     let words = refused(LLAMA, "model_name_or_path: x\nfinetuning_type: freeze\nper_device_train_batch_size: 1\n");
     assert!(words.contains("`finetuning_type`: `freeze` is not modelled"), "{words}");
     let words = refused(LLAMA, &format!("{axolotl}load_in_4bit: true\n"));
