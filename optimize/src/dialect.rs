@@ -291,7 +291,7 @@ pub(crate) enum Spelling {
     Any,
 }
 
-/// Words of an ecosystem, each with its meaning. The first word of a meaning is written.
+/// Words of an ecosystem, each with its meaning: `?` is refused. The first word of a meaning is written.
 pub(crate) type Vocabulary = Vec<(String, String)>;
 
 /// Keys of a setting with one spelling.

@@ -246,6 +246,7 @@ impl MatchedKey {
         };
         match known(&word).or_else(flag) {
             Some((meaning, _)) if meaning.is_empty() => Meaning::Open,
+            Some((meaning, _)) if meaning == "?" => Meaning::Unknown,
             Some((meaning, _)) => Meaning::Known(meaning),
             None if ["auto", "none", "null", ""].contains(&word.as_str()) => Meaning::Open,
             None if word == "false" && matches!(self.role, Role::Feature | Role::Method) => Meaning::Open,
@@ -274,8 +275,9 @@ impl MatchedKey {
         if words.len() > 8 {
             words.splice(8.., ["…"]);
         }
+        let texts = self.entry.value.texts().join(" ");
         let (shown, value) =
-            (&self.entry.shown, self.entry.value.bare().unwrap_or_else(|| self.entry.value.kind().to_owned()));
+            (&self.entry.shown, if texts.is_empty() { self.entry.value.kind() } else { texts.as_str() });
         let expected = if words.is_empty() { String::new() } else { format!(": expected {}", words.join(", ")) };
         let remedy = match self.role {
             Role::Method => format!("to plan as if it had no effect: --assume {shown}={HARMLESS}"),

@@ -14,6 +14,8 @@ pub(crate) struct Names {
     pub(crate) layout: Vec<Family>,
     /// Keys of settings that only trainings have.
     pub(crate) training: Words,
+    /// Words of optimizers with another state than that of the optimizer in their name.
+    other_optimizers: Words,
     /// Keys of `PyTorch` programs.
     pub(crate) of_pytorch: Words,
     /// Tables whose settings are not those of training, by name and by the first or last word of the name.
@@ -151,6 +153,9 @@ pub fn aliases(kind: &str, dim: &str) -> impl Iterator<Item = &'static str> {
 /// The optimizer that a name such as `torch.optim.AdamW` contains.
 pub(crate) fn optimizer_in(text: &str) -> Option<Optimizer> {
     let text = text.to_ascii_lowercase();
+    if Names::get().other_optimizers.iter().any(|word| text.contains(word)) {
+        return None;
+    }
     // `adamw` contains `adam`.
     Optimizer::ALL.into_iter().filter(|optimizer| text.contains(optimizer.name())).max_by_key(|it| it.name().len())
 }

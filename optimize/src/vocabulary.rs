@@ -15,6 +15,7 @@ struct Vocabulary {
     #[serde(rename = "topic")]
     topics: Vec<Topic>,
     harmless: Harmless,
+    methods: Methods,
     tables: Tables,
 }
 
@@ -32,6 +33,12 @@ struct Harmless {
     words: Words,
     places: Words,
     keys: Words,
+}
+
+#[derive(Deserialize)]
+struct Methods {
+    keys: Words,
+    words: Words,
 }
 
 #[derive(Deserialize)]
@@ -75,6 +82,10 @@ pub(crate) fn unknown<'e>(
 fn topic(dialect: &Dialect, entry: &ConfigEntry) -> Option<&'static str> {
     let all = &*VOCABULARY;
     let name = entry.name();
+    let is_method = |text: &String| all.methods.words.iter().any(|word| fits(&text.to_ascii_lowercase(), word));
+    if all.methods.keys.has(name) && entry.value.texts().iter().any(is_method) && !is_beside_training(entry) {
+        return Some("the task");
+    }
     let topic = all.topics.iter().find(|topic| topic.words.iter().any(|word| fits(name, word)))?;
     let is_about_task = ["the task", "the loss"].contains(&topic.name.as_str());
     let can_be_a_file = ["parallelism", "quantisation"].contains(&topic.name.as_str());
