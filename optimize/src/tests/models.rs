@@ -361,6 +361,16 @@ fn models_of_other_programs_are_read_or_refused() {
         (Format::Yaml, &format!("activation: swiglu\n{neox}"), "`activation = swiglu` is not modelled"),
         (
             Format::Yaml,
+            &nemo.replace("bias: false", "bias: false, retro: {encoder: 2}"),
+            "`model.retro` is not modelled",
+        ),
+        (
+            Format::Yaml,
+            &olmo.replace("rope: true", "rope: true, block_type: moe"),
+            "`model.block_type = moe` is not modelled",
+        ),
+        (
+            Format::Yaml,
             &nemo.replace("pre_ln", "normformer"),
             "`model.transformer_block_type = normformer` is not modelled",
         ),
