@@ -113,7 +113,7 @@ impl Model {
                 reader.dims(&family.keys, kind, &mut dims);
             }
             reader.dims(&names.dims, kind, &mut dims);
-            reader.cap_length(names, kind, &mut dims);
+            reader.add_length(names, kind, &mut dims);
             read::compose(names, &mut reader, &mut dims);
         }
         add_layout(kind, layout, &mut dims);
@@ -318,11 +318,6 @@ impl Dims {
         if !self.has(name) {
             self.0.push((name, value, origin));
         }
-    }
-
-    pub(crate) fn set(&mut self, name: &'static str, value: DimValue, origin: Origin) {
-        self.remove(name);
-        self.add(name, value, origin);
     }
 
     fn remove(&mut self, name: &str) {

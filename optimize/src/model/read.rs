@@ -57,19 +57,20 @@ impl<'e> Reader<'e> {
         }
     }
 
-    /// Bounds the length of sequences by the model's longest.
-    pub(super) fn cap_length(&mut self, names: &KindNames, kind: &'static ModelKind, dims: &mut Dims) {
+    /// Adds the rows of a table of positions, and the length of sequences where the training leaves it to the model. Trainers do
+    /// not shorten a length that they are given.
+    pub(super) fn add_length(&mut self, names: &KindNames, kind: &'static ModelKind, dims: &mut Dims) {
         let Some(keys) = names.keys_of("{max}") else { return };
         let Some(entry) = self.find(keys, "{max}") else { return };
         let Some(longest) = entry.value.count() else { return };
+        let (origin, seq) = (Origin::Key(entry.shown.clone()), dims.get("seq").cloned());
         if let Some(rows) = named(kind.dims, "max_seq") {
-            dims.add(rows.name, DimValue::Count(longest), Origin::Key(entry.shown.clone()));
+            let least = if let Some(DimValue::Count(seq)) = seq { seq } else { 0 };
+            dims.add(rows.name, DimValue::Count(longest.max(least)), origin.clone());
         }
-        match dims.get("seq") {
-            // Models of long texts are rarely trained on texts that long.
-            None if longest > MAX_ASSUMED_SEQ => {}
-            Some(DimValue::Count(seq)) if *seq <= longest || dims.origin("seq") == Some(&Origin::Option) => {}
-            _ => dims.set("seq", DimValue::Count(longest), Origin::Key(entry.shown.clone())),
+        // Models of long texts are rarely trained on texts that long.
+        if seq.is_none() && longest <= MAX_ASSUMED_SEQ {
+            dims.add("seq", DimValue::Count(longest), origin);
         }
     }
 

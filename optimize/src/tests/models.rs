@@ -33,6 +33,8 @@ const LLAMA: &str = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "ll
 #[derive(Deserialize)]
 struct Listed {
     name: String,
+    #[serde(default)]
+    aliases: String,
     parameters: Option<u64>,
     refused: Option<String>,
     config: String,
@@ -50,7 +52,7 @@ fn listed(text: &str) -> Vec<Listed> {
 fn parameters_are_as_published_or_the_model_is_refused_by_name() {
     let known = listed(include_str!("../models.toml"));
     assert!(known.len() >= 60);
-    for Listed { name, parameters, refused: words, config } in
+    for Listed { name, parameters, refused: words, config, .. } in
         known.into_iter().chain(listed(include_str!("refused_models.toml")))
     {
         // A shorter training leaves the table of positions as it is.
@@ -79,8 +81,13 @@ fn well_known_models_are_recognised_by_their_names() {
     let named = |name: &str| {
         parameters(&format!("per_device_train_batch_size: 8\nmax_seq_length: 64\nmodel_name_or_path: {name}\n"))
     };
+    for model in listed(include_str!("../models.toml")) {
+        for name in [model.name.as_str()].into_iter().chain(model.aliases.split(' ').filter(|alias| !alias.is_empty()))
+        {
+            assert_eq!(named(name).ok(), model.parameters, "{name}");
+        }
+    }
     for (name, published) in [
-        ("meta-llama/Llama-2-7b-hf", 6_738_415_616),
         ("NousResearch/Llama-2-7b-hf", 6_738_415_616),
         ("/tmp/Meta-Llama-3-8B-Instruct/", 8_030_261_248),
         ("Qwen/Qwen2.5-7B-Instruct", 7_615_616_512),
@@ -121,12 +128,12 @@ fn models_that_no_kind_describes_are_refused() {
 }
 
 #[test]
-fn sequences_have_the_length_of_the_training_up_to_the_models() {
+fn sequences_have_the_length_of_the_training() {
     for (training, expected) in [
         ("per_device_train_batch_size: 1\nmax_seq_length: 2048\n", "2048"),
         ("base_model: x\nmicro_batch_size: 1\nsequence_len: 4096\n", "4096"),
         ("model_name_or_path: x\nfinetuning_type: full\ncutoff_len: 1024\nper_device_train_batch_size: 1\n", "1024"),
-        ("per_device_train_batch_size: 1\nmax_seq_length: 262144\n", "131072"),
+        ("per_device_train_batch_size: 1\nmax_seq_length: 262144\n", "262144"),
         ("batch_size: 1\nlr: 1\nmax_length: 512\ntask_specific_params: {a: {max_length: 9}}\n", "512"),
     ] {
         let model = read(LLAMA, training).unwrap_or_else(|error| panic!("{training}: {error}"));
