@@ -239,8 +239,6 @@ pub enum Role {
     Feature,
     /// A number of micro-batches.
     MicroBatches,
-    /// A switch without a counterpart in Burn.
-    NoCounterpart,
 }
 
 impl Role {

@@ -76,7 +76,7 @@ impl<'t> MatchedKeys<'t> {
             let entry = index.entries.iter().find(|entry| entry.shown == assigned.key);
             keys.all.extend(row.zip(entry).map(|(row, entry)| MatchedKey::new(row, entry.clone(), false, None)));
         }
-        let settings = keys.all.iter().filter(|key| key.role != Role::NoCounterpart).map(|key| &key.entry);
+        let settings = keys.all.iter().map(|key| &key.entry);
         keys.mistakes.extend(given_twice(index, settings, keys.source));
         keys
     }
@@ -88,7 +88,7 @@ impl<'t> MatchedKeys<'t> {
         let (role, value) = (key.role, &key.entry.value);
         if let Some(target) = value.reference() {
             let (target, of) = targets.find(&target).unzip();
-            if of.flatten() == Some(role) || matches!(role, Role::NoCounterpart | Role::Optimizer | Role::Samples) {
+            if of.flatten() == Some(role) || matches!(role, Role::Optimizer | Role::Samples) {
                 return;
             }
             match target {
@@ -117,7 +117,6 @@ impl<'t> MatchedKeys<'t> {
             // `accumulate_grad_batches: {0: 8}`, but not a table with the name of another setting.
             Role::Accumulation => true,
             Role::Batch => matches!(value, Value::List(_)) || value.is_scalar(),
-            Role::NoCounterpart => value.is_scalar() && !matches!(key.meaning(self.source.text), Meaning::Open),
             Role::Method => !matches!(value, Value::List(nodes) if nodes.is_empty()),
             Role::Dim if key.spelling == Spelling::Any => true,
             _ => value.is_scalar(),
@@ -420,9 +419,10 @@ impl<'e> Index<'e> {
 /// Keys of a dialect: its own, and those of hand-written configs for settings that it has no key for.
 fn read_by(dialect: &'static Dialect) -> impl Iterator<Item = &'static Key> {
     let is_own = |other: &Key| dialect.keys.iter().any(|key| key.role == other.role && key.dim == other.dim);
-    let others = Dialect::plain().keys.iter().filter(move |other| {
-        !dialect.is_plain() && (matches!(other.role, Role::NoCounterpart | Role::Method) || !is_own(other))
-    });
+    let others = Dialect::plain()
+        .keys
+        .iter()
+        .filter(move |other| !dialect.is_plain() && (other.role == Role::Method || !is_own(other)));
     dialect.keys.iter().chain(others)
 }
 

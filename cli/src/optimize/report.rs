@@ -35,9 +35,6 @@ pub(super) struct Json<'a> {
     model: ModelJson<'a>,
     step: Step,
     targets: Vec<TargetJson<'a>>,
-    /// Keys without a counterpart in Burn, which stay.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    no_counterpart: Vec<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -80,7 +77,6 @@ impl Report<'_> {
             },
             step: self.step,
             targets: targets.collect(),
-            no_counterpart: no_counterpart(self).collect(),
         }
     }
 
@@ -328,7 +324,7 @@ fn remarks(report: &Report<'_>) -> String {
         let notes = on_target(report, &one.tuned, is_single);
         notes.into_iter().map(|note| (Some(one.tuned.target.as_str()), note))
     });
-    let general = [unknown_loading(report), by_hand(report), note_no_counterpart(report)];
+    let general = [unknown_loading(report), by_hand(report)];
     let general = general.into_iter().flatten().map(|note| (None, note));
     let is_quiet = verbosity() == Verbosity::Quiet;
     let all: String = grouped_by_text(of_targets.chain(general).filter(|_| !is_quiet))
@@ -452,18 +448,6 @@ fn by_hand(report: &Report<'_>) -> Option<String> {
     } else {
         format!("{all}: the plan counts on it, and it is not written: add it to the config by hand")
     })
-}
-
-/// Switches that Burn lacks, in a config of Burn.
-fn no_counterpart<'a>(report: &Report<'a>) -> impl Iterator<Item = &'a str> {
-    let (config, framework) = (report.config, report.framework);
-    config.keys(Role::NoCounterpart).filter(move |_| framework == Framework::Burn)
-}
-
-/// A note on switches that Burn lacks.
-fn note_no_counterpart(report: &Report<'_>) -> Option<String> {
-    let keys: Vec<_> = no_counterpart(report).map(|key| format!("`{key}`")).collect();
-    (!keys.is_empty()).then(|| format!("{}: no counterpart in Burn, unchanged", keys.join(", ")))
 }
 
 /// The outcome of each file, by outcome.

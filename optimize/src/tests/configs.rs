@@ -3,7 +3,7 @@
 use gpu_tuned_core::workload::Optimizer::{self, Adam, Sgd};
 
 use super::{MODEL, file};
-use crate::{Config, ConfigText, Format, KeyOverride, Role};
+use crate::{Config, ConfigText, Format, KeyOverride};
 
 fn read(text: &str) -> Config {
     let file = file(Format::Yaml, text);
@@ -68,8 +68,6 @@ fn optimizers_are_read_from_the_keys_of_each_program() {
     for (key, optimizer) in rows {
         assert_eq!(read(&format!("batch_size: 8\nlr: 1\n{key}\n")).optimizer, Some(optimizer), "{key}");
     }
-    let config = read("train_micro_batch_size_per_gpu: 8\nzero_optimization: {stage: 2}\npin_memory: true\n");
-    assert_eq!(config.keys(Role::NoCounterpart).collect::<Vec<_>>(), ["pin_memory"]);
 }
 
 #[test]
