@@ -14,7 +14,8 @@ use gpu_tuned_core::profile::{Profile, ProfileId, ProfileNames, ProfileTable};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_core::{Goal, suggest};
-use gpu_tuned_project::config::{ConfigFile, workload_from_words};
+use gpu_tuned_optimize::{Model, ModelRequest};
+use gpu_tuned_project::config::{ConfigFile, PairsError, workload_from_words};
 use gpu_tuned_project::file::{self, ReadError};
 use gpu_tuned_project::gpu_names::profiles;
 use gpu_tuned_project::lock::{Lock, LockedWorkload, Outdated};
@@ -373,9 +374,9 @@ impl WorkloadArgs {
 pub(crate) struct ModelOrWorkloadArgs {
     #[command(flatten)]
     pub of_package: WorkloadArgs,
-    /// Describe the model here, without a package: in the words of the attribute, such as `mlp(widths = [784, 10])`, or by its
-    /// kind with --dim for each dimension: transformer, encoder_decoder, vit, convnet, unet, mlp, recurrent, lstm, gru, or
-    /// declared (costs)
+    /// Describe the model here, without a package: in the words of the attribute, such as `mlp(widths = [784, 10])`, by its
+    /// kind with --dim for each dimension (transformer, encoder_decoder, vit, convnet, unet, mlp, recurrent, lstm, gru, or
+    /// declared costs), or by the name of a well-known language model, such as `gpt2` or `llama-2-7b`
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["workload", "struct"])]
     pub model: Option<String>,
     /// Dimension of --model, or key of its training, such as `seq=512` or `lora_rank=8`; repeatable
@@ -396,7 +397,14 @@ impl ModelOrWorkloadArgs {
         let Some(model) = &self.model else { return Ok(None) };
         let optimizer = self.optimizer.iter().map(|name| ("optimizer".to_owned(), name.clone()));
         let pairs: Vec<_> = self.dims.iter().cloned().chain(optimizer).collect();
-        workload_from_words(model, &pairs).map(Some).map_err(|source| Error::Model { source })
+        let described = workload_from_words(model, &pairs);
+        if let Err(PairsError::UnknownModel { .. }) = described {
+            let request = ModelRequest { dims: &pairs, ..ModelRequest::default() };
+            if let Some(known) = Model::known(model, &request) {
+                return Ok(Some((model, known?.spec)));
+            }
+        }
+        described.map(Some).map_err(|source| Error::Model { source })
     }
 }
 

@@ -77,6 +77,16 @@ impl Model {
         Ok(model)
     }
 
+    /// Takes the dimensions of a well-known model, such as `gpt2` or `meta-llama/Llama-2-7b-hf`. `None` for other names.
+    ///
+    /// # Errors
+    ///
+    /// Unknown dimensions, and values that a model cannot have.
+    pub fn known(name: &str, request: &ModelRequest<'_>) -> Option<Result<Self, OptimizeError>> {
+        let file = Known::named(name)?.file();
+        Some(file.entries().and_then(|entries| Self::of_entries(&entries, &file, request)))
+    }
+
     /// Reads a model from the entries of a file.
     fn of_entries(
         entries: &[ConfigEntry],
