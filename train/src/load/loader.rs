@@ -173,20 +173,36 @@ where
     /// The batches of the next epoch.
     #[expect(clippy::iter_without_into_iter, reason = "a loop over a reference does not look like another epoch")]
     pub fn iter(&self) -> Box<dyn DataLoaderIterator<B> + '_> {
+        self.next_epoch(0)
+    }
+
+    /// The batches of an epoch, counted from 0, after the first `batches`: for a resumed run. Nothing is prepared for
+    /// what is left out; a [`strategy`](Self::strategy) fetches the items. An epoch that has begun before does not
+    /// come again: the next one does.
+    pub fn iter_from(&self, epoch: u64, batches: u64) -> Box<dyn DataLoaderIterator<B> + '_> {
+        while self.epochs.load(Ordering::Relaxed) < epoch {
+            self.epochs.fetch_add(1, Ordering::Relaxed);
+            // Draws the order.
+            drop(self.ordered());
+        }
+        self.next_epoch(batches)
+    }
+
+    fn next_epoch(&self, skipped: u64) -> Box<dyn DataLoaderIterator<B> + '_> {
         let number = self.epochs.fetch_add(1, Ordering::Relaxed) + 1;
         let open = self.inputs.as_ref().map(|inputs| inputs.begin_epoch(self.describe_epoch(number)));
         let dataset = self.ordered();
-        Box::new(Epoch::new(self.batches(&dataset), dataset.len(), open))
+        Box::new(Epoch::new(self.batches(&dataset, skipped), dataset.len(), open))
     }
 
-    fn batches(&self, dataset: &Arc<dyn Dataset<I>>) -> Box<dyn FnMut() -> Option<Taken<B>> + '_> {
+    fn batches(&self, dataset: &Arc<dyn Dataset<I>>, skipped: u64) -> Box<dyn FnMut() -> Option<Taken<B>> + '_> {
         if self.num_workers > 0 {
-            match self.prefetch(dataset) {
+            match self.prefetch(dataset, skipped) {
                 Ok(prefetch) => return Box::new(move || prefetch.next()),
                 Err(error) => tracing::warn!(%error, "no threads for the loader: batches are prepared one by one"),
             }
         }
-        let mut next = lazy(self.source(dataset), self.preparation(dataset), self.budget);
+        let mut next = lazy(self.source(dataset, skipped), self.preparation(dataset), self.budget);
         // Nothing is ever ready.
         Box::new(move || self.instrumentation.time_wait(|| 0, &mut next))
     }
@@ -258,13 +274,14 @@ where
         }
     }
 
-    fn source(&self, dataset: &Arc<dyn Dataset<I>>) -> Source<I> {
-        match &self.batches {
+    fn source(&self, dataset: &Arc<dyn Dataset<I>>, skipped: u64) -> Source<I> {
+        let source = match &self.batches {
             Batches::OfSize(size) => Source::fixed(*size, dataset.len(), self.drop_last),
             Batches::Grouped(strategy) => {
                 Source::grouped(dataset.clone(), strategy.clone_dyn(), self.share, self.drop_last)
             }
-        }
+        };
+        source.after(skipped)
     }
 
     fn preparation(&self, dataset: &Arc<dyn Dataset<I>>) -> Preparation<I, B> {
@@ -276,10 +293,10 @@ where
         }
     }
 
-    fn prefetch(&self, dataset: &Arc<dyn Dataset<I>>) -> std::io::Result<Prefetch<B>> {
+    fn prefetch(&self, dataset: &Arc<dyn Dataset<I>>, skipped: u64) -> std::io::Result<Prefetch<B>> {
         let host = self.num_workers.saturating_add(self.depth);
         let bounds = Bounds { depth: self.depth, budget: self.budget, host };
-        Prefetch::start(self.source(dataset), self.preparation(dataset), bounds, self.num_workers)
+        Prefetch::start(self.source(dataset, skipped), self.preparation(dataset), bounds, self.num_workers)
     }
 }
 

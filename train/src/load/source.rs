@@ -78,6 +78,21 @@ impl<I> Source<I> {
         Self::Grouped(Grouped { dataset, strategy, share, drop_last, fetched: 0, consumed: 0, ahead: None })
     }
 
+    /// The source after the first `batches`. An error among them takes the place of the next batch.
+    pub(super) fn after(mut self, batches: u64) -> Self {
+        for _ in 0..batches {
+            match (self.claim(), &mut self) {
+                (Some(Ok(_)), _) => {}
+                (Some(Err(error)), Self::Grouped(grouped)) => {
+                    grouped.ahead = Some(Err(error));
+                    break;
+                }
+                _ => break,
+            }
+        }
+        self
+    }
+
     /// The next batch; `None` after the last.
     pub(super) fn claim(&mut self) -> Option<Result<Claim<I>, DatasetError>> {
         match self {

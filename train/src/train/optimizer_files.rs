@@ -66,12 +66,22 @@ impl<M: Module> Trainer<M> {
         self.save_state(folder.as_ref()).inspect_err(|error| self.end_ranks(error))
     }
 
+    /// Name of the file that this rank writes for a checkpoint, and its content in host memory; `None` for a rank without one.
+    #[doc(hidden)]
+    pub fn optimizer_record(&self) -> Option<(String, OptimizerRecord)> {
+        self.file_name().map(|name| (name, self.trained.optimizer.to_record()))
+    }
+
+    fn file_name(&self) -> Option<String> {
+        match (self.shard(), &self.stepper.rank) {
+            (Some(Shard { rank, ranks, .. }), _) => Some(file_of_rank(rank, ranks)),
+            (None, Some(rank)) if rank.share().rank() > 0 => None,
+            (None, _) => Some(WHOLE.to_owned()),
+        }
+    }
+
     fn save_state(&self, folder: &Path) -> Result<(), OptimizerFileError> {
-        let path = match (self.shard(), &self.stepper.rank) {
-            (Some(Shard { rank, ranks, .. }), _) => folder.join(file_of_rank(rank, ranks)),
-            (None, Some(rank)) if rank.share().rank() > 0 => return Ok(()),
-            (None, _) => folder.join(WHOLE),
-        };
+        let Some(path) = self.file_name().map(|name| folder.join(name)) else { return Ok(()) };
         let ranks = |path: &Path| ranks_of(path).expect("the name of a file of state");
         if let Some(other) = files(folder)?.into_iter().find(|other| ranks(other) != ranks(&path)) {
             return Err(OptimizerFileError::SeveralSaves { one: path, other });

@@ -7,8 +7,8 @@ mod failures;
 mod order;
 mod tokens;
 
-use burn::data::dataloader::DataLoader;
 use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataloader::{DataLoader, DataLoaderIterator};
 use burn::data::dataset::InMemDataset;
 use burn::tensor::Device;
 
@@ -36,7 +36,10 @@ fn loader(items: usize, batch_size: usize, workers: usize) -> PrefetchLoader<usi
 
 /// The batches of the next epoch, and the items that are consumed after each.
 fn epoch(loader: &dyn DataLoader<Vec<usize>>) -> Vec<(Vec<usize>, usize)> {
-    let mut epoch = loader.iter();
+    seen(loader.iter())
+}
+
+fn seen(mut epoch: Box<dyn DataLoaderIterator<Vec<usize>> + '_>) -> Vec<(Vec<usize>, usize)> {
     let mut seen = Vec::new();
     while let Some(batch) = epoch.next() {
         seen.push((batch.expect("a batch"), epoch.progress().items_processed));

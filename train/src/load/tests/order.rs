@@ -5,7 +5,7 @@ use burn::data::dataloader::{DataLoader, DataLoaderBuilder, FixBatchStrategy};
 use burn::tensor::Device;
 use proptest::prelude::*;
 
-use super::{AsTheyAre, WORKERS, epoch, loader, numbers};
+use super::{AsTheyAre, WORKERS, epoch, loader, numbers, seen};
 
 /// Burn's loader without workers.
 fn burns(items: usize, batch_size: usize, seed: Option<u64>) -> Arc<dyn DataLoader<Vec<usize>>> {
@@ -36,6 +36,34 @@ proptest! {
         for _ in 0..3 {
             prop_assert_eq!(epoch(&ours), epoch(&*burns));
         }
+    }
+
+    #[test]
+    fn a_resumed_epoch_is_the_rest_of_burns(
+        items in 0_usize..40,
+        batch_size in 1_usize..12,
+        workers in 0_usize..3,
+        seed in proptest::option::of(0_u64..100),
+        by_strategy: bool,
+        begun in 0_usize..3,
+        epochs in 0_usize..4,
+        batches in 0_usize..12,
+    ) {
+        let burns = burns(items, batch_size, seed);
+        let all: Vec<_> = (0..7).map(|_| epoch(&*burns)).collect();
+        let ours = if by_strategy {
+            loader(items, 1, workers).strategy(FixBatchStrategy::new(batch_size))
+        } else {
+            loader(items, batch_size, workers)
+        };
+        let ours = seed.into_iter().fold(ours, super::PrefetchLoader::shuffle);
+        for expected in all.iter().take(begun) {
+            prop_assert_eq!(&epoch(&ours), expected);
+        }
+        let resumed = begun.max(epochs);
+        let rest = seen(ours.iter_from(epochs as u64, batches as u64));
+        prop_assert_eq!(&rest[..], &all[resumed][batches.min(all[resumed].len())..]);
+        prop_assert_eq!(&epoch(&ours), &all[resumed + 1]);
     }
 }
 
