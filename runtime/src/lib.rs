@@ -100,6 +100,8 @@
 
 #[cfg(feature = "burn")]
 pub mod burn;
+#[cfg(feature = "burn")]
+mod checkpoints;
 mod decide;
 #[cfg(feature = "distributed")]
 pub mod ranks;
@@ -115,6 +117,8 @@ pub mod variant;
 
 #[cfg(feature = "burn")]
 pub use burn::device;
+#[cfg(feature = "burn")]
+pub use checkpoints::{Checkpoint, CheckpointError, Checkpoints};
 pub use decide::Decision;
 pub use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, DeviceKind, GpuReading};
 pub use gpu_tuned_core::matching::{Difference, Match};

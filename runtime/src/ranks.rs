@@ -64,6 +64,21 @@ impl Connection {
         self.group.barrier()
     }
 
+    /// Waits until all ranks have finished. What ended them is printed elsewhere.
+    pub(crate) fn finish(&self) {
+        let _ = self.group.finish();
+    }
+
+    /// Exchanges messages: all ranks get the reply that the first one makes of them.
+    pub(crate) fn meet(
+        &self,
+        kind: &'static str,
+        own: Vec<u8>,
+        reply: impl FnOnce(Vec<Vec<u8>>) -> Result<Vec<u8>, String>,
+    ) -> Result<Vec<u8>, PeersEnded> {
+        self.group.meet(kind, own, reply).map_err(|ended| -> PeersEnded { Arc::new(ended) })
+    }
+
     /// The ranks, before they know each other's devices.
     pub(crate) fn unplanned(&self) -> RanksHere {
         let (rank, world_size) = (self.number(), self.group.world_size() as u64);

@@ -157,6 +157,10 @@ pub enum ResumeError {
     /// The saved run cannot be read.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// There are checkpoints, and none can be read.
+    #[cfg(feature = "burn")]
+    #[error(transparent)]
+    Checkpoints(#[from] Box<crate::checkpoints::CheckpointError>),
     /// The run was saved by a program with another config.
     #[error("the saved run has the config `{then}`, this one has `{now}`; each needs a directory of its own")]
     Config {

@@ -235,6 +235,21 @@ impl Connection {
     }
 
     #[cfg(feature = "burn")]
+    pub(crate) fn finish(&self) {
+        match *self {}
+    }
+
+    #[cfg(feature = "burn")]
+    pub(crate) fn meet(
+        &self,
+        _: &'static str,
+        _: Vec<u8>,
+        _: impl FnOnce(Vec<Vec<u8>>) -> Result<Vec<u8>, String>,
+    ) -> Result<Vec<u8>, gpu_tuned_train::train::PeersEnded> {
+        match *self {}
+    }
+
+    #[cfg(feature = "burn")]
     pub(crate) fn rank(&self, _: &Schedule, _: bool) -> gpu_tuned_train::train::Rank {
         match *self {}
     }

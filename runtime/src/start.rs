@@ -54,6 +54,9 @@ pub struct Options {
     cpu: bool,
     machine: Option<Machine>,
     resume: Option<PathBuf>,
+    /// Folder of checkpoints to resume from, if there is one.
+    #[cfg(feature = "burn")]
+    checkpoints: Option<PathBuf>,
     set: Pins,
     record: Option<PathBuf>,
     observers: Observers,
@@ -121,10 +124,19 @@ impl Options {
     /// results, that is an error. The number of ranks may change if it divides the global batch. A config field that
     /// contradicts the saved schedule is an error.
     ///
-    /// The saved run is the plan alone. Save weights, optimizer and the position in the data in the program's checkpoints.
+    /// The saved run is the plan alone: `resume_or_start` and `Session::checkpoints` also have weights, optimizer and position.
     #[must_use]
     pub fn resume(mut self, directory: impl Into<PathBuf>) -> Self {
         self.resume = Some(directory.into());
+        self
+    }
+
+    /// Resumes the newest whole checkpoint in `folder`, as [`resume`](Self::resume) does, or starts a new run if there is none.
+    /// `Session::checkpoints` saves there, and loads the rest of the run. The first start and later ones have the same command.
+    #[cfg(feature = "burn")]
+    #[must_use]
+    pub fn resume_or_start(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.checkpoints = Some(folder.into());
         self
     }
 
@@ -255,6 +267,11 @@ impl Options {
 
     /// Saved run to resume, if requested.
     fn saved(&self) -> Result<Option<SavedRun>, ResumeError> {
+        #[cfg(feature = "burn")]
+        if let Some(folder) = &self.checkpoints {
+            let newest = crate::checkpoints::newest(folder, false).map_err(Box::new)?;
+            return Ok(newest.map(|checkpoint| SavedRun::load(checkpoint.path())).transpose()?.flatten());
+        }
         let Some(directory) = &self.resume else { return Ok(None) };
         let saved = SavedRun::load(directory)?;
         saved.map(Some).ok_or_else(|| ResumeError::Nothing { directory: directory.clone() })

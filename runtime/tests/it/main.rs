@@ -41,6 +41,8 @@ macro_rules! rebuilt {
     };
 }
 
+#[cfg(all(feature = "distributed", unix))]
+mod checkpoints;
 mod copies;
 #[cfg(feature = "counting-allocator")]
 mod counting;
