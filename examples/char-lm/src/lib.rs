@@ -4,12 +4,10 @@
 //! - [`text`]: the text, its vocabulary and its validation part
 //! - [`windows`]: pieces of the text for each optimizer step
 //! - [`model`]: the network
-//! - [`training`]: the training loop
-//! - [`checkpoint`]: checkpoints on disk, and resuming from them
+//! - [`training`]: the training loop, with checkpoints
 //! - [`perplexity`]: perplexity on the validation text, of the network and of baselines
 //! - [`sampling`]: generated text
 
-pub mod checkpoint;
 pub mod config;
 pub mod model;
 pub mod perplexity;

@@ -5,18 +5,18 @@
 use std::{path::PathBuf, time::Instant};
 
 use anyhow::Context;
-use burn::tensor::Device;
+use burn::module::Module;
 use char_lm::{
-    checkpoint::{Checkpoint, Checkpoints},
     config::TrainingConfig,
+    model::Model,
     perplexity::Perplexities,
     sampling::sample,
     text::Corpus,
-    training::{State, Training, subject},
+    training::{Run, Training, optimizer, subject},
     windows::Windows,
 };
 use clap::Parser;
-use gpu_tuned::{Options, Session};
+use gpu_tuned::{Checkpoint, Checkpoints, Options, Session};
 use indicatif::{ProgressBar, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
@@ -36,7 +36,7 @@ struct Arguments {
     checkpoint_dir: Option<PathBuf>,
     /// Optimizer steps between two checkpoints
     #[arg(long, value_name = "STEPS", default_value_t = 50, requires = "checkpoint_dir")]
-    checkpoint_every: usize,
+    checkpoint_every: u64,
     /// Resume from the newest complete checkpoint, with the settings of its run; start a new run if there is none
     #[arg(long, requires = "checkpoint_dir")]
     resume: bool,
@@ -89,14 +89,22 @@ impl Arguments {
         self.text.as_deref().map_or_else(Corpus::austen, Corpus::read)
     }
 
-    fn checkpoints(&self) -> Option<Checkpoints> {
-        self.checkpoint_dir.clone().map(|directory| Checkpoints::new(directory, self.checkpoint_every))
+    /// State of the run to resume; `None` for a new run.
+    fn saved(&self, corpus: &Corpus) -> anyhow::Result<Option<Run>> {
+        let Some(folder) = self.checkpoint_dir.as_ref().filter(|_| self.resume) else { return Ok(None) };
+        let Some(checkpoint) = Checkpoint::newest(folder)? else { return Ok(None) };
+        let run: Run = checkpoint.state()?;
+        run.check(corpus)?;
+        eprintln!("resuming from {}, after step {}", checkpoint.path().display(), checkpoint.steps());
+        Ok(Some(run))
     }
 
     /// Settings of the run: those of its checkpoint, or the defaults with command-line overrides.
-    fn config(&self, corpus: &Corpus, checkpoint: Option<&Checkpoint>) -> anyhow::Result<TrainingConfig> {
-        let mut config = match checkpoint {
-            Some(checkpoint) => checkpoint.run.config.clone().replanned(),
+    fn config(&self, corpus: &Corpus) -> anyhow::Result<TrainingConfig> {
+        let run = self.saved(corpus)?;
+        let is_new = run.is_none();
+        let mut config = match run {
+            Some(run) => run.config.replanned(),
             None => TrainingConfig::new().with_vocabulary(corpus.vocabulary.size()),
         };
         let saved = config.to_string();
@@ -108,7 +116,7 @@ impl Arguments {
         config.d_model = self.d_model.unwrap_or(config.d_model);
         config.n_heads = self.heads.unwrap_or(config.n_heads);
         anyhow::ensure!(
-            checkpoint.is_none() || config.to_string() == saved,
+            is_new || config.to_string() == saved,
             "the run was started with other settings, which it keeps: leave them out with --resume, or use another directory"
         );
         config.batch_size = self.batch_size.unwrap_or(config.batch_size);
@@ -120,13 +128,9 @@ fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(std::io::stderr).init();
     let arguments = Arguments::parse();
     let corpus = arguments.corpus()?;
-    let checkpoints = arguments.checkpoints();
-    let checkpoint = last_checkpoint(&arguments, checkpoints.as_ref())?;
-    let session = options(&arguments, checkpoint.as_ref()).start(arguments.config(&corpus, checkpoint.as_ref())?)?;
+    let session = options(&arguments).start(arguments.config(&corpus)?)?;
     measure_if_asked(&session, &corpus)?;
-    if let Some(checkpoints) = checkpoints.as_ref().filter(|_| session.is_first_rank()) {
-        session.save(checkpoints.directory())?;
-    }
+    let checkpoints = checkpoints(&arguments, &session, &corpus)?;
     if !arguments.json && session.is_first_rank() {
         println!("{session}\n");
     }
@@ -138,10 +142,9 @@ fn main() -> anyhow::Result<()> {
         config: session.config(),
         global_batch: session.schedule().global_batch as usize,
         part: session.part(session.schedule().global_batch as usize),
-        checkpoints: checkpoints.as_ref().filter(|_| session.is_first_rank()),
         stop_after: arguments.stop_after,
     };
-    let report = run(&training, checkpoint, &session, arguments.sample)?;
+    let report = run(&training, checkpoints, &session, arguments.sample)?;
     if session.is_first_rank() {
         println!("{}", if arguments.json { report.json(&session) } else { report.text(&session) });
     }
@@ -155,67 +158,52 @@ fn measure_if_asked(session: &Session<TrainingConfig>, corpus: &Corpus) -> anyho
 }
 
 /// Start-up options; a resumed run keeps its schedule.
-fn options(arguments: &Arguments, checkpoint: Option<&Checkpoint>) -> Options {
+fn options(arguments: &Arguments) -> Options {
     let options = Options::default().strict(arguments.strict).distributed_if_launched();
     let options = if arguments.cpu { options.cpu() } else { options };
-    match (&arguments.checkpoint_dir, checkpoint) {
-        (Some(directory), Some(_)) => options.resume(directory),
+    match &arguments.checkpoint_dir {
+        Some(folder) if arguments.resume => options.resume_or_start(folder),
         _ => options,
     }
 }
 
-/// The checkpoint to resume from; `None` for a new run.
-fn last_checkpoint(arguments: &Arguments, checkpoints: Option<&Checkpoints>) -> anyhow::Result<Option<Checkpoint>> {
-    match checkpoints {
-        Some(checkpoints) if arguments.resume => {
-            let (checkpoint, skipped) = checkpoints.newest()?;
-            for reason in skipped {
-                eprintln!("skipped checkpoint: {reason:#}");
-            }
-            if let Some(Checkpoint { path, run, .. }) = &checkpoint {
-                eprintln!("resuming from {}, after step {}", path.display(), run.steps_taken);
-            }
-            Ok(checkpoint)
-        }
-        Some(checkpoints) => checkpoints.check_unused().map(|()| None),
-        None => Ok(None),
-    }
+/// The checkpoints of the run, if it has a folder.
+fn checkpoints(
+    arguments: &Arguments,
+    session: &Session<TrainingConfig>,
+    corpus: &Corpus,
+) -> anyhow::Result<Option<Checkpoints>> {
+    let Some(folder) = &arguments.checkpoint_dir else { return Ok(None) };
+    let mut checkpoints = session.checkpoints(folder)?.every_steps(arguments.checkpoint_every);
+    checkpoints.set_state(&Run::new(corpus, session.config()))?;
+    Ok(Some(checkpoints))
 }
 
 fn run(
     training: &Training,
-    checkpoint: Option<Checkpoint>,
+    checkpoints: Option<Checkpoints>,
     session: &Session<TrainingConfig>,
     sampled: Option<usize>,
 ) -> anyhow::Result<Report> {
     let begin = Instant::now();
     let (config, corpus, device) = (training.config, training.corpus, session.inner_device());
-    let state = match checkpoint {
-        Some(checkpoint) => restore(checkpoint, training, &session.device())?,
-        None => State::new(config, &session.device()),
+    session.device().seed(config.seed);
+    let (model, optimizer) = (Model::new(config, &session.device()), optimizer());
+    let mut trainer = match &checkpoints {
+        Some(checkpoints) => checkpoints.trainer(session, model, optimizer)?,
+        None => session.trainer(model, optimizer)?,
     };
-    let State { model, optimizer, steps_taken: resumed_after } = state;
-    let trainer = session.trainer(model, optimizer)?;
-    let (state, model) = training.run(trainer, resumed_after, &progress_bar(session)?).context("training stopped")?;
-    let mut report = Report { resumed_after, steps_taken: state.steps_taken, ..Report::default() };
-    if state.steps_taken >= config.steps && session.is_first_rank() {
+    let resumed_after = checkpoints.as_ref().map_or(0, |checkpoints| checkpoints.steps() as usize);
+    let steps_taken = training.run(&mut trainer, checkpoints, &progress_bar(session)?).context("training stopped")?;
+    let mut report = Report { resumed_after, steps_taken, ..Report::default() };
+    if steps_taken >= config.steps && session.is_first_rank() {
+        let model = trainer.model().valid();
         report.perplexities = Some(Perplexities::measure(&model, corpus, config, &device)?);
         let sampled = sampled.map(|characters| sample(&model, &corpus.vocabulary, config, characters, &device));
         report.sample = sampled.transpose().context("cannot read the generated text")?;
     }
     report.seconds = begin.elapsed().as_secs_f64();
     Ok(report)
-}
-
-fn restore(checkpoint: Checkpoint, training: &Training, device: &Device) -> anyhow::Result<State> {
-    checkpoint.run.check(training.corpus, training.global_batch)?;
-    let on_cpu = *device == Device::flex();
-    // With feature `cuda`, Burn's default device is a GPU even on a machine without one, and Burn panics.
-    anyhow::ensure!(
-        !on_cpu || Device::default() == Device::flex(),
-        "Burn loads moments on its default device, which is not the CPU: set BURN_DEVICE=flex"
-    );
-    checkpoint.restore(device)
 }
 
 /// Progress bar of the first rank on standard error; draws nothing if that is not a terminal.

@@ -1,45 +1,59 @@
-//! The training loop: optimizer steps, and checkpoints between them.
+//! The training loop, and the parts of a run that checkpoints have.
 
 use std::ops::Range;
 
-use anyhow::{Context, anyhow};
+use anyhow::{anyhow, ensure};
 use burn::{
     lr_scheduler::{
         LrSchedulerConfig, cosine::CosineAnnealingLrSchedulerConfig, linear::LinearLrSchedulerConfig,
         module_lr_scheduler::ModuleLrScheduler, sequential::SequentialLrSchedulerConfig,
     },
-    module::Module,
     optim::{AdamWConfig, ModuleOptimizer},
     tensor::Device,
 };
-use gpu_tuned::{measure::Subject, mixed::F32State, train::Trainer};
+use gpu_tuned::{Checkpoints, measure::Subject, mixed::F32State, train::Trainer};
 use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    checkpoint::{Checkpoints, Run},
     config::TrainingConfig,
     model::Model,
-    text::Corpus,
+    text::{Corpus, Fingerprint, Vocabulary},
     windows::{Batch, Windows},
 };
 
 const STEPS_PER_LOSS: usize = 50;
 
-/// State changed by the optimizer steps of a run.
-pub struct State {
-    /// The network, on a device with autodiff.
-    pub model: Model,
-    /// The optimizer with its moments.
-    pub optimizer: ModuleOptimizer,
-    /// Optimizer steps taken.
-    pub steps_taken: usize,
+/// State of the program in checkpoints.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// Fingerprint of the text.
+    pub text: Fingerprint,
+    /// The characters of the training text.
+    pub vocabulary: Vocabulary,
+    /// The settings, seed included.
+    pub config: TrainingConfig,
 }
 
-impl State {
-    /// State before the first step.
-    pub fn new(config: &TrainingConfig, device: &Device) -> Self {
-        device.seed(config.seed);
-        Self { model: Model::new(config, device), optimizer: optimizer(), steps_taken: 0 }
+impl Run {
+    /// State of a run with this text.
+    pub fn new(corpus: &Corpus, config: &TrainingConfig) -> Self {
+        Self { text: corpus.fingerprint, vocabulary: corpus.vocabulary.clone(), config: config.clone() }
+    }
+
+    /// Checks that the run can resume with this text.
+    ///
+    /// # Errors
+    ///
+    /// If the text differs.
+    pub fn check(&self, corpus: &Corpus) -> anyhow::Result<()> {
+        let Self { text, vocabulary, .. } = self;
+        ensure!(
+            *text == corpus.fingerprint && *vocabulary == corpus.vocabulary,
+            "the run was started with another text, of {} bytes; pass that text with --text",
+            text.bytes
+        );
+        Ok(())
     }
 }
 
@@ -59,27 +73,25 @@ pub struct Training<'a> {
     pub global_batch: usize,
     /// Windows of a step that this process trains on.
     pub part: Range<usize>,
-    /// Checkpoints to write, if any.
-    pub checkpoints: Option<&'a Checkpoints>,
     /// Optimizer steps after which the run stops, as if interrupted.
     pub stop_after: Option<usize>,
 }
 
 impl Training<'_> {
-    /// Takes the steps after the first `steps_taken`; writes checkpoints on the way and at the end. Returns the state,
-    /// and the network to evaluate, which computes in the planned precision without autodiff.
+    /// Takes the steps that the run has not taken, saves checkpoints, and returns the steps of the run.
     ///
     /// # Errors
     ///
     /// If the text is too short, a step fails, or a checkpoint cannot be written.
     pub fn run(
         &self,
-        mut trainer: Trainer<Model>,
-        mut steps_taken: usize,
+        trainer: &mut Trainer<Model>,
+        mut checkpoints: Option<Checkpoints>,
         bar: &ProgressBar,
-    ) -> anyhow::Result<(State, Model)> {
+    ) -> anyhow::Result<usize> {
         let &Self { corpus, config, global_batch, .. } = self;
         let windows = Windows::new(&corpus.train, config.window, global_batch, config.seed)?;
+        let mut steps_taken = checkpoints.as_ref().map_or(0, |checkpoints| checkpoints.steps() as usize);
         let mut schedule = learning_rates(config, steps_taken)?;
         let end = self.stop_after.map_or(config.steps, |steps| steps.min(config.steps));
         let mut losses = Vec::new();
@@ -102,27 +114,14 @@ impl Training<'_> {
                     bar.suspend(|| eprintln!("step {steps_taken:>4}: loss {loss:.4}"));
                 }
             }
-            if let Some(checkpoints) = self.checkpoints
-                && (checkpoints.is_due(steps_taken) || steps_taken == end)
-            {
-                let written = checkpoints.write(&self.describe(steps_taken), trainer.master(), trainer.optimizer());
-                written
-                    .with_context(|| format!("cannot write a checkpoint to {}", checkpoints.directory().display()))?;
+            if let Some(checkpoints) = &mut checkpoints {
+                checkpoints.step(trainer)?;
             }
         }
-        let trained = trainer.model().valid();
-        let (model, optimizer) = trainer.into_parts();
-        Ok((State { model, optimizer, steps_taken }, trained))
-    }
-
-    fn describe(&self, steps_taken: usize) -> Run {
-        Run {
-            steps_taken,
-            global_batch: self.global_batch,
-            text: self.corpus.fingerprint,
-            vocabulary: self.corpus.vocabulary.clone(),
-            config: self.config.clone(),
+        if let Some(checkpoints) = &mut checkpoints {
+            checkpoints.finish(trainer)?;
         }
+        Ok(steps_taken)
     }
 }
 
