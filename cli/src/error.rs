@@ -112,6 +112,8 @@ pub(crate) enum Error {
         match restarts { 0 => String::new(), 1 => ", after a restart".to_owned(), _ => format!(", after {restarts} restarts") }
     )]
     RankFailed { rank: usize, how: String, code: u8, restarts: u32 },
+    #[error("the ranks saved a checkpoint and stopped\n  help: the same command goes on from there")]
+    RanksSaved,
     #[error("stopped, and the program with it{left}")]
     Stopped {
         signal: i32,
@@ -246,6 +248,7 @@ impl Error {
         match self {
             Self::ProgramFailed { .. }
             | Self::RankFailed { .. }
+            | Self::RanksSaved
             | Self::Stopped { .. }
             | Self::NothingMeasured { .. }
             | Self::NothingWarmed { .. }
@@ -260,6 +263,7 @@ impl Error {
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::RankFailed { code, .. } => *code,
+            Self::RanksSaved => crate::launch::SAVED,
             other => other.code() as u8,
         }
     }

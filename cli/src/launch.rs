@@ -65,6 +65,7 @@ pub(crate) fn run(common: &Common, args: &LaunchArgs) -> Result<Answer, Error> {
     loop {
         match ranks.run()? {
             Attempt::Succeeded => break,
+            Attempt::Saved => return Err(Error::RanksSaved),
             Attempt::Stopped { signal } => return Err(Error::Stopped { signal, left: "" }),
             Attempt::Failed { rank, how, .. } if restarts < args.restarts => {
                 restarts += 1;
@@ -85,6 +86,8 @@ const RUN_ID: &str = "GPU_TUNED_RUN_ID";
 const OUTER: [&str; 3] = ["GPU_TUNED_PORT", "TORCHELASTIC_USE_AGENT_STORE", "GPU_TUNED_SECRET"];
 /// Exit code of a rank that ends because another rank failed: see `gpu_tuned_ranks::EXIT_CODE`.
 const ENDED_BY_ANOTHER: i32 = 75;
+/// Exit code of a rank that saved a checkpoint after a signal: see `gpu_tuned::Checkpoints::EXIT_CODE`.
+pub(crate) const SAVED: u8 = 99;
 /// Time for the other rank to end, too.
 const CAUSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -100,6 +103,8 @@ struct Ranks<'a> {
 
 enum Attempt {
     Succeeded,
+    /// The ranks saved a checkpoint after a signal.
+    Saved,
     /// A signal ended the ranks.
     Stopped {
         signal: i32,
@@ -124,6 +129,7 @@ impl Ranks<'_> {
         Ok(match (first_failure, self.stop.signal()) {
             // Ranks that end well are complete, even after a signal.
             (None, _) => Attempt::Succeeded,
+            (Some((_, status)), _) if severity(status) == Severity::Saved => Attempt::Saved,
             (_, Some(signal)) => Attempt::Stopped { signal },
             (Some((rank, status)), None) => Attempt::Failed { rank, how: describe(status), code: exit_code(status) },
         })
@@ -179,7 +185,9 @@ impl Ranks<'_> {
             let statuses = children.statuses()?;
             let failure = first_failure(&statuses).filter(|(_, status)| {
                 let failed_at = failed_at.get_or_insert_with(Instant::now);
-                !is_ended_by_another(*status) || !statuses.contains(&None) || failed_at.elapsed() >= CAUSE_TIMEOUT
+                severity(*status) == Severity::Failed
+                    || !statuses.contains(&None)
+                    || failed_at.elapsed() >= CAUSE_TIMEOUT
             });
             if let Some(failure) = failure {
                 if statuses.contains(&None) && !self.stop.is_wanted() {
@@ -207,11 +215,23 @@ impl Ranks<'_> {
 /// The first rank that failed. Of several at once, one that failed by itself comes first.
 fn first_failure(statuses: &[Option<ExitStatus>]) -> Option<(usize, ExitStatus)> {
     let all = statuses.iter().enumerate().filter_map(|(rank, status)| Some((rank, (*status)?)));
-    all.filter(|(_, status)| !status.success()).min_by_key(|(_, status)| is_ended_by_another(*status))
+    all.filter(|(_, status)| !status.success()).min_by_key(|(_, status)| severity(*status))
 }
 
-fn is_ended_by_another(status: ExitStatus) -> bool {
-    status.code() == Some(ENDED_BY_ANOTHER)
+/// Reason of an exit code other than 0, the worst first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Severity {
+    Failed,
+    EndedByAnother,
+    Saved,
+}
+
+fn severity(status: ExitStatus) -> Severity {
+    match status.code() {
+        Some(ENDED_BY_ANOTHER) => Severity::EndedByAnother,
+        Some(code) if code == i32::from(SAVED) => Severity::Saved,
+        _ => Severity::Failed,
+    }
 }
 
 /// The exit code, or that of shells for a process that a signal ended.

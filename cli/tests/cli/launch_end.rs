@@ -96,6 +96,23 @@ fn ranks_that_end_well_after_a_signal_are_no_failure() {
     assert_eq!(started.printed()["restarts"], 0);
 }
 
+/// Ranks that saved a checkpoint after a signal are not started again: the launcher of the command does that.
+#[test]
+fn ranks_that_saved_end_the_command_with_their_code() {
+    let project = Project::new("bare");
+    for name in [Signal::TERM, Signal::USR1] {
+        let program =
+            "trap 'sleep 0.$RANK; kill $worker; exit 99' TERM USR1; sleep 1000 & worker=$!; echo worker $worker; wait";
+        let mut started = Started::new(&mut launch(&project, 2, &["--json", "--restarts", "3"], program));
+        started.said.iter().find_map(|line| worker(&line)).expect("there is another worker");
+        started.send(name);
+        assert_eq!(started.ended().code(), Some(99), "{name:?}");
+    }
+    // A rank that failed counts.
+    let ran = Ran::of(&mut launch(&project, 2, &[], "[ $RANK = 0 ] && exit 99; sleep 0.3; exit 7"));
+    ran.ended(7);
+}
+
 #[test]
 fn the_second_ctrl_c_kills_all_ranks() {
     let (mut started, other) = started(STUBBORN);
