@@ -110,6 +110,10 @@ judge() {
   elif [[ $code == 137 ]]; then
     killed=$((killed + 1))
     judge_next
+  # What cannot be removed stays until the next start.
+  elif [[ $kinds == *T* && $name == checkpoint ]]; then
+    refused=$((refused + 1))
+    judge_next
   # A file that cannot be removed stays.
   elif [[ $kinds == *T* && $fault != *unlink* ]]; then fail 'a temporary file is left' "$found"
   elif [[ $code == 0 && $kinds != *[OX]* ]]; then whole=$((whole + 1))

@@ -36,6 +36,7 @@ fn main() -> anyhow::Result<()> {
         "items" => items(folder),
         "lines" => lines(folder),
         "optimizer" => optimizer(folder),
+        "checkpoint" => checkpoint(folder),
         "lock" => lock(folder),
         "trace" => trace(folder),
         other => bail!("`{other}` is no kind of file"),
@@ -127,6 +128,21 @@ fn optimizer(folder: &Path) -> anyhow::Result<()> {
     }
     trainer.save_optimizer(folder)?;
     Ok(())
+}
+
+/// Starts a run with one step, or takes its second step, and keeps the newest checkpoint.
+fn checkpoint(folder: &Path) -> anyhow::Result<()> {
+    let session = Options::default().cpu().resume_or_start(folder).start(Config::default())?;
+    let mut checkpoints = session.checkpoints(folder)?.every_steps(1).keep(1);
+    let steps = if checkpoints.resumed().is_some() { 2 } else { 1 };
+    let layer = LinearConfig::new(64, 64).with_initializer(Initializer::Constant { value: 0.01 });
+    let mut trainer = checkpoints.trainer(&session, layer.init(&session.device()), AdamWConfig::new().init())?;
+    while checkpoints.steps() < steps {
+        let rows = Tensor::<2>::ones([32, 64], &session.device());
+        trainer.step(0.01, rows, |model: &Linear, rows| model.forward(rows).powi_scalar(2).mean())?;
+        checkpoints.step(&trainer)?;
+    }
+    Ok(checkpoints.finish(&trainer)?)
 }
 
 /// Updates the lock with a workload's measurements.
