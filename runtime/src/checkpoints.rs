@@ -4,17 +4,16 @@ mod files;
 mod stop;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use std::{fs, io, process};
 
 use burn::data::dataloader::DataLoaderIterator;
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use burn::store::{ModuleRecord, RecordError};
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{Bytes, Device, Distribution, Tensor};
 use gpu_tuned_nvml::Host;
 use gpu_tuned_observe::log::warn_user;
 use gpu_tuned_observe::recording::Recorder;
@@ -37,6 +36,8 @@ use crate::session::Connection;
 use crate::session::Session;
 use crate::tuned::Tuned;
 
+/// Message with the name of the newest checkpoint.
+const NEWEST: &str = "newest checkpoint";
 /// File of the model.
 const MODEL: &str = "model.bpk";
 /// Time between two saves, if the program sets none.
@@ -129,9 +130,10 @@ pub struct Checkpoints {
     failure: Option<String>,
     /// True if the position is saved, or is being saved.
     is_saved: bool,
-    /// Steps until the next exchange of ranks.
-    until_exchange: u64,
-    exchange: Exchanged,
+    /// Steps of the next exchange of ranks.
+    next_exchange: u64,
+    /// Time and steps of the last one.
+    exchanged: (Instant, u64),
 }
 
 /// A save that is not complete.
@@ -140,14 +142,6 @@ struct Saving {
     progress: Progress,
     thread: Option<JoinHandle<Result<Vec<Written>, String>>>,
     written: Option<Result<Vec<Written>, String>>,
-}
-
-/// The last exchange of ranks.
-#[derive(Clone, Copy, Debug)]
-struct Exchanged {
-    at: Instant,
-    steps: u64,
-    interval: u64,
 }
 
 /// Message of a rank.
@@ -168,8 +162,7 @@ struct Reply {
     saved: Option<Result<(), String>>,
     /// Result of the begin of a save.
     begun: Result<(), String>,
-    /// Steps until the next exchange.
-    interval: u64,
+    next_exchange: u64,
     seed: Option<u64>,
 }
 
@@ -186,35 +179,32 @@ impl<C: Tuned> Session<C> {
     pub fn checkpoints(&self, folder: impl Into<PathBuf>) -> Result<Checkpoints, CheckpointError> {
         let path = folder.into();
         let (connection, is_resumed) = (self.ranks.clone(), self.selection().resumed.is_some());
+        // A measurement writes nothing.
+        let is_measured = gpu_tuned_measure::measure::is_requested();
         let open = || {
-            // A measurement writes nothing.
-            let is_measured = gpu_tuned_measure::measure::is_requested();
             let folder = if is_measured { Folder::other(path.clone()) } else { Folder::open(path.clone())? };
             match Checkpoint::newest(&path)? {
                 Some(_) if !is_resumed && !is_measured => Err(CheckpointError::NotResumed { folder: path.clone() }),
                 newest => Ok((folder, newest.filter(|_| is_resumed))),
             }
         };
-        let first = if connection.as_ref().is_none_or(|connection| connection.number() == 0) {
-            Some(open().inspect_err(|error| connection.iter().for_each(|connection| connection.fail(error)))?)
-        } else {
-            None
-        };
-        let newest = first.as_ref().and_then(|(_, newest)| newest.as_ref()?.path().file_name()?.to_str());
-        let mut newest = newest.unwrap_or_default().as_bytes().to_owned();
-        if let Some(connection) = &connection {
-            newest = connection.meet("newest checkpoint", newest, |mut all| Ok(all.swap_remove(0)))?;
-        }
-        let (folder, resumed) = match (first, String::from_utf8_lossy(&newest)) {
-            (Some(first), _) => first,
-            (None, name) if name.is_empty() => (Folder::other(path.clone()), None),
-            (None, name) => {
+        let (folder, resumed) = match &connection {
+            None => open()?,
+            Some(first) if first.number() == 0 => {
+                let (folder, newest) = open().inspect_err(|error| first.fail(error))?;
+                let name = newest.as_ref().and_then(|newest| newest.path().file_name()).unwrap_or_default();
+                first.meet(NEWEST, name.as_encoded_bytes().to_owned(), |mut all| Ok(all.swap_remove(0)))?;
+                (folder, newest)
+            }
+            Some(other) => {
+                let name = String::from_utf8_lossy(&other.meet(NEWEST, Vec::new(), |_| Ok(Vec::new()))?).into_owned();
                 let damaged = |reason| CheckpointError::Damaged { folder: path.clone(), reasons: vec![reason] };
-                let checkpoint = Checkpoint::read(path.join(&*name), false).map_err(damaged)?;
-                (Folder::other(path.clone()), Some(checkpoint))
+                let newest = (!name.is_empty()).then(|| Checkpoint::read(path.join(name), false).map_err(damaged));
+                (Folder::other(path.clone()), newest.transpose()?)
             }
         };
         let file = |cause| CheckpointError::File { path: path.clone(), cause };
+        let progress = resumed.as_ref().map(|checkpoint| checkpoint.progress.clone()).unwrap_or_default();
         Ok(Checkpoints {
             folder,
             run: SavedRun::new(&self.config, &self.decision),
@@ -228,7 +218,6 @@ impl<C: Tuned> Session<C> {
             keep: 2,
             best: None,
             exits: true,
-            progress: resumed.as_ref().map(|checkpoint| checkpoint.progress.clone()).unwrap_or_default(),
             resumed,
             values: BTreeMap::new(),
             saving: None,
@@ -237,8 +226,9 @@ impl<C: Tuned> Session<C> {
             bytes: 0,
             failure: None,
             is_saved: true,
-            until_exchange: 1,
-            exchange: Exchanged { at: Instant::now(), steps: 0, interval: 1 },
+            next_exchange: 0,
+            exchanged: (Instant::now(), progress.steps),
+            progress,
         })
     }
 }
@@ -323,7 +313,10 @@ impl Checkpoints {
             return Err(CheckpointError::DefaultDevice);
         }
         let path = checkpoint.path().join(MODEL);
-        let model = ModuleRecord::load(&path).and_then(|record| model.try_load_record(record));
+        // Burn reads a file late, and panics if it cannot.
+        let bytes = fs::read(&path).map_err(|cause| CheckpointError::File { path: path.clone(), cause })?;
+        let record = ModuleRecord::from_bytes(Bytes::from_bytes_vec(bytes));
+        let model = record.and_then(|record| model.try_load_record(record));
         let model = model.map_err(|cause| CheckpointError::Model { path, cause })?;
         let trainer = session.trainer(model, optimizer)?;
         let mut trainer = trainer.with_loss_scale(self.progress.loss_scale.clone());
@@ -394,10 +387,9 @@ impl Checkpoints {
     pub fn step<M: Module>(&mut self, trainer: &Trainer<M>) -> Result<(), CheckpointError> {
         self.progress.steps += 1;
         self.progress.steps_in_epoch += 1;
-        self.until_exchange = self.until_exchange.saturating_sub(1);
         let steps = self.progress.steps;
         let is_due = self.every_steps.is_some_and(|every| steps.is_multiple_of(every));
-        self.go_on(trainer, is_due, self.until_exchange == 0)
+        self.go_on(trainer, is_due, self.connection.is_none() || steps >= self.next_exchange)
     }
 
     /// Call it after the last step of each epoch, once its values are recorded. Saves if that is due.
@@ -421,7 +413,14 @@ impl Checkpoints {
     pub fn finish<M: Module>(&mut self, trainer: &Trainer<M>) -> Result<(), CheckpointError> {
         self.take_values();
         self.settle()?;
-        if self.is_saved { Ok(()) } else { self.save(trainer, true) }
+        if !self.is_saved {
+            return self.save(trainer, true);
+        }
+        if self.rank() == 0 {
+            // What a killed process has not removed.
+            self.folder.clean(&self.progress, self.keep, self.best.as_ref());
+        }
+        Ok(())
     }
 
     fn go_on<M: Module>(
@@ -554,7 +553,7 @@ impl Checkpoints {
         }
         let written = self.saving.as_ref().and_then(|saving| saving.written.clone());
         if let Some(Ok(written)) = &written {
-            self.bytes = written.iter().map(Written::bytes).sum();
+            self.bytes = written.iter().map(|file| file.bytes).sum();
         }
         let report = Report { stop: self.stop.reason(), written };
         let reply = match &self.connection {
@@ -577,10 +576,8 @@ impl Checkpoints {
             }
         }
         self.progress.seed = self.progress.seed.or(reply.seed);
-        self.until_exchange = reply.interval;
-        if self.exchange.steps < self.progress.steps {
-            self.exchange = Exchanged { at: Instant::now(), steps: self.progress.steps, interval: reply.interval };
-        }
+        self.next_exchange = reply.next_exchange;
+        self.exchanged = (Instant::now(), self.progress.steps);
         Ok(reply)
     }
 
@@ -589,13 +586,15 @@ impl Checkpoints {
         let written = |saving: &Saving| {
             let written = all.iter().map(|report| report.written.clone()).collect::<Option<Vec<_>>>()?;
             let files = written.into_iter().collect::<Result<Vec<_>, _>>();
-            Some(files.and_then(|files| {
-                self.folder.complete(&saving.progress, files.concat(), self.keep, self.best.as_ref())
-            }))
+            let complete =
+                |files: Vec<_>| self.folder.complete(&saving.progress, files.concat(), self.keep, self.best.as_ref());
+            Some(files.and_then(complete).inspect_err(|_| self.folder.discard(&saving.progress)))
         };
-        let steps = (self.progress.steps - self.exchange.steps) as f64;
-        let steps_a_second = steps / self.exchange.at.elapsed().as_secs_f64();
-        let interval = (steps_a_second * EXCHANGE_SECONDS) as u64;
+        let (exchanged_at, exchanged) = self.exchanged;
+        let steps = self.progress.steps - exchanged;
+        let steps_a_second = steps as f64 / exchanged_at.elapsed().as_secs_f64();
+        // Steps may become slower.
+        let interval = ((steps_a_second * EXCHANGE_SECONDS) as u64).clamp(1, 2 * steps.max(1));
         Reply {
             stop: all.iter().enumerate().find_map(|(rank, report)| {
                 let because = report.stop.as_ref()?;
@@ -604,11 +603,7 @@ impl Checkpoints {
             is_due: self.saved_at.elapsed() >= self.every,
             saved: self.saving.as_ref().and_then(written),
             begun: if begins { self.folder.begin(&self.progress, &self.run) } else { Ok(()) },
-            interval: match all.len() {
-                1 => 1,
-                _ if steps == 0.0 => self.exchange.interval,
-                _ => interval.clamp(1, 2 * self.exchange.interval),
-            },
+            next_exchange: if steps == 0 { self.next_exchange } else { self.progress.steps + interval },
             seed: self.progress.seed.or_else(|| (self.progress.steps > 0).then(|| drawn(&self.device))),
         }
     }

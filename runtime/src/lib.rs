@@ -52,6 +52,9 @@
 //! # }
 //! ```
 //!
+//! With feature `burn`, `Session::checkpoints` saves all of a run while it trains, and `Options::resume_or_start` goes on from
+//! the newest checkpoint, or starts.
+//!
 //! # Several GPUs
 //!
 //! With feature `distributed`, `Options::distributed` makes the process one of several, each with one GPU, on one host or

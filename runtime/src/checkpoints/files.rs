@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, BufReader, ErrorKind, Read as _};
+use std::io::{self, BufRead as _, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use gpu_tuned_core::regular_file;
@@ -44,29 +45,24 @@ pub(super) struct Progress {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Written {
     name: String,
-    bytes: u64,
+    pub bytes: u64,
     crc32: u32,
 }
 
 impl Written {
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Reads a file, and counts what is there.
     pub(super) fn read(folder: &Path, name: &str) -> io::Result<Self> {
         let mut file = BufReader::with_capacity(1 << 20, File::open(folder.join(name))?);
-        let (mut hasher, mut bytes, mut part) = (crc32fast::Hasher::new(), 0, vec![0; 1 << 20]);
+        let (mut hasher, mut bytes) = (crc32fast::Hasher::new(), 0);
         loop {
-            match file.read(&mut part) {
-                Ok(0) => return Ok(Self { name: name.to_owned(), bytes, crc32: hasher.finalize() }),
-                Ok(count) => {
-                    bytes += count as u64;
-                    hasher.update(&part[..count]);
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            let part = file.fill_buf()?;
+            if part.is_empty() {
+                return Ok(Self { name: name.to_owned(), bytes, crc32: hasher.finalize() });
             }
+            hasher.update(part);
+            let length = part.len();
+            bytes += length as u64;
+            file.consume(length);
         }
     }
 }
@@ -190,27 +186,23 @@ type Position = (u64, u64);
 
 /// Folders with the name of a complete checkpoint; the oldest first.
 fn list(folder: &Path) -> Result<Vec<(Position, PathBuf)>, CheckpointError> {
-    let mut found: Vec<_> = names(folder)?
-        .into_iter()
-        .filter_map(|name| {
-            let numbers = name.strip_prefix("step-")?;
-            let (steps, epoch) = numbers.split_once("-epoch-").unwrap_or((numbers, "0"));
-            Some(((steps.parse().ok()?, epoch.parse().ok()?), folder.join(&name)))
-        })
-        .collect();
+    let position = |path: &PathBuf| {
+        let numbers = path.file_name()?.to_str()?.strip_prefix("step-")?;
+        let (steps, epoch) = numbers.split_once("-epoch-").unwrap_or((numbers, "0"));
+        Some((steps.parse().ok()?, epoch.parse().ok()?))
+    };
+    let paths = paths(folder).map_err(|cause| CheckpointError::File { path: folder.to_owned(), cause })?;
+    let mut found: Vec<_> = paths.into_iter().filter_map(|path| Some((position(&path)?, path))).collect();
     found.sort();
     Ok(found)
 }
 
-/// Names in a folder that is there.
-fn names(folder: &Path) -> Result<Vec<String>, CheckpointError> {
-    let failed = |cause| CheckpointError::File { path: folder.to_owned(), cause };
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(failed)?,
-    };
-    let name = |entry: io::Result<fs::DirEntry>| Ok(entry.map_err(failed)?.file_name().into_string().ok());
-    entries.filter_map(|entry| name(entry).transpose()).collect()
+/// All that is in a folder; nothing if the folder is missing.
+fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries?.map(|entry| Ok(entry?.path())).collect(),
+    }
 }
 
 /// Value of which the best checkpoint is kept.
@@ -237,8 +229,8 @@ impl Folder {
         if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
             return Err(CheckpointError::InUse { folder: path });
         }
-        for name in names(&path)?.iter().filter(|name| name.starts_with("step-") && name.ends_with(PARTIAL)) {
-            remove(&path.join(name)).map_err(failed)?;
+        for partial in paths(&path).map_err(failed)?.iter().filter(|path| is_partial(path)) {
+            remove(partial).map_err(failed)?;
         }
         Ok(Self { path, _lock: Some(lock) })
     }
@@ -261,7 +253,13 @@ impl Folder {
     pub(super) fn begin(&self, progress: &Progress, run: &SavedRun) -> Result<(), String> {
         let partial = self.partial(progress);
         remove(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
-        run.save(&partial).map(drop).map_err(|error| error.to_string())
+        let saved = run.save(&partial).map(drop).map_err(|error| error.to_string());
+        saved.inspect_err(|_| self.discard(progress))
+    }
+
+    /// Removes what a failed save has written, as far as possible.
+    pub(super) fn discard(&self, progress: &Progress) {
+        drop(remove(&self.partial(progress)));
     }
 
     /// Completes a checkpoint with these files, and removes older ones.
@@ -287,13 +285,15 @@ impl Folder {
             Ok(())
         };
         complete().map_err(|error: io::Error| format!("{}: {error}", path.display()))?;
-        self.clean(progress, keep, best).map_err(|error| error.to_string())
+        self.clean(progress, keep, best);
+        Ok(())
     }
 
     /// Removes all checkpoints but the newest and the best, and later ones, which are damaged.
-    fn clean(&self, progress: &Progress, keep: usize, best: Option<&Best>) -> Result<(), CheckpointError> {
+    pub(super) fn clean(&self, progress: &Progress, keep: usize, best: Option<&Best>) {
+        let all = list(&self.path).unwrap_or_default();
         let (mut older, later): (Vec<_>, Vec<_>) =
-            list(&self.path)?.into_iter().partition(|(at, _)| *at <= (progress.steps, progress.epoch));
+            all.into_iter().partition(|(at, _)| *at <= (progress.steps, progress.epoch));
         let score = |path: &PathBuf| {
             let Best { name, is_highest } = best?;
             let Checkpoint { progress, .. } = Checkpoint::read(path.clone(), false).ok()?;
@@ -305,25 +305,31 @@ impl Folder {
         older.truncate(older.len().saturating_sub(keep));
         let kept = best.map(|(_, path)| path);
         for (_, path) in older.into_iter().chain(later).filter(|(_, path)| Some(path) != kept.as_ref()) {
-            remove(&path).map_err(|cause| CheckpointError::File { path, cause })?;
+            if let Err(error) = remove(&path) {
+                warn_user(&format!("an old checkpoint cannot be removed: `{}`: {error}", path.display()));
+            }
         }
-        Ok(())
     }
+}
+
+/// Returns true for what killed processes leave.
+fn is_partial(path: &Path) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str);
+    name.is_some_and(|name| name.starts_with("step-") && name.ends_with(PARTIAL))
 }
 
 /// Removes a folder. A checkpoint loses its name first: what is left of it is none.
 fn remove(path: &Path) -> io::Result<()> {
+    let ignored = |result: io::Result<()>| match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        result => result,
+    };
+    if is_partial(path) {
+        return ignored(fs::remove_dir_all(path));
+    }
     let mut old = path.as_os_str().to_owned();
-    if !old.as_encoded_bytes().ends_with(PARTIAL.as_bytes()) {
-        old.push(OLD);
-        remove(Path::new(&old))?;
-        match fs::rename(path, &old) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    match fs::remove_dir_all(Path::new(&old)) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    old.push(OLD);
+    remove(Path::new(&old))?;
+    ignored(fs::rename(path, &old))?;
+    remove(Path::new(&old))
 }

@@ -1,101 +1,63 @@
 //! Requests to stop: signals and a time limit.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Listens to signals until it is dropped; after that, they end the process as before.
+/// Signals that the process has got.
+static SIGNALS: Mutex<Option<Arc<Signals>>> = Mutex::new(None);
+
+#[derive(Debug, Default)]
+struct Signals {
+    sent: [Arc<AtomicBool>; 2],
+    /// True if they have their default action.
+    is_over: Arc<AtomicBool>,
+}
+
+/// Names in the order of [`Signals::sent`].
+const NAMES: [&str; 2] = ["SIGTERM", "SIGUSR1"];
+
+/// Listens to signals until all are dropped; after that, signals end the process as before.
 #[derive(Debug)]
 pub(super) struct Stop {
     begin: Instant,
     pub limit: Option<Duration>,
+    signals: Arc<Signals>,
 }
 
 impl Stop {
-    /// Listens to SIGTERM and SIGUSR1.
     pub(super) fn listen() -> io::Result<Self> {
-        #[cfg(unix)]
-        signals::listen()?;
-        Ok(Self { begin: Instant::now(), limit: None })
+        let mut known = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
+        let signals = known.clone().map_or_else(register, Ok)?;
+        signals.is_over.store(false, Ordering::Relaxed);
+        *known = Some(Arc::clone(&signals));
+        Ok(Self { begin: Instant::now(), limit: None, signals })
     }
 
     /// Why the run has to stop now.
     pub(super) fn reason(&self) -> Option<String> {
-        #[cfg(unix)]
-        if let Some(name) = signals::sent() {
-            return Some(name.to_owned());
-        }
-        self.limit.filter(|limit| self.begin.elapsed() >= *limit).map(|_| "the time limit".to_owned())
+        let sent = NAMES.iter().zip(&self.signals.sent).find(|(_, is_sent)| is_sent.load(Ordering::Relaxed));
+        let is_over = || self.limit.is_some_and(|limit| self.begin.elapsed() >= limit);
+        sent.map(|(name, _)| (*name).to_owned()).or_else(|| is_over().then(|| "the time limit".to_owned()))
     }
 }
 
-#[cfg(unix)]
 impl Drop for Stop {
     fn drop(&mut self) {
-        signals::end();
+        let _known = SIGNALS.lock();
+        // This one, and the process's.
+        self.signals.is_over.store(Arc::strong_count(&self.signals) == 2, Ordering::Relaxed);
     }
 }
 
-/// Signals of the process.
-#[cfg(unix)]
-mod signals {
-    use std::io;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-    use signal_hook::consts::{SIGTERM, SIGUSR1};
-    use signal_hook::flag::{register, register_conditional_default};
-
-    static STATE: Mutex<State> = Mutex::new(State { listeners: 0, known: None });
-
-    struct State {
-        listeners: usize,
-        known: Option<Known>,
+fn register() -> io::Result<Arc<Signals>> {
+    let signals = Arc::<Signals>::default();
+    #[cfg(unix)]
+    for (number, is_sent) in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGUSR1].into_iter().zip(&signals.sent)
+    {
+        signal_hook::flag::register_conditional_default(number, Arc::clone(&signals.is_over))?;
+        signal_hook::flag::register(number, Arc::clone(is_sent))?;
     }
-
-    struct Known {
-        sent: [(&'static str, Arc<AtomicBool>); 2],
-        /// True if signals have their default action.
-        is_over: Arc<AtomicBool>,
-    }
-
-    fn state() -> MutexGuard<'static, State> {
-        STATE.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn listen() -> io::Result<()> {
-        let mut state = state();
-        if state.known.is_none() {
-            let is_over = Arc::<AtomicBool>::default();
-            let heard = |(number, name)| {
-                let is_sent = Arc::<AtomicBool>::default();
-                register_conditional_default(number, Arc::clone(&is_over))?;
-                register(number, Arc::clone(&is_sent))?;
-                Ok::<_, io::Error>((name, is_sent))
-            };
-            let sent = [heard((SIGTERM, "SIGTERM"))?, heard((SIGUSR1, "SIGUSR1"))?];
-            state.known = Some(Known { sent, is_over });
-        }
-        state.listeners += 1;
-        state.set_over(false);
-        Ok(())
-    }
-
-    pub(super) fn sent() -> Option<&'static str> {
-        let state = state();
-        let (name, _) = state.known.as_ref()?.sent.iter().find(|(_, is_sent)| is_sent.load(Ordering::Relaxed))?;
-        Some(*name)
-    }
-
-    pub(super) fn end() {
-        let mut state = state();
-        state.listeners -= 1;
-        let is_over = state.listeners == 0;
-        state.set_over(is_over);
-    }
-
-    impl State {
-        fn set_over(&self, is_over: bool) {
-            self.known.iter().for_each(|known| known.is_over.store(is_over, Ordering::Relaxed));
-        }
-    }
+    Ok(signals)
 }
