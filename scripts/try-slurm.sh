@@ -3,6 +3,11 @@
 # Needs root, Debian's packages slurm-wlm and munge, and the example of gpu-tuned-ranks:
 #
 #   cargo build -p gpu-tuned-ranks --examples && scripts/try-slurm.sh
+#
+# With `char-lm` as a second program, a job of it gets SIGUSR1 before its time limit, is queued again, and ends as one that was not
+# interrupted, in about three minutes on two cores:
+#
+#   cargo build -p char-lm && scripts/try-slurm.sh target/debug/examples/hello target/debug/char-lm
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -82,3 +87,34 @@ meet 'srun' 2 srun -n 2 "$program"
 meet 'srun with PMI' 2 srun --mpi=pmi2 -n 2 "$program"
 meet 'two steps of one job' 4 bash -c "sbatch -W -n 2 -o $folder/job.out $folder/job && cat $folder/job.out"
 grep 'no launcher started this process' "$folder/output"
+
+[ $# -gt 1 ] || exit 0
+echo '== preemption'
+trains="$(realpath "$2") --cpu --json --steps ${STEPS:-160}"
+# The job of docs/launchers.md.
+cat >"$folder/preempted" <<END
+#!/bin/bash
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --signal=USR1@40
+srun --kill-on-bad-exit=1 $trains --checkpoint-dir $folder/run --resume
+code=\$?
+echo "start \${SLURM_RESTART_COUNT:-0} ends with \$code"
+if [ \$code = 99 ] || { [ \$code != 0 ] && [ "\${SLURM_RESTART_COUNT:-0}" -lt 3 ]; }; then
+  scontrol requeue "\$SLURM_JOB_ID"
+fi
+exit \$code
+END
+job=$(sbatch --parsable -n 2 --time=1 -o "$folder/preempted.out" "$folder/preempted")
+while state=$(squeue -h -j "$job" -o %r 2>/dev/null) && [ -n "$state" ]; do
+  # Slurm waits two minutes before it starts a job again.
+  [ "$state" != BeginTime ] || scontrol update "JobId=$job" StartTime=now || true
+  sleep 1
+done
+grep -aE 'ends with|resuming' "$folder/preempted.out" | sed 's/^/   /'
+srun -n 2 $trains >"$folder/whole" 2>/dev/null
+perplexity() { grep -ao '"perplexity":[0-9.]*' "$1" | tail -1; }
+if ! grep -aq 'ends with 99' "$folder/preempted.out" || [ "$(perplexity "$folder/preempted.out")" != "$(perplexity "$folder/whole")" ]; then
+  echo "preemption: $(perplexity "$folder/preempted.out"), without $(perplexity "$folder/whole")"
+  exit 1
+fi

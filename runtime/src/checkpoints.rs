@@ -36,8 +36,6 @@ use crate::session::Connection;
 use crate::session::Session;
 use crate::tuned::Tuned;
 
-/// Message with the name of the newest checkpoint.
-const NEWEST: &str = "newest checkpoint";
 /// File of the model.
 const MODEL: &str = "model.bpk";
 /// Time between two saves, if the program sets none.
@@ -88,10 +86,8 @@ const EXCHANGE_SECONDS: f64 = 1.0;
 /// host memory, and written while training goes on. The first checkpoint of a process is waited for, and each one for which
 /// host memory is scarce.
 ///
-/// # Failures
-///
-/// An error of the first save ends training, since the folder may be wrong. Later ones are warnings, and training goes on:
-/// older checkpoints stay until a newer one is complete. [`finish`](Self::finish) saves again, and returns its error.
+/// An error of the first save ends training, since the folder may be wrong. Later ones are warnings: older checkpoints stay
+/// until a newer one is complete. [`finish`](Self::finish) saves again, and returns its error.
 ///
 /// # Signals
 ///
@@ -100,9 +96,9 @@ const EXCHANGE_SECONDS: f64 = 1.0;
 ///
 /// # Ranks
 ///
-/// All ranks make the same calls. The first one writes model and manifest, and each one its part of a sharded optimizer's
-/// state. The next start may have another number of ranks. Ranks exchange signals and results of saves about once a second,
-/// between steps.
+/// All ranks make the same calls. The first one writes the model, and each one its part of a sharded optimizer's state. The
+/// next start may have another number of ranks. Between steps, about once a second, ranks exchange signals and results of
+/// saves.
 #[derive(Debug)]
 pub struct Checkpoints {
     folder: Folder,
@@ -193,11 +189,16 @@ impl<C: Tuned> Session<C> {
             Some(first) if first.number() == 0 => {
                 let (folder, newest) = open().inspect_err(|error| first.fail(error))?;
                 let name = newest.as_ref().and_then(|newest| newest.path().file_name()).unwrap_or_default();
-                first.meet(NEWEST, name.as_encoded_bytes().to_owned(), |mut all| Ok(all.swap_remove(0)))?;
+                first.meet(
+                    "newest checkpoint",
+                    name.as_encoded_bytes().to_owned(),
+                    |mut all| Ok(all.swap_remove(0)),
+                )?;
                 (folder, newest)
             }
             Some(other) => {
-                let name = String::from_utf8_lossy(&other.meet(NEWEST, Vec::new(), |_| Ok(Vec::new()))?).into_owned();
+                let name = String::from_utf8_lossy(&other.meet("newest checkpoint", Vec::new(), |_| Ok(Vec::new()))?)
+                    .into_owned();
                 let damaged = |reason| CheckpointError::Damaged { folder: path.clone(), reasons: vec![reason] };
                 let newest = (!name.is_empty()).then(|| Checkpoint::read(path.join(name), false).map_err(damaged));
                 (Folder::other(path.clone()), newest.transpose()?)

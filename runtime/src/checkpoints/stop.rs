@@ -11,14 +11,14 @@ static SIGNALS: Mutex<Option<Arc<Signals>>> = Mutex::new(None);
 #[derive(Debug, Default)]
 struct Signals {
     sent: [Arc<AtomicBool>; 2],
-    /// True if they have their default action.
+    /// True if SIGTERM has its default action.
     is_over: Arc<AtomicBool>,
 }
 
 /// Names in the order of [`Signals::sent`].
 const NAMES: [&str; 2] = ["SIGTERM", "SIGUSR1"];
 
-/// Listens to signals until all are dropped; after that, signals end the process as before.
+/// Listens to signals. Once all are dropped, SIGTERM ends the process as before, and SIGUSR1 does nothing.
 #[derive(Debug)]
 pub(super) struct Stop {
     begin: Instant,
@@ -54,10 +54,14 @@ impl Drop for Stop {
 fn register() -> io::Result<Arc<Signals>> {
     let signals = Arc::<Signals>::default();
     #[cfg(unix)]
-    for (number, is_sent) in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGUSR1].into_iter().zip(&signals.sent)
     {
-        signal_hook::flag::register_conditional_default(number, Arc::clone(&signals.is_over))?;
-        signal_hook::flag::register(number, Arc::clone(is_sent))?;
+        use signal_hook::consts::{SIGTERM, SIGUSR1};
+        use signal_hook::flag;
+        // SIGUSR1 only warns: a program that evaluates its model goes on.
+        flag::register_conditional_default(SIGTERM, Arc::clone(&signals.is_over))?;
+        for (number, is_sent) in [SIGTERM, SIGUSR1].into_iter().zip(&signals.sent) {
+            flag::register(number, Arc::clone(is_sent))?;
+        }
     }
     Ok(signals)
 }

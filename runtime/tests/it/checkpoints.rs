@@ -86,6 +86,13 @@ fn train<C: Tuned>(config: C) -> Result<String, CheckpointError> {
         checkpoints.end_epoch(&trainer)?;
     }
     checkpoints.finish(&trainer)?;
+    if number("EVALUATES") == 1 {
+        let scores = checkpoints.values("valid/loss").count();
+        drop(checkpoints);
+        writeln!(losses, "{} {scores}", 1000).expect("it is written");
+        sleep(Duration::from_secs(2));
+        return Ok("evaluated".to_owned());
+    }
     let bits: Vec<_> = values(trainer.model()).into_iter().map(f32::to_bits).collect();
     Ok(format!("{bits:?} {:?}", checkpoints.values("valid/loss").collect::<Vec<_>>()))
 }
@@ -205,37 +212,65 @@ fn result_of(ranks: Vec<Child>) -> String {
     results[0].clone()
 }
 
-/// `KILLS` sets the number of kills, at random times.
-#[test]
-fn killed_runs_end_as_one_that_was_not_interrupted() {
-    let whole = Runs::new(&[DROPOUT]);
+/// Kills one process of a run at random times, and compares the end with that of a run that was not interrupted. `KILLS`
+/// sets the number of kills.
+fn check_kills(ranks: usize, variables: &[(&'static str, u64)]) {
+    let start = |runs: &Runs| if ranks == 1 { vec![runs.start()] } else { runs.ranks(ranks) };
+    let whole = Runs::new(variables);
     let begin = Instant::now();
-    let expected = whole.result();
+    let expected = result_of(start(&whole));
     let longest = begin.elapsed();
-    let other = Runs::new(&[("DROPOUT_PERCENT", 0)]);
-    assert_ne!(other.result(), expected, "dropout must matter");
-    let (mut kills, mut random, mut resumed) =
-        (std::env::var("KILLS").map_or(8, |kills| kills.parse().unwrap()), 1_u32, 0);
+    let mut kills: u32 = std::env::var("KILLS").map_or(6, |kills| kills.parse().expect("a number"));
+    let (mut random, mut resumed) = (1_u32, 0);
+    let mut draw = || {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        random >> 16
+    };
     while kills > 0 {
-        let runs = Runs::new(&[DROPOUT]);
-        loop {
-            let mut child = runs.start();
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            sleep(longest * (random >> 16) / 65_536);
-            child.kill().expect("a child");
-            let status = child.wait().expect("it ends");
-            if status.success() || kills == 0 {
+        let runs = Runs::new(variables);
+        while kills > 0 {
+            let mut processes = start(&runs);
+            sleep(longest * draw() / 65_536);
+            processes[draw() as usize % ranks].kill().expect("a child");
+            if all_succeed(&mut processes) {
                 break;
             }
             resumed += usize::from(Checkpoint::newest(runs.run()).expect("whole checkpoints").is_some());
             kills -= 1;
         }
-        assert_eq!(runs.result(), expected);
+        assert_eq!(result_of(start(&runs)), expected);
         assert_eq!(runs.losses(), whole.losses());
         assert_eq!(runs.names(), whole.names(), "nothing unfinished is left");
     }
-    println!("{resumed} resumed");
+    println!("{resumed} kills after a checkpoint");
     assert!(resumed > 0);
+}
+
+/// Waits for all ranks. As a launcher does, kills those that wait for one that will not join.
+fn all_succeed(processes: &mut [Child]) -> bool {
+    let end = Instant::now() + Duration::from_secs(2);
+    let has_ended = |process: &mut Child| {
+        while process.try_wait().expect("a child").is_none() {
+            if Instant::now() > end {
+                process.kill().expect("a child");
+            }
+            sleep(Duration::from_millis(5));
+        }
+        process.wait().expect("it has ended").success()
+    };
+    processes.iter_mut().fold(true, |all, process| has_ended(process) && all)
+}
+
+#[test]
+fn killed_runs_end_as_one_that_was_not_interrupted() {
+    check_kills(1, &[DROPOUT]);
+    let result = |variables| Runs::new(variables).result();
+    assert_ne!(result(&[DROPOUT]), result(&[]), "dropout must matter");
+}
+
+#[test]
+fn a_killed_rank_loses_no_whole_checkpoint() {
+    check_kills(4, &[DROPOUT, ("SHARDED", 1)]);
 }
 
 #[test]
@@ -358,6 +393,19 @@ fn a_signal_saves_and_ends_with_a_code_of_its_own() {
     }
 }
 
+/// A program that has trained goes on after a warning of its end.
+#[test]
+fn after_the_last_step_sigterm_ends_the_process_and_sigusr1_does_not() {
+    for (name, code) in [("TERM", None), ("USR1", Some(0))] {
+        let runs = Runs::new(&[("EVALUATES", 1)]);
+        let child = runs.start();
+        runs.wait_for_step(31);
+        signal(&child, name);
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), code, "{name}: {}", text(&output));
+    }
+}
+
 #[test]
 fn ranks_stop_together_and_go_on_with_another_number() {
     for sharded in [0, 1] {
@@ -382,26 +430,6 @@ fn ranks_stop_together_and_go_on_with_another_number() {
             assert_eq!((losses.lines().count(), runs.losses().len()), (30, 30));
         }
     }
-}
-
-/// Ranks that are killed in a save leave the one before.
-#[test]
-fn a_killed_rank_loses_no_whole_checkpoint() {
-    let variables = [DROPOUT, ("SHARDED", 1)];
-    let whole = Runs::new(&variables);
-    let expected = result_of(whole.ranks(2));
-    let runs = Runs::new(&variables);
-    for (kill, step) in [3, 9, 14, 22].into_iter().enumerate() {
-        let mut ranks = runs.ranks(2);
-        runs.wait_for_step(step);
-        ranks[kill % 2].kill().expect("it runs");
-        for mut rank in ranks {
-            rank.wait().expect("it ends");
-        }
-    }
-    assert_eq!(result_of(runs.ranks(2)), expected);
-    assert_eq!(runs.losses(), whole.losses());
-    assert_eq!(runs.names(), whole.names());
 }
 
 fn session(options: &Options) -> Session<Whole> {
