@@ -258,7 +258,8 @@ fn all_succeed(processes: &mut [Child]) -> bool {
         }
         process.wait().expect("it has ended").success()
     };
-    processes.iter_mut().fold(true, |all, process| has_ended(process) && all)
+    let ends: Vec<_> = processes.iter_mut().map(has_ended).collect();
+    ends.iter().all(|is_success| *is_success)
 }
 
 #[test]
@@ -434,6 +435,25 @@ fn ranks_stop_together_and_go_on_with_another_number() {
 
 fn session(options: &Options) -> Session<Whole> {
     options.start(Whole::default()).expect("a session")
+}
+
+/// The first save waits. Later ones are written while training goes on, and are complete with a later step.
+#[test]
+fn a_save_does_not_stop_the_loop() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let session = session(&Options::default().cpu().resume_or_start(folder.path()));
+    let mut checkpoints = session.checkpoints(folder.path()).expect("a new folder").every_steps(1);
+    let trainer = checkpoints.trainer(&session, Net::new(&session.device(), 0.0), AdamWConfig::new().init());
+    let trainer = trainer.expect("a trainer");
+    let newest = || Checkpoint::newest(folder.path()).expect("whole").expect("one").steps();
+    let mut complete = Vec::new();
+    for _ in 0..3 {
+        checkpoints.step(&trainer).expect("a step");
+        complete.push(newest());
+    }
+    assert_eq!(complete, [1, 1, 2]);
+    checkpoints.finish(&trainer).expect("it is saved");
+    assert_eq!(newest(), 3);
 }
 
 #[test]
