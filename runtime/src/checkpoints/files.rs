@@ -99,7 +99,7 @@ impl Checkpoint {
         newest(folder.as_ref(), true)
     }
 
-    /// Folder of the checkpoint, for [`Options::resume`](crate::Options::resume) and for Burn's records.
+    /// Folder of the checkpoint. A run goes on from the newest: to go back, remove the newer folders.
     pub fn path(&self) -> &Path {
         &self.path
     }
