@@ -65,8 +65,10 @@ pub(crate) enum Error {
     UnknownStruct { name: String, hint: String, names: Vec<String> },
     #[error("several annotated structs have this name\n  help: name one with --struct: {}", names.join(", "))]
     SeveralStructs { names: Vec<String> },
-    #[error("--model: {source}\n  help: describe it as --model 'MODEL(NAME = VALUE, …)', or add --dim NAME=VALUE; \
-         well-known language models have names, such as gpt2")]
+    #[error(
+        "--model: {source}\n  help: describe it as --model 'MODEL(NAME = VALUE, …)', or add --dim NAME=VALUE; \
+         well-known language models have names, such as gpt2"
+    )]
     Model { source: PairsError },
     #[error(
         "`{name}` is measured but not described\n  help: describe it in {file}: [workload.{name}], and measure it again"
