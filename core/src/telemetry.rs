@@ -93,7 +93,7 @@ crate::sparse! {
     }
 
     /// A process on a GPU.
-    #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     #[non_exhaustive]
     pub struct GpuProcess {
@@ -101,6 +101,13 @@ crate::sparse! {
         pub pid: u32,
         /// Name of the program, where it is known.
         pub name: Option<String>,
+        /// Name of the user, or the number of one without a name.
+        pub user: Option<String>,
+        /// CPU time since the last sample, in percent of one core.
+        pub cpu_percent: Option<f64>,
+        /// The command line. It may hold secrets, and is in no recording.
+        #[serde(skip)]
+        pub command: Option<String>,
         /// GPU memory of the process, in bytes.
         pub memory_bytes: Option<u64>,
     }

@@ -1,5 +1,6 @@
 //! Figures of the GPUs and the host.
 
+use gpu_tuned_core::printable::for_file;
 use gpu_tuned_observe::monitor::amounts::{gib, part_of, rate, reasons, short, size, watts};
 use gpu_tuned_observe::monitor::{GpuTimeline, Timeline};
 use gpu_tuned_observe::recording::{Gpu, GpuSample, HostSample, Run, StepRecord};
@@ -134,13 +135,21 @@ pub(super) fn processes(sample: &GpuSample, rows: usize, cells: usize) -> Vec<Li
     }
     let mut processes: Vec<_> = processes.iter().collect();
     processes.sort_by_key(|process| (std::cmp::Reverse(process.memory_bytes), process.pid));
-    let mut lines = vec![Line::styled(format!("{:>8} {:>10}  process", "pid", "memory"), STRONG)];
+    let line = |pid: &str, user: &str, memory: &str, cpu: &str, command: &str| {
+        let user: String = user.chars().take(10).collect();
+        let line = format!("{pid:>8} {user:<10} {memory:>10} {cpu:>6}  {command}");
+        line.chars().take(cells).collect::<String>()
+    };
+    let mut lines = vec![Line::styled(line("pid", "user", "memory", "CPU", "command"), STRONG)];
     let shown = if processes.len() < rows { processes.len() } else { rows.saturating_sub(2) };
     for process in &processes[..shown.min(processes.len())] {
         let memory = process.memory_bytes.map_or_else(none, size);
-        let name = process.name.as_deref().unwrap_or("?");
-        let name: String = name.chars().take(cells.saturating_sub(21)).collect();
-        lines.push(Line::from(format!("{:>8} {memory:>10}  {name}", process.pid)));
+        let command = process.command.as_ref().or(process.name.as_ref()).map_or("?", String::as_str);
+        let cpu = process.cpu_percent.map_or_else(none, |percent| format!("{percent:.0} %"));
+        let user = process.user.clone().unwrap_or_else(none);
+        // A program chooses its command line.
+        let command = command.replace(['\n', '\t'], " ");
+        lines.push(Line::from(line(&process.pid.to_string(), &user, &memory, &cpu, &for_file(&command))));
     }
     if shown < processes.len() {
         lines.push(Line::styled(format!("{:>8} more", processes.len() - shown), FAINT));
