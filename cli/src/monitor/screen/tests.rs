@@ -35,6 +35,9 @@ fn moved(record: Record, at: f64) -> Record {
             // Whether a process of this machine has the number, and how long the test takes, is not shown.
             for process in sample.processes.iter_mut().flatten() {
                 process.name = Some("train".to_owned());
+                process.user = Some("ada".to_owned());
+                process.cpu_percent = Some(340.0);
+                process.command = Some("target/release/train --epochs 10".to_owned());
             }
             if at > 0.0 && sample.sm_activity_percent.is_none() {
                 (sample.pcie_to_gpu_bytes_per_s, sample.pcie_from_gpu_bytes_per_s) = (None, None);
