@@ -113,7 +113,8 @@ impl Processes {
         }
         // Processes that are gone are read once more, so that `System` drops them.
         let known: HashSet<Pid> = self.system.processes().keys().copied().collect();
-        let pids: Vec<_> = processes.iter().map(|it| Pid::from_u32(it.pid)).chain(known.iter().copied()).collect();
+        let all: HashSet<Pid> = processes.iter().map(|it| Pid::from_u32(it.pid)).chain(known.iter().copied()).collect();
+        let pids: Vec<_> = all.into_iter().collect();
         let figures = ProcessRefreshKind::nothing().with_cpu().with_cmd(UpdateKind::OnlyIfNotSet).without_tasks();
         self.system.refresh_processes_specifics(ProcessesToUpdate::Some(&pids), true, figures);
         for process in &mut processes {
