@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use gpu_tuned_core::exchange::Exchange;
 use gpu_tuned_core::plan;
-use gpu_tuned_core::plan::{Misfit, Plan, PlanError};
+use gpu_tuned_core::plan::{Misfit, Plan, PlanError, SpeedError, TRANSFER_ERROR};
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::{Goal, three_digits};
 use gpu_tuned_project::gpu_names::profile;
@@ -46,6 +46,9 @@ pub(crate) struct PlanArgs {
 #[derive(Serialize)]
 struct Plans<'a> {
     plans: &'a [Row],
+    /// Factor by which the ratio of two GPUs' speeds may be off; left out for one GPU and for measured speeds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    between_gpus_ratio: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -127,10 +130,28 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
         }
         rows.extend(found);
     }
+    let between_gpus_ratio = between_gpus(&rows);
+    notes.extend(
+        between_gpus_ratio.map(|ratio| {
+            format!("to compare GPUs: nine of ten ratios of their predicted speeds are within x{ratio:.1}")
+        }),
+    );
     let fits = rows.iter().all(|row| matches!(row.outcome, Outcome::Plan(_)));
     let text = || workloads.iter().map(|described| table(described, args, &rows)).collect::<Vec<_>>().join("\n");
     let code = if fits { Code::Ok } else { Code::No };
-    Ok(Answer::new(("plan", common.json), &Plans { plans: &rows }, text, notes, code))
+    Ok(Answer::new(("plan", common.json), &Plans { plans: &rows, between_gpus_ratio }, text, notes, code))
+}
+
+/// Factor by which the ratio of two rows' speeds may be off; `None` without two speeds of a workload of which one is predicted.
+fn between_gpus(rows: &[Row]) -> Option<f64> {
+    let speeds = || {
+        rows.iter().filter_map(|row| match &row.outcome {
+            Outcome::Plan(plan) => Some((&row.workload, plan.samples_per_s_error)),
+            _ => None,
+        })
+    };
+    let has_other = |workload| speeds().filter(|(other, _)| *other == workload).count() > 1;
+    speeds().any(|(workload, error)| error.is_some() && has_other(workload)).then_some(TRANSFER_ERROR)
 }
 
 /// Compares two rows; those without a plan are last.
@@ -204,9 +225,10 @@ fn table(described: &Described<'_>, args: &PlanArgs, rows: &[Row]) -> String {
 
 fn provenance(plan: &Plan, has_estimates: bool) -> String {
     let (memory, speed) = (plan.memory.provenance, plan.samples_per_s_provenance);
+    let launches = if plan.samples_per_s_error == Some(SpeedError::LaunchBound) { ", launch-bound" } else { "" };
     let estimates = if has_estimates { ", by estimates" } else { "" };
     let same = if memory == speed { speed.to_string() } else { format!("{memory} memory, {speed} speed") };
-    styled(FAINT, same + estimates + view::with_graphs(plan))
+    styled(FAINT, same + launches + estimates + view::with_graphs(plan))
 }
 
 /// Price of a GPU, as `GPU=USD_PER_HOUR`.

@@ -376,7 +376,8 @@ fn time(explanation: &Explanation, plan: &Plan) -> String {
     }
     let total = explanation.time.iter().map(|term| term.seconds).sum();
     let speed = with_interval(plan.samples_per_s, plan.samples_per_s_interval);
-    let speed = format!("{speed} samples/s, {}", provenance(plan.samples_per_s_provenance));
+    let error = plan.samples_per_s_error.map_or_else(String::new, |error| format!(", ± {error}"));
+    let speed = format!("{speed} samples/s, {}{error}", provenance(plan.samples_per_s_provenance));
     table.row(BOLD, ["step".to_owned(), milliseconds(total)], format!("= the sum; {speed}"));
     table.print()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpu_tuned_core::device::DeviceFacts;
-use gpu_tuned_core::plan::{ASSUMED_CORES, Filling, Plan, Remedy, filling};
+use gpu_tuned_core::plan::{ASSUMED_CORES, Filling, Plan, Remedy, SpeedError, filling};
 use gpu_tuned_core::pytorch::Peak;
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting, Settings};
@@ -207,6 +207,9 @@ pub struct Expectation {
     /// the loader bounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_s_interval: Option<[f64; 2]>,
+    /// What the interval is the error of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_per_s_error: Option<SpeedError>,
     /// Provenance of the throughput.
     pub samples_per_s_provenance: Option<Provenance>,
     /// Reason why the training cannot run.
@@ -241,6 +244,7 @@ impl Expectation {
         match outcome {
             Outcome::Plan(plan) => {
                 let samples_per_s = bounded(plan.samples_per_s, plan.schedule.world_size, workload, workers);
+                let is_of_plan = samples_per_s >= plan.samples_per_s;
                 Self {
                     fits: true,
                     memory_bytes: Some(plan.memory.total()),
@@ -248,7 +252,8 @@ impl Expectation {
                     memory_provenance: Some(plan.memory.provenance),
                     reserved_bytes: None,
                     samples_per_s: Some(samples_per_s),
-                    samples_per_s_interval: plan.samples_per_s_interval.filter(|_| samples_per_s >= plan.samples_per_s),
+                    samples_per_s_interval: plan.samples_per_s_interval.filter(|_| is_of_plan),
+                    samples_per_s_error: plan.samples_per_s_error.filter(|_| is_of_plan),
                     samples_per_s_provenance: Some(plan.samples_per_s_provenance),
                     problem: None,
                 }

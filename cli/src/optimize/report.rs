@@ -1,6 +1,6 @@
 //! The report of `optimize`: as text and as JSON.
 
-use gpu_tuned_core::plan::with_interval;
+use gpu_tuned_core::plan::{SpeedError, with_interval};
 use gpu_tuned_core::{Provenance, grouped};
 use gpu_tuned_optimize::{
     ChangeState, Config, ConfigText, Dimension, Expectation, Format, Framework, Gain, Origin, Role, Step, Tuned,
@@ -183,7 +183,9 @@ fn expected(tuned: &Tuned) -> String {
     if tuned.framework == Framework::Burn {
         let speedup = after.ratio_to(before);
         let times = speedup.map_or_else(String::new, |(times, _)| format!("{} ", ratio(times)));
-        let provenance = label(speedup.map(|(_, provenance)| provenance).or(after.samples_per_s_provenance));
+        let provenance = speedup.map(|(_, provenance)| provenance).or(after.samples_per_s_provenance);
+        let error = after.samples_per_s_error.map_or_else(String::new, |error| format!(", ± {error}"));
+        let provenance = provenance.map_or_else(String::new, |it| styled(FAINT, format!("({it}{error})")));
         let cells = ["samples/s".to_owned(), speed(before), speed(after)];
         table.row(PLAIN, cells, format!("{times}{provenance}"));
     }
@@ -219,6 +221,7 @@ fn targets_table(targets: &[OnTarget]) -> String {
     }
     let has_by_hand = all.iter().flat_map(|tuned| &tuned.changes).any(|change| change.state == ChangeState::ByHand);
     let legend = if has_by_hand { styled(FAINT, "  * by hand: the config has no such key\n") } else { String::new() };
+    let legend = legend + &errors(&all);
     let problem = |(target, when, problem): (&str, &str, &Option<String>)| {
         Some(format!("  {target} ({when}): {}\n", styled(BAD, problem.as_ref()?)))
     };
@@ -228,6 +231,23 @@ fn targets_table(targets: &[OnTarget]) -> String {
     });
     let problems: String = problems.filter_map(problem).collect();
     format!("{}{legend}{problems}{}\n{}", table.print(), suggestions(&all), reasons(&keys, &all))
+}
+
+/// Names what the interval of each target's speed is the error of: a line for each error.
+fn errors(all: &[&Tuned]) -> String {
+    let mut targets: Vec<(SpeedError, Vec<&str>)> = Vec::new();
+    for tuned in all.iter().filter(|tuned| tuned.framework == Framework::Burn) {
+        let Some(error) = tuned.after.samples_per_s_error else { continue };
+        match targets.iter_mut().find(|(other, _)| *other == error) {
+            Some((_, names)) => names.push(&tuned.target),
+            None => targets.push((error, vec![&tuned.target])),
+        }
+    }
+    let line = |(error, names): &(SpeedError, Vec<&str>)| {
+        let of = if names.len() == all.len() { String::new() } else { format!(": {}", names.join(", ")) };
+        styled(FAINT, format!("  ± {error}{of}\n"))
+    };
+    targets.iter().map(line).collect()
 }
 
 /// A table with one column of names and several of figures.

@@ -107,7 +107,7 @@ fn plain(text: &str) -> String {
 
 fn source(plan: &Plan) -> String {
     let graphs = view::with_graphs(plan);
-    format!("memory {}, speed {}{graphs}", plan.memory.provenance, plan.samples_per_s_provenance)
+    format!("memory {}, speed {}{graphs}", plan.memory.provenance, plan.speed_source())
 }
 
 /// The picture, the advice, and the arithmetic.

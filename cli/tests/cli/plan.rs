@@ -1,3 +1,5 @@
+use gpu_tuned_core::plan::TRANSFER_ERROR;
+
 use crate::project::Project;
 
 #[test]
@@ -17,6 +19,11 @@ fn energy_and_cost_follow_from_power_price_and_speed() {
     let [low, high] =
         [0, 1].map(|end| rows["plans"][0]["plan"]["samples_per_s_interval"][end].as_f64().expect("a speed"));
     assert!(low < speed && speed < high, "{low} {speed} {high}");
+    // Of a speed alone, and of the ratio of the two.
+    assert_eq!(rows["plans"][0]["plan"]["samples_per_s_error"], "launch_bound");
+    near(&rows["between_gpus_ratio"], TRANSFER_ERROR);
+    let alone = project.run(&["plan", "h200", "--workload", "digits", "--json"]).json(0);
+    assert!(alone.get("between_gpus_ratio").is_none(), "{alone:#}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! All come from Burn 0.22.1 with CubeCL 0.11.3. "H200" is one NVIDIA H200; its raw data are in `tests/hardware/results`.
 //! The constants predict speeds and bound memory. Figures that use them are labelled `derived`.
 
-use super::time::Speeds;
+use super::time::{SpeedError, Speeds};
 use crate::device::{DeviceFacts, DeviceKind, Rates};
 use crate::measured::Mode;
 use crate::workload::{Family, Workload};
@@ -23,6 +23,16 @@ pub const COMPUTE_SHARE: f64 = 0.35;
 /// Factor by which a ratio of two GPUs' speeds may be off: the 90th percentile on the workloads that were not fitted.
 /// Source: `docs/transfer.md`.
 pub const TRANSFER_ERROR: f64 = 1.68;
+
+/// Factor by which a predicted speed may be off, by the kind of the error: the largest error of the models that were not fitted. There
+/// are too few for a percentile: a further model lies within the largest error of eight others eight times in nine. Source:
+/// `lab/pages/data/measured`, shown in `docs/absolute.md`.
+pub const SPEED_ERRORS: [(SpeedError, f64); 3] =
+    [(SpeedError::Absolute, 2.09), (SpeedError::LaunchBound, 5.42), (SpeedError::BetweenGpus, TRANSFER_ERROR)];
+
+/// Share of the predicted time of micro-batches that launches take in a launch-bound step. Source: steps of `digits` and `char_lm` in
+/// `docs/absolute.md`. Their launches took over four times as long as predicted, so that a predicted third is most of a step.
+pub(super) const LAUNCH_BOUND: f64 = 1.0 / 3.0;
 
 /// Factor by which a speed may be off when figures of the GPU are estimates. Source: shipped profiles without their rates, in
 /// `core/src/plan/tests/planner/estimates.rs`.

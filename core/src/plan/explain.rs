@@ -10,7 +10,7 @@ use super::precision::{self, ConsideredPrecision};
 use super::problem::{PlanError, Problem};
 use super::search::{Candidate, ModeModel, Search, Split, Verdict};
 use super::search::{modes, precision_and_kernels, rank_share, splits};
-use super::time::{StepTime, TimeTerm, speed_interval};
+use super::time::{SpeedError, StepTime, TimeTerm, speed_interval};
 use crate::device::DeviceFacts;
 use crate::exchange::with_exchange;
 use crate::measured::Mode;
@@ -80,6 +80,9 @@ pub struct Considered {
     /// Lowest and highest samples per second within the error of predictions; `None` for a measured speed or a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_s_interval: Option<[f64; 2]>,
+    /// What the interval is the error of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_per_s_error: Option<SpeedError>,
     /// Provenance of the throughput; `None` where it does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
@@ -186,7 +189,7 @@ impl Considered {
     /// Returns a candidate with its verdict; `None` if it has none.
     fn new(candidate: &Candidate, device: &DeviceFacts) -> Option<Self> {
         let Candidate { split, mode, samples_per_s, provenance, .. } = *candidate;
-        let interval = || speed_interval(device, samples_per_s, provenance);
+        let error = candidate.speed_error(device).filter(|_| candidate.fits());
         Some(Self {
             batch_size: split.batch,
             micro_steps: split.micro_steps(),
@@ -195,7 +198,8 @@ impl Considered {
             kernels: mode.kernels,
             memory: candidate.memory.total(),
             samples_per_s: candidate.fits().then_some(samples_per_s),
-            samples_per_s_interval: if candidate.fits() { interval() } else { None },
+            samples_per_s_interval: speed_interval(device, samples_per_s, error),
+            samples_per_s_error: error,
             provenance: candidate.fits().then_some(provenance),
             verdict: candidate.verdict?,
         })

@@ -21,7 +21,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use calibration::{COMPUTE_SHARE, ESTIMATE_ERROR, TRANSFER_ERROR};
+pub use calibration::{COMPUTE_SHARE, ESTIMATE_ERROR, SPEED_ERRORS, TRANSFER_ERROR};
 pub use explain::{Considered, Expected, Explanation, Outcome, curve, explain};
 pub use memory::{Item, MemoryEstimate, largest_piece};
 pub use misfit::{Misfit, Remedy, TooLarge};
@@ -29,14 +29,14 @@ pub use precision::{ConsideredPrecision, PrecisionVerdict};
 pub use problem::PlanError;
 pub use ranks::{Schedule, plan_ranks};
 pub use search::{STATISTICS_ENOUGH, STATISTICS_FLOOR, Verdict};
-pub use time::{Filling, TimeTerm, filling, relative_speed, speed_interval, with_interval};
+pub use time::{Filling, SpeedError, TimeTerm, filling, relative_speed, speed_interval, with_interval};
 
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::dims::DimValue;
 use crate::exchange::with_exchange;
 use crate::measured::Mode;
 use crate::workload::Workload;
-use crate::{Bytes, Goal, Kernels, Precision, Provenance, Setting, Settings, three_digits};
+use crate::{Bytes, Goal, Kernels, Precision, Provenance, Setting, Settings, grouped, three_digits};
 use memory::{PREFETCH_DEPTH, prefetch_depth};
 use problem::Problem;
 use search::{Candidate, Candidates, Choice, Graphs, Search, WORTHWHILE_GAIN, rank_share};
@@ -60,6 +60,9 @@ pub struct Plan {
     /// Lowest and highest samples per second within the error of predictions; `None` for a measured speed or a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_per_s_interval: Option<[f64; 2]>,
+    /// What [`samples_per_s_interval`](Self::samples_per_s_interval) is the error of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples_per_s_error: Option<SpeedError>,
     /// The reason for each setting, in the order of [`Setting::ALL`].
     pub reasons: Vec<Reason>,
     /// Threads that train, where the device is a CPU.
@@ -115,6 +118,12 @@ impl Plan {
         padding(device, workload, device.mode(&self.settings))
     }
 
+    /// The source of the speed, and what its error is an error of: `derived, ± absolute`.
+    pub fn speed_source(&self) -> String {
+        let error = self.samples_per_s_error.map_or_else(String::new, |error| format!(", ± {error}"));
+        format!("{}{error}", self.samples_per_s_provenance)
+    }
+
     /// Counts an exchange of gradients of so many seconds a step in the speed; a negative one is no longer counted.
     pub fn count_exchange(&mut self, exchange_s: f64) {
         let step = self.schedule.global_batch as f64;
@@ -130,7 +139,8 @@ impl Plan {
         let choice = search.taken().choice.as_ref()?;
         let best = &choice.best;
         let schedule = Schedule::new(goal, best.split);
-        let workers = workers(device, workload, best.samples_per_s * schedule.part_of_rank(), best.provenance);
+        let error = best.speed_error(device);
+        let workers = workers(device, workload, best.samples_per_s * schedule.part_of_rank(), error);
         let planned = Settings {
             batch_size: best.split.batch,
             gradient_accumulation: best.split.micro_steps(),
@@ -154,7 +164,8 @@ impl Plan {
             memory: best.memory.clone(),
             samples_per_s: best.samples_per_s,
             samples_per_s_provenance: best.provenance,
-            samples_per_s_interval: speed_interval(device, best.samples_per_s, best.provenance),
+            samples_per_s_interval: speed_interval(device, best.samples_per_s, error),
+            samples_per_s_error: error,
             advice: advice(search, choice).chain(workers.advice).chain(device.remarks()).collect(),
             reasons,
         })
@@ -167,7 +178,7 @@ impl Plan {
         self.device.clone_from(&device.name);
         self.memory.move_to(device, workload, headroom);
         let per_rank = self.samples_per_s * self.schedule.part_of_rank();
-        let workers = workers(device, workload, per_rank, self.samples_per_s_provenance);
+        let workers = workers(device, workload, per_rank, self.samples_per_s_error);
         self.settings.num_workers = self.settings.num_workers.min(workers.count);
         self.advice.extend(workers.advice);
         for reason in &mut self.reasons {
@@ -197,13 +208,8 @@ impl fmt::Display for Plan {
         for (item, bytes) in memory.items().into_iter().filter(|(_, bytes)| *bytes > Bytes::ZERO) {
             writeln!(f, "    {item:<22}{bytes:>8}")?;
         }
-        write!(
-            f,
-            "  {:<22} {:>9}  samples/s ({})",
-            "speed",
-            with_interval(self.samples_per_s, self.samples_per_s_interval),
-            self.samples_per_s_provenance
-        )?;
+        let speed = with_interval(self.samples_per_s, self.samples_per_s_interval);
+        write!(f, "  {:<22} {speed:>9}  samples/s ({})", "speed", self.speed_source())?;
         for advice in &self.advice {
             write!(f, "\n  note: {advice}")?;
         }
@@ -266,8 +272,10 @@ fn reasons(
 fn batch_reason(problem: Problem<'_>, found: &Candidates, choice: &Choice) -> Reason {
     let Problem { device, workload, goal } = problem;
     let Choice { best, fastest, .. } = choice;
-    let fastest_speed =
-        with_interval(fastest.samples_per_s, speed_interval(device, fastest.samples_per_s, fastest.provenance));
+    let fastest_speed = with_interval(
+        fastest.samples_per_s,
+        speed_interval(device, fastest.samples_per_s, fastest.speed_error(device)),
+    );
     let rule = taken_micro_batch(goal, choice);
     let mut why = if goal.whole_batch_loss && goal.global_batch.is_some() {
         "the whole global batch, because the loss couples its samples".to_owned()
@@ -286,6 +294,9 @@ fn batch_reason(problem: Problem<'_>, found: &Candidates, choice: &Choice) -> Re
         why.push_str("; a larger one does not fit");
     } else if goal.global_batch.is_some() && best.split.micro_steps() == 1 && !goal.whole_batch_loss {
         why.push_str("; the whole global batch at once");
+    }
+    if best.speed_error(device) == Some(SpeedError::LaunchBound) {
+        why = format!("{why}; launch-bound: {} launches a micro-batch", grouped(workload.kernels));
     }
     if workload.batch_statistics {
         why.push_str("; batch statistics: another one changes the results");
@@ -473,7 +484,7 @@ struct Workers {
 }
 
 /// Returns the workers for a device that takes `samples_per_s`.
-fn workers(device: &DeviceFacts, workload: &Workload, samples_per_s: f64, speed_provenance: Provenance) -> Workers {
+fn workers(device: &DeviceFacts, workload: &Workload, samples_per_s: f64, error: Option<SpeedError>) -> Workers {
     let known = device.host_cores;
     let cores = known.unwrap_or(ASSUMED_CORES);
     // A GPU leaves all cores but the one that launches kernels; a CPU trains with most of them.
@@ -499,7 +510,7 @@ fn workers(device: &DeviceFacts, workload: &Workload, samples_per_s: f64, speed_
     let busy = samples_per_s * host_ms / 1e3;
     let needed = ((busy * WORKER_MARGIN).ceil() as u64).max(1);
     let count = needed.min(spare).min(MOST_NEEDED_WORKERS);
-    let speed = with_interval(samples_per_s, speed_interval(device, samples_per_s, speed_provenance));
+    let speed = with_interval(samples_per_s, speed_interval(device, samples_per_s, error));
     let why = format!("{speed} samples/s at {host_ms} ms each keep {busy:.1} cores busy{unknown}");
     let fed = count as f64 * 1e3 / host_ms;
     let advice = (fed < samples_per_s).then(|| {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Reason;
 use super::search::{Candidates, Search};
-use super::time::speed_interval;
+use super::time::{SpeedError, speed_interval};
 use crate::device::DeviceKind;
 use crate::{Bytes, Precision, Provenance, Setting};
 
@@ -31,6 +31,9 @@ pub struct ConsideredPrecision {
     /// Lowest and highest samples per second within the error of predictions; `None` for a measured speed or a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_s_interval: Option<[f64; 2]>,
+    /// What the interval is the error of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_per_s_error: Option<SpeedError>,
     /// Provenance of the throughput.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
@@ -126,12 +129,14 @@ pub(super) fn considered(search: &Search<'_>) -> Vec<ConsideredPrecision> {
                 PrecisionVerdict::Slower { by: other.map_or(0.0, |other| 1.0 - own.counted_per_s / other) }
             }
         };
+        let error = best.and_then(|best| best.speed_error(device));
         ConsideredPrecision {
             precision: found.precision,
             batch_size: best.map(|best| best.split.batch),
             memory: best.map(|best| best.memory.total()),
             samples_per_s: best.map(|best| best.samples_per_s),
-            samples_per_s_interval: best.and_then(|best| speed_interval(device, best.samples_per_s, best.provenance)),
+            samples_per_s_interval: best.and_then(|best| speed_interval(device, best.samples_per_s, error)),
+            samples_per_s_error: error,
             provenance: best.map(|best| best.provenance),
             verdict,
         }

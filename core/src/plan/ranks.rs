@@ -141,6 +141,7 @@ pub fn plan_ranks(devices: &[DeviceFacts], workload: &Workload, goal: &Goal) -> 
     for (own, slowest) in all.iter_mut().zip(slowest.iter().cycle()) {
         own.samples_per_s = slowest.samples_per_s;
         own.samples_per_s_interval = slowest.samples_per_s_interval;
+        own.samples_per_s_error = slowest.samples_per_s_error;
         own.samples_per_s_provenance = slowest.samples_per_s_provenance;
     }
     Ok(all)

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::memory::{MemoryEstimate, MemoryModel, largest_at_full_depth, largest_batch_in_one_piece};
 use super::problem::{PlanError, Problem};
-use super::time::StepTime;
+use super::time::{SpeedError, StepTime};
 use super::{measured, precision};
 use crate::device::{DeviceFacts, DeviceKind};
 use crate::exchange::with_exchange;
@@ -408,6 +408,11 @@ impl Candidate {
     /// Returns true if it may be chosen.
     pub(super) const fn fits(&self) -> bool {
         !matches!(self.verdict, Some(Verdict::DoesNotFit { .. } | Verdict::TensorTooLarge))
+    }
+
+    /// What the predicted speed may be off by; `None` for a measured speed or a CPU.
+    pub(super) fn speed_error(&self, device: &DeviceFacts) -> Option<SpeedError> {
+        SpeedError::new(device, self.provenance, self.utilization)
     }
 
     fn is_same(&self, other: &Self) -> bool {

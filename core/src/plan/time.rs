@@ -1,15 +1,17 @@
 //! Time of an optimizer step in one mode, with its formulas, and speeds of GPUs relative to each other.
 
-use serde::Serialize;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
 
 use super::Plan;
-use super::calibration::{self, COMPUTE_SHARE, ESTIMATE_ERROR, TRANSFER_ERROR};
+use super::calibration::{self, COMPUTE_SHARE, ESTIMATE_ERROR, LAUNCH_BOUND, REFERENCE, SPEED_ERRORS, TRANSFER_ERROR};
 use super::measured::Baseline;
 use super::search::Split;
 use crate::device::{DeviceFacts, DeviceKind, Rates};
 use crate::measured::{Interpolation, Mode};
 use crate::workload::Workload;
-use crate::{Goal, Provenance, grouped, three_digits};
+use crate::{Goal, Precision, Provenance, grouped, three_digits};
 
 /// Predicted time of an optimizer step.
 ///
@@ -361,13 +363,60 @@ pub fn relative_speed(device: &DeviceFacts, other: &DeviceFacts, mode: Mode) -> 
     Speeds::from(device).relative_to(&Speeds::from(other), mode)
 }
 
-/// Interval of a predicted speed of a GPU, lowest and highest. Nine of ten published ratios are within it around the predicted
-/// ratio; wider where figures of the GPU are estimates. `None` for measured speeds and for CPUs.
-pub fn speed_interval(device: &DeviceFacts, samples_per_s: f64, provenance: Provenance) -> Option<[f64; 2]> {
-    let is_predicted = matches!(provenance, Provenance::Derived | Provenance::Transferred);
-    let error = if device.estimated.is_empty() { TRANSFER_ERROR } else { TRANSFER_ERROR * ESTIMATE_ERROR };
-    let interval = [samples_per_s / error, samples_per_s * error];
-    (device.kind == DeviceKind::Gpu && is_predicted).then_some(interval)
+/// What the error of a predicted speed is an error of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SpeedError {
+    /// A speed that follows from the model's dimensions.
+    Absolute,
+    /// The same, where launches take at least a third of the predicted time: the host decides.
+    LaunchBound,
+    /// The ratio of two GPUs' speeds. The speed on the other one was measured.
+    BetweenGpus,
+}
+
+impl SpeedError {
+    /// The error of a speed from this source; `None` for measured speeds and for CPUs. `utilization` is the share of the time
+    /// that does not wait for launches.
+    pub(super) fn new(device: &DeviceFacts, provenance: Provenance, utilization: f64) -> Option<Self> {
+        match provenance {
+            _ if device.kind == DeviceKind::Cpu => None,
+            Provenance::Derived if 1.0 - utilization >= LAUNCH_BOUND => Some(Self::LaunchBound),
+            Provenance::Derived => Some(Self::Absolute),
+            Provenance::Transferred => Some(Self::BetweenGpus),
+            _ => None,
+        }
+    }
+
+    /// Factor by which a speed on this GPU may be off. An absolute one has the error of the ratio of two GPUs as well, unless
+    /// the GPU is the one that was measured. Estimated figures of the GPU widen all.
+    fn factor(self, device: &DeviceFacts) -> f64 {
+        let own = SPEED_ERRORS.iter().find(|(error, _)| *error == self).expect("BUG: every error is in the table").1;
+        let to_reference = Speeds::from(device).relative_to(&REFERENCE, Mode::new(Precision::F32, false));
+        let is_reference = to_reference.is_some_and(|ratio| (ratio - 1.0).abs() < 1e-3);
+        let factor = match self {
+            Self::Absolute | Self::LaunchBound if !is_reference => own.ln().hypot(TRANSFER_ERROR.ln()).exp(),
+            _ => own,
+        };
+        if device.estimated.is_empty() { factor } else { factor * ESTIMATE_ERROR }
+    }
+}
+
+impl fmt::Display for SpeedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Absolute => "absolute",
+            Self::LaunchBound => "absolute, launch-bound",
+            Self::BetweenGpus => "between GPUs",
+        })
+    }
+}
+
+/// Interval of a predicted speed of a GPU, lowest and highest: nine of ten lie in it. `None` without an error.
+pub fn speed_interval(device: &DeviceFacts, samples_per_s: f64, error: Option<SpeedError>) -> Option<[f64; 2]> {
+    let factor = error?.factor(device);
+    Some([samples_per_s / factor, samples_per_s * factor])
 }
 
 /// Formats a speed, with the factor of its interval where there is one: `1,234 ±x1.7`.

@@ -1,7 +1,8 @@
-//! Pages of the book that show figures of experiments: proof, transfer, speed and scale, and the README's table.
+//! Pages of the book that show figures of experiments: proof, transfer, absolute, speed and scale, and the README's table.
 
 #![forbid(unsafe_code)]
 
+mod absolute;
 mod figures;
 #[path = "../../../xtask/src/generated.rs"]
 mod generated;
@@ -30,6 +31,7 @@ fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("this package lies in `lab`")?;
     let mut files = proof::files(root)?;
     files.extend([
+        ("docs/absolute.md".to_owned(), absolute::page(root)?),
         ("docs/scale.md".to_owned(), scale::page()?),
         ("docs/speed.md".to_owned(), speed::page(root)?),
         ("docs/transfer.md".to_owned(), transfer::page(root)?),

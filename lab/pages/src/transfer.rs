@@ -73,9 +73,9 @@ fn summary(text: &mut String, pairs: &[Pair<'_>], without_doubt: &[Pair<'_>]) ->
     writeln!(
         text,
         "\n## Result\n\nOn workloads that were not used for fitting, {} of the pairs are ordered right. So plans for different GPUs \
-         are comparable without measurements. A predicted speed is printed with `±x{TRANSFER_ERROR:.1}`: nine of ten \
-         predicted ratios are within x{TRANSFER_ERROR} of the published ones. Two GPUs within that factor may have \
-         the other order.\n\nThe share is {COMPUTE_SHARE}; least squares on the workloads for fitting give {:.3}, on the \
+         are comparable without measurements. Nine of ten predicted ratios are within x{TRANSFER_ERROR} of the published ones. \
+         Two GPUs within that factor may have the other order. `±x{TRANSFER_ERROR:.1}` stands beside speeds that are scaled from \
+         another GPU's measurement. A speed from dimensions alone has [a wider interval](absolute.md).\n\nThe share is {COMPUTE_SHARE}; least squares on the workloads for fitting give {:.3}, on the \
          held-out ones {:.3}.\n\n{}",
         percent(held_out.ordered),
         fitted_share(half(pairs, true)),
