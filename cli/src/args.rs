@@ -8,7 +8,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, TypedValueParser};
-use gpu_tuned_core::{Goal, Precision, PrecisionPolicy};
+use gpu_tuned_core::plan::{Plan, Reason};
+use gpu_tuned_core::{Goal, Pins, Precision, PrecisionPolicy};
 
 /// Arguments of every command.
 #[derive(Debug, clap::Args)]
@@ -145,7 +146,7 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
 }
 
 /// Goals that override those of the files.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct GoalArgs {
     /// Samples of one optimizer step over all ranks, such as `512` or `1e3`
     #[arg(long, value_name = "SAMPLES", value_parser = count)]
@@ -163,12 +164,38 @@ pub(crate) struct GoalArgs {
     /// Memory headroom as a fraction, 0 to 0.9, or in percent: `10%`
     #[arg(long, value_name = "FRACTION", value_parser = share)]
     pub headroom: Option<f64>,
+    /// Settings that are given, by [`PinArgs`].
+    #[arg(skip)]
+    pins: Pins,
+}
+
+/// Settings that the planner leaves alone.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PinArgs {
+    /// Plan with given settings, as `GPU_TUNED_SET` trains with them: `gradient_checkpointing=true,batch_size=64`
+    #[arg(long, value_name = "SETTING=VALUE,…")]
+    set: Option<Pins>,
+}
+
+impl PinArgs {
+    /// The goals, with the given settings.
+    pub(crate) fn add_to(&self, goal: &GoalArgs) -> GoalArgs {
+        GoalArgs { pins: self.set.clone().unwrap_or_default(), ..goal.clone() }
+    }
+
+    /// Names the option as the reason of these settings.
+    pub(crate) fn mark(&self, plan: &mut Plan) {
+        let is_given = |reason: &&mut Reason| self.set.as_ref().is_some_and(|set| set.has(reason.setting));
+        for reason in plan.reasons.iter_mut().filter(is_given) {
+            *reason = Reason::pinned(reason.setting, "given by `--set`");
+        }
+    }
 }
 
 impl GoalArgs {
     /// Returns true if any goal is given.
     pub(crate) const fn is_given(&self) -> bool {
-        let Self { global_batch, whole_batch_loss, world_size, precision, headroom } = self;
+        let Self { global_batch, whole_batch_loss, world_size, precision, headroom, pins: _ } = self;
         *whole_batch_loss || global_batch.is_some() || world_size.is_some() || precision.is_some() || headroom.is_some()
     }
 
@@ -191,6 +218,7 @@ impl GoalArgs {
         goal.world_size = self.world_size.unwrap_or(goal.world_size);
         goal.precision = self.precision().or(goal.precision);
         goal.memory_headroom = self.headroom.unwrap_or(goal.memory_headroom);
+        goal.pins = self.pins.or(&goal.pins);
         goal
     }
 }

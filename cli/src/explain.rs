@@ -4,7 +4,7 @@ use gpu_tuned_core::exchange::Exchange;
 use gpu_tuned_core::plan::{Explanation, Outcome, explain};
 use serde::Serialize;
 
-use crate::args::{Common, GoalArgs, TargetArgs};
+use crate::args::{Common, GoalArgs, PinArgs, TargetArgs};
 use crate::error::Error;
 use crate::output::{Answer, BAD, BOLD, Code, styled, wrapped};
 use crate::project::{ModelOrWorkloadArgs, Project};
@@ -23,6 +23,8 @@ pub(crate) struct ExplainArgs {
     workload: ModelOrWorkloadArgs,
     #[command(flatten)]
     goal: GoalArgs,
+    #[command(flatten)]
+    pins: PinArgs,
     #[command(flatten)]
     exchange: view::ExchangeArgs,
 }
@@ -46,27 +48,29 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
         None => project.workload(&args.workload.of_package)?,
     };
     let targets = Targets::one(&project, &args.targets)?;
+    let asked = args.pins.add_to(&args.goal);
     let mut notes = targets.notes();
-    notes.extend(args.goal.note());
-    let fit = |target: &Target| target.fit(&described, &args.goal);
+    notes.extend(asked.note());
+    let fit = |target: &Target| target.fit(&described, &asked);
     let (chosen, reasons) = targets.chosen(fit);
     notes.extend(reasons);
     let [target] = chosen else {
         let names = chosen.iter().map(|target| target.name.clone()).collect();
         return Err(Error::SeveralHere { names });
     };
-    notes.extend(target.precision_note(&described, &args.goal));
+    notes.extend(target.precision_note(&described, &asked));
     notes.extend(project.left_out(core::slice::from_ref(&described)));
     notes.extend(view::kept_from_builds(core::slice::from_ref(&described), args.targets.here.is_given()));
-    let goal = target.goal_for(&described, &args.goal);
+    let goal = target.goal_for(&described, &asked);
     let facts = target.facts_of(goal.world_size);
     let workload = described.workload_on(&facts);
     let goal = args.exchange.over(goal, target, &workload);
     let explained = explain(&facts, &workload, &goal);
     let mut explanation = explained.map_err(|source| Error::Plan { workload: described.name.to_owned(), source })?;
     let exchange = args.exchange.count(target, &workload, &goal, &mut explanation);
-    if let Outcome::Misfit(misfit) = &mut explanation.outcome {
-        targets.add_remedy(misfit, target, fit);
+    match &mut explanation.outcome {
+        Outcome::Plan(plan) => args.pins.mark(plan),
+        Outcome::Misfit(misfit) => targets.add_remedy(misfit, target, fit),
     }
     let code = match explanation.outcome {
         Outcome::Plan(_) => Code::Ok,

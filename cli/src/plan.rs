@@ -11,7 +11,7 @@ use gpu_tuned_core::{Goal, three_digits};
 use gpu_tuned_project::gpu_names::profile;
 use serde::Serialize;
 
-use crate::args::{Common, GoalArgs, TargetArgs};
+use crate::args::{Common, GoalArgs, PinArgs, TargetArgs};
 use crate::error::Error;
 use crate::output::{Answer, BAD, Code, FAINT, PLAIN, Table, add_new, or_dash, styled};
 use crate::project::{Described, ModelOrWorkloadArgs, Project};
@@ -39,6 +39,8 @@ pub(crate) struct PlanArgs {
     workload: ModelOrWorkloadArgs,
     #[command(flatten)]
     goal: GoalArgs,
+    #[command(flatten)]
+    pins: PinArgs,
     #[command(flatten)]
     exchange: view::ExchangeArgs,
 }
@@ -97,26 +99,28 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
         None => project.workloads(&args.workload.of_package)?,
     };
     let targets = Targets::wanted(&project, &args.targets, args.all)?;
+    let asked = args.pins.add_to(&args.goal);
     let mut notes = targets.notes();
-    notes.extend(args.goal.note());
+    notes.extend(asked.note());
     notes.extend(project.left_out(&workloads));
     notes.extend(view::kept_from_builds(&workloads, args.targets.here.is_given()));
     let prices = Price::of_profiles(&args.price, &project.profiles())?;
     let mut rows = Vec::new();
     for described in &workloads {
-        let fit = |target: &Target| target.fit(described, &args.goal);
+        let fit = |target: &Target| target.fit(described, &asked);
         let (chosen, reasons) = targets.chosen(fit);
         add_new(&mut notes, reasons);
-        add_new(&mut notes, chosen.iter().filter_map(|target| target.precision_note(described, &args.goal)));
+        add_new(&mut notes, chosen.iter().filter_map(|target| target.precision_note(described, &asked)));
         add_new(&mut notes, view::remarks(chosen));
         let mut found = Vec::new();
         for target in chosen {
-            let goal = target.goal_for(described, &args.goal);
+            let goal = target.goal_for(described, &asked);
             let mut row = row(described, target, &goal, (&prices, &args.exchange))?;
             if let Outcome::Misfit(misfit) = &mut row.outcome {
                 targets.add_remedy(misfit, target, fit);
             }
-            if let Outcome::Plan(plan) = &row.outcome {
+            if let Outcome::Plan(plan) = &mut row.outcome {
+                args.pins.mark(plan);
                 let facts = target.facts_of(goal.world_size);
                 add_new(&mut notes, plan.padding(&facts, &described.workload_on(&facts)));
             }
