@@ -12,7 +12,7 @@ use gpu_tuned_core::plan::{Plan, Reason};
 use gpu_tuned_core::{Goal, Pins, Precision, PrecisionPolicy};
 
 /// Arguments of every command.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Common {
     /// Cargo.toml of the package or of its workspace
@@ -36,6 +36,13 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// The options that name the package.
+    pub(crate) fn package_options(&self) -> Vec<String> {
+        let path = self.manifest_path.as_ref().map(|path| ["--manifest-path".to_owned(), path.display().to_string()]);
+        let name = self.package.as_ref().map(|name| ["--package".to_owned(), name.clone()]);
+        path.into_iter().chain(name).flatten().collect()
+    }
+
     /// Returns true if the user names a package.
     pub(crate) const fn names_a_package(&self) -> bool {
         self.manifest_path.is_some() || self.package.is_some()

@@ -208,6 +208,13 @@ pub(crate) enum Error {
     NoGpu { wanted: u64, whose: &'static str, there: Vec<String> },
     #[error("cannot use the terminal: {0}\n  help: --plain prints lines instead")]
     Terminal(#[source] io::Error),
+    #[error(
+        "cannot listen at port {port} of 127.0.0.1: {source}\n  help: choose another with --port, or leave it out for one that is free"
+    )]
+    Listen { port: u16, source: io::Error },
+    /// Arguments that a page sends.
+    #[error("{message}")]
+    Arguments { message: String },
     #[error("cannot print: {0}; what was written to files stays{help}", help = remedy(.0, Access::Write))]
     Print(#[source] io::Error),
 }

@@ -23,6 +23,7 @@ mod process;
 mod program;
 mod project;
 mod report;
+mod serve;
 mod target;
 mod targets;
 mod trace;
@@ -89,6 +90,7 @@ commands! {
     Launch(launch, launch::LaunchArgs),
     Diagnose(diagnose, diagnose::DiagnoseArgs),
     Report(report, report::ReportArgs),
+    Serve(serve, serve::ServeArgs),
     Monitor(monitor, monitor::MonitorArgs),
     Trace(trace, trace::TraceArgs),
     Export(export, export::ExportArgs),

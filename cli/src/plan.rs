@@ -45,6 +45,24 @@ pub(crate) struct PlanArgs {
     exchange: view::ExchangeArgs,
 }
 
+impl PlanArgs {
+    /// Calls `with` with the name for a file, the only workload, and its goal.
+    pub(crate) fn with_workload<T>(
+        &self,
+        common: &Common,
+        with: impl FnOnce(&str, &Described<'_>, &Goal) -> T,
+    ) -> Result<T, Error> {
+        let model = self.workload.model()?;
+        let project = if model.is_some() { Project::read_if_any(common)? } else { Project::read(common)? };
+        let described = match &model {
+            Some(model) => project.model(model),
+            None => project.workload(&self.workload.of_package)?,
+        };
+        let goal = self.pins.add_to(&self.goal).over(described.goal.clone());
+        Ok(with(if model.is_some() { "model" } else { described.name }, &described, &goal))
+    }
+}
+
 #[derive(Serialize)]
 struct Plans<'a> {
     plans: &'a [Row],

@@ -143,7 +143,7 @@ fn date(time: SystemTime) -> String {
 
 const PAGE_BEGIN: &str = "<!DOCTYPE html><!-- cargo gpu-tuned report -->";
 
-const STYLE: &str = include_str!("report/page.css");
+pub(crate) const STYLE: &str = include_str!("report/page.css");
 
 struct Section {
     pub heading: String,

@@ -48,7 +48,7 @@ fn each_command_lists_the_exit_codes_that_scripts_were_told_of() {
             "launch" => "02N",
             "bench" | "optimize" => "0123",
             "diagnose" => "01234",
-            "export" | "monitor" | "generate" => "02",
+            "export" | "monitor" | "generate" | "serve" => "02",
             _ => "012",
         };
         assert_eq!(listed.replace(' ', ""), expected, "{name}: {codes}");

@@ -36,6 +36,8 @@ mod project;
 mod recorded_run;
 mod recordings;
 mod report;
+#[cfg(unix)]
+mod serve;
 mod standard_streams;
 #[cfg(unix)]
 mod started;

@@ -1,6 +1,7 @@
 //! Pages and pictures in a headless browser, which speaks the `Chrome DevTools Protocol` over pipes.
 
 mod pages;
+mod plans;
 
 use std::env;
 use std::fs;
@@ -68,6 +69,7 @@ impl Browser {
             browser.call("Target.attachToTarget", &json!({ "targetId": target["targetId"], "flatten": true }));
         browser.session = attached["sessionId"].as_str().map(str::to_owned);
         browser.call("Page.enable", &json!({}));
+        browser.call("Emulation.setFocusEmulationEnabled", &json!({ "enabled": true }));
         Some(browser)
     }
 
@@ -100,12 +102,16 @@ impl Browser {
 
     /// Shows a file.
     fn show(&mut self, file: &Path, view: View) {
+        self.open_address(&format!("file://{}", file.display()), view);
+    }
+
+    fn open_address(&mut self, url: &str, view: View) {
         let View { medium, scheme, width } = view;
         let metrics = json!({ "width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", &metrics);
         let scheme = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", &json!({ "media": medium, "features": scheme }));
-        let opened = self.call("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }));
+        let opened = self.call("Page.navigate", &json!({ "url": url }));
         assert!(opened["errorText"].is_null(), "{opened}");
         self.wait(|message| message["method"] == "Page.loadEventFired");
     }

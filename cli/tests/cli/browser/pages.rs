@@ -8,16 +8,16 @@ use super::{Browser, View};
 use crate::project::Project;
 use crate::report::recorded;
 
-const LIGHT: View = View { medium: "screen", scheme: "light", width: 1280 };
-const DARK: View = View { scheme: "dark", ..LIGHT };
-const TELEPHONE: View = View { width: 400, ..LIGHT };
+pub(super) const LIGHT: View = View { medium: "screen", scheme: "light", width: 1280 };
+pub(super) const DARK: View = View { scheme: "dark", ..LIGHT };
+pub(super) const TELEPHONE: View = View { width: 400, ..LIGHT };
 /// A4 at 96 dots per inch, with the browser's margins of a centimeter. The reader's screen is dark.
 const PAPER: View = View { medium: "print", scheme: "dark", width: 718 };
 
 /// Pixels of the smallest text.
 const SMALLEST: &str = "8.5";
 
-fn problems(browser: &mut Browser, checks: &[&str]) -> Vec<String> {
+pub(super) fn problems(browser: &mut Browser, checks: &[&str]) -> Vec<String> {
     let expression = format!("[].concat({})", checks.join(", "));
     serde_json::from_value(browser.evaluate(&expression)).expect("a list of texts")
 }
