@@ -160,6 +160,22 @@ fn the_file_of_the_page_gives_the_same_plan() {
     assert_eq!(other.run(&["plan", "--json", "h200", "--workload", "large"]).ended(0), asked);
 }
 
+/// The goal of a struct is in its attribute, which a file does not override.
+#[test]
+fn structs_are_planned_and_their_file_is_the_attribute() {
+    let project = Project::new("measured");
+    let attribute =
+        "#[gpu_tuned::gpu_tuned(mlp(widths = [784, 10]), global_batch = 64, target = \"h200\")]\n#[derive(Clone)]\n";
+    let structure = "pub struct Small { #[tuned] pub batch_size: usize }\nfn main() {}\n";
+    project.write("src/main.rs", &format!("{attribute}{structure}"));
+    let server = Server::start(&project, &[]);
+    assert!(server.get("choices.json", &[]).1.contains("\"Small\""));
+    let printed = project.run(&["plan", "--json", "h200", "--workload", "Small"]).ended(0);
+    assert_eq!(server.get("plan.json", &["h200", "--workload", "Small"]), (200, printed));
+    let (number, file) = server.get("gpu-tuned.toml", &["--workload", "Small"]);
+    assert_eq!((number, &*file), (200, "# The attribute of `Small` describes the model and the goal.\n"));
+}
+
 #[test]
 fn a_request_cannot_choose_the_package_or_a_command() {
     let project = Project::new("declared");
