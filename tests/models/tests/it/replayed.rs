@@ -1,4 +1,6 @@
 //! Memory simulated from CPU traces, compared with dry runs on an H200 (Burn 0.22.1, fp32, `AdamW`, 12 steps).
+//!
+//! Each test has a process of its own: after traces of another network, a trace was up to a fifth off.
 
 use burn::{
     module::Module,
@@ -144,26 +146,28 @@ fn replayed(mode: Mode, found: MeasuredMode) -> MeasuredOn {
 
 #[test]
 fn a_recurrent_network() {
-    let dimensions = recurrent::Dimensions {
-        input: 64,
-        hidden: 256,
-        layers: 3,
-        seq: 60,
-        classes: 10,
-        vocab: 0,
-        every_step: false,
-        gru: false,
-        bidirectional: false,
-    };
-    let subject = Subject::new(
-        |device| Recurrent::new(&dimensions, device),
-        optimizer,
-        |samples, device| Tensor::<3>::zeros([samples, 60, 64], device),
-        |model: &Recurrent, sequences| cross_entropy(model.logits(&dimensions, sequences)),
-    );
-    let plain = Reserved { checkpointing: false, mib: &[(64, 194), (256, 605), (512, 1230)] };
-    let checkpointed = Reserved { checkpointing: true, mib: &[(64, 167), (256, 525)] };
-    check(Family::Recurrent, &subject, &[plain, checkpointed]);
+    own_process::alone(a_recurrent_network, || {
+        let dimensions = recurrent::Dimensions {
+            input: 64,
+            hidden: 256,
+            layers: 3,
+            seq: 60,
+            classes: 10,
+            vocab: 0,
+            every_step: false,
+            gru: false,
+            bidirectional: false,
+        };
+        let subject = Subject::new(
+            |device| Recurrent::new(&dimensions, device),
+            optimizer,
+            |samples, device| Tensor::<3>::zeros([samples, 60, 64], device),
+            |model: &Recurrent, sequences| cross_entropy(model.logits(&dimensions, sequences)),
+        );
+        let plain = Reserved { checkpointing: false, mib: &[(64, 194), (256, 605), (512, 1230)] };
+        let checkpointed = Reserved { checkpointing: true, mib: &[(64, 167), (256, 525)] };
+        check(Family::Recurrent, &subject, &[plain, checkpointed]);
+    });
 }
 
 fn convolutions(image: usize, stages: Vec<[usize; 2]>, block: Block, reserved: &[Reserved]) {
@@ -179,17 +183,21 @@ fn convolutions(image: usize, stages: Vec<[usize; 2]>, block: Block, reserved: &
 
 #[test]
 fn a_residual_network() {
-    let plain = Reserved { checkpointing: false, mib: &[(32, 739), (64, 1160), (160, 2464), (320, 4854)] };
-    let checkpointed = Reserved { checkpointing: true, mib: &[(32, 658), (64, 999), (160, 2464), (320, 4935)] };
-    let stages = vec![[64, 2], [128, 2], [256, 2], [512, 2]];
-    convolutions(32, stages, Block::Basic, &[plain, checkpointed]);
+    own_process::alone(a_residual_network, || {
+        let plain = Reserved { checkpointing: false, mib: &[(32, 739), (64, 1160), (160, 2464), (320, 4854)] };
+        let checkpointed = Reserved { checkpointing: true, mib: &[(32, 658), (64, 999), (160, 2464), (320, 4935)] };
+        let stages = vec![[64, 2], [128, 2], [256, 2], [512, 2]];
+        convolutions(32, stages, Block::Basic, &[plain, checkpointed]);
+    });
 }
 
 // Of 96 channels, which CUDA pads to 128.
 #[test]
 fn convolutions_with_padded_rows() {
-    let plain = Reserved { checkpointing: false, mib: &[(16, 1144), (48, 3376), (64, 4496), (96, 6736)] };
-    convolutions(64, vec![[96, 8]], Block::Plain, &[plain]);
+    own_process::alone(convolutions_with_padded_rows, || {
+        let plain = Reserved { checkpointing: false, mib: &[(16, 1144), (48, 3376), (64, 4496), (96, 6736)] };
+        convolutions(64, vec![[96, 8]], Block::Plain, &[plain]);
+    });
 }
 
 #[derive(Module, Debug)]
