@@ -89,7 +89,7 @@ fn derives(item: &DeriveInput) -> Derives {
         for path in paths {
             let Some(last) = path.segments.last() else { continue };
             match last.ident.to_string().as_str() {
-                "Config" => derives.config.add(condition.clone()),
+                "Config" | "BurnConfig" => derives.config.add(condition.clone()),
                 "Parser" | "Args" => derives.clap.add(condition.clone()),
                 "Default" | "SmartDefault" => derives.default = Some(path),
                 _ => {}

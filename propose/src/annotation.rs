@@ -14,7 +14,7 @@ use crate::candidate::{
     self, Candidate, OwnDefault, edit_constructor, is_batch, is_global_batch, named_fields, remove_overrides,
 };
 use crate::code::{self, Code, Values};
-use crate::flow::Value;
+use crate::flow::{Reaching, Value};
 use crate::live::live;
 use crate::losses::{Losses, edits_for_16_bits};
 use crate::model::{self, Annotated, Family, NestedDim, nested_dims, optimizer_in};
@@ -169,8 +169,21 @@ impl Annotation<'_, '_, '_> {
     fn dimension(&mut self, candidate: &Candidate<'_>, field: &Field, (name, dim): (&str, &'static str)) {
         self.dims.push(dim);
         let what = format!("`{name}` is a dimension of the model");
-        if let Some(default) = field.attrs.iter().find_map(code::default) {
-            self.numbers.dims.extend(self.given.code.number(&default).map(|number| (dim, number)));
+        let theirs = field.attrs.iter().find_map(|attribute| Some((attribute, code::default(attribute)?)));
+        if let Some((attribute, default)) = theirs {
+            let default = self.given.code.number(&default);
+            let set = self.number(candidate, field, name);
+            self.numbers.dims.extend(set.or(default).map(|number| (dim, number)));
+            match set {
+                Some(number) if Some(number) != default => {
+                    let what = format!("`{name}` is {number} in the program that trains");
+                    self.patch.edit(self.source, range(attribute), format!("#[config(default = {number})]"), what);
+                }
+                None if default.is_some() => self.help.push(format!(
+                    "`{name}`: the build plans its default, and calls give other values: write that of most runs"
+                )),
+                _ => {}
+            }
             return self.above(field, &format!("#[tuned(dim = {dim})]"), &what);
         }
         let Given { code, chosen, .. } = self.given;
@@ -297,18 +310,21 @@ struct Step {
 impl Annotation<'_, '_, '_> {
     /// Reads the number of a field with a part of an optimizer step.
     fn read_step(&mut self, candidate: &Candidate<'_>, field: &Field, name: &str) {
+        let number = self.number(candidate, field, name);
         let part = match candidate::setting(name) {
             _ if is_global_batch(name) => &mut self.step.samples,
             Some(Setting::BatchSize) => &mut self.step.batch,
             Some(Setting::GradientAccumulation) => &mut self.step.accumulation,
             _ => return,
         };
+        part.get_or_insert_with(|| (name.to_owned(), number));
+    }
+
+    /// The only number of a field in the program that trains; other programs may set other values.
+    fn number(&self, candidate: &Candidate<'_>, field: &Field, name: &str) -> Option<u64> {
         let Given { code, chosen, .. } = self.given;
-        let of = candidate.item.ident.to_string();
-        // Other programs may set other values.
-        let code = if chosen.flow.numbers(&of, name).is_empty() { code } else { chosen };
-        let number = || candidate::number(candidate.item, field, name, code);
-        part.get_or_insert_with(|| (name.to_owned(), number()));
+        let is_set = !chosen.flow.numbers(&candidate.item.ident.to_string(), name).is_empty();
+        candidate::number(candidate.item, field, name, if is_set { chosen } else { code })
     }
 
     /// The goal in the attribute: the samples of an optimizer step, or the field with them.
@@ -443,7 +459,7 @@ fn accumulation_constant(code: &Code) -> Option<(String, Option<u64>)> {
 pub(super) fn step_of_code(code: &Code) -> Option<u64> {
     let of_structs: BTreeSet<_> = code.own.iter().filter_map(|own| step_of_struct(&own.item, code)).collect();
     match of_structs.iter().collect::<Vec<_>>()[..] {
-        [] => step_of_constants(code),
+        [] => step_of_constants(code).or_else(|| step_of_loaders(code)),
         [samples] => Some(*samples),
         _ => None,
     }
@@ -465,6 +481,15 @@ fn step_of_constants(code: &Code) -> Option<u64> {
     }
     let batch = values.named(values.own(is_batch)?)?;
     batch.checked_mul(accumulation_constant(code).map_or(Some(1), |(_, number)| number)?)
+}
+
+/// The batch of all loaders, where the code has no accumulation.
+fn step_of_loaders(code: &Code) -> Option<u64> {
+    let is_loader = |it: &&Reaching| it.is_loader;
+    let batches: BTreeSet<_> =
+        code.flow.reaching.iter().filter(is_loader).map(|it| code.number_of(&it.value)).collect();
+    let has_accumulation = code.flow.reaching.iter().any(|it| !it.is_loader) || accumulation_constant(code).is_some();
+    if batches.len() == 1 && !has_accumulation { batches.into_iter().next()? } else { None }
 }
 
 fn is_accumulation(name: &str) -> bool {

@@ -135,10 +135,12 @@ pub(super) fn implementation<'s>(of: &str, name: &str, items: &'s [Item]) -> Opt
     })
 }
 
+/// Returns true if a derive names a trait, or Burn's `Config` by its usual other name.
 pub(super) fn derives(attributes: &[Attribute], name: &str) -> bool {
     attributes.iter().any(|attribute| {
         let Meta::List(list) = &attribute.meta else { return false };
-        let is_it = |token| matches!(token, proc_macro2::TokenTree::Ident(ident) if ident == name);
+        let is_named = |ident: &proc_macro2::Ident| ident == name || name == "Config" && ident == "BurnConfig";
+        let is_it = |token| matches!(token, proc_macro2::TokenTree::Ident(ident) if is_named(&ident));
         attribute.path().is_ident("derive") && list.tokens.clone().into_iter().any(is_it)
     })
 }

@@ -25,7 +25,7 @@ use crate::training_loop::ACCUMULATION;
 /// Numbers, constants and names in code.
 #[derive(Default)]
 pub(super) struct Code {
-    /// First number of each field, by config and field.
+    /// The only number that the program sets for a field, by config and field.
     pub fields: BTreeMap<(String, String), u64>,
     /// All values of each field; `None` for one that is no number.
     pub all: BTreeMap<(String, String), BTreeSet<Option<u64>>>,
@@ -34,8 +34,7 @@ pub(super) struct Code {
     /// Input and output channels of Burn's convolutions and of blocks such as `ConvBlock`; `None` for channels that are no
     /// numbers. True for Burn's own.
     pub convolutions: Vec<(bool, Option<[u64; 2]>)>,
-    /// Outputs of dense layers as written, with their number.
-    pub dense: Vec<(String, Option<u64>)>,
+    pub dense: Vec<Dense>,
     /// Lengths of sequences.
     pub lengths: Vec<u64>,
     /// Identifiers and literals.
@@ -44,6 +43,15 @@ pub(super) struct Code {
     pub own: Vec<Own>,
     values: Rc<Values>,
     pub flow: Flow,
+}
+
+/// A dense layer.
+pub(super) struct Dense {
+    /// Outputs as written.
+    pub text: String,
+    pub sizes: [Value; 2],
+    /// Type of the implementation around.
+    pub of: Option<String>,
 }
 
 pub(super) struct Own {
@@ -247,8 +255,9 @@ impl Reader<'_> {
             };
             self.code.convolutions.push((of.ends_with("Config"), channels));
         }
-        if let (true, Some(outputs)) = (of == "LinearConfig", call.args.iter().nth(1)) {
-            self.code.dense.push((outputs.to_token_stream().to_string(), self.number(outputs)));
+        if let (true, Some(inputs), Some(outputs)) = (of == "LinearConfig", call.args.first(), call.args.get(1)) {
+            let (text, sizes) = (outputs.to_token_stream().to_string(), [self.value(inputs), self.value(outputs)]);
+            self.code.dense.push(Dense { text, sizes, of: self.implements.clone() });
         }
         let own = self.own.iter().find(|(name, _)| name == of).map(|(_, fields)| fields.clone());
         let of_burn =

@@ -109,12 +109,11 @@ impl Code {
             }
             for (key, number, place) in settled {
                 self.all.entry(key.clone()).or_default().insert(number);
-                if let Some(number) = number {
-                    self.fields.entry(key.clone()).or_insert(number);
-                }
                 self.flow.numbers.entry(key).or_default().push((number, place));
             }
         }
+        let only = |numbers: &BTreeSet<Option<u64>>| if numbers.len() == 1 { numbers.first().copied()? } else { None };
+        self.fields = self.all.iter().filter_map(|(key, numbers)| Some((key.clone(), only(numbers)?))).collect();
     }
 
     /// The number of a value; that of a field if the program gives it one only.
@@ -216,7 +215,8 @@ impl Reader<'_> {
             Some(of) => format!("{of}::{}", names[0]),
             None => names[0].clone(),
         };
-        if let Some(of) = of.filter(|of| self.implements.as_ref() != Some(of)) {
+        // A loaded struct has the values of the one that was saved.
+        if let Some(of) = of.filter(|of| self.implements.as_ref() != Some(of) && names[0] != "load") {
             *self.code.flow.made.entry(of).or_default() += 1;
         }
         let arguments = call.args.iter().map(|value| self.value(value)).collect();

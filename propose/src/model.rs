@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use gpu_tuned_attribute::sources::{Node, Visitor};
@@ -11,10 +11,12 @@ use gpu_tuned_core::dims::Presence;
 use gpu_tuned_core::workload::{ModelKind, Optimizer};
 use gpu_tuned_optimize::{Words, aliases};
 use proc_macro2::TokenTree;
+use quote::ToTokens as _;
 use serde::{Deserialize, Serialize};
 use syn::{Expr, Field, Item, Type, Visibility};
 
 use crate::annotation::{Given, dimension};
+use crate::candidate::{derives, structs};
 use crate::code::{self, Code};
 use crate::sources::{Source, all_tokens};
 
@@ -34,6 +36,7 @@ const TOKENIZERS: &[(&str, u64)] = &[
 pub(super) fn value(kind: &str, dim: &str, code: &Code, chosen: &Code, names: &[&str]) -> Option<String> {
     let count = match (kind, dim) {
         ("convnet", "stages") => return stages(code),
+        ("mlp", "widths") => return widths(code),
         ("convnet", "image") => images(code).map(|[side, ..]| side),
         (_, "vocab") => vocabulary(code).or_else(|| field(code, chosen, names)),
         ("transformer", "seq") => code.lengths.first().copied().or_else(|| field(code, chosen, names)),
@@ -49,7 +52,7 @@ pub(super) fn value(kind: &str, dim: &str, code: &Code, chosen: &Code, names: &[
 /// Returns true for an optional dimension whose default does not suit what the code has.
 pub(super) fn is_needed(kind: &str, dim: &str, code: &Code) -> bool {
     match (kind, dim) {
-        ("convnet", "channels") => code.channels().is_none(),
+        ("convnet", "channels") => code.channels().and_then(|all| image_channels(&all)).is_none(),
         ("recurrent", "vocab" | "every_step") => code.has("Embedding"),
         _ => false,
     }
@@ -60,7 +63,7 @@ pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<(&'static st
     let mut extras = Vec::new();
     match kind {
         "convnet" => {
-            let channels = code.channels().and_then(|channels| channels.first().map(|[from, _]| *from));
+            let channels = code.channels().and_then(|all| image_channels(&all));
             extras
                 .extend(channels.filter(|channels| *channels != 3).map(|channels| ("channels", channels.to_string())));
             if code.names.iter().any(|name| name.starts_with("BatchNorm")) {
@@ -88,7 +91,7 @@ pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<(&'static st
 
 /// Returns true if a dense layer has the vocabulary as outputs, apart from the embedding.
 fn has_own_head(code: &Code) -> bool {
-    let is_vocabulary = |(text, _): &(String, Option<u64>)| text.to_lowercase().contains("vocab");
+    let is_vocabulary = |dense: &code::Dense| dense.text.to_lowercase().contains("vocab");
     code.dense.iter().any(is_vocabulary)
 }
 
@@ -98,10 +101,55 @@ pub(super) fn field(code: &Code, chosen: &Code, names: &[&str]) -> Option<u64> {
     of(chosen).or_else(|| of(code))
 }
 
+/// Channels of the image: those that no convolution has as output, or the first ones if all have.
+fn image_channels(all: &[[u64; 2]]) -> Option<u64> {
+    let inputs: BTreeSet<u64> =
+        all.iter().map(|[from, _]| *from).filter(|from| all.iter().all(|[_, to]| to != from)).collect();
+    match inputs.len() {
+        0 => all.first().map(|[from, _]| *from),
+        1 => inputs.first().copied(),
+        _ => None,
+    }
+}
+
+/// Sizes of the dense layers of one model, which follow each other; constructors such as `init_with` repeat them.
+fn widths(code: &Code) -> Option<String> {
+    let first = code.dense.first()?;
+    if repeats(code, "Linear") || code.dense.iter().any(|dense| dense.of != first.of) {
+        return None;
+    }
+    let pair = |dense: &code::Dense| Some([code.number_of(&dense.sizes[0])?, code.number_of(&dense.sizes[1])?]);
+    let all: Vec<[u64; 2]> = code.dense.iter().map(pair).collect::<Option<_>>()?;
+    let is_chain = |pairs: &[[u64; 2]]| pairs.windows(2).all(|pair| pair[0][1] == pair[1][0]);
+    let mut lengths = (1..=all.len()).filter(|length| {
+        all.len().is_multiple_of(*length)
+            && is_chain(&all[..*length])
+            && all.chunks(*length).all(|it| *it == all[..*length])
+    });
+    let (Some(length), None) = (lengths.next(), lengths.next()) else { return None };
+    let widths = std::iter::once(all[0][0]).chain(all[..length].iter().map(|[_, outputs]| *outputs));
+    Some(format!("[{}]", widths.map(|width| width.to_string()).collect::<Vec<_>>().join(", ")))
+}
+
+/// Returns true if a struct has a list of modules, or of the program's own blocks with them, whose number the constructor gives.
+fn repeats(code: &Code, module: &str) -> bool {
+    let has = |field: &Field, is_meant: &dyn Fn(&str) -> bool| {
+        let tokens = all_tokens(field.ty.to_token_stream());
+        tokens.iter().any(|token| matches!(token, TokenTree::Ident(ident) if is_meant(&ident.to_string())))
+    };
+    let is_block = |own: &&code::Own| own.item.fields.iter().any(|field| has(field, &|name| name == module));
+    let blocks: Vec<_> = code.own.iter().filter(is_block).map(|own| own.name.as_str()).chain([module]).collect();
+    let is_list = |field: &Field| has(field, &|name| name == "Vec") && has(field, &|name| blocks.contains(&name));
+    code.own.iter().any(|own| own.item.fields.iter().any(is_list))
+}
+
 /// Stages of convolutions: each is a block. Without downsampling, all are one stage with the most channels.
 fn stages(code: &Code) -> Option<String> {
     const SHRINKING: [&str; 3] = ["MaxPool2d", "AvgPool2d", "with_stride"];
     let shrinks = code.names.iter().any(|name| SHRINKING.iter().any(|prefix| name.starts_with(prefix)));
+    if repeats(code, "Conv2d") {
+        return None;
+    }
     let mut stages: Vec<[u64; 2]> = Vec::new();
     for [_, channels] in code.channels()? {
         match stages.last_mut() {
@@ -117,8 +165,10 @@ fn stages(code: &Code) -> Option<String> {
 }
 
 fn images(code: &Code) -> Option<[u64; 3]> {
-    let is_of =
-        |set: &str, name: &String| name.strip_prefix(set).is_some_and(|rest| rest == "Dataset" || rest == "Item");
+    // Old releases have `MNISTDataset`.
+    let is_of = |set: &str, name: &String| {
+        ["Dataset", "Item"].iter().any(|end| name.eq_ignore_ascii_case(&format!("{set}{end}")))
+    };
     IMAGES.iter().find(|(set, _)| code.names.iter().any(|name| is_of(set, name))).map(|(_, known)| *known)
 }
 
@@ -146,7 +196,10 @@ pub(super) struct Family {
 
 impl Family {
     pub(super) fn new<'s>(sources: impl Iterator<Item = &'s Source>) -> Self {
-        let mut names = Names::default();
+        let (sources, mut names): (Vec<_>, _) = (sources.collect(), Names::default());
+        if let Some(doubt) = foreign_module(&sources) {
+            return Self { kind: undescribed(), hint: None, doubt: Some(doubt) };
+        }
         for source in sources {
             names.file.clone_from(&source.name);
             Node::File(&source.file).walk(&mut names);
@@ -169,6 +222,27 @@ impl Family {
     pub(super) fn is_gru(&self) -> bool {
         self.hint.as_ref().is_some_and(|(name, _)| name.contains("Gru"))
     }
+}
+
+/// The reason against a kind for a program whose module has one of another crate.
+fn foreign_module(sources: &[&Source]) -> Option<String> {
+    const KNOWN: [&str; 7] = ["crate", "self", "super", "std", "core", "alloc", "nn"];
+    let structs =
+        || sources.iter().flat_map(|source| structs(&source.file.items).into_iter().map(move |it| (source, it)));
+    let is_own = |name: &str| structs().any(|(_, item)| item.ident == name);
+    structs().filter(|(_, item)| derives(&item.attrs, "Module")).find_map(|(source, item)| {
+        let imports = source.file.items.iter().filter_map(|item| if let Item::Use(it) = item { Some(it) } else { None });
+        item.fields.iter().filter_map(|field| code::last(&field.ty)).filter(|name| !is_own(name)).find_map(|name| {
+            let tokens = imports.clone().map(|it| all_tokens(it.tree.to_token_stream()));
+            let names = tokens.map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
+            let from = names.filter(|all| all.contains(&name)).find_map(|all| all.into_iter().next())?;
+            let is_foreign = !KNOWN.contains(&&*from) && !from.starts_with("burn");
+            is_foreign.then(|| {
+                let place = format!("{}:{}", source.name, item.ident.span().start().line);
+                format!("`{name}` in {place} is of the crate `{from}`, which `init` does not read. Here, {MEASURE_OR_DECLARE}.")
+            })
+        })
+    })
 }
 
 /// Names of types, of constructors and of methods in code, with their places.
@@ -354,7 +428,8 @@ impl Inside<'_> {
     fn take(&mut self, dim: Option<&'static str>, path: &[String], (ty, field): (&str, &str), default: Option<u64>) {
         let Given { code, chosen, .. } = self.given;
         let values = if chosen.fields.keys().any(|(of, _)| of == ty) { chosen } else { code };
-        let value = values.fields.get(&(ty.to_owned(), field.to_owned())).copied().or(default);
+        let key = (ty.to_owned(), field.to_owned());
+        let value = values.fields.get(&key).copied().or(default.filter(|_| !values.all.contains_key(&key)));
         let (Some(dim), Some(value)) = (dim, value) else { return };
         if self.found.iter().all(|held| held.dim != dim) {
             self.found.push(NestedDim { dim, path: [path, &[field.to_owned()]].concat(), value });

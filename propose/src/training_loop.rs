@@ -136,8 +136,16 @@ impl<'a> TrainingLoop<'a> {
                 self.signature.ident
             )),
         }
-        self.add_strategy(patch);
-        self.remove_accumulation(patch);
+        if let Some(line) = self.custom_strategy() {
+            left.push(format!(
+                "{}:{line}: this strategy has its own steps, and stays: where it takes them, `session.trainer(model, optimizer)?`, \
+                 whose `step` takes all samples of a step",
+                self.source.name
+            ));
+        } else {
+            self.add_strategy(patch);
+            self.remove_accumulation(patch);
+        }
         if !edit_device(self.source, &self.block.stmts, krate, patch) {
             left.push(format!(
                 "{}:{}, in `{}`: create the model on `session.device()`, which has the planned activation checkpointing",
@@ -153,6 +161,16 @@ impl<'a> TrainingLoop<'a> {
         let Some(call) = self.method(ACCUMULATION) else { return };
         patch.note(self.source, call.method.span().byte_range().start, "the session's steps accumulate as planned, and average where Burn adds up: SGD needs a learning rate times the accumulation");
         patch.replace(self.source, call_behind(&self.source.text, call), "");
+    }
+
+    /// Line of a strategy that the program implements.
+    fn custom_strategy(&self) -> Option<usize> {
+        let is_custom = |value: &Expr| match value {
+            Expr::Call(call) => path(&call.func).is_some_and(|[_, variant]| variant == "Custom"),
+            _ => false,
+        };
+        let call = self.method(STRATEGY)?;
+        call.args.first().is_some_and(is_custom).then(|| call.method.span().start().line)
     }
 
     fn add_strategy(&self, patch: &mut Patch<'a>) {
@@ -191,7 +209,7 @@ impl<'a> TrainingLoop<'a> {
                 return Some((name.ident.to_string(), open, indent(first)));
             }
         }
-        self.block.stmts.iter().find_map(|statement| {
+        self.block.stmts.iter().enumerate().find_map(|(position, statement)| {
             let Stmt::Local(local) = statement else { return None };
             let (pattern, ty) = match &local.pat {
                 Pat::Type(typed) => (&*typed.pat, last(&typed.ty)),
@@ -199,10 +217,18 @@ impl<'a> TrainingLoop<'a> {
             };
             let Pat::Ident(name) = pattern else { return None };
             let made = local.init.as_ref().is_some_and(|init| makes(&init.expr, &of));
-            let range = statement.span().byte_range();
-            (made || ty.as_ref() == Some(&of)).then(|| (name.ident.to_string(), range.end, indent(range.start)))
+            // Behind the statements that change the config.
+            let changes =
+                |it: &&Stmt| matches!(it, Stmt::Expr(Expr::Assign(set), _) if is_field_of(&set.left, &name.ident));
+            let last = self.block.stmts[position + 1..].iter().take_while(changes).last().unwrap_or(statement);
+            let (range, end) = (statement.span().byte_range(), last.span().byte_range().end);
+            (made || ty.as_ref() == Some(&of)).then(|| (name.ident.to_string(), end, indent(range.start)))
         })
     }
+}
+
+fn is_field_of(value: &Expr, variable: &syn::Ident) -> bool {
+    matches!(value, Expr::Field(field) if matches!(&*field.base, Expr::Path(path) if path.path.is_ident(variable)))
 }
 
 /// Returns true if an expression creates a value of a type: `Config::new(…)`, with or without methods, or a literal.
