@@ -485,11 +485,9 @@ fn step_of_constants(code: &Code) -> Option<u64> {
 
 /// The batch of all loaders, where the code has no accumulation.
 fn step_of_loaders(code: &Code) -> Option<u64> {
-    let is_loader = |it: &&Reaching| it.is_loader;
-    let batches: BTreeSet<_> =
-        code.flow.reaching.iter().filter(is_loader).map(|it| code.number_of(&it.value)).collect();
-    let has_accumulation = code.flow.reaching.iter().any(|it| !it.is_loader) || accumulation_constant(code).is_some();
-    if batches.len() == 1 && !has_accumulation { batches.into_iter().next()? } else { None }
+    let number = |it: &Reaching| if it.is_loader { code.number_of(&it.value) } else { None };
+    let batches: BTreeSet<_> = code.flow.reaching.iter().map(number).collect();
+    if batches.len() == 1 && accumulation_constant(code).is_none() { batches.into_iter().next()? } else { None }
 }
 
 fn is_accumulation(name: &str) -> bool {

@@ -105,11 +105,8 @@ pub(super) fn field(code: &Code, chosen: &Code, names: &[&str]) -> Option<u64> {
 fn image_channels(all: &[[u64; 2]]) -> Option<u64> {
     let inputs: BTreeSet<u64> =
         all.iter().map(|[from, _]| *from).filter(|from| all.iter().all(|[_, to]| to != from)).collect();
-    match inputs.len() {
-        0 => all.first().map(|[from, _]| *from),
-        1 => inputs.first().copied(),
-        _ => None,
-    }
+    let any = || all.first().map(|[from, _]| *from);
+    if inputs.len() < 2 { inputs.first().copied().or_else(any) } else { None }
 }
 
 /// Sizes of the dense layers of one model, which follow each other; constructors such as `init_with` repeat them.

@@ -99,7 +99,18 @@ impl Reading {
         let rank = |(source, candidate): &(&Source, Candidate<'_>)| (is_taken(source, candidate), candidate.score);
         let all =
             sources.iter().flat_map(|source| candidates(&source.file.items).map(move |candidate| (source, candidate)));
-        let all = all.filter(|(_, candidate)| !candidate.lacks_batch);
+        // A program's loop by hand does not train with a struct that nothing names.
+        let steps = LoopPlaces::find(&sources.iter().collect::<Vec<_>>(), "").step;
+        let mentions = |source: &Source, it: &Candidate<'_>| {
+            source
+                .tokens
+                .iter()
+                .filter(|token| matches!(token, TokenTree::Ident(name) if *name == it.item.ident))
+                .count()
+        };
+        let is_used =
+            |it: &Candidate<'_>| steps.is_none() || sources.iter().map(|of| mentions(of, it)).sum::<usize>() > 1;
+        let all = all.filter(|(source, it)| !it.lacks_batch && (source.in_library || is_used(it)));
         let (mut all, elsewhere): (Vec<(&Source, Candidate<'_>)>, Vec<_>) =
             all.partition(|(source, _)| source.is_own());
         // The first of the best candidates.

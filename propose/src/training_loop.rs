@@ -165,12 +165,9 @@ impl<'a> TrainingLoop<'a> {
 
     /// Line of a strategy that the program implements.
     fn custom_strategy(&self) -> Option<usize> {
-        let is_custom = |value: &Expr| match value {
-            Expr::Call(call) => path(&call.func).is_some_and(|[_, variant]| variant == "Custom"),
-            _ => false,
-        };
         let call = self.method(STRATEGY)?;
-        call.args.first().is_some_and(is_custom).then(|| call.method.span().start().line)
+        let Expr::Call(made) = call.args.first()? else { return None };
+        path(&made.func).filter(|[_, variant]| variant == "Custom").map(|_| call.method.span().start().line)
     }
 
     fn add_strategy(&self, patch: &mut Patch<'a>) {
