@@ -281,7 +281,8 @@ impl Editor<'_> {
         // The format of the weights turns on no mixed precision.
         let is_off =
             if wanted.is_mixed() { all().all(|key| key.role == Role::Weights) } else { all().next().is_none() };
-        if is_off && wanted != Precision::F32 {
+        let is_default = wanted == config.precision && config.dialect.default_of(Role::Precision, "").is_some();
+        if is_off && wanted != Precision::F32 && !is_default {
             // Without a key, the edited text is refused.
             if let Some((path, word, is_read)) = precision_key(config.dialect, wanted, self.add_keys) {
                 let after = spelled(&Value::Null, "", word, self.file.format);

@@ -164,13 +164,16 @@ impl Config {
         let is_used = move |row: &&DefaultValue| match row.role {
             _ if row.dim == "zero_stage" && ranks == 1 || row.dim == "prepared" => false,
             Role::Feature => self.with_role(Role::Feature).all(|key| key.row.dim != row.dim || key.is_open()),
-            Role::Checkpointing | Role::Optimizer => self.key(row.role).is_none(),
+            Role::Checkpointing | Role::Optimizer | Role::Precision => {
+                self.with_role(row.role).all(MatchedKey::is_open)
+            }
             _ => false,
         };
         self.dialect.defaults.iter().filter(is_used).map(|row| {
             let name = match (row.role, row.dim.as_str()) {
                 (Role::Checkpointing, _) => "checkpointing",
                 (Role::Optimizer, _) => "optimizer",
+                (Role::Precision, _) => "precision",
                 (_, "flash_attention") => "flash attention",
                 (_, "half_weights") => "weights in 16 bits",
                 (_, "fused_cross_entropy") => "chunked loss",
@@ -353,6 +356,10 @@ fn precision(keys: &mut MatchedKeys<'_>) -> Precision {
             },
         };
         requested.extend(keys.keep(read).map(|precision| (precision, key)));
+    }
+    let default = keys.dialect.default_of(Role::Precision, "");
+    if let (true, Some(default)) = (requested.is_empty(), default) {
+        return default.parse().expect("BUG: the tables have precisions");
     }
     let format = requested.iter().find(|(_, key)| key.role == Role::AmpFormat).map(|(format, _)| *format);
     let has_switch = all.iter().any(|key| key.spelling == Spelling::AmpSwitch);

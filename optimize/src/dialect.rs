@@ -348,7 +348,7 @@ impl Key {
             _ => &[],
         };
         let meanings = self.words.iter().flatten().map(|(meaning, _)| meaning.as_str());
-        let mut wrong = meanings.filter(|it| !it.is_empty() && !expected.is_empty() && !expected.contains(it));
+        let mut wrong = meanings.filter(|it| !["", "?"].contains(it) && !expected.is_empty() && !expected.contains(it));
         if let Some(meaning) = wrong.next() {
             return Some(format!("`{meaning}` is no meaning of this role: expected one of {}", expected.join(", ")));
         }

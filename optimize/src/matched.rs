@@ -268,7 +268,8 @@ impl MatchedKey {
 
     /// A mistake that names the words which the planner reads.
     pub(crate) fn unknown(&self, source: Source<'_>) -> FileError {
-        let mut words: Vec<&str> = self.row.words.iter().flatten().map(|(_, word)| word.as_str()).collect();
+        let known = self.row.words.iter().flatten().filter(|(meaning, _)| meaning != "?");
+        let mut words: Vec<&str> = known.map(|(_, word)| word.as_str()).collect();
         let mut seen = HashSet::new();
         words.retain(|word| seen.insert(*word) && !word.starts_with('*'));
         if words.len() > 8 {
@@ -352,7 +353,12 @@ fn unknown_keys(
     overrides: &[KeyOverride],
     source: Source<'_>,
 ) -> Vec<FileError> {
-    let mut read: HashSet<*const ConfigEntry> = matches.iter().map(|(_, entry)| core::ptr::from_ref(*entry)).collect();
+    // `adapter: {type: lora}` is no value of `adapter`.
+    let is_value = |(row, entry): &&(&Key, &ConfigEntry)| {
+        !matches!(entry.value, Value::Table(_)) || matches!(row.role, Role::Accumulation | Role::Method)
+    };
+    let values = matches.iter().filter(is_value);
+    let mut read: HashSet<*const ConfigEntry> = values.map(|(_, entry)| core::ptr::from_ref(*entry)).collect();
     let named = |key: &str| index.entries.iter().find(|entry| entry.shown == key);
     let mut mistakes = Vec::new();
     for given in overrides {

@@ -64,9 +64,8 @@ impl Model {
         let of = known.file();
         let mut model = Self::of_entries(&of.entries()?, &of, request)?;
         let names = Names::get().kind(model.spec.model.kind().name);
-        if names.is_none_or(|names| changes_dimensions(names, entries)) {
-            return read;
-        }
+        let Some(names) = names.filter(|names| !changes_dimensions(names, entries)) else { return read };
+        evidence::check_modelled(entries, &Evidence { names, by: by.clone(), layout: None })?;
         model.because = format!("by {by}, with the dimensions of {}", known.name);
         for dimension in &mut model.dims {
             let is_own = |key: &str| entries.iter().any(|entry| entry.shown == key);

@@ -44,6 +44,8 @@ struct Methods {
 #[derive(Deserialize)]
 struct Tables {
     words: Words,
+    except: Words,
+    files: Words,
 }
 
 static VOCABULARY: LazyLock<Vocabulary> =
@@ -86,6 +88,9 @@ fn topic(dialect: &Dialect, entry: &ConfigEntry) -> Option<&'static str> {
     if all.methods.keys.has(name) && entry.value.texts().iter().any(is_method) && !is_beside_training(entry) {
         return Some("the task");
     }
+    if entry.path.len() == 1 && all.tables.files.has(name) && names_files(&entry.value) {
+        return Some("settings in other files");
+    }
     let topic = all.topics.iter().find(|topic| topic.words.iter().any(|word| fits(name, word)))?;
     let is_about_task = ["the task", "the loss"].contains(&topic.name.as_str());
     let can_be_a_file = ["parallelism", "quantisation"].contains(&topic.name.as_str());
@@ -112,11 +117,20 @@ fn topic(dialect: &Dialect, entry: &ConfigEntry) -> Option<&'static str> {
     (!passes).then_some(topic.name.as_str())
 }
 
+/// Returns true for a text, and for a list with more than Hydra's name of the file itself.
+fn names_files(value: &Value) -> bool {
+    match value {
+        Value::Text(_) => true,
+        Value::List(nodes) => nodes.iter().any(|node| node.value != Value::Text("_self_".to_owned())),
+        _ => false,
+    }
+}
+
 /// Returns true for a key of data, evaluation or logging.
 pub(crate) fn is_beside_training(entry: &ConfigEntry) -> bool {
-    let words = &VOCABULARY.tables.words;
-    let is_beside = |table: &str| Names::get().is_of_evaluation(table) || words.iter().any(|word| fits(table, word));
-    entry.tables().any(is_beside)
+    let Tables { words, except, .. } = &VOCABULARY.tables;
+    let fits_one = |table: &str| words.iter().any(|word| fits(table, word)) && !except.has(table);
+    entry.tables().any(|table| Names::get().is_of_evaluation(table) || fits_one(table))
 }
 
 /// Returns true if the word is between underscores of the name; with `=` in front, if it is the name.
