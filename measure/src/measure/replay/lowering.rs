@@ -52,7 +52,8 @@ pub(super) fn lower_convolutions(program: Program, shapes: &[Vec<u64>], value_by
     if weights.is_empty() {
         return program;
     }
-    let ops = program.ops.clone();
+    let is_value = |op: &&Op| op.allocated().or(op.freed()).is_none_or(|id| program.made[id].is_values());
+    let ops: Vec<_> = program.ops.iter().filter(is_value).copied().collect();
     let mut lowering = Lowering {
         deaths: deaths(&ops),
         program,
@@ -66,9 +67,10 @@ pub(super) fn lower_convolutions(program: Program, shapes: &[Vec<u64>], value_by
     for place in 0..ops.len() {
         lowering.visit(&ops, place);
     }
-    lowering.rewritten(&ops)
+    lowering.rewritten()
 }
 
+/// Places are those among the ops of values: memory of the host lies between them.
 struct Lowering {
     program: Program,
     deaths: HashMap<usize, usize>,
@@ -78,7 +80,7 @@ struct Lowering {
     made: Vec<ConvOutput>,
     phase: Phase,
     dropped: HashSet<usize>,
-    /// The input as a matrix with a row for each pixel of the output, by the place of the gradient that needs it.
+    /// The input as a matrix with a row for each pixel of the output, by the gradient that needs it.
     columns: HashMap<usize, Size>,
 }
 
@@ -132,7 +134,7 @@ impl Lowering {
         let ConvOutput { weight, input: input_bytes, pixels } = self.made.remove(found);
         let columns = Size::rows(pixels, weight.inputs * weight.taps);
         if columns.is_padded(self.value_bytes) {
-            self.columns.insert(place + 2, columns);
+            self.columns.insert(gradient, columns);
         }
         // Both operands are copied before, since their dimensions were swapped.
         let copies = ops[..place].iter().rev().map_while(Op::allocated).take(2);
@@ -154,15 +156,16 @@ impl Lowering {
         }
     }
 
-    fn rewritten(mut self, ops: &[Op]) -> Program {
+    fn rewritten(mut self) -> Program {
+        let ops = std::mem::take(&mut self.program.ops);
         let mut rewritten = Vec::with_capacity(ops.len());
-        for (place, op) in ops.iter().enumerate().filter(|(_, op)| !op.is_of(&self.dropped)) {
-            let Some(size) = self.columns.remove(&place) else {
-                rewritten.push(*op);
+        for op in ops.into_iter().filter(|op| !op.is_of(&self.dropped)) {
+            let Some(size) = op.allocated().and_then(|gradient| self.columns.remove(&gradient)) else {
+                rewritten.push(op);
                 continue;
             };
             let [columns, copy] = [(); 2].map(|()| self.program.add(size));
-            rewritten.extend([Op::Allocate(columns), Op::Allocate(copy), Op::Free(columns), *op, Op::Free(copy)]);
+            rewritten.extend([Op::Allocate(columns), Op::Allocate(copy), Op::Free(columns), op, Op::Free(copy)]);
         }
         Program { ops: rewritten, ..self.program }
     }

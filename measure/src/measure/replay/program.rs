@@ -85,9 +85,14 @@ impl Op {
 }
 
 impl Allocation {
+    /// Returns true for a vector of 32-bit numbers.
+    pub(super) fn is_values(self) -> bool {
+        self.align == VALUE_ALIGN
+    }
+
     /// Returns true for a zeroed vector, with which Burn's convolutions on the CPU begin.
     pub(super) fn is_zeros(self) -> bool {
-        self.zeroed && self.align == VALUE_ALIGN
+        self.zeroed && self.is_values()
     }
 }
 

@@ -1,6 +1,6 @@
 use gpu_tuned_train::allocation::log::{self, Event};
 
-use super::lowering::lower_updates;
+use super::lowering::{lower_convolutions, lower_updates};
 use super::pools::{Pools, TooLarge};
 use super::program::{Allocation, Op, Phase, Program, Recorded, Size, pitch};
 use super::trace::aligned;
@@ -152,6 +152,31 @@ fn fused_updates_write_over_their_inputs() {
     assert_eq!(made(Size::rows([256; 2], 3)), 2);
     // What took the gradient's place is freed as the gradient.
     assert_eq!(updated(Size::plain([3072; 2]), 4).last(), Some(&Op::Free(1)));
+}
+
+/// A convolution's forward pass, with lists of the host between its tensors or without.
+fn convolved(with_lists: bool) -> Vec<Op> {
+    let values = |bytes| (Size::plain(bytes), Allocation { bytes: bytes[0], align: 4, zeroed: true });
+    let list = (Size::plain([64; 2]), Allocation { bytes: 64, align: 8, zeroed: false });
+    // 32 filters of 16 channels and nine taps, over two and four samples of 64 pixels.
+    let tensors = [values([32 * 16 * 9 * 4; 2]), values([8192, 16384]), values([16384, 32768])];
+    let (sizes, made): (Vec<_>, Vec<_>) = tensors.into_iter().chain([list; 2]).unzip();
+    let [weight, input, output, first, second] = [0, 1, 2, 3, 4];
+    let mut ops = vec![Op::Enter(Phase::Forward), Op::Allocate(weight), Op::Allocate(first), Op::Allocate(input)];
+    ops.extend([Op::Allocate(second), Op::Allocate(output), Op::Free(input)]);
+    ops.extend([Op::Free(second), Op::Free(weight), Op::Free(first), Op::Enter(Phase::End), Op::Free(output)]);
+    if !with_lists {
+        ops.retain(|op| !op.is_of(&[first, second].into()));
+    }
+    let program = Program { ops, sizes, made, persistent: [].into(), batches: [2, 4] };
+    let lowered = lower_convolutions(program, &[vec![32, 16, 3, 3]], 4);
+    lowered.ops.into_iter().filter(|op| !op.is_of(&[first, second].into())).collect()
+}
+
+#[test]
+fn memory_of_the_host_between_tensors_hides_no_convolution() {
+    let output_alone = [Op::Enter(Phase::Forward), Op::Allocate(2), Op::Enter(Phase::End), Op::Free(2)];
+    assert_eq!([true, false].map(convolved), [output_alone; 2]);
 }
 
 #[test]
