@@ -308,6 +308,7 @@ impl LibraryOps for CubeBackend {
             inner: last(left.tensor.meta.shape()),
             columns: shape[rank - 1],
             batches: shape.iter().take(rank - 2).product(),
+            may_split: true,
         };
         match computed(&left, &right, size, shape, Matrices::batched, Vector::None, tf32) {
             Some((output, _)) => output,
@@ -316,7 +317,7 @@ impl LibraryOps for CubeBackend {
     }
 
     fn library_linear(input: CubeTensor, weight: CubeTensor, tf32: bool) -> CubeTensor {
-        linear(input, weight, None, false, tf32).0
+        linear(input, weight, None, Gelu::None, tf32).0
     }
 
     fn library_linear_with_bias(
@@ -326,7 +327,7 @@ impl LibraryOps for CubeBackend {
         gelu: bool,
         tf32: bool,
     ) -> CubeTensor {
-        linear(input, weight, Some(bias), gelu, tf32).0
+        linear(input, weight, Some(bias), if gelu { Gelu::OfSums } else { Gelu::None }, tf32).0
     }
 
     fn library_log_probs(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {
@@ -389,7 +390,7 @@ impl LibraryGradients for CubeBackend {
         bias: CubeTensor,
         tf32: bool,
     ) -> (CubeTensor, CubeTensor) {
-        let (output, pre_activation) = linear(input, weight, Some(bias), true, tf32);
+        let (output, pre_activation) = linear(input, weight, Some(bias), Gelu::OfSums, tf32);
         (output, pre_activation.expect("BUG: linear returns the input of GELU"))
     }
 
@@ -416,7 +417,7 @@ impl LibraryGradients for CubeBackend {
         let height = flat_size(&rows, &rows).rows;
         let ones = Self::float_ones(Shape::new([1, height]), &rows.tensor.device, rows.tensor.dtype.into());
         let ones = Operand::new(ones, Matrices::flat);
-        let size = Size { rows: 1, inner: height, columns, batches: 1 };
+        let size = Size { rows: 1, inner: height, columns, batches: 1, may_split: true };
         match computed(&ones, &rows, size, Shape::new([1, columns]), Matrices::flat, Vector::None, false) {
             Some((sums, _)) => with_shape(sums, [columns]),
             None => Self::linear_bias_backward(rows.tensor),
@@ -494,22 +495,35 @@ impl LibraryGradients for CubeBackend {
     }
 }
 
+/// What becomes of the sums of a linear layer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gelu {
+    /// They are the output.
+    None,
+    /// They go through a GELU.
+    OfSums,
+    /// They are the output, and another kernel computes their GELU. They are rounded once: its slope near zero shows what rounding
+    /// of parts leaves there.
+    Later,
+}
+
 /// The output, and the input of a GELU.
-fn linear(input: CubeTensor, weight: CubeTensor, bias: Option<CubeTensor>, gelu: bool, tf32: bool) -> Computed {
+fn linear(input: CubeTensor, weight: CubeTensor, bias: Option<CubeTensor>, gelu: Gelu, tf32: bool) -> Computed {
     let shape = linear_shape(input.meta.shape(), weight.meta.shape());
     let input = Operand::new(input, Matrices::flat);
     let weight = Operand::new(weight, Matrices::flat);
-    let vector = bias.clone().map_or(Vector::None, |bias| Vector::Bias(Box::new(bias), gelu));
-    let size = flat_size(&input, &weight);
+    let vector = bias.clone().map_or(Vector::None, |bias| Vector::Bias(Box::new(bias), gelu == Gelu::OfSums));
+    let size = Size { may_split: gelu == Gelu::None, ..flat_size(&input, &weight) };
     if let Some(computed) = computed(&input, &weight, size, shape, Matrices::flat, vector, tf32) {
         return computed;
     }
+    let later = if gelu == Gelu::None { Gelu::None } else { Gelu::Later };
     let output = match bias {
-        Some(bias) if gelu => linear(input.tensor, weight.tensor, Some(bias), false, tf32).0,
-        Some(bias) => add_to_rows(linear(input.tensor, weight.tensor, None, false, tf32).0, bias),
+        Some(bias) if gelu == Gelu::OfSums => linear(input.tensor, weight.tensor, Some(bias), later, tf32).0,
+        Some(bias) => add_to_rows(linear(input.tensor, weight.tensor, None, later, tf32).0, bias),
         None => CubeBackend::linear(input.tensor, weight.tensor, None),
     };
-    if !gelu {
+    if gelu != Gelu::OfSums {
         return (output, None);
     }
     if output.meta.shape().num_elements() == 0 {
@@ -549,7 +563,7 @@ fn flat_size(left: &Operand, right: &Operand) -> Size {
     let shape = left.tensor.meta.shape();
     let inner = last(shape);
     let rows = shape.iter().take(shape.num_dims() - 1).product();
-    Size { rows, inner, columns: last(right.tensor.meta.shape()), batches: 1 }
+    Size { rows, inner, columns: last(right.tensor.meta.shape()), batches: 1, may_split: true }
 }
 
 #[derive(Clone, Copy)]
@@ -558,6 +572,8 @@ struct Size {
     inner: usize,
     columns: usize,
     batches: usize,
+    /// The product may be the sum of two, each rounded.
+    may_split: bool,
 }
 
 /// A tensor and its matrices.
@@ -602,7 +618,7 @@ fn computed(
     vector: Vector,
     tf32: bool,
 ) -> Option<Computed> {
-    let Size { rows, inner, columns, batches } = size;
+    let Size { rows, inner, columns, batches, may_split } = size;
     let dtype = left.tensor.dtype;
     let element = match dtype {
         DType::F32 => Element::F32 { tf32 },
@@ -650,8 +666,8 @@ fn computed(
     let of_vector = vector.map_or(MOST_ALIGNED, |vector| alignment_of(vector.handle.offset_start.unwrap_or(0)));
     // A new tensor of the output's shape and type has its layout.
     let pre_activation = (epilogue == Epilogue::BiasGelu).then(|| empty(&left.tensor, shape));
-    let is_additive = matches!(epilogue, Epilogue::None | Epilogue::Bias);
-    let whole = if is_additive { whole_inner(left, right, inner, element) } else { inner };
+    let may_split = may_split && matches!(epilogue, Epilogue::None | Epilogue::Bias);
+    let whole = if may_split { whole_inner(left, right, inner, element) } else { inner };
     // The rest comes first, because the larger product then adds to it: its rounding is that of a small part.
     let rest = if whole < inner {
         Some(launchable(left, right, &output, whole, product(inner - whole, epilogue, false), of_vector)?)
