@@ -310,7 +310,7 @@ impl Pass {
     /// Returns `true` if the library's kernels for tensor cores may end in an illegal instruction, after which the process computes
     /// nothing on the device: gradients of inputs of three sizes, with a stride. Found on an H200 with cuDNN 9.14, and by
     /// [others](https://github.com/PaddlePaddle/Paddle/issues/70838) with 9.3.
-    pub fn fails_on_tensor_cores(self, window: &Window) -> bool {
+    fn fails_on_tensor_cores(self, window: &Window) -> bool {
         self == Self::Input && window.stride.len() == 3 && window.stride.iter().any(|stride| *stride > 1)
     }
 
@@ -414,8 +414,10 @@ impl Handle {
         let math = match element {
             Element::F32 { tf32 } if !tf32 || pass.fails_on_tensor_cores(window) => FMA_MATH,
             Element::F32 { .. } => DEFAULT_MATH,
-            Element::F16 | Element::Bf16 if pass.fails_on_tensor_cores(window) => {
-                return Err(CudnnError::NoAlgorithm("gradients of strided inputs of three sizes fail".into()));
+            Element::F16 | Element::Bf16 if window.stride.len() == 3 => {
+                return Err(CudnnError::NoAlgorithm(
+                    "convolutions of three sizes in 16 bits may end the process".into(),
+                ));
             }
             Element::F16 | Element::Bf16 => TENSOR_OP_MATH,
         };
