@@ -22,8 +22,7 @@ use crate::vit::{Vit, VitDimensions};
 pub const CLASSES: usize = 10;
 
 /// Dimensions of the transformer.
-pub(crate) const ENCODER: EncoderDimensions =
-    EncoderDimensions { layers: 6, d_model: 512, heads: 8, vocab: 8192, tokens: 256 };
+const ENCODER: EncoderDimensions = EncoderDimensions { layers: 6, d_model: 512, heads: 8, vocab: 8192, tokens: 256 };
 const GPT: EncoderDimensions = EncoderDimensions { layers: 6, d_model: 384, heads: 6, vocab: 50_257, tokens: 256 };
 const SMALL_ENCODER: EncoderDimensions = EncoderDimensions { layers: 2, d_model: 64, heads: 4, vocab: 128, tokens: 32 };
 

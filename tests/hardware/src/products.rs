@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use burn::tensor::{DType, Device, Distribution, FloatDType, Int, Tensor, TensorData};
 use clap::{Args, ValueEnum};
+use gpu_tuned::Kernels;
 use gpu_tuned::kernels::{select_burn, select_library, was_library_operation_called};
 use gpu_tuned_kernels::product::{embedding, layer_norm, linear, linear_with_gelu, matmul, target_log_probs};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -34,6 +35,12 @@ pub(crate) struct Arguments {
     /// Time products of the sizes in transformers instead
     #[arg(long)]
     time: bool,
+    /// Time the feed-forward layers of transformers of these widths, over 8,192 tokens, instead
+    #[arg(long, value_delimiter = ',')]
+    widths: Vec<usize>,
+    /// Kernels that are timed, separated by commas
+    #[arg(long, value_delimiter = ',', default_values_t = [Kernels::Burn, Kernels::Library])]
+    kernels: Vec<Kernels>,
     /// Seed of the cases
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -112,7 +119,11 @@ struct Checked {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let device = arguments.choice.open(mode::Precision::F32)?;
     if arguments.time {
-        return time(&device);
+        return time(&device, &SIZES, &arguments.kernels);
+    }
+    if !arguments.widths.is_empty() {
+        let sizes: Vec<_> = arguments.widths.iter().map(|width| (8192, *width, 4 * width)).collect();
+        return time(&device, &sizes, &arguments.kernels);
     }
     let mut wrong = 0;
     select_library(&device, false)?;
@@ -514,21 +525,23 @@ struct Timed {
     inner: usize,
     columns: usize,
     /// Milliseconds of a forward and a backward pass.
-    burn: f64,
-    library: f64,
+    burn: Option<f64>,
+    library: Option<f64>,
 }
 
-/// Forward and backward passes of a linear layer with bias, by both kernels.
-fn time(device: &Device) -> anyhow::Result<()> {
-    let sizes = [
-        (8192, 512, 2048),
-        (8192, 2048, 512),
-        (8192, 512, 512),
-        (4096, 384, 50_257),
-        (4096, 384, 50_304),
-        (16_384, 512, 8192),
-    ];
-    for (rows, inner, columns) in sizes {
+/// Rows, inner size and columns of the products that are timed.
+const SIZES: [(usize, usize, usize); 6] = [
+    (8192, 512, 2048),
+    (8192, 2048, 512),
+    (8192, 512, 512),
+    (4096, 384, 50_257),
+    (4096, 384, 50_304),
+    (16_384, 512, 8192),
+];
+
+/// Forward and backward passes of a linear layer with bias, by each of some kernels.
+fn time(device: &Device, sizes: &[(usize, usize, usize)], kernels: &[Kernels]) -> anyhow::Result<()> {
+    for &(rows, inner, columns) in sizes {
         for numbers in [Numbers::Tf32, Numbers::Bf16] {
             let tensor = |shape: [usize; 2]| {
                 Tensor::<2>::random(shape, Distribution::Normal(0.0, 1.0), (device, DType::F32)).cast(numbers.float())
@@ -543,9 +556,11 @@ fn time(device: &Device) -> anyhow::Result<()> {
                 let gradients = (output * factor.clone()).sum().backward();
                 (input.grad(&gradients), weight.grad(&gradients), bias.grad(&gradients))
             };
-            let mut milliseconds = [0.0; 2];
-            for (at, by_library) in [(1, true), (0, false)] {
-                if by_library {
+            let milliseconds = |by: Kernels| -> anyhow::Result<Option<f64>> {
+                if !kernels.contains(&by) {
+                    return Ok(None);
+                }
+                if by.is_library() {
                     select_library(&device, true)?;
                 } else {
                     select_burn();
@@ -559,9 +574,9 @@ fn time(device: &Device) -> anyhow::Result<()> {
                     drop(pass());
                 }
                 device.sync()?;
-                milliseconds[at] = begin.elapsed().as_secs_f64() * 1000.0 / 20.0;
-            }
-            let [burn, library] = milliseconds;
+                Ok(Some(begin.elapsed().as_secs_f64() * 1000.0 / 20.0))
+            };
+            let [library, burn] = [milliseconds(Kernels::Library)?, milliseconds(Kernels::Burn)?];
             let timed = Timed {
                 run: "product times",
                 operation: Operation::LinearWithBias,

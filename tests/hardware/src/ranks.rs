@@ -1,27 +1,31 @@
 //! Optimizer steps as one of several processes, or alone: speed, losses, memory, and faults of one rank.
 
 mod checkpoint;
-mod model;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::process;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::AdamWConfig;
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{DType, Device, Distribution, Tensor};
 use clap::{Args, ValueEnum};
 use gpu_tuned::train::Trainer;
-use gpu_tuned::{Kernels, Options, Session, Tuned, gpu_tuned};
+use gpu_tuned::{Kernels, MicroBatch, Options, Session, Tuned, gpu_tuned};
 use serde::Serialize;
 
 use checkpoint::Checkpoint;
-use model::{Shape, hash, loss};
 
 use crate::device::kernels;
-use crate::encoder::Encoder;
+use crate::lesson::Lesson;
+use crate::network::{Dimensions, Model, Network};
+use crate::weights::seeded;
 
 const LEARNING_RATE: f64 = 1e-4;
+/// Seed of weights and samples.
+const SEED: u64 = 7;
 /// Steps before the time counts: kernels are compiled and tuned.
 const WARM_UP: usize = 3;
 
@@ -30,7 +34,10 @@ const WARM_UP: usize = 3;
 pub(crate) struct Arguments {
     /// The model
     #[arg(long, default_value = "transformer")]
-    model: Shape,
+    model: Model,
+    /// A small network of that kind
+    #[arg(long)]
+    small: bool,
     /// Samples of a step over all ranks
     #[arg(long, default_value_t = 256)]
     global_batch: usize,
@@ -99,6 +106,7 @@ struct Sharded {
 /// The line of a rank.
 #[derive(Debug, Serialize)]
 pub(crate) struct Line {
+    model: Model,
     rank: usize,
     ranks: usize,
     kernels: Kernels,
@@ -148,7 +156,7 @@ impl Arguments {
         let device = session.device();
         let checkpoint = self.checkpoint.as_deref().map(Checkpoint::new);
         let saved = checkpoint.as_ref().filter(|checkpoint| checkpoint.exists());
-        let model = self.model.model(&device);
+        let model = seeded(&self.dimensions(), SEED, Some(DType::F32), &device);
         let model = match saved {
             Some(saved) => saved.load_model(model)?,
             None => model,
@@ -156,7 +164,9 @@ impl Arguments {
         let trainer = session.trainer(model, AdamWConfig::new().init())?;
         let mut trainer = if self.graphs { trainer.cuda_graphs() } else { trainer };
         let resumed_after = saved.map_or(Ok(0), |saved| saved.load_optimizer(&mut trainer))?;
+        let lesson = Lesson::new(&self.dimensions(), SEED);
         let mut line = Line {
+            model: self.model,
             rank: session.rank(),
             ranks: session.world_size(),
             kernels: kernels(),
@@ -178,7 +188,7 @@ impl Arguments {
             if done == WARM_UP {
                 timed = Some(Instant::now());
             }
-            self.step(session, &mut trainer, number, &mut line)?;
+            self.step(session, &lesson, &mut trainer, number, &mut line)?;
             if done == 0 {
                 line.first_step_seconds = begin.elapsed().as_secs_f64();
             }
@@ -209,20 +219,26 @@ impl Arguments {
         Ok(steps)
     }
 
+    fn dimensions(&self) -> Dimensions {
+        if self.small { self.model.small() } else { self.model.dimensions() }
+    }
+
     fn step<C: Tuned>(
         &self,
         session: &Session<C>,
-        trainer: &mut Trainer<Encoder>,
+        lesson: &Lesson,
+        trainer: &mut Trainer<Network>,
         number: usize,
         line: &mut Line,
     ) -> anyhow::Result<()> {
         let is_last = session.rank() + 1 == session.world_size();
         let fault = self.fault.filter(|_| is_last && self.fault_step == Some(number));
         let device = session.inner_device();
-        let batch = self.model.batch(session.part(self.global_batch), number, &device);
-        let step = trainer.step(LEARNING_RATE, batch, |model, micro| {
-            let samples = micro.0.dims()[0];
-            let loss = loss(model, micro);
+        let all = lesson.batch(number as u64, self.global_batch);
+        let batch = all.narrow(session.part(self.global_batch)).on_device(&device);
+        let step = trainer.step(LEARNING_RATE, batch, |model: &Network, micro| {
+            let samples = micro.len();
+            let loss = model.loss(micro);
             match fault {
                 None => loss,
                 Some(Fault::Rescue) if samples <= self.batch / 2 => loss,
@@ -255,4 +271,19 @@ fn devouring(loss: Tensor<1>, device: &Device) -> Tensor<1> {
         return sum;
     }
     panic!("out of device memory (injected)")
+}
+
+/// Hash of all parameters' bits, in the order of the model.
+fn hash(network: &Network) -> String {
+    let mut hash = Hash(DefaultHasher::new());
+    network.visit(&mut hash);
+    format!("{:016x}", hash.0.finish())
+}
+
+struct Hash(DefaultHasher);
+
+impl ModuleVisitor for Hash {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        param.base().without_autodiff().into_data().as_bytes().hash(&mut self.0);
+    }
 }

@@ -9,7 +9,7 @@ use burn::store::ModuleRecord;
 use gpu_tuned::train::Trainer;
 use gpu_tuned::{Session, Tuned};
 
-use crate::encoder::Encoder;
+use crate::network::Network;
 
 /// Folder of a checkpoint, which is replaced as a whole.
 pub(super) struct Checkpoint(PathBuf);
@@ -23,12 +23,12 @@ impl Checkpoint {
         self.0.join("steps").exists()
     }
 
-    pub(super) fn load_model(&self, model: Encoder) -> anyhow::Result<Encoder> {
+    pub(super) fn load_model(&self, model: Network) -> anyhow::Result<Network> {
         Ok(model.try_load_record(ModuleRecord::load(self.0.join("model.bpk"))?)?)
     }
 
     /// Loads the state of the optimizer. Returns the number of steps.
-    pub(super) fn load_optimizer(&self, trainer: &mut Trainer<Encoder>) -> anyhow::Result<usize> {
+    pub(super) fn load_optimizer(&self, trainer: &mut Trainer<Network>) -> anyhow::Result<usize> {
         trainer.load_optimizer(&self.0)?;
         Ok(fs::read_to_string(self.0.join("steps"))?.trim().parse()?)
     }
@@ -37,7 +37,7 @@ impl Checkpoint {
     pub(super) fn save<C: Tuned>(
         &self,
         session: &Session<C>,
-        trainer: &Trainer<Encoder>,
+        trainer: &Trainer<Network>,
         steps: usize,
     ) -> anyhow::Result<()> {
         let new = self.0.with_extension("new");
