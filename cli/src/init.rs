@@ -197,7 +197,7 @@ fn describe_imports(ImportProposal { imports, gain }: &ImportProposal) -> String
         |Import { file, line, from, to }: &Import| format!("  {file}:{line}: import `{to}` in place of `{from}`\n");
     let lines: String = imports.iter().map(line).collect();
     format!(
-        "\nfaster modules by NVIDIA's cuBLASLt: {gain}; to change by hand:\n{lines}  help: `measure` then compares both kernels on a \
+        "\nfaster modules by NVIDIA's libraries: {gain}; to change by hand:\n{lines}  help: `measure` then compares both kernels on a \
          GPU, or set `kernels = \"library\"`; types in your signatures change with the import\n"
     )
 }

@@ -74,8 +74,15 @@ const FASTER: [(&str, &[&str]); 7] = [
     ("optim", &["Adam", "AdamConfig", "AdamW", "AdamWConfig"]),
 ];
 
-/// Kinds of models that are transformers.
-const TRANSFORMERS: [&str; 3] = ["transformer", "encoder_decoder", "vit"];
+/// Families of kinds of models.
+const FAMILIES: [(&str, Family); 6] = [
+    ("transformer", Family::Transformer),
+    ("encoder_decoder", Family::Transformer),
+    ("vit", Family::Transformer),
+    ("convnet", Family::Convnet),
+    ("unet", Family::Convnet),
+    ("recurrent", Family::Recurrent),
+];
 
 /// Imports to change by hand, for kernels of NVIDIA's library.
 #[derive(Debug, Serialize)]
@@ -102,7 +109,7 @@ pub struct Import {
 impl ImportProposal {
     /// Proposes the imports of a program, if the kind of its network has a measured gain. `krate` is the name of the runtime.
     pub(super) fn new<'s>(sources: impl Iterator<Item = &'s Source>, kind: &str, krate: &str) -> Option<Self> {
-        let family = if TRANSFORMERS.contains(&kind) { Family::Transformer } else { Family::Other };
+        let (_, family) = FAMILIES.into_iter().find(|(name, _)| *name == kind)?;
         let gain = LibraryGain::of_family(family)?.to_string();
         let mut imports: Vec<_> =
             sources.filter(|source| source.is_own()).flat_map(|source| of_source(source, krate)).collect();

@@ -239,7 +239,7 @@ struct Roofline {
 impl Roofline {
     fn new(device: &DeviceFacts, workload: &Workload, mode: Mode) -> Self {
         let Mode { precision, checkpointing, .. } = mode;
-        let kernels = (workload.kernels, calibration::launch_s(device.kind));
+        let kernels = (calibration::kernels(workload, mode), calibration::launch_s(device.kind));
         let recomputing = checkpointing.then_some(calibration::CHECKPOINTING_SLOWDOWN);
         let factor = recomputing.unwrap_or(1.0);
         let flops = (workload.sample.flops, calibration::flops_per_s(device, workload, mode));

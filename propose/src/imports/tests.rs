@@ -77,8 +77,13 @@ fn other_modules_and_imports_that_are_there_are_left_alone() {
 fn kinds_without_a_measured_gain_get_no_proposal() {
     let source = Source::of_text("src/model.rs", "use burn::nn::Linear;");
     let gain = |kind| ImportProposal::new([&source].into_iter(), kind, "tuned").map(|found| found.gain);
-    assert!(gain("vit").is_some_and(|gain| gain.starts_with("1.7 to 3.4 times as fast on an H200")));
-    assert_eq!(["convnet", "recurrent", "declared"].map(gain), [const { None }; 3]);
+    for (kind, factor) in [("vit", "2.6 to 3.4"), ("unet", "2.4 to 4.6"), ("recurrent", "53")] {
+        assert!(
+            gain(kind).is_some_and(|gain| gain.starts_with(&format!("{factor} times as fast on an H200"))),
+            "{kind}"
+        );
+    }
+    assert_eq!(["mlp", "declared"].map(gain), [const { None }; 2]);
 }
 
 /// Types and configs of a module's source, but for what it re-exports from Burn.

@@ -194,11 +194,13 @@ fn the_library_gains_nothing_where_no_gain_was_measured() {
         planned(device, workload, &goal).samples_per_s
     };
     let [transformer, convnet] = workloads();
+    let perceptron = Mlp { widths: vec![4096; 8] }.workload();
     let (h200, pascal) = (nominal("h200"), nominal("p100-pcie-16gb"));
     for (device, workload, full_f32, gains) in [
         (&h200, &transformer, false, true),
         (&h200, &transformer, true, false),
-        (&h200, &convnet, false, false),
+        (&h200, &convnet, false, true),
+        (&h200, &perceptron, false, false),
         (&pascal, &small(), false, false),
     ] {
         let of = |kernels| speed(device, workload, kernels, full_f32);

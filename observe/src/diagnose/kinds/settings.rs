@@ -221,7 +221,7 @@ pub(super) fn no_library(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let busy = (busy, [("gpu_busy_share", share)]);
     let Some(speed_up) = run.library_speed_up else {
         let gain = LibraryGain::of_family(run.family?)?;
-        let headline = format!("Burn's kernels, where NVIDIA's cuBLASLt was {gain}");
+        let headline = format!("Burn's kernels, where NVIDIA's libraries were {gain}");
         let change = Change::new(
             "import modules from `gpu_tuned::nn` in place of `burn::nn`, and set kernels = \"library\"; the results of the run \
              change by rounding, and the gain needs the library on this machine, which the command shows",

@@ -199,7 +199,7 @@ fn the_library_is_proposed_with_its_measured_gain() {
     assert_eq!(measured.severity, Severity::Critical);
     // Whether the program imports such modules is not recorded, so the setting alone may change nothing.
     let stated = first(Made::healthy().started(|run| run.family = Some(Family::Transformer)));
-    assert!(stated.headline.contains("1.7 to 3.4 times as fast on an H200 (transformers"), "{stated:#?}");
+    assert!(stated.headline.contains("2.6 to 3.4 times as fast on an H200 (transformers"), "{stated:#?}");
     assert!(stated.change.what.starts_with("import modules from `gpu_tuned::nn`"), "{stated:#?}");
     assert_eq!((stated.change.pins(), stated.prediction, stated.severity), (None, None, Severity::Warning));
 }

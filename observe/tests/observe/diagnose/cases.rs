@@ -193,7 +193,7 @@ fn of_settings() -> Vec<Case> {
         (Kind::NoAmp, f32_with(true), without_bf16(f32_with(true))),
         (Kind::NoTf32, without_bf16(f32_with(false)), without_bf16(f32_with(true))),
         (Kind::NoTf32, using(0.0), using(10.0)),
-        (Kind::NoLibrary, of_family(Family::Transformer), of_family(Family::Convnet)),
+        (Kind::NoLibrary, of_family(Family::Transformer), of_family(Family::Other)),
         (Kind::NoLibrary, of_family(Family::Transformer), waiting_longer(of_family(Family::Transformer))),
         (Kind::NoLibrary, measured(1.9), measured(1.04)),
         (Kind::NoLibrary, measured(1.9), measured(1.9).with_settings(|settings| settings.kernels = Kernels::Library)),
