@@ -1,72 +1,50 @@
 #!/usr/bin/env bash
-# A plain Burn loop in f32 with batches of 64, this library, and PyTorch on the same GPU:
-#   side-by-side.sh FOLDER [MODEL[:MICRO_BATCH[:PRECISION[:KERNELS]]]…]
-# `experiments` is on the PATH, and `python3` has PyTorch. MICRO_BATCH, PRECISION and KERNELS, burn or library, are those of the
-# plan. Lines are added to FOLDER/side-by-side.jsonl; runs with a result there are not repeated. The order is: plain, planned, PyTorch, then each
-# setting alone. A step has 64 samples. With a larger micro-batch it has that many, and the learning rate grows by the
-# square root of the ratio. SAMPLES (12800) are those of a run, LIMIT (180) are its seconds, SWEEP (256,512) are further
-# micro-batches in PyTorch. GPUS (0) are the indices of the GPUs; each takes the next model and has a kernel cache of its own, in
-# the folder CACHES (FOLDER).
+# A plain Burn loop in f32, this library, and PyTorch on the same GPU, with 64 samples in a step:
+#   side-by-side.sh FOLDER [MODEL…]
+# `experiments` is on the PATH, and `python3` has PyTorch. Lines are added to FOLDER/side-by-side.jsonl; runs with a result there
+# are not repeated. Each model has these runs, in this order:
+#   plain          Burn's loop
+#   bf16, f32      this library's trainer with kernels of NVIDIA's libraries and CUDA graphs
+#   library        the same in f32 without CUDA graphs
+#   PyTorch        `peer.py`: TF32, bf16, compiled
+#   plain-1, …     Burn's loop with other seeds (SEEDS), for `experiments band`
+# SAMPLES (12800) are those of a run, LIMIT (180) are its seconds, LEFT those of all runs; SWEEP has further micro-batches in PyTorch.
+# The kernel cache is in the folder CACHES (FOLDER/caches).
 set -uo pipefail
-folder=${1:?side-by-side.sh FOLDER [MODEL[:MICRO_BATCH[:PRECISION[:KERNELS]]]…]}; shift
-[ $# -gt 0 ] || set -- transformer:64:mixed_bf16 convnet:32:mixed_bf16 resnet:64:f32 lstm:64:f32
+folder=${1:?side-by-side.sh FOLDER [MODEL…]}; shift
+[ $# -gt 0 ] || set -- transformer gpt vit unet convnet resnet lstm
 mkdir -p "$folder/caches"
 folder=$(cd "$folder" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
 lines=$folder/side-by-side.jsonl
 touch "$lines"
-batch=64
-read -ra gpus <<< "${GPUS:-0}"
-say() { printf '%4d s  %s\n' "$SECONDS" "$*" >&2; }
+export XDG_CACHE_HOME=${CACHES:-$folder/caches}
 
 # Plain loops need CubeCL's caches, too.
 printf '[compilation]\ncache = true\n[environment]\npath = "global"\n' > "$folder/caches/cubecl.toml"
 cd "$folder/caches" || exit
 
-# A run of model $1 with name $2, if it has no result yet.
-baseline() {
-  local model=$1 way=$2; shift 2
-  grep -q "\"run\":\"baseline\",\"model\":\"$model\",\"way\":\"$way\",.*\"samples_per_second\"" "$lines" && return
-  timeout "${LIMIT:-180}" experiments baseline --model "$model" --way "$way" --samples "${SAMPLES:-12800}" "$@" >> "$lines"
-  say "$model $way ended with $?"
+# Runs a command of so many seconds at most, if the line that starts with $1 has no result yet.
+once() {
+  local name=$1 end=$((SECONDS + ${LIMIT:-180})); shift
+  grep -q "$name.*\"samples_per_second\"" "$lines" && return
+  ((end > ${LEFT:-1000000})) && end=$LEFT
+  ((end - SECONDS < 10)) && return
+  timeout $((end - SECONDS)) "$@" >> "$lines"
+  printf '%4d s  %s: %s\n' "$SECONDS" "$name" "$?" >&2
 }
 
-# All runs of a model.
-model() {
-  local model micro precision kernels rate step scaled library=()
-  IFS=: read -r model micro precision kernels <<< "$1"
-  micro=${micro:-$batch} precision=${precision:-f32} kernels=${kernels:-burn}
-  [ "$kernels" = library ] && library=(--library)
+for model; do
   case $model in transformer | gpt | vit) rate=3e-4 ;; *) rate=1e-3 ;; esac
-  step=$((micro > batch ? micro : batch))
-  scaled=$(awk "BEGIN { print $rate * sqrt($step / $batch) }")
-  local split=(--batch "$step" --micro-batch "$micro" --rate "$scaled") whole=(--batch "$batch" --rate "$rate")
-  baseline "$model" plain --plain "${whole[@]}"
-  baseline "$model" planned "${split[@]}" --precision "$precision" "${library[@]}" --cuda-graphs
-  if ! grep -q "\"run\":\"peer\",\"model\":\"$model\"," "$lines"; then
-    timeout "${LIMIT:-180}" python3 "$here/peer.py" "$model" --batch "$batch" --sweep "$step,${SWEEP:-256,512}" >> "$lines"
-    say "$model in PyTorch ended with $?"
-  fi
-  # A plan that changes one setting only is the run of this setting, too.
-  [ "$kernels" = burn ] || baseline "$model" library "${whole[@]}" --library
-  [ "$micro:$precision:$kernels" = "$batch:f32:burn" ] || baseline "$model" graphs "${whole[@]}" --cuda-graphs
-  [ "$precision" = f32 ] || baseline "$model" precision "${whole[@]}" --precision "$precision"
-  [ "$micro" = "$batch" ] || baseline "$model" batch "${split[@]}"
-}
-
-# Models of one GPU, until none is left.
-chain() {
-  export CUDA_VISIBLE_DEVICES=$1 XDG_CACHE_HOME=${CACHES:-$folder}/cache-$1
-  shift
-  local wanted
-  for wanted in "$@"; do
-    if mkdir "$taken/$wanted" 2> /dev/null; then model "$wanted"; fi
-  done
-}
-
-taken=$(mktemp -d)
-trap 'rm -rf "$taken"' EXIT
-chains=()
-for gpu in "${gpus[@]}"; do chain "$gpu" "$@" & chains+=($!); done
-wait "${chains[@]}"
+  baseline() {
+    local way=$1; shift
+    once "\"model\":\"$model\",\"way\":\"$way\"" experiments baseline --model "$model" --way "$way" --samples "${SAMPLES:-12800}" --rate $rate "$@"
+  }
+  baseline plain --plain
+  baseline bf16 --library --precision mixed_bf16 --cuda-graphs
+  baseline f32 --library --cuda-graphs
+  baseline library --library
+  once "\"run\":\"peer\",\"model\":\"$model\"" python3 "$here/peer.py" "$model" --batch 64 --sweep "${SWEEP:-}"
+  for seed in ${SEEDS-1 2}; do baseline "plain-$seed" --plain --seed "$seed"; done
+done
 ! grep -q '"message"' "$lines"

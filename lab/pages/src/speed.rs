@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use gpu_tuned_core::{Bytes, three_digits};
 use serde::Deserialize;
 
-use crate::figures::{difference, folded, geometric_mean, mib, or_dash};
+use crate::figures::{folded, geometric_mean, mib, or_dash};
 use crate::generated::{cells, filled, table};
 use crate::results::{folders_with, lines};
 
@@ -24,7 +24,11 @@ const FILE: &str = "side-by-side.jsonl";
 
 /// Runs in PyTorch.
 const PEER: &str = "peer";
-/// Samples of a step in the plain loop.
+/// Runs of the plain loop; other seeds have a suffix.
+const PLAIN: &str = "plain";
+/// Runs with the library and CUDA graphs, by precision.
+const PLANNED: [&str; 2] = ["f32", "bf16"];
+/// Samples of a step in Burn.
 const BATCH: u64 = 64;
 
 /// A run, or its failure.
@@ -34,16 +38,11 @@ struct Run {
     #[serde(rename = "run")]
     program: String,
     model: String,
-    /// Name of the run: `plain`, `planned` or a setting; `tf32`, `bf16` or `compiled` in PyTorch.
+    /// Name of the run: `plain`, with `-1` and so on for other seeds, `library`, `f32` or `bf16`; `tf32`, `bf16` or `compiled` in
+    /// PyTorch.
     way: String,
     /// Samples of a step.
     batch: u64,
-    micro_batch: Option<u64>,
-    precision: Option<String>,
-    /// True with kernels of NVIDIA's libraries.
-    #[serde(default)]
-    library: bool,
-    graphs: Option<Graphs>,
     /// Median of some windows.
     samples_per_second: Option<f64>,
     lowest: Option<f64>,
@@ -58,29 +57,14 @@ struct Run {
     message: Option<String>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-struct Graphs {
-    status: String,
-}
-
 impl Run {
-    /// Describes the settings of a run in Burn.
-    fn settings(&self) -> String {
-        let micro_batch = self.micro_batch.unwrap_or(self.batch);
-        let graphs = match self.graphs.as_ref().map(|graphs| graphs.status.as_str()) {
-            Some("replaying") => ", CUDA graphs",
-            Some("refused") => ", CUDA graphs refused",
-            _ => "",
-        };
-        let precision = self.precision.as_deref().unwrap_or("f32");
-        let library = if self.library { ", library" } else { "" };
-        format!("{micro_batch} x {}, {precision}{library}{graphs}", self.batch.div_ceil(micro_batch))
+    fn is_peer(&self) -> bool {
+        self.program == PEER
     }
 
-    /// Returns true if the run differs from the plain loop by CUDA graphs only.
-    fn changes_graphs_only(&self) -> bool {
-        let is_f32 = self.precision.as_deref() == Some("f32");
-        self.batch == BATCH && self.micro_batch == Some(BATCH) && is_f32 && !self.library
+    /// Samples per second; zero for a failure.
+    fn rate(&self) -> f64 {
+        self.samples_per_second.unwrap_or_default()
     }
 }
 
@@ -103,26 +87,32 @@ impl<'r> Model<'r> {
         models
     }
 
-    /// The latest run of a name in Burn. A plan that only replays CUDA graphs is the run for this setting, too.
-    fn baseline(&self, way: &str) -> Option<&'r Run> {
-        let mut of_burn = self.runs.iter().copied().rev().filter(|run| run.program != PEER);
-        let is_graphs = |run: &Run| run.way == "planned" && run.changes_graphs_only();
-        of_burn.find(|run| run.way == way || (way == "graphs" && is_graphs(run)))
+    /// The latest run of a name in Burn.
+    fn run(&self, way: &str) -> Option<&'r Run> {
+        self.runs.iter().copied().rev().find(|run| !run.is_peer() && run.way == way)
     }
 
-    /// Samples per second of a run in Burn.
-    fn rate(&self, way: &str) -> Option<f64> {
-        self.baseline(way)?.samples_per_second
+    /// The faster one of the runs with the library and CUDA graphs.
+    fn planned(&self) -> Option<&'r Run> {
+        fastest(PLANNED.into_iter().filter_map(|way| self.run(way)))
     }
 
-    /// Factor of a run's speed over the plain loop.
-    fn gain(&self, way: &str) -> Option<f64> {
-        Some(self.rate(way)? / self.rate("plain")?)
+    /// Factor of the planned run over the plain loop.
+    fn gain(&self) -> Option<f64> {
+        Some(self.planned()?.rate() / self.run(PLAIN)?.rate())
     }
 
-    /// Loss of planned settings relative to the plain loop, less one.
-    fn loss_difference(&self) -> Option<f64> {
-        Some(self.baseline("planned")?.loss? / self.baseline("plain")?.loss? - 1.0)
+    /// Part of PyTorch's fastest run with as many samples in a step.
+    fn part_of_peer(&self) -> Option<f64> {
+        Some(self.planned()?.rate() / fastest(self.peers().filter(|run| run.batch == BATCH))?.rate())
+    }
+
+    /// Losses of plain loops with each seed, the lowest first.
+    fn plain_losses(&self) -> Vec<f64> {
+        let is_plain = |run: &&&Run| !run.is_peer() && run.way.starts_with(PLAIN);
+        let mut losses: Vec<_> = self.runs.iter().filter(is_plain).filter_map(|run| run.loss).collect();
+        losses.sort_by(f64::total_cmp);
+        losses
     }
 
     /// Samples per second in PyTorch with the plain loop's batch.
@@ -131,25 +121,13 @@ impl<'r> Model<'r> {
         runs.find(|run| run.way == way && run.batch == BATCH)?.samples_per_second
     }
 
-    /// The fastest run in PyTorch with another batch.
-    fn best_peer(&self) -> Option<&'r Run> {
-        fastest(self.peers().filter(|run| run.batch != BATCH))
-    }
-
-    /// Samples per second of the fastest run in PyTorch with as many samples in a step as planned.
-    fn fastest_peer(&self) -> Option<f64> {
-        let planned = self.baseline("planned")?.batch;
-        fastest(self.peers().filter(|run| run.batch == planned))?.samples_per_second
-    }
-
     fn peers(&self) -> impl DoubleEndedIterator<Item = &'r Run> {
-        self.runs.iter().copied().filter(|run| run.program == PEER)
+        self.runs.iter().copied().filter(|run| run.is_peer())
     }
 }
 
 fn fastest<'r>(runs: impl Iterator<Item = &'r Run>) -> Option<&'r Run> {
-    let rate = |run: &Run| run.samples_per_second.unwrap_or_default();
-    runs.max_by(|a, b| rate(a).total_cmp(&rate(b)))
+    runs.max_by(|a, b| a.rate().total_cmp(&b.rate()))
 }
 
 /// Generates the page, with a section for each device.
@@ -169,95 +147,77 @@ fn section(runs: &[Run]) -> String {
     let models = Model::all(runs);
     let title = runs.iter().find_map(|run| Some((run.device.as_ref()?, run.torch.as_ref()?)));
     let title = title.map_or_else(|| "## GPU".to_owned(), |(gpu, torch)| format!("## {gpu}, PyTorch {torch}"));
-    let gains: Vec<f64> = models.iter().filter_map(|model| model.gain("planned")).collect();
-    let mean = or_dash(geometric_mean(&gains), |mean| format!("x{mean:.2}"));
+    let mean = |of: fn(&Model) -> Option<f64>| geometric_mean(&models.iter().filter_map(of).collect::<Vec<_>>());
+    let gain = or_dash(mean(|model| model.gain()), |mean| format!("x{mean:.2}"));
+    let part = or_dash(mean(|model| model.part_of_peer()), |mean| format!("{mean:.2}"));
     format!(
-        "{title}\n\n### Planned settings\n\nThe geometric mean of the gains is {mean} over {} models. *Loss* is the mean over \
-         the last tenth of the steps, after the same number of samples. *Settings* are micro-batch x \
-         accumulation, precision, kernels of NVIDIA's libraries, and CUDA graphs. *Reserved* is the memory of the pools in MiB.\n\n{}\n\
-         ### Each setting alone\n\nGains over the plain loop. A dash marks a setting that the plan leaves as it is.\n\n{}\n\
-         ### PyTorch\n\nSamples/s with micro-batches of 64. *bf16* is autocast, *compiled* is bf16 with `torch.compile`. TF32 is \
-         allowed, as in Burn. *Burn / PyTorch* compares the plain loop with TF32, and planned \
-         settings with the fastest run of as many samples in a step.\n\n{}\n{}",
-        gains.len(),
-        planned(&models),
-        alone(&models),
+        "{title}\n\n### Samples per second\n\nOver {} models, the geometric means are {gain} over the plain loop, and {part} of \
+         PyTorch.\n\n{}\n### Losses\n\n*Loss* is the mean over the last tenth of the steps, after the same number of samples. The \
+         plain loop has a range over seeds of the weights and of the order of samples.\n\n{}\n### \
+         PyTorch\n\n{}\n{}",
+        models.len(),
+        speeds(&models),
+        losses(&models),
         peers(&models),
         folded("All runs", &every_run(runs)),
     )
 }
 
-fn planned(models: &[Model]) -> String {
-    let headings = [
-        "model",
-        "plain, samples/s",
-        "planned, samples/s",
-        "gain",
-        "settings",
-        "loss, plain",
-        "loss, planned",
-        "reserved",
-    ];
+fn speeds(models: &[Model]) -> String {
     let row = |model: &Model| {
-        let [plain, planned] = ["plain", "planned"].map(|way| model.baseline(way));
-        let rate = |run: Option<&Run>| or_dash(run.and_then(|run| run.samples_per_second), three_digits);
-        let loss = |run: Option<&Run>| or_dash(run.and_then(|run| run.loss), |loss| format!("{loss:.4}"));
-        let reserved = |run: Option<&Run>| or_dash(run.and_then(|run| run.reserved_bytes), |bytes| mib(Bytes(bytes)));
-        let lower = model.loss_difference().map(|apart| format!(" ({})", difference(apart))).unwrap_or_default();
+        let rate = |way| or_dash(model.run(way).map(Run::rate), three_digits);
         cells![
             model.name,
-            rate(plain),
-            rate(planned),
-            gain(model.gain("planned")),
-            or_dash(planned, Run::settings),
-            loss(plain),
-            loss(planned) + &lower,
-            format!("{} to {}", reserved(plain), reserved(planned)),
+            rate(PLAIN),
+            rate("library"),
+            rate("f32"),
+            rate("bf16"),
+            or_dash(model.gain(), |factor| format!("x{factor:.2}")),
+            or_dash(model.part_of_peer(), |part| format!("{part:.2}")),
         ]
     };
+    let headings = [
+        "model",
+        "plain loop",
+        "library",
+        "library, CUDA graphs",
+        "library, CUDA graphs, mixed bf16",
+        "gain",
+        "of PyTorch",
+    ];
     table(headings, models.iter().map(row))
 }
 
-fn alone(models: &[Model]) -> String {
+fn losses(models: &[Model]) -> String {
     let row = |model: &Model| {
-        let [batch, precision, library, graphs, all] =
-            ["batch", "precision", "library", "graphs", "planned"].map(|way| gain(model.gain(way)));
-        cells![model.name, batch, precision, library, graphs, all]
+        let plain = model.plain_losses();
+        let range = plain.first().zip(plain.last());
+        let loss = |way| or_dash(model.run(way).and_then(|run| run.loss), |loss| format!("{loss:.4}"));
+        let reserved = |way| or_dash(model.run(way).and_then(|run| run.reserved_bytes), |bytes| mib(Bytes(bytes)));
+        cells![
+            model.name,
+            or_dash(range, |(least, most)| format!("{least:.4} to {most:.4}")),
+            plain.len(),
+            loss("f32"),
+            loss("bf16"),
+            reserved(PLAIN),
+            reserved("f32"),
+            reserved("bf16"),
+        ]
     };
-    table(["model", "micro-batch", "precision", "library", "CUDA graphs", "all"], models.iter().map(row))
+    let headings =
+        ["model", "loss, plain", "seeds", "loss, f32", "loss, mixed bf16", "MiB, plain", "MiB, f32", "MiB, mixed bf16"];
+    table(headings, models.iter().map(row))
 }
 
 fn peers(models: &[Model]) -> String {
     let row = |model: &Model| {
-        let peer = |way| model.peer(way);
-        let fastest = model.fastest_peer();
-        let over = |way, other: Option<f64>| {
-            or_dash(model.rate(way).zip(other), |(burn, other)| format!("{:.2}", burn / other))
-        };
-        let rate = |way| or_dash(peer(way), three_digits);
-        let best = or_dash(model.best_peer(), |best| {
-            format!("{} at {}, {}", or_dash(best.samples_per_second, three_digits), best.batch, best.way)
-        });
-        cells![
-            model.name,
-            rate("tf32"),
-            rate("bf16"),
-            rate("compiled"),
-            best,
-            over("plain", peer("tf32")),
-            over("planned", fastest)
-        ]
+        let rate = |way| or_dash(model.peer(way), three_digits);
+        let plain = model.run(PLAIN).map(Run::rate).zip(model.peer("tf32"));
+        let plain = or_dash(plain, |(plain, peer)| format!("{:.2}", plain / peer));
+        cells![model.name, rate("tf32"), rate("bf16"), rate("compiled"), plain]
     };
-    let headings = [
-        "model",
-        "TF32",
-        "bf16",
-        "compiled",
-        "best of other sizes",
-        "Burn / PyTorch, plain",
-        "Burn / PyTorch, planned",
-    ];
-    table(headings, models.iter().map(row))
+    table(["model", "TF32", "bf16", "compiled", "plain loop / TF32"], models.iter().map(row))
 }
 
 fn every_run(runs: &[Run]) -> String {
@@ -267,7 +227,7 @@ fn every_run(runs: &[Run]) -> String {
         let median = run.message.clone().unwrap_or_else(|| rate(run.samples_per_second));
         cells![
             run.model,
-            if run.program == PEER { "PyTorch" } else { "Burn" },
+            if run.is_peer() { "PyTorch" } else { "Burn" },
             run.way,
             run.batch,
             median,
@@ -279,8 +239,4 @@ fn every_run(runs: &[Run]) -> String {
     let headings =
         ["model", "", "run", "samples in a step", "samples/s, median", "min to max", "first step, s", "reserved, MiB"];
     table(headings, runs.iter().map(row))
-}
-
-fn gain(factor: Option<f64>) -> String {
-    or_dash(factor, |factor| format!("x{factor:.2}"))
 }
