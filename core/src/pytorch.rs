@@ -1,7 +1,7 @@
 //! Memory that PyTorch needs to train a transformer, by [`peak`].
 //!
 //! Counted are weights, gradients, optimizer state, tensors kept for the backward pass, the logits with their loss, and
-//! buffers of data parallelism. `torch.compile` and offloading are not modelled. The table in `published_memory.toml`
+//! buffers of data parallelism. `torch.compile`, and offloading of weights and optimizer state are not modelled. The table in `published_memory.toml`
 //! compares the estimate with published measurements.
 
 use serde::Deserialize;
@@ -27,6 +27,8 @@ pub struct Run {
     pub flash_attention: bool,
     /// True if each layer keeps its input only, and is computed again in the backward pass.
     pub checkpointing: bool,
+    /// True if the inputs that checkpointed layers keep lie in the host's memory.
+    pub offloads: bool,
     /// Computation of the loss.
     pub loss: Loss,
     /// True if the gradients of several micro-batches are summed.
@@ -320,7 +322,9 @@ impl<'a> Layout<'a> {
         let layers = self.model.layers as f64;
         let result = self.logits() + self.norm() + self.compute() * self.model.d_model as f64;
         if self.run.checkpointing {
-            layers * self.residual() * self.model.d_model as f64 + self.layer().max(result)
+            // One input at a time comes back from the host.
+            let inputs = if self.run.offloads { 1.0 } else { layers };
+            inputs * self.residual() * self.model.d_model as f64 + self.layer().max(result)
         } else {
             layers * self.layer() + result
         }

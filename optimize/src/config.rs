@@ -153,6 +153,12 @@ impl Config {
         self.feature(name).as_deref() == Some("true")
     }
 
+    /// Returns true if the inputs of checkpointed layers are in the host's memory.
+    pub(crate) fn offloads(&self) -> bool {
+        let is_word = |key: &MatchedKey| matches!(key.meaning(&self.file.text), Meaning::Known("offload"));
+        self.has_feature("offload") || self.with_role(Role::Checkpointing).any(is_word)
+    }
+
     /// The framework that runs the training: that of the dialect. A hand-written config with keys or values of `PyTorch` is
     /// one of `PyTorch`.
     pub fn framework(&self) -> Framework {
@@ -280,7 +286,7 @@ fn ranks(keys: &mut MatchedKeys<'_>) -> (Option<u64>, Option<u64>, Option<String
     let mut open = None;
     let mut read = |role: Role| {
         let key = keys.with_role(role).next().cloned()?;
-        let read = devices(&key, keys.source);
+        let read = devices(&key, keys.dialect.is_plain(), keys.source);
         let count = keys.keep(read);
         // Without a value there is one machine.
         if count.is_none() && !(role == Role::Nodes && key.entry.value == Value::Null) {
@@ -295,11 +301,15 @@ fn ranks(keys: &mut MatchedKeys<'_>) -> (Option<u64>, Option<u64>, Option<String
 }
 
 /// Number of devices: a number or a list; `None` for words such as `auto` and for all that there are.
-fn devices(key: &MatchedKey, source: Source<'_>) -> Result<Option<u64>, FileError> {
+fn devices(key: &MatchedKey, is_plain: bool, source: Source<'_>) -> Result<Option<u64>, FileError> {
     match &key.entry.value {
         Value::List(devices) => Ok(Some(devices.len().max(1) as u64)),
         Value::Text(text) if text.contains(',') => {
             Ok(Some(text.split(',').filter(|one| !one.trim().is_empty()).count().max(1) as u64))
+        }
+        // Lightning reads `devices: "4"` as a number. A hand-written `gpus: "0"` can be the number of a device.
+        Value::Text(text) if !is_plain || key.role != Role::RanksOfNode => {
+            Ok(text.trim().parse().ok().filter(|count| *count > 0))
         }
         Value::Text(_) | Value::Flag(_) => Ok(None),
         Value::Number(digits) if digits == "-1" || digits == "0" => Ok(None),

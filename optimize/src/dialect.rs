@@ -303,6 +303,9 @@ pub(crate) struct Key {
     pub names: Words,
     #[serde(default)]
     pub words: Vec<Vocabulary>,
+    /// Reason why other words are refused.
+    #[serde(default)]
+    pub why: String,
     /// The dimension or feature.
     #[serde(default)]
     pub dim: String,
@@ -327,7 +330,7 @@ pub(crate) struct DefaultValue {
 }
 
 /// Features that change the memory of PyTorch, or what a step allows.
-const FEATURES: [&str; 8] = [
+const FEATURES: [&str; 9] = [
     "half_weights",
     "flash_attention",
     "prepared",
@@ -335,6 +338,7 @@ const FEATURES: [&str; 8] = [
     "zero_stage",
     "whole_step",
     "checkpointing_stays",
+    "offload",
     "split_batches",
 ];
 
@@ -343,7 +347,7 @@ impl Key {
     fn mistake(&self) -> Option<String> {
         let expected: &[&str] = match self.role {
             role if role.is_of_precision() => &["f32", "mixed_bf16", "mixed_f16", "bf16_params"],
-            Role::Tf32 | Role::Checkpointing => &["true", "false", "stays"],
+            Role::Tf32 | Role::Checkpointing => &["true", "false", "stays", "offload"],
             Role::Adapter => &["on", "off"],
             _ => &[],
         };

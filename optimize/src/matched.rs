@@ -278,7 +278,12 @@ impl MatchedKey {
         let texts = self.entry.value.texts().join(" ");
         let (shown, value) =
             (&self.entry.shown, if texts.is_empty() { self.entry.value.kind() } else { texts.as_str() });
-        let expected = if words.is_empty() { String::new() } else { format!(": expected {}", words.join(", ")) };
+        let why = &self.row.why;
+        let expected = match (why.is_empty(), words.is_empty()) {
+            (false, _) => format!(", because {why}"),
+            (true, true) => String::new(),
+            (true, false) => format!(": expected {}", words.join(", ")),
+        };
         let remedy = match self.role {
             Role::Method => format!("to plan as if it had no effect: --assume {shown}={HARMLESS}"),
             _ => format!("to plan with another meaning: --assume {shown}=MEANING"),
@@ -328,7 +333,7 @@ impl MatchedKey {
             _ => value.bare().unwrap_or_default().to_ascii_lowercase(),
         };
         match word.as_str() {
-            "true" | "yes" | "on" | "1" => return Ok(Some(true)),
+            "true" | "yes" | "on" | "1" | "offload" => return Ok(Some(true)),
             "false" | "no" | "off" | "0" => return Ok(Some(false)),
             _ if !self.row.words.is_empty() => return Err(self.unknown(source)),
             _ => {}

@@ -21,9 +21,8 @@ pub(crate) struct Names {
     /// Tables whose settings are not those of training, by name and by the first or last word of the name.
     not_training: Words,
     not_training_word: Words,
-    /// Keys of models that no kind describes.
+    /// Keys of models that no kind describes, some with the value that a kind has.
     pub(crate) unmodelled: Words,
-    pub(crate) unmodelled_above_one: Words,
     /// Keys of norms, and words of those of whole micro-batches.
     pub(crate) norms: Words,
     pub(crate) of_batches: Words,

@@ -175,7 +175,13 @@ impl Task<'_> {
     /// The run that [`peak`] estimates.
     fn run(&self, spec: &WorkloadSpec, part: Part) -> Run {
         let (config, step) = (self.config, self.step);
-        let is_half = part.precision != Precision::F32;
+        let precision = match (part.precision, config.feature("half_weights").as_deref()) {
+            // Autocast over weights that stay in 16 bits.
+            (Precision::MixedBf16, Some("true")) => Precision::Bf16Params,
+            // Adapters over weights in the format of the saved model.
+            (Precision::F32, Some("frozen")) if spec.training.lora_rank.is_some() => Precision::MixedBf16,
+            (precision, _) => precision,
+        };
         let optimizer = match config.matched(Role::Optimizer).map(|key| &key.entry.value) {
             Some(Value::Text(text)) => text.to_lowercase(),
             _ => String::new(),
@@ -188,17 +194,18 @@ impl Task<'_> {
         let frozen = match spec.training.frozen_weights {
             WeightFormat::Q8 => Weights::Int8,
             WeightFormat::Q4 => Weights::Nf4,
-            WeightFormat::Full if is_half => Weights::Half,
-            WeightFormat::Full => Weights::Full,
+            WeightFormat::Full if precision == Precision::F32 => Weights::Full,
+            WeightFormat::Full => Weights::Half,
         };
         // The GPUs of a node share one copy of the state.
         let node = config.devices_of_node.unwrap_or(USUAL_NODE).min(step.ranks);
         let mut shards = step.ranks;
-        let sharding = match config.feature("zero_stage").as_deref() {
+        let stage = config.feature("zero_stage");
+        let sharding = match stage.as_deref() {
             Some("1") => Sharding::Zero1,
             Some("2") => Sharding::Zero2,
             Some("3") => Sharding::Zero3,
-            Some("fsdp") => Sharding::Fsdp,
+            Some("fsdp" | "fsdp_checkpointing") => Sharding::Fsdp,
             Some("fsdp2") => Sharding::FsdpGradients,
             Some("hsdp") => {
                 shards = node;
@@ -206,16 +213,14 @@ impl Task<'_> {
             }
             _ => Sharding::None,
         };
-        // Autocast over weights that stay in 16 bits.
-        let keeps_half = part.precision == Precision::MixedBf16 && config.has_feature("half_weights");
-        let precision = if keeps_half { Precision::Bf16Params } else { part.precision };
         Run {
             micro_batch: part.samples,
             precision,
             frozen,
             prepared: config.has_feature("prepared") && spec.training.frozen_weights != WeightFormat::Full,
             flash_attention: config.has_feature("flash_attention"),
-            checkpointing: part.checkpointing,
+            checkpointing: part.checkpointing || stage.as_deref() == Some("fsdp_checkpointing") && step.ranks > 1,
+            offloads: config.offloads(),
             loss: match config.feature("fused_cross_entropy").as_deref() {
                 Some("true") => Loss::Chunked,
                 Some("in_place") => Loss::InPlace,

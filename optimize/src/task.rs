@@ -162,7 +162,8 @@ impl Task<'_> {
     }
 
     pub(crate) fn can_set_checkpointing(&self) -> bool {
-        self.config.can_set(Role::Checkpointing, self.add_keys) && !self.config.has_feature("checkpointing_stays")
+        self.config.can_set(Role::Checkpointing, self.add_keys)
+            && !["checkpointing_stays", "offload"].iter().any(|name| self.config.has_feature(name))
     }
 
     /// Returns true if the user leaves a factor of the step as it is.

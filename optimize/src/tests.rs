@@ -161,6 +161,46 @@ fn defaults_are_those_that_each_framework_documents() {
 }
 
 #[test]
+fn checkpoints_in_the_memory_of_the_host_are_not_counted() {
+    // Eight sequences of 512 tokens: the inputs of four layers of width 256, all but one.
+    let inputs = 3 * 256 * 8 * 512;
+    let axolotl = "base_model: x\nmicro_batch_size: 8\nsequence_len: 512\nbf16: true\ngradient_checkpointing: HOW\n";
+    let tune = "model: {_component_: x}\ntokenizer: {_component_: y}\nbatch_size: 8\ndtype: bf16\n\
+                enable_activation_checkpointing: true\nenable_activation_offloading: HOW\n";
+    let plain = "batch_size: 8\npin_memory: true\nprecision: bf16\ngradient_checkpointing: HOW\n";
+    for (text, on_device, offloaded, each) in [
+        (axolotl, "true", "offload", 2),
+        (axolotl, "true", "true\nactivation_offloading: true", 2),
+        (tune, "false", "true", 2),
+        (plain, "true", "unsloth", 4),
+    ] {
+        let [before, after] = [on_device, offloaded].map(|how| needed(&text.replace("HOW", how)));
+        let reserved = (f64::from(inputs * each) * 1.11) as u64;
+        assert!((before - after).abs_diff(reserved) < 8, "{text}: {offloaded} {before} {after} {reserved}");
+    }
+}
+
+#[test]
+fn fine_tuning_of_litgpt_checkpoints_on_several_devices() {
+    let text = "precision: bf16-true\ntrain: {global_batch_size: 64, micro_batch_size: 8, max_seq_length: 512}\n";
+    let [finetuned, pretrained] =
+        ["checkpoint_dir: x\n", "tokenizer_dir: x\n"].map(|kind| needed_on(8, &format!("{kind}{text}")));
+    // Layers of width 256 keep 34 bytes for each value (Korthikanti et al., 2022), and their inputs with checkpointing.
+    let kept = 3 * (34 - 2) * 256 * 8 * 512;
+    assert!(pretrained - finetuned > kept, "{pretrained} {finetuned} {kept}");
+    let pretrained_on_node = needed_on(64, &format!("tokenizer_dir: x\n{}", text.replace("64,", "512,")));
+    assert_eq!(pretrained_on_node, pretrained);
+}
+
+#[test]
+fn adapters_of_llama_factory_train_over_weights_in_16_bits() {
+    let factory = |flags: &str| needed(&format!("finetuning_type: lora\nper_device_train_batch_size: 8\n{flags}"));
+    assert_eq!(factory(""), factory("bf16: true\n"));
+    let full = |flags: &str| needed(&format!("finetuning_type: full\nper_device_train_batch_size: 8\n{flags}"));
+    assert_ne!(full(""), full("bf16: true\n"));
+}
+
+#[test]
 fn sharding_is_counted_in_every_framework_that_has_it() {
     let composer = "device_train_microbatch_size: 1\nglobal_train_batch_size: 8\nprecision: amp_bf16\nmax_duration: 1ba\n\
                     fsdp_config: {sharding_strategy: HOW}\n";

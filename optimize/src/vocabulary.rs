@@ -152,8 +152,11 @@ fn is_named(entry: &ConfigEntry, key: &str) -> bool {
 /// Returns true for a value that turns a key off. One device in a dimension of parallelism is off, too. A key such as `disable_lora`
 /// is never off.
 fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
-    let negates = ["disable", "no", "not", "skip", "without"].iter().any(|word| fits(entry.name(), word));
-    has_no_value(&entry.value, is_parallelism) && !negates
+    let has = |words: &[&str]| words.iter().any(|word| fits(entry.name(), word));
+    let is_empty = matches!(&entry.value, Value::Table(entries) if entries.is_empty());
+    // `swa: {}` is on, with its defaults, and `quantization_config: {}` is off.
+    let is_on = is_empty && !has(&["config", "kwargs", "args"]);
+    has_no_value(&entry.value, is_parallelism) && !is_on && !has(&["disable", "no", "not", "skip", "without"])
 }
 
 fn has_no_value(value: &Value, is_parallelism: bool) -> bool {

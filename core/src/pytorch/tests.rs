@@ -137,7 +137,8 @@ impl Row {
             Precision::MixedBf16 | Precision::MixedF16 => "mixed precision".to_owned(),
         });
         let parts = [
-            (run.checkpointing, "checkpointing"),
+            (run.checkpointing && !run.offloads, "checkpointing"),
+            (run.offloads, "checkpointing with offloading"),
             (run.state != OptimizerState::Full, "8-bit state"),
             (run.loss == Loss::Chunked, "chunked loss"),
             (run.sharding == Sharding::Zero3, "ZeRO-3"),

@@ -64,11 +64,13 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
     let has_meaning = |entry: &ConfigEntry| given.iter().any(|one| meeting(std::slice::from_ref(entry), one).is_some());
     let of_layout = evidence.layout.iter().flat_map(|(layout, _)| &layout.keys);
     let of_dims: Vec<_> = evidence.names.dims.iter().chain(of_layout).map(|(_, keys)| keys).collect();
-    let is_given = |entry: &&ConfigEntry, least: u64| match &entry.value {
+    let is_given = |entry: &&ConfigEntry, usual: &str| match &entry.value {
         Value::Null | Value::Flag(false) => false,
         Value::List(nodes) => !nodes.is_empty(),
-        value => value.count().is_none_or(|count| count > least),
+        value => value.count().is_none_or(|count| count > 0 && Some(count) != usual.parse().ok()),
     };
+    // `num_codebooks=1`
+    let split = |word: &'static str| word.split_once('=').unwrap_or((word, "0"));
     let experts = evidence.names.keys_of("experts");
     let is_dense = experts.is_some_and(|names| !entries.iter().any(|entry| names.has(entry.name())));
     let is_large = |value: &Value| match value {
@@ -88,9 +90,10 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         if family.is_some_and(is_other) {
             return true;
         }
-        let is_general = names.unmodelled.has(key) && !of_dims.iter().any(|keys| keys.has(key));
-        (is_general || own.is_some_and(|own| own.has(key))) && is_given(entry, 0) && !has_meaning(entry)
-            || names.unmodelled_above_one.has(key) && is_given(entry, 1)
+        let general = names.unmodelled.iter().map(split).find(|(name, _)| *name == key);
+        let general = general.filter(|_| !of_dims.iter().any(|keys| keys.has(key)));
+        let own = own.filter(|own| own.has(key)).map(|_| (key, "0"));
+        own.or(general).is_some_and(|(_, usual)| is_given(entry, usual) && !has_meaning(entry))
     });
     let what = |entry: &ConfigEntry| match entry.value.bare() {
         Some(value) => format!("`{} = {value}`", entry.shown),

@@ -86,6 +86,17 @@ fn ranks_are_read_from_data_parallel_sizes_or_noted_where_they_are_open() {
     assert_eq!(ranks(&format!("{titan}4\n")), (Some(8), None));
     assert_eq!(ranks(&format!("{titan}-1\n")), (Some(2), Some("data_parallel_shard_degree".to_owned())));
     assert_eq!(ranks("batch_size: 8\nlr: 1\n"), (None, None));
+    // Lightning counts `"4"`, and takes the device of `"3,"`.
+    let lightning = |devices: &str| {
+        ranks(&format!(
+            "trainer: {{max_epochs: 1, accelerator: gpu, num_nodes: 2, devices: {devices}}}\nbatch_size: 8\n"
+        ))
+    };
+    assert_eq!(lightning("'4'"), (Some(8), None));
+    assert_eq!(lightning("'3,'"), (Some(2), None));
+    assert_eq!(lightning("'-1'"), (Some(2), Some("trainer.devices".to_owned())));
+    assert_eq!(ranks("batch_size: 8\nlr: 1\ngpus: '1'\n"), (None, Some("gpus".to_owned())));
+    assert_eq!(ranks("batch_size: 8\nlr: 1\nworld_size: '4'\n"), (Some(4), None));
 }
 
 #[test]
