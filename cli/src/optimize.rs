@@ -13,10 +13,8 @@ use gpu_tuned_core::regular_file::{LARGEST, read_text};
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
 use gpu_tuned_nvml::Fit;
 use gpu_tuned_optimize::{
-    Config, ConfigEntry, ConfigText, Dialect, Dimension, Format, Framework, KeyOverride, Model, ModelRequest, Step,
-    Task, Tuned, Tuner,
+    Config, ConfigEntry, ConfigText, Dimension, Format, Framework, KeyOverride, Model, ModelRequest, Step, Tuned, Tuner,
 };
-use gpu_tuned_project::config::ConfigFile;
 use serde::Serialize;
 
 use crate::args::{Common, GoalArgs, ProgramArgs, TargetArgs, no_standard_stream, pair};
@@ -31,14 +29,13 @@ use report::{OnTarget, Report};
 
 pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error> {
     args.write.output.iter().try_for_each(|output| alone(output, common.json))?;
-    let mut file = ConfigText::read(&args.config)?;
+    let file = ConfigText::read(&args.config)?;
     let is_other = |output: &&PathBuf| Format::from_path(output).is_some_and(|format| format != file.format);
     if let Some(path) = args.write.output.as_ref().filter(is_other) {
         let ending = args.config.extension().unwrap_or_default().display().to_string();
         return Err(Error::OtherFormat { path: path.clone(), ending });
     }
     let project = project(common, args)?;
-    file.dialects = dialects(project.as_ref(), args)?;
     let profiles = project.as_ref().map_or_else(|| ProfileTable::builtin().clone(), Project::profiles);
     let targets = targets(project.as_ref(), &profiles, args)?;
     let mut notes = targets.notes();
@@ -57,9 +54,10 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
     let of_config = if is_of_package { Framework::Burn } else { config.framework() };
     let framework = args.model.framework.unwrap_or(of_config);
     let goal = args.goal.over(training.goal.clone());
-    let task = Task {
+    let tuner = Tuner {
         config: &config,
         step,
+        spec: &training.spec,
         workload: &training.workload,
         name: &training.name,
         goal: Goal { global_batch: None, global_tokens: None, mean_tokens: None, precision: None, ..goal },
@@ -67,8 +65,7 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
         add_keys: args.add,
         framework,
     };
-    let tuner = Tuner { file: &file, entries: &entries, overrides: &overrides, task, spec: Some(&training.spec) };
-    let tune = |(target, facts): (&Target, _)| tuner.tune(&target.name, facts, target.goal(tuner.task.goal.clone()));
+    let tune = |(target, facts): (&Target, _)| tuner.tune(&target.name, facts, target.goal(tuner.goal.clone()));
     let tuned = targets.all().iter().zip(&devices).map(tune).collect::<Result<Vec<_>, _>>()?;
     let mut tuned: Vec<_> = targets.all().iter().zip(tuned).collect();
     if targets.is_choice() {
@@ -96,13 +93,6 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
         return Ok(Answer { text, form: Form::Data, notes, code });
     }
     Ok(Answer::new(("optimize", common.json), &report.json(), || report.text(), notes, code))
-}
-
-/// The user's dialects, of the package or beside the config.
-fn dialects(project: Option<&Project>, args: &OptimizeArgs) -> Result<Vec<&'static Dialect>, Error> {
-    let beside = || args.config.with_file_name(ConfigFile::NAME);
-    let tables = project.map_or_else(beside, |project| project.root.join(&project.config_file));
-    Ok(Dialect::read_user(&tables)?)
 }
 
 /// Keys that the user assigns to settings, or leaves alone.
@@ -325,17 +315,6 @@ fn training(
     })
 }
 
-/// Effect on the file of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FileOutcome {
-    /// The file has this text already.
-    Unchanged,
-    /// A new file gets the text of the config.
-    Copied,
-    /// The file gets another text.
-    Changed,
-}
-
 #[derive(Serialize)]
 struct CopyReport<'a> {
     file: Option<&'a str>,
@@ -344,27 +323,20 @@ struct CopyReport<'a> {
     unchanged: bool,
 }
 
-impl FileOutcome {
-    fn new(copy: &Change, config: &ConfigText) -> Self {
-        if !copy.is_needed() {
-            Self::Unchanged
-        } else if copy.after == config.with_mark(&config.text) {
-            Self::Copied
-        } else {
-            Self::Changed
+impl<'a> CopyReport<'a> {
+    fn new(copy: Option<&'a Change>, config: &ConfigText, dry_run: bool) -> Self {
+        let is_needed = copy.is_some_and(Change::is_needed);
+        Self {
+            file: copy.map(|copy| copy.name.as_str()),
+            written: is_needed && !dry_run,
+            unchanged: copy.is_some_and(|copy| !is_needed || is_copy(copy, config)),
         }
     }
 }
 
-impl<'a> CopyReport<'a> {
-    fn new(copy: Option<&'a Change>, config: &ConfigText, dry_run: bool) -> Self {
-        let outcome = copy.map(|copy| FileOutcome::new(copy, config));
-        Self {
-            file: copy.map(|copy| copy.name.as_str()),
-            written: matches!(outcome, Some(FileOutcome::Copied | FileOutcome::Changed)) && !dry_run,
-            unchanged: matches!(outcome, Some(FileOutcome::Unchanged | FileOutcome::Copied)),
-        }
-    }
+/// Returns true if the file gets the text of the config.
+fn is_copy(copy: &Change, config: &ConfigText) -> bool {
+    copy.after == config.with_mark(&config.text)
 }
 
 fn copy_path(config: &Path, target: &Target, args: &WriteArgs, profiles: &ProfileTable) -> PathBuf {

@@ -7,7 +7,7 @@ use std::path::Path;
 use gpu_tuned_core::Goal;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_optimize::{Config, ConfigText, Format, Model, ModelRequest, OptimizeError, Step, Task, Tuner};
+use gpu_tuned_optimize::{Config, ConfigText, Format, Model, ModelRequest, OptimizeError, Step, Tuner};
 use libfuzzer_sys::fuzz_target;
 
 fn tune(file: &ConfigText) -> Result<(), OptimizeError> {
@@ -18,9 +18,10 @@ fn tune(file: &ConfigText) -> Result<(), OptimizeError> {
     let model = Model::read(&entries, file, &request)?;
     let workload = model.spec.workload();
     for gpu in ["h200", "gtx1080"] {
-        let task = Task {
+        let tuner = Tuner {
             config: &config,
             step,
+            spec: &model.spec,
             workload: &workload,
             name: "model",
             goal: Goal::default(),
@@ -29,7 +30,6 @@ fn tune(file: &ConfigText) -> Result<(), OptimizeError> {
             framework: config.framework(),
         };
         let facts = DeviceFacts::nominal(ProfileTable::builtin().get(gpu).expect("a shipped profile"));
-        let tuner = Tuner { file, entries: &entries, overrides: &[], task, spec: Some(&model.spec) };
         let Ok(tuned) = tuner.tune(gpu, &facts, Goal::default()) else { continue };
         let Some(text) = tuned.text else { continue };
         let edited = ConfigText::new(&file.path, file.format, &text);

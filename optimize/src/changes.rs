@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::config::{Config, implied_accumulation, is_over_ranks};
 use crate::dialect::{Dialect, Key, Role, Spelling, ends};
-use crate::document::{ConfigEntry, ConfigText, Sharing, Value};
+use crate::document::{ConfigEntry, Sharing, Value};
 use crate::edit::{Edit, apply, insertion, like, spelled};
 use crate::matched::MatchedKey;
 use crate::task::Decision;
@@ -67,8 +67,6 @@ type Reason = (String, Provenance);
 
 struct Editor<'a> {
     config: &'a Config,
-    file: &'a ConfigText,
-    entries: &'a [ConfigEntry],
     decision: &'a Decision,
     /// True if the program reads every key that is added.
     add_keys: bool,
@@ -83,19 +81,14 @@ struct Editor<'a> {
 
 impl Changes {
     /// Edits the config so that it has the settings.
-    pub(crate) fn new(
-        config: &Config,
-        file: &ConfigText,
-        entries: &[ConfigEntry],
-        decision: &Decision,
-        add_keys: bool,
-    ) -> Self {
+    pub(crate) fn new(config: &Config, decision: &Decision, add_keys: bool) -> Self {
         let (all, edits, added, shared, merged) = Default::default();
-        let mut editor = Editor { config, file, entries, decision, add_keys, all, edits, added, shared, merged };
+        let mut editor = Editor { config, decision, add_keys, all, edits, added, shared, merged };
         editor.set_counts();
         editor.set_precision();
         editor.set_others();
         let Editor { all, mut edits, added, shared, merged, .. } = editor;
+        let file = &config.file;
         for (neighbour, added) in added {
             edits.extend(insertion(neighbour, &added, file.format, &file.text));
         }
@@ -186,7 +179,7 @@ impl Editor<'_> {
     }
 
     fn replace(&mut self, key: &MatchedKey, word: &str, setting: Option<Setting>) {
-        let (entry, text) = (&key.entry, self.file.text.as_str());
+        let (entry, text) = (&key.entry, self.config.file.text.as_str());
         let raw = entry.raw(text);
         let is_same = raw == word || entry.value.bare().is_some_and(|bare| bare == word);
         let is_of_loader = matches!(setting, Some(Setting::NumWorkers | Setting::PrefetchDepth));
@@ -195,8 +188,8 @@ impl Editor<'_> {
         let after = match (is_same || stays, key.is_open()) {
             (true, _) => raw.to_owned(),
             // `auto` in quotes becomes a number without.
-            (false, true) => spelled(&Value::Null, "", word, self.file.format),
-            (false, false) => spelled(&entry.value, raw, word, self.file.format),
+            (false, true) => spelled(&Value::Null, "", word, self.config.file.format),
+            (false, false) => spelled(&entry.value, raw, word, self.config.file.format),
         };
         let left = Some("left as it is").filter(|_| key.is_left).or(loader_stays);
         let reason = left.map_or_else(|| self.reason(setting), |why| (why.to_owned(), Provenance::Declared));
@@ -252,13 +245,13 @@ impl Editor<'_> {
         let batch = self.config.matched(Role::Batch).or(self.config.matched(Role::GlobalBatch));
         let beside = |entry: &&ConfigEntry| batch.is_some_and(|batch| batch.entry.shown == entry.shown);
         let is_short = |entry: &&ConfigEntry| {
-            entry.value.is_scalar() && !entry.span.is_empty() && !entry.raw(&self.file.text).contains('\n')
+            entry.value.is_scalar() && !entry.span.is_empty() && !entry.raw(&self.config.file.text).contains('\n')
         };
         let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
         let in_table = |entry: &&ConfigEntry| entry.tables().next() == Some(table) && is_short(entry);
         let is_neighbour = |entry: &&ConfigEntry| if table.is_empty() { beside(entry) } else { in_table(entry) };
-        let neighbour = self.entries.iter().find(is_neighbour).filter(|_| is_read);
-        let sibling = neighbour.or_else(|| self.entries.iter().find(beside)).map(|entry| entry.key.as_str());
+        let neighbour = self.config.entries.iter().find(is_neighbour).filter(|_| is_read);
+        let sibling = neighbour.or_else(|| self.config.entries.iter().find(beside)).map(|entry| entry.key.as_str());
         let name = sibling.map_or_else(|| name.to_owned(), |sibling| like(name, sibling));
         let tables = neighbour.and_then(|entry| entry.shown.strip_suffix(entry.key.as_str()));
         let key =
@@ -285,17 +278,17 @@ impl Editor<'_> {
         if is_off && wanted != Precision::F32 && !is_default {
             // Without a key, the edited text is refused.
             if let Some((path, word, is_read)) = precision_key(config.dialect, wanted, self.add_keys) {
-                let after = spelled(&Value::Null, "", word, self.file.format);
+                let after = spelled(&Value::Null, "", word, self.config.file.format);
                 self.add_key(path, Setting::Precision, after, is_read);
             }
         }
         let has_weights = config.key(Role::Weights).is_some();
         for key in all().filter(|key| !key.row.mirror || !key.is_open()) {
             let stays = wanted == config.precision || key.is_left;
-            let word = if stays { None } else { precision_word(key, &self.file.text, wanted, has_weights) };
+            let word = if stays { None } else { precision_word(key, &self.config.file.text, wanted, has_weights) };
             // What is off by default stays without a value.
             let word = word.filter(|word| word != "false" || key.entry.value != Value::Null);
-            let present = || key.entry.value.bare().unwrap_or_else(|| key.entry.raw(&self.file.text).to_owned());
+            let present = || key.entry.value.bare().unwrap_or_else(|| key.entry.raw(&self.config.file.text).to_owned());
             self.replace(key, &word.unwrap_or_else(present), Some(Setting::Precision));
         }
     }
@@ -315,7 +308,7 @@ impl Editor<'_> {
 
     fn set_flag(&mut self, role: Role, setting: Setting, planned: bool, now: Option<bool>) {
         for key in self.config.with_role(role) {
-            let (text, wanted) = (self.file.text.as_str(), planned.to_string());
+            let (text, wanted) = (self.config.file.text.as_str(), planned.to_string());
             let own = || key.entry.value.bare().filter(|_| now == Some(planned));
             // What is off by default, or set by another key, stays open.
             let open = || Some(key.entry.raw(text)).filter(|_| (!planned || now == Some(true)) && key.is_open());

@@ -1,4 +1,4 @@
-//! The training settings of a config, with its optimizer step and training set.
+//! The training settings of a config, with its optimizer step.
 
 use gpu_tuned_core::Precision;
 use gpu_tuned_core::source::{FileError, Source};
@@ -18,6 +18,8 @@ const MAX_BATCH: u64 = 1 << 30;
 /// The training settings of a config and their keys.
 pub struct Config {
     pub(crate) file: ConfigText,
+    pub(crate) entries: Vec<ConfigEntry>,
+    overrides: Vec<KeyOverride>,
     /// The ecosystem of the file.
     pub dialect: &'static Dialect,
     pub(crate) keys: Vec<MatchedKey>,
@@ -41,7 +43,9 @@ pub struct Config {
     pub(crate) checkpointing: Option<bool>,
     /// The optimizer, where a key names one.
     pub optimizer: Option<Optimizer>,
-    pub(crate) data_set: Option<DataSet>,
+    /// Samples of the training set: the smallest of several numbers, as some of them include evaluation. Numbers below the
+    /// batch size count something else.
+    pub(crate) data_set: Option<u64>,
     /// Effect of the samples of a micro-batch beside the rounding.
     pub(crate) use_of_micro_batch: Option<&'static str>,
     /// True if keys besides the batch identify a training config.
@@ -58,17 +62,19 @@ impl Config {
     /// All mistakes in the values, with their places; a file of another kind.
     pub fn read(entries: &[ConfigEntry], file: &ConfigText, overrides: &[KeyOverride]) -> Result<Self, OptimizeError> {
         let index = Index::new(entries);
-        if let Some(error) = other_file(&index, file, overrides) {
+        if let Some(error) = other_file(&index, overrides) {
             return Err(error);
         }
         let mut keys = MatchedKeys::new(&index, file, overrides);
         let batch = keys.count(Role::Batch, 1..=MAX_BATCH);
         let (ranks, devices_of_node, open_ranks) = ranks(&mut keys);
-        let is_assigned = overrides.iter().any(|it| it.role == Some(Role::Samples));
         let mut config = Self {
             file: file.clone(),
+            entries: entries.to_vec(),
+            overrides: overrides.to_vec(),
             dialect: keys.dialect,
             batch,
+            data_set: data_set(&mut keys, batch.unwrap_or(1)),
             accumulation: keys.count(Role::Accumulation, 1..=MAX_BATCH),
             global_batch: keys.count(Role::GlobalBatch, 1..=MAX_BATCH),
             ranks,
@@ -81,7 +87,6 @@ impl Config {
             checkpointing: checkpointing(&mut keys),
             optimizer: optimizer(entries, &mut keys)
                 .or_else(|| optimizer_in(keys.dialect.default_of(Role::Optimizer, "")?)),
-            data_set: data_set(&mut keys, batch.unwrap_or(1), is_assigned),
             use_of_micro_batch: use_of_micro_batch(entries),
             of_pytorch: keys.dialect.is_plain() && entries.iter().any(is_of_pytorch),
             is_training: !overrides.is_empty() || is_training(entries, &keys),
@@ -130,6 +135,11 @@ impl Config {
         };
         let mut keys = self.with_role(Role::Feature).filter(|key| key.row.dim == "zero_stage");
         keys.find(is_on).filter(|_| self.ranks.is_none()).map(|key| key.entry.shown.clone())
+    }
+
+    /// Reads an edited text with the same keys.
+    pub(crate) fn again(&self, file: &ConfigText, entries: &[ConfigEntry]) -> Result<Self, OptimizeError> {
+        Self::read(entries, file, &self.overrides)
     }
 
     pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &MatchedKey> {
@@ -396,36 +406,10 @@ fn precision(keys: &mut MatchedKeys<'_>) -> Precision {
     *first
 }
 
-/// The training set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DataSet {
-    /// Samples of the set.
-    pub samples: u64,
-    /// Key of that number.
-    pub key: String,
-    /// True if the user assigned that key.
-    #[serde(skip)]
-    is_assigned: bool,
-}
-
-impl DataSet {
-    /// Returns true if steps of this size can come from the set. A smaller number counts something else, unless the user
-    /// assigned its key.
-    pub(crate) const fn can_feed(&self, step: u64) -> bool {
-        self.is_assigned || self.samples >= step
-    }
-}
-
-/// The training set: the smallest of several numbers, as some of them include evaluation. Numbers below the batch size count
-/// something else.
-fn data_set(keys: &mut MatchedKeys<'_>, batch: u64, is_assigned: bool) -> Option<DataSet> {
-    let source = keys.source;
-    let all: Vec<_> = keys.with_role(Role::Samples).cloned().collect();
-    let read = all.into_iter().filter_map(|key| {
-        let samples = keys.keep(key.count(2..=MAX_SAMPLES, source))?;
-        Some(DataSet { samples, key: key.entry.shown, is_assigned })
-    });
-    read.filter(|set| set.can_feed(batch)).min_by_key(|set| set.samples)
+fn data_set(keys: &mut MatchedKeys<'_>, batch: u64) -> Option<u64> {
+    let (source, all): (_, Vec<_>) = (keys.source, keys.with_role(Role::Samples).cloned().collect());
+    let read = all.into_iter().filter_map(|key| keys.keep(key.count(2..=MAX_SAMPLES, source)));
+    read.filter(|samples| *samples >= batch).min()
 }
 
 /// Composition of an optimizer step in the config, and the planned size.

@@ -1,18 +1,11 @@
 //! Dialects: the keys that programs of one ecosystem read, a table each in `dialects/`.
 
-use std::io;
-use std::path::Path;
 use std::sync::LazyLock;
 
-use gpu_tuned_core::dims::Schema as _;
-use gpu_tuned_core::source::{FileError, Source};
-use gpu_tuned_core::workload::{ModelKind, Training};
-use gpu_tuned_core::{Precision, Setting, regular_file, suggest};
+use gpu_tuned_core::{Precision, Setting};
 use serde::{Deserialize, Serialize};
-use toml::Spanned;
 
-use crate::error::OptimizeError;
-use crate::names::{Words, normal};
+use crate::names::Words;
 
 /// The keys that programs of one ecosystem read.
 #[derive(Debug, Deserialize)]
@@ -52,8 +45,6 @@ pub enum Framework {
     Burn,
     /// `PyTorch`.
     Pytorch,
-    /// A framework without a memory model.
-    Other,
 }
 
 impl Framework {
@@ -66,8 +57,7 @@ impl Framework {
         match name {
             "burn" => Ok(Self::Burn),
             "pytorch" => Ok(Self::Pytorch),
-            "other" => Ok(Self::Other),
-            _ => Err("expected burn, pytorch or other".to_owned()),
+            _ => Err("expected burn or pytorch".to_owned()),
         }
     }
 
@@ -76,7 +66,6 @@ impl Framework {
         match self {
             Self::Burn => "Burn",
             Self::Pytorch => "PyTorch",
-            Self::Other => "the framework",
         }
     }
 }
@@ -118,47 +107,6 @@ pub(crate) fn is_word(known: &str, word: &str) -> bool {
 }
 
 impl Dialect {
-    /// The dialects of the user, `[[dialect]]` in a `gpu-tuned.toml`; none without the file. They stay in memory until the
-    /// program ends.
-    ///
-    /// # Errors
-    ///
-    /// A file that cannot be read; mistakes of the tables, with their place.
-    pub fn read_user(path: &Path) -> Result<Vec<&'static Self>, OptimizeError> {
-        #[derive(Deserialize)]
-        struct File {
-            #[serde(default)]
-            dialect: Vec<Spanned<Dialect>>,
-        }
-        let text = match regular_file::read_text(path, regular_file::LARGEST) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            read => read.map_err(|source| OptimizeError::Read { path: path.to_owned(), source })?,
-        };
-        let name = path.display().to_string();
-        let source = Source { file: &name, text: &text };
-        let refuse = |mistake: FileError| OptimizeError::Mistakes(vec![(mistake, text.as_str().into())]);
-        let file: File = toml::from_str(&text).map_err(|error| refuse(source.toml_error(&error)))?;
-        let mistake = |one: &Spanned<Self>| Some(source.error(&one.span(), one.get_ref().mistake()?));
-        if let Some(mistake) = file.dialect.iter().find_map(mistake) {
-            return Err(refuse(mistake));
-        }
-        Ok(file.dialect.into_iter().map(|one| &*Box::leak(Box::new(one.into_inner()))).collect())
-    }
-
-    /// A word or name that no file can match.
-    pub(crate) fn mistake(&self) -> Option<String> {
-        let names =
-            self.keys.iter().flat_map(|key| key.names.iter()).chain(self.recognised.iter().flat_map(Words::iter));
-        let mut wrong = names.filter(|name| normal(name) != **name);
-        if let Some(name) = wrong.next() {
-            return Some(format!("`{name}` has to be in lower case with underscores: {}", normal(name)));
-        }
-        if self.recognised.is_empty() && !self.is_plain() {
-            return Some("`recognised` is empty: give the paths that only such files have".to_owned());
-        }
-        self.keys.iter().find_map(Key::mistake)
-    }
-
     pub(crate) fn plain() -> &'static Self {
         DIALECTS.last().expect("BUG: there is a dialect")
     }
@@ -329,44 +277,7 @@ pub(crate) struct DefaultValue {
     pub source: String,
 }
 
-/// Features that change the memory of PyTorch, or what a step allows.
-const FEATURES: [&str; 9] = [
-    "half_weights",
-    "flash_attention",
-    "prepared",
-    "fused_cross_entropy",
-    "zero_stage",
-    "whole_step",
-    "checkpointing_stays",
-    "offload",
-    "split_batches",
-];
-
 impl Key {
-    /// A word or name in the table that means nothing.
-    fn mistake(&self) -> Option<String> {
-        let expected: &[&str] = match self.role {
-            role if role.is_of_precision() => &["f32", "mixed_bf16", "mixed_f16", "bf16_params"],
-            Role::Tf32 | Role::Checkpointing => &["true", "false", "stays", "offload"],
-            Role::Adapter => &["on", "off"],
-            _ => &[],
-        };
-        let meanings = self.words.iter().flatten().map(|(meaning, _)| meaning.as_str());
-        let mut wrong = meanings.filter(|it| !["", "?"].contains(it) && !expected.is_empty() && !expected.contains(it));
-        if let Some(meaning) = wrong.next() {
-            return Some(format!("`{meaning}` is no meaning of this role: expected one of {}", expected.join(", ")));
-        }
-        let of_models =
-            ModelKind::ALL.iter().flat_map(|kind| kind.dims.iter()).chain(Training::DIMS).map(|dim| dim.name);
-        let known: Vec<_> = match self.role {
-            Role::Dim => of_models.collect(),
-            Role::Feature => FEATURES.to_vec(),
-            _ => return None,
-        };
-        let is_known = known.contains(&self.dim.as_str());
-        (!is_known).then(|| format!("`dim = \"{}\"` is no dimension or feature{}", self.dim, suggest(&self.dim, known)))
-    }
-
     /// The word of the vocabulary with its meaning.
     pub(crate) fn known(&self, word: &str) -> Option<&(String, String)> {
         self.words.iter().flatten().find(|(_, known)| is_word(known, word))

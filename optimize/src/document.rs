@@ -16,7 +16,6 @@ use jsonc_parser::common::Ranged as _;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use toml_edit::{Document, Item, TableLike, Value as TomlValue};
 
-use crate::dialect::Dialect;
 use crate::error::OptimizeError;
 use crate::names::{Names, normal};
 
@@ -198,8 +197,6 @@ pub struct ConfigText {
     pub text: String,
     /// Syntax of the text.
     pub format: Format,
-    /// The user's dialects, which are tried before the shipped ones.
-    pub dialects: Vec<&'static Dialect>,
     mark: &'static str,
 }
 
@@ -219,14 +216,7 @@ impl ConfigText {
     /// A text that is in a file at this path.
     pub fn new(path: &Path, format: Format, text: &str) -> Self {
         let (mark, text) = text.strip_prefix(BYTE_ORDER_MARK).map_or(("", text), |text| (BYTE_ORDER_MARK, text));
-        Self {
-            path: path.to_owned(),
-            name: path.display().to_string(),
-            text: text.to_owned(),
-            format,
-            dialects: Vec::new(),
-            mark,
-        }
+        Self { path: path.to_owned(), name: path.display().to_string(), text: text.to_owned(), format, mark }
     }
 
     pub(crate) fn edited(&self, text: &str) -> Self {

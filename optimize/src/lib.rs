@@ -23,12 +23,11 @@ mod tuner;
 mod vocabulary;
 
 pub use changes::{Change, ChangeState};
-pub use config::{Config, DataSet, Step};
+pub use config::{Config, Step};
 pub use dialect::{Dialect, Framework, Role, role};
 pub use document::{ConfigEntry, ConfigText, Format};
 pub use error::OptimizeError;
 pub use matched::KeyOverride;
 pub use model::{Dimension, Model, ModelRequest, Origin};
 pub use names::{Words, aliases};
-pub use task::Task;
 pub use tuner::{Expectation, Gain, Host, Suggestions, Tuned, Tuner};

@@ -54,7 +54,7 @@ pub(crate) enum Meaning<'w> {
 impl<'t> MatchedKeys<'t> {
     /// Finds the keys of settings. A key that the user assigns replaces all others of its setting.
     pub(crate) fn new(index: &Index<'_>, file: &'t ConfigText, overrides: &[KeyOverride]) -> Self {
-        let dialect = dialect(index, file);
+        let dialect = dialect(index);
         let matches = matches(dialect, index);
         let has_step = !overrides.is_empty() || matches.iter().any(|(row, _)| row.role.is_of_step());
         let (all, mistakes, source) = (Vec::new(), Vec::new(), file.source());
@@ -456,22 +456,19 @@ fn matches<'e>(dialect: &'static Dialect, index: &Index<'e>) -> Vec<(&'static Ke
 }
 
 /// The error for a file that is no training config, and for one of an ecosystem that is not read, unless the user assigns keys.
-pub(crate) fn other_file(index: &Index<'_>, file: &ConfigText, overrides: &[KeyOverride]) -> Option<OptimizeError> {
+pub(crate) fn other_file(index: &Index<'_>, overrides: &[KeyOverride]) -> Option<OptimizeError> {
     let find = |table: &str| OTHERS[table].iter().find(|other| index.has_all_of_one(&other.recognised));
     if let Some(other) = find("file").filter(|_| overrides.is_empty()) {
         return Some(OptimizeError::NotTraining { found: format!("it looks like {}", other.name) });
     }
-    let own = dialect(index, file);
-    let is_hand_written = own.adds_on_request && DIALECTS.iter().any(|shipped| core::ptr::eq(shipped, own));
     let is_assigned = overrides.iter().any(|it| it.role.is_some());
-    let other = find("ecosystem").filter(|_| is_hand_written && !is_assigned)?;
+    let other = find("ecosystem").filter(|_| dialect(index).adds_on_request && !is_assigned)?;
     Some(OptimizeError::NotRead { name: other.name.clone() })
 }
 
 /// The dialect of a file.
-fn dialect(index: &Index<'_>, file: &ConfigText) -> &'static Dialect {
-    let mut all = file.dialects.iter().copied().chain(DIALECTS.iter());
-    all.find(|dialect| index.has_all_of_one(&dialect.recognised)).unwrap_or_else(Dialect::plain)
+fn dialect(index: &Index<'_>) -> &'static Dialect {
+    DIALECTS.iter().find(|dialect| index.has_all_of_one(&dialect.recognised)).unwrap_or_else(Dialect::plain)
 }
 
 /// The values that references can mean.

@@ -3,14 +3,14 @@
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{PlanError, Reason};
 use gpu_tuned_core::pytorch::{Loss, OptimizerState, Peak, Run, Sharding, Weights, peak};
-use gpu_tuned_core::workload::{WeightFormat, WorkloadSpec};
+use gpu_tuned_core::workload::WeightFormat;
 use gpu_tuned_core::{Precision, PrecisionPolicy, Provenance, Setting, Settings};
 
-use crate::dialect::{Framework, Role};
+use crate::dialect::Role;
 use crate::document::Value;
 use crate::error::OptimizeError;
-use crate::task::{Decision, Task};
-use crate::tuner::Expectation;
+use crate::task::Decision;
+use crate::tuner::{Expectation, Tuned, Tuner};
 
 /// GPUs of a node, where no key gives them: those of DGX and HGX servers.
 const USUAL_NODE: u64 = 8;
@@ -23,46 +23,36 @@ struct Part {
     checkpointing: bool,
 }
 
-/// The training on one device, before and after.
-pub(crate) struct Planned {
-    pub before: Expectation,
-    pub after: Expectation,
-    /// The settings, where the training fits or has no memory model.
-    pub decision: Option<Decision>,
-    /// Changes of the run's results, and what is not known.
-    pub warnings: Vec<String>,
-}
-
-impl Task<'_> {
-    /// Keeps the micro-batch where it fits; else takes the largest smaller one, without checkpointing where possible.
+impl Tuner<'_> {
+    /// Keeps the micro-batch where it fits; else takes the largest smaller one, without checkpointing where possible. Returns the
+    /// settings, where the training fits or has no memory model.
     pub(crate) fn plan_in_pytorch(
         &self,
-        spec: Option<&WorkloadSpec>,
         facts: &DeviceFacts,
-    ) -> Result<Planned, OptimizeError> {
+        tuned: &mut Tuned,
+    ) -> Result<Option<Decision>, OptimizeError> {
         let (config, share) = (self.config, self.step.samples_per_rank());
-        let mut warnings = Vec::new();
         self.require_precision()?;
-        let precision = match self.precision_on(facts, &mut warnings) {
+        tuned.before = self.configured(facts);
+        let precision = match self.precision_on(facts, &mut tuned.warnings) {
             PrecisionPolicy::Auto => facts.mixed_precision().unwrap_or(Precision::F32),
             PrecisionPolicy::Fixed(precision) => precision,
         };
         if let Some(error) = unsupported(precision, facts).filter(|_| self.precision.is_some()) {
-            let after = Expectation { problem: Some(error), ..Expectation::default() };
-            return Ok(Planned { before: self.configured(spec, facts), after, decision: None, warnings });
+            tuned.after.problem = Some(error);
+            return Ok(None);
         }
         let checkpointing = config.checkpointing.unwrap_or(false);
         let as_is = Part { samples: self.step.batch.min(share), precision, checkpointing };
         let is_open = config.leaves_micro_batch();
-        let peak = |part: Part| self.peak(spec?, part);
-        let needed = |part: Part| Some(peak(part)?.on_device(facts));
+        let needed = |part: Part| Some(self.peak(part)?.on_device(facts));
         let mut parts = vec![as_is];
         if needed(as_is).is_none() {
             if is_open {
                 let message = "the micro-batch is left to the program, and the memory of this model in PyTorch is unknown: put a number in its place";
                 return Err(config.mistake(Role::Batch, message.to_owned()));
             }
-            warnings.push(self.unknown_memory(spec));
+            tuned.warnings.push(self.unknown_memory());
         } else {
             let fixed = !self.can_set_accumulation() || self.keeps_step() || self.depends_on_micro_batch().is_some();
             let sizes = (1..=as_is.samples).rev().filter(|samples| share.is_multiple_of(*samples));
@@ -76,22 +66,22 @@ impl Task<'_> {
         let found = parts.iter().find(fits).copied();
         let least = parts.iter().min_by_key(|part| needed(**part)).copied().unwrap_or(as_is);
         let part = found.unwrap_or(least);
-        let mut after = Expectation::in_pytorch(peak(part), facts);
+        tuned.after = Expectation::in_pytorch(self.peak(part), facts);
         let decision = found.map(|part| self.decide(part, as_is, facts));
         if let (None, Some(bytes)) = (&decision, needed(part)) {
             let (samples, checkpointing) = (part.samples, if part.checkpointing { " with checkpointing" } else { "" });
             let remedy =
                 if self.can_set_accumulation() { "" } else { "; the config has no key for smaller micro-batches" };
-            after.problem = Some(format!(
+            tuned.after.problem = Some(format!(
                 "does not fit: a micro-batch of {samples}{checkpointing} needs {bytes} in PyTorch, of {}{remedy}",
                 facts.memory_available
             ));
         }
-        Ok(Planned { before: self.configured(spec, facts), after, decision, warnings })
+        Ok(decision)
     }
 
     /// The config as it is.
-    fn configured(&self, spec: Option<&WorkloadSpec>, facts: &DeviceFacts) -> Expectation {
+    fn configured(&self, facts: &DeviceFacts) -> Expectation {
         let (config, samples) = (self.config, self.step.batch);
         let problem = |problem: String| Expectation { problem: Some(problem), ..Expectation::default() };
         if config.leaves_micro_batch() {
@@ -102,7 +92,7 @@ impl Task<'_> {
         }
         let checkpointing = config.checkpointing.unwrap_or(false);
         let part = Part { samples, precision: config.precision, checkpointing };
-        let mut all = Expectation::in_pytorch(spec.and_then(|spec| self.peak(spec, part)), facts);
+        let mut all = Expectation::in_pytorch(self.peak(part), facts);
         if let Some(bytes) = all.memory_bytes.filter(|_| !all.fits) {
             all.problem = Some(format!("does not fit: it needs {bytes} in PyTorch, of {}", facts.memory_available));
         }
@@ -110,16 +100,15 @@ impl Task<'_> {
     }
 
     /// Peak memory of a part; `None` without a memory model.
-    fn peak(&self, spec: &WorkloadSpec, part: Part) -> Option<Peak> {
-        peak(spec, &self.run(spec, part)).filter(|_| self.framework == Framework::Pytorch)
+    fn peak(&self, part: Part) -> Option<Peak> {
+        peak(self.spec, &self.run(part))
     }
 
     /// Reason why the batch stays, and what is needed to plan it.
-    fn unknown_memory(&self, spec: Option<&WorkloadSpec>) -> String {
-        let of = spec.map_or("this model", |spec| spec.model.kind().name);
-        let name = self.framework.name();
+    fn unknown_memory(&self) -> String {
+        let of = self.spec.model.kind().name;
         format!(
-            "the memory of {of} in {name} is not modelled, so that the batch stays. To plan it, measure the peak of two \
+            "the memory of {of} in PyTorch is not modelled, so that the batch stays. To plan it, measure the peak of two \
              micro-batches, in PyTorch with torch.cuda.max_memory_reserved()"
         )
     }
@@ -173,13 +162,13 @@ impl Task<'_> {
     }
 
     /// The run that [`peak`] estimates.
-    fn run(&self, spec: &WorkloadSpec, part: Part) -> Run {
-        let (config, step) = (self.config, self.step);
+    fn run(&self, part: Part) -> Run {
+        let (config, step, training) = (self.config, self.step, &self.spec.training);
         let precision = match (part.precision, config.feature("half_weights").as_deref()) {
             // Autocast over weights that stay in 16 bits.
             (Precision::MixedBf16, Some("true")) => Precision::Bf16Params,
             // Adapters over weights in the format of the saved model.
-            (Precision::F32, Some("frozen")) if spec.training.lora_rank.is_some() => Precision::MixedBf16,
+            (Precision::F32, Some("frozen")) if training.lora_rank.is_some() => Precision::MixedBf16,
             (precision, _) => precision,
         };
         let optimizer = match config.matched(Role::Optimizer).map(|key| &key.entry.value) {
@@ -191,7 +180,7 @@ impl Task<'_> {
             (false, true) => OptimizerState::EightBit,
             (false, false) => OptimizerState::Full,
         };
-        let frozen = match spec.training.frozen_weights {
+        let frozen = match training.frozen_weights {
             WeightFormat::Q8 => Weights::Int8,
             WeightFormat::Q4 => Weights::Nf4,
             WeightFormat::Full if precision == Precision::F32 => Weights::Full,
@@ -217,7 +206,7 @@ impl Task<'_> {
             micro_batch: part.samples,
             precision,
             frozen,
-            prepared: config.has_feature("prepared") && spec.training.frozen_weights != WeightFormat::Full,
+            prepared: config.has_feature("prepared") && training.frozen_weights != WeightFormat::Full,
             flash_attention: config.has_feature("flash_attention"),
             checkpointing: part.checkpointing || stage.as_deref() == Some("fsdp_checkpointing") && step.ranks > 1,
             offloads: config.offloads(),

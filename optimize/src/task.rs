@@ -2,33 +2,13 @@
 
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{Misfit, Plan, PlanError, Reason, STATISTICS_ENOUGH, STATISTICS_FLOOR};
-use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Goal, Pins, Precision, PrecisionPolicy, Provenance, Setting, Settings, plan, three_digits};
 
-use crate::config::{Config, Step, implied_accumulation};
-use crate::dialect::{Framework, Role};
+use crate::config::implied_accumulation;
+use crate::dialect::Role;
 use crate::error::OptimizeError;
 use crate::pytorch::no_tensor_cores;
-
-/// A training to be planned on any device.
-pub struct Task<'a> {
-    /// The config that is tuned.
-    pub config: &'a Config,
-    /// The optimizer step.
-    pub step: Step,
-    /// Costs of the model.
-    pub workload: &'a Workload,
-    /// The workload's name in messages.
-    pub name: &'a str,
-    /// The goal without batch and precision.
-    pub goal: Goal,
-    /// The precision that the user asks for.
-    pub precision: Option<PrecisionPolicy>,
-    /// Adds keys that the file lacks, for a program that reads all of them.
-    pub add_keys: bool,
-    /// The framework that runs the training.
-    pub framework: Framework,
-}
+use crate::tuner::Tuner;
 
 const F32: PrecisionPolicy = PrecisionPolicy::Fixed(Precision::F32);
 
@@ -89,7 +69,7 @@ impl Outcome {
     }
 }
 
-impl Task<'_> {
+impl Tuner<'_> {
     pub(crate) fn plan(&self, facts: &DeviceFacts, goal: Goal) -> Result<Planned, OptimizeError> {
         let goal = Goal { world_size: self.step.ranks, ..goal };
         let before = self.before(facts, &goal)?;

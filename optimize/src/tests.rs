@@ -17,7 +17,7 @@ use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::{Optimizer, Transformer, WorkloadSpec};
 
 use crate::{
-    Config, ConfigText, Format, Framework, KeyOverride, Model, ModelRequest, OptimizeError, Step, Task, Tuned, Tuner,
+    Config, ConfigText, Format, Framework, KeyOverride, Model, ModelRequest, OptimizeError, Step, Tuned, Tuner,
 };
 
 fn file(format: Format, text: &str) -> ConfigText {
@@ -49,9 +49,10 @@ fn tuned_file(file: &ConfigText, target: &str, options: &[&str]) -> Result<(Tune
     let request = ModelRequest { optimizer: config.optimizer, config: Some(&config), ..ModelRequest::default() };
     let model = Model::read(&entries, file, &request)?;
     let workload = model.spec.workload();
-    let task = Task {
+    let tuner = Tuner {
         config: &config,
         step,
+        spec: &model.spec,
         workload: &workload,
         name: "model",
         goal: Goal::default(),
@@ -62,9 +63,7 @@ fn tuned_file(file: &ConfigText, target: &str, options: &[&str]) -> Result<(Tune
     let profile = ProfileTable::builtin().get(target).expect("a shipped profile");
     let host_cores = options.contains(&"--host").then_some(8);
     let facts = DeviceFacts { host_cores, ..DeviceFacts::nominal(profile) };
-    let goal = task.goal.clone();
-    let tuner = Tuner { file, entries: &entries, overrides: &overrides, task, spec: Some(&model.spec) };
-    Ok((tuner.tune(target, &facts, goal)?, step))
+    Ok((tuner.tune(target, &facts, Goal::default())?, step))
 }
 
 fn refused(format: Format, text: &str) -> String {

@@ -6,33 +6,40 @@ use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan::{ASSUMED_CORES, Filling, Plan, Remedy, SpeedError, filling};
 use gpu_tuned_core::pytorch::Peak;
 use gpu_tuned_core::workload::{Workload, WorkloadSpec};
-use gpu_tuned_core::{Bytes, Goal, Pins, Precision, Provenance, Setting, Settings};
+use gpu_tuned_core::{Bytes, Goal, Pins, Precision, PrecisionPolicy, Provenance, Setting, Settings};
 use serde::Serialize;
 
 use crate::changes::{Change, ChangeState, Changes, counts_of_micro_batches, following_values};
-use crate::config::{Config, DataSet, Step};
+use crate::config::{Config, Step};
 use crate::dialect::Framework;
-use crate::document::{ConfigEntry, ConfigText, Value};
+use crate::document::Value;
 use crate::error::OptimizeError;
-use crate::matched::KeyOverride;
-use crate::task::{Decision, Outcome, Task};
+use crate::task::{Decision, Outcome};
 
 /// Tunes a config for one device after another.
 pub struct Tuner<'a> {
-    /// The config file.
-    pub file: &'a ConfigText,
-    /// The entries of the file.
-    pub entries: &'a [ConfigEntry],
-    /// Keys that the user assigned to settings.
-    pub overrides: &'a [KeyOverride],
-    /// The training.
-    pub task: Task<'a>,
-    /// The model's description, where there is one.
-    pub spec: Option<&'a WorkloadSpec>,
+    /// The config that is tuned.
+    pub config: &'a Config,
+    /// The optimizer step.
+    pub step: Step,
+    /// The model's description.
+    pub spec: &'a WorkloadSpec,
+    /// Costs of the model.
+    pub workload: &'a Workload,
+    /// The workload's name in messages.
+    pub name: &'a str,
+    /// The goal without batch and precision.
+    pub goal: Goal,
+    /// The precision that the user asks for.
+    pub precision: Option<PrecisionPolicy>,
+    /// Adds keys that the file lacks, for a program that reads all of them.
+    pub add_keys: bool,
+    /// The framework that runs the training.
+    pub framework: Framework,
 }
 
 /// A config tuned for one device.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub struct Tuned {
     /// Name of the device.
     pub target: String,
@@ -70,7 +77,7 @@ pub struct Tuned {
 }
 
 /// CPU cores that loader workers are planned for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Host {
     /// CPU cores.
     pub cores: u64,
@@ -79,68 +86,50 @@ pub struct Host {
 }
 
 impl Tuner<'_> {
-    /// Plans the training on a device and edits the config. `goal` is the task's goal with the device's headroom.
+    /// Plans the training on a device and edits the config. `goal` is the tuner's goal with the device's headroom.
     ///
     /// # Errors
     ///
     /// A goal that no device can meet, and a plan that the file cannot express.
     pub fn tune(&self, target: &str, facts: &DeviceFacts, goal: Goal) -> Result<Tuned, OptimizeError> {
-        let task = &self.task;
-        let assumed = facts.host_cores.is_none();
-        let mut tuned = Tuned {
-            target: target.to_owned(),
-            host: Host { cores: facts.host_cores.unwrap_or(ASSUMED_CORES), assumed },
-            framework: task.framework,
-            changes: Vec::new(),
-            before: Expectation::default(),
-            after: Expectation::default(),
-            speedup: None,
-            filling: None,
-            warnings: Vec::new(),
-            suggestions: Suggestions::default(),
-            settings: None,
-            plan: None,
-            with_accumulation: None,
-            text: None,
-        };
-        if task.framework != Framework::Burn {
-            let planned = task.plan_in_pytorch(self.spec, facts)?;
-            (tuned.before, tuned.after, tuned.warnings) = (planned.before, planned.after, planned.warnings);
-            if let Some(decision) = &planned.decision {
-                self.edit(&mut tuned, decision)?;
+        let (assumed, workers) = (facts.host_cores.is_none(), self.config.workers);
+        let host = Host { cores: facts.host_cores.unwrap_or(ASSUMED_CORES), assumed };
+        let mut tuned = Tuned { target: target.to_owned(), host, framework: self.framework, ..Tuned::default() };
+        if self.framework == Framework::Pytorch {
+            if let Some(decision) = self.plan_in_pytorch(facts, &mut tuned)? {
+                self.edit(&mut tuned, &decision)?;
             }
             return Ok(tuned);
         }
-        let planned = task.plan(facts, goal)?;
-        tuned.before = Expectation::before(&planned.before, task.workload, task.config.workers);
-        tuned.after = Expectation::new(&planned.after, task.workload, task.config.workers);
+        let planned = self.plan(facts, goal)?;
+        tuned.before = Expectation::before(&planned.before, self.workload, workers);
+        tuned.after = Expectation::new(&planned.after, self.workload, workers);
         (tuned.warnings, tuned.with_accumulation) = (planned.warnings, planned.with_accumulation);
         let Outcome::Plan(plan) = &planned.after else { return Ok(tuned) };
         self.edit(&mut tuned, &Decision::new(plan, !assumed))?;
         let sets_workers = |it: &Change| it.setting == "num_workers" && it.state.is_edit();
         if tuned.changes.iter().any(sets_workers) {
-            tuned.after = Expectation::new(&planned.after, task.workload, Some(plan.settings.num_workers));
+            tuned.after = Expectation::new(&planned.after, self.workload, Some(plan.settings.num_workers));
         }
         tuned.speedup = tuned.after.ratio_to(&tuned.before).map(|(ratio, _)| ratio);
-        tuned.filling = Some(filling(facts, task.workload, plan));
-        tuned.suggestions = Suggestions::new(plan, task, facts, &planned.goal)?;
+        tuned.filling = Some(filling(facts, self.workload, plan));
+        tuned.suggestions = Suggestions::new(plan, self, facts, &planned.goal)?;
         tuned.plan = Some(plan.clone());
         Ok(tuned)
     }
 
     /// Edits the config, and notes the effects of the edits.
     fn edit(&self, tuned: &mut Tuned, decision: &Decision) -> Result<(), OptimizeError> {
-        let task = &self.task;
-        let changes = Changes::new(task.config, self.file, self.entries, decision, task.add_keys);
+        let changes = Changes::new(self.config, decision, self.add_keys);
         if let Some(key) = changes.shared {
             return Err(OptimizeError::Shared { key });
         }
-        let leaves = self.file.leaves()?;
+        let leaves = self.config.file.leaves()?;
         self.verify(&changes, decision.settings.precision, &leaves)?;
         tuned.warnings.extend(changes.effects);
         let micro_batch = decision.settings.batch_size;
-        tuned.warnings.extend(counts_of_micro_batches(task.config, task.step.batch, micro_batch));
-        tuned.warnings.extend(following_values(self.entries, &leaves, &changes.all));
+        tuned.warnings.extend(counts_of_micro_batches(self.config, self.step.batch, micro_batch));
+        tuned.warnings.extend(following_values(&self.config.entries, &leaves, &changes.all));
         (tuned.changes, tuned.text, tuned.settings) = (changes.all, Some(changes.text), Some(decision.settings));
         Ok(())
     }
@@ -148,8 +137,8 @@ impl Tuner<'_> {
     /// Reads the edited text back, and refuses one whose step or precision is not the plan's, unless the user adds the key of
     /// the precision by hand.
     fn verify(&self, changes: &Changes, planned: Precision, before: &[(String, Value)]) -> Result<(), OptimizeError> {
-        let (task, refuse) = (&self.task, |what: String| OptimizeError::Inexpressible { what });
-        let edited = self.file.edited(&changes.text);
+        let refuse = |what: String| OptimizeError::Inexpressible { what };
+        let edited = self.config.file.edited(&changes.text);
         let broken = |error: OptimizeError| {
             let first = error.to_string();
             refuse(format!("the plan: the edited text would be invalid ({})", first.lines().next().unwrap_or_default()))
@@ -171,13 +160,13 @@ impl Tuner<'_> {
         if let Some((path, _)) = before.get(same).or(after.get(same)) {
             return Err(refuse(format!("the plan without an effect on `{path}`; edit it by hand")));
         }
-        let config = Config::read(&entries, &edited, self.overrides).map_err(broken)?;
+        let config = self.config.again(&edited, &entries).map_err(broken)?;
         // An open batch was taken from the user's global batch.
         let global =
-            Some(task.step.global).filter(|_| task.config.batch.is_none() && task.config.global_batch.is_none());
-        let step = Step::new(&config, global, Some(task.step.ranks)).ok();
-        if step.is_none_or(|step| [step.global, step.configured()] != [task.step.global; 2]) {
-            return Err(refuse(format!("a step of {} samples in parts that fit", task.step.global)));
+            Some(self.step.global).filter(|_| self.config.batch.is_none() && self.config.global_batch.is_none());
+        let step = Step::new(&config, global, Some(self.step.ranks)).ok();
+        if step.is_none_or(|step| [step.global, step.configured()] != [self.step.global; 2]) {
+            return Err(refuse(format!("a step of {} samples in parts that fit", self.step.global)));
         }
         let is_by_hand = |it: &Change| it.setting == Setting::Precision.name() && it.state == ChangeState::ByHand;
         if config.precision == planned || changes.all.iter().any(is_by_hand) {
@@ -294,10 +283,8 @@ const MIN_SPEEDUP: f64 = 1.05;
 /// Faster alternatives that change the results of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Suggestions {
-    /// The smallest step that fills the device; of a smaller data set, a step of all its samples.
+    /// The smallest step that fills the device, unless the data set is smaller.
     pub larger_batch: Option<Gain>,
-    /// The data set, where it is smaller than the step that fills the device.
-    pub data_set: Option<DataSet>,
     /// Mixed precision, where the config uses fp32 and the device has bf16.
     pub mixed_bf16: Option<Gain>,
     /// The planner's advice on small steps and slow loaders.
@@ -317,57 +304,38 @@ pub struct Gain {
 
 impl Suggestions {
     /// Alternatives to a plan with this goal.
-    pub(crate) fn new(plan: &Plan, task: &Task<'_>, facts: &DeviceFacts, goal: &Goal) -> Result<Self, OptimizeError> {
+    pub(crate) fn new(plan: &Plan, tuner: &Tuner<'_>, facts: &DeviceFacts, goal: &Goal) -> Result<Self, OptimizeError> {
         // Keeps TF32, whose gain is none of a larger batch.
         let mut unpinned = Goal { pins: Pins::default(), ..goal.clone() };
         unpinned.pins.allow_tf32 = goal.pins.allow_tf32;
         let gain = |goal: &Goal| -> Result<Option<Gain>, OptimizeError> {
-            let outcome = task.outcome(facts, goal)?;
-            Ok(outcome.plan().map(|faster| Gain {
+            let outcome = tuner.outcome(facts, goal)?;
+            let gain = outcome.plan().map(|faster| Gain {
                 global_batch: faster.schedule.global_batch,
                 samples_per_s_ratio: faster.samples_per_s / plan.samples_per_s,
                 provenance: faster.samples_per_s_provenance.max(plan.samples_per_s_provenance),
-            }))
+            });
+            Ok(gain.filter(|gain| gain.samples_per_s_ratio >= MIN_SPEEDUP))
         };
-        let with_batch = |samples: Option<u64>| gain(&Goal { global_batch: samples, ..unpinned.clone() });
-        let (now, statistics) = (plan.schedule.global_batch, task.depends_on_micro_batch().is_some());
-        let filling = with_batch(None)?;
-        let filling_batch = filling.map_or(now, |gain| gain.global_batch);
-        let small_set = task.config.data_set.as_ref().filter(|set| filling_batch > set.samples && set.can_feed(now));
-        let is_whole = plan.schedule.micro_steps() == 1 && !statistics;
-        let larger = filling.filter(|gain| is_whole && gain.is_worthwhile() && gain.global_batch > now);
-        let data_set = small_set.filter(|_| larger.is_some());
-        let larger_batch = match data_set {
-            Some(set) => {
-                let largest = set.samples - set.samples % plan.schedule.world_size;
-                let bounded = if largest > now { with_batch(Some(largest))? } else { None };
-                bounded.filter(Gain::is_worthwhile)
-            }
-            None => larger,
-        };
-        let is_f32 = plan.settings.precision == Precision::F32 && facts.has_bf16 && task.precision.is_none();
-        let mixed = if is_f32 {
-            gain(&Goal { precision: Some(Precision::MixedBf16.into()), ..unpinned.clone() })?
-        } else {
-            None
-        };
+        let has_statistics = tuner.depends_on_micro_batch().is_some();
+        let is_whole = plan.schedule.micro_steps() == 1 && !has_statistics;
+        let larger = gain(&Goal { global_batch: None, ..unpinned.clone() })?;
+        let now = plan.schedule.global_batch;
+        let larger = larger.filter(|gain| is_whole && gain.global_batch > now);
+        // No step is proposed that is larger than the data set.
+        let is_large =
+            |gain: &Gain| tuner.config.data_set.is_some_and(|samples| (now..gain.global_batch).contains(&samples));
+        let is_small_set = larger.as_ref().is_some_and(is_large);
+        let is_f32 = plan.settings.precision == Precision::F32 && facts.has_bf16 && tuner.precision.is_none();
+        let mixed = Goal { precision: Some(Precision::MixedBf16.into()), ..unpinned.clone() };
+        let mixed_bf16 = if is_f32 { gain(&mixed)? } else { None };
         unpinned.pins = Pins::default();
-        if small_set.is_some() {
+        if is_small_set {
             // With a pin the planner gives no advice on larger steps.
             unpinned.pins.num_workers = Some(plan.settings.num_workers);
         }
-        let advice = if statistics { None } else { task.outcome(facts, &unpinned)?.plan().map(|it| it.advice.clone()) };
-        Ok(Self {
-            larger_batch,
-            data_set: data_set.cloned(),
-            mixed_bf16: mixed.filter(Gain::is_worthwhile),
-            advice: advice.unwrap_or_default(),
-        })
-    }
-}
-
-impl Gain {
-    fn is_worthwhile(&self) -> bool {
-        self.samples_per_s_ratio >= MIN_SPEEDUP
+        let free = tuner.outcome(facts, &unpinned)?;
+        let advice = free.plan().filter(|_| !has_statistics).map(|plan| plan.advice.clone());
+        Ok(Self { larger_batch: larger.filter(|_| !is_small_set), mixed_bf16, advice: advice.unwrap_or_default() })
     }
 }

@@ -30,7 +30,7 @@ pub struct ConfigFile {
     pub goal: Goal,
 }
 
-const SECTIONS: [&str; 4] = ["profile", "workload", "goal", "dialect"];
+const SECTIONS: [&str; 3] = ["profile", "workload", "goal"];
 
 pub(crate) type Table<'i> = Spanned<DeTable<'i>>;
 
@@ -72,12 +72,10 @@ impl ConfigFile {
                     .map_err(|span| vec![source.error(&span, "goal: expected a table")])
                     .and_then(|table| parse_goal(table, source))
                     .map(|goal| file.goal = goal),
-                // Read by `cargo gpu-tuned optimize`.
-                "dialect" => Ok(()),
                 other => Err(vec![source.error(
                     &section.span(),
                     format!(
-                        "unknown section `{other}`, expected profile, workload, goal or dialect{}",
+                        "unknown section `{other}`, expected profile, workload or goal{}",
                         suggest(other, SECTIONS)
                     ),
                 )]),

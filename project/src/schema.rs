@@ -14,13 +14,8 @@ const PERCENTAGE: &str = "^[0-9]{1,2}(\\.[0-9]+)? *%$";
 /// Builds the schema (draft 7) from the tables of keys that parse the file, and from the shipped profiles.
 pub fn config_schema() -> Table {
     let by_name = |entry: Table| of_type("object", [("additionalProperties", entry.into())]);
-    let dialects = of_type("array", [("description", "keys of an ecosystem's configs, for `optimize`".into())]);
-    let sections = [
-        ("goal", object(dims(Goal::DIMS), [])),
-        ("workload", by_name(workload())),
-        ("profile", by_name(profile())),
-        ("dialect", dialects),
-    ];
+    let sections =
+        [("goal", object(dims(Goal::DIMS), [])), ("workload", by_name(workload())), ("profile", by_name(profile()))];
     let mut schema = object(sections.map(|(name, section)| (name.to_owned(), section)), []);
     schema.insert("$schema".to_owned(), "http://json-schema.org/draft-07/schema#".into());
     schema.insert("title".to_owned(), ConfigFile::NAME.into());

@@ -19,7 +19,7 @@ error: memory_headroom = 2 is out of range, expected 0 to 0.9
 2 | memory_headroom = 2
   |                   ^
 
-error: unknown section `profil`, expected profile, workload, goal or dialect; did you mean `profile`?
+error: unknown section `profil`, expected profile, workload or goal; did you mean `profile`?
  --> gpu-tuned.toml:4:2
   |
 4 | [profil.mine]

@@ -1,13 +1,14 @@
 //! The report of `optimize`: as text and as JSON.
 
+use gpu_tuned_core::grouped;
 use gpu_tuned_core::plan::{SpeedError, with_interval};
-use gpu_tuned_core::{Provenance, grouped};
 use gpu_tuned_optimize::{
-    ChangeState, Config, ConfigText, Dimension, Expectation, Format, Framework, Gain, Origin, Role, Step, Tuned,
+    Change as Edit, ChangeState, Config, ConfigText, Dimension, Expectation, Format, Framework, Gain, Origin, Role,
+    Step, Tuned,
 };
 use serde::Serialize;
 
-use super::{CopyReport, FileOutcome, OptimizeArgs, Training};
+use super::{CopyReport, OptimizeArgs, Training, is_copy};
 use crate::files::Change;
 use crate::output::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, Verbosity, or_dash, styled, verbosity, wrapped};
 
@@ -81,11 +82,7 @@ impl Report<'_> {
     }
 
     pub(super) fn text(&self) -> String {
-        let tables = match self.targets {
-            [one] => single_table(&one.tuned),
-            several => targets_table(several),
-        };
-        format!("{}{}\n{}{}", self.heading(), self.dimensions(), tables, remarks(self))
+        format!("{}{}\n{}{}", self.heading(), self.dimensions(), targets_table(self.targets), remarks(self))
     }
 
     fn heading(&self) -> String {
@@ -140,62 +137,6 @@ fn speed(expected: &Expectation) -> String {
     or_dash(expected.samples_per_s.map(|speed| with_interval(speed, expected.samples_per_s_interval)))
 }
 
-fn single_table(tuned: &Tuned) -> String {
-    let mut table = Table::new(2, ["key", ">before", ">after"]);
-    for change in &tuned.changes {
-        let style = match change.state {
-            ChangeState::Same | ChangeState::Implied => FAINT,
-            ChangeState::Changed | ChangeState::Added => GOOD,
-            ChangeState::ByHand => MARKED,
-        };
-        let cells = [change.key.clone(), or_dash(change.before.as_ref()), change.after.clone()];
-        table.row(style, cells, reason(change));
-    }
-    let changes = if tuned.text.is_some() { format!("{}\n", table.print()) } else { String::new() };
-    format!("{changes}{}", expected(tuned))
-}
-
-fn reason(change: &gpu_tuned_optimize::Change) -> String {
-    let effect = match change.state {
-        ChangeState::ByHand => styled(MARKED, "by hand: the config has no such key; "),
-        ChangeState::Added => styled(GOOD, "added; "),
-        ChangeState::Implied => "implied by the other keys; ".to_owned(),
-        ChangeState::Same | ChangeState::Changed => String::new(),
-    };
-    format!("{effect}{} {}", change.why, styled(FAINT, format!("({})", change.provenance)))
-}
-
-/// Memory and throughput before and after.
-fn expected(tuned: &Tuned) -> String {
-    let (before, after) = (&tuned.before, &tuned.after);
-    let title = format!("expected in {}", tuned.framework.name());
-    let mut table = Table::new(2, [title.as_str(), ">before", ">after"]);
-    let label = |it: Option<Provenance>| it.map_or_else(String::new, |it| styled(FAINT, format!("({it})")));
-    let available = after.available_bytes.or(before.available_bytes);
-    let available = available.map_or_else(String::new, |bytes| format!("of {bytes} "));
-    let provenance = label(after.memory_provenance.max(before.memory_provenance));
-    let cells = ["memory".to_owned(), or_dash(before.memory_bytes), or_dash(after.memory_bytes)];
-    table.row(PLAIN, cells, format!("{available}{provenance}"));
-    if before.reserved_bytes.or(after.reserved_bytes).is_some() {
-        let cells = ["reserved, at most".to_owned(), or_dash(before.reserved_bytes), or_dash(after.reserved_bytes)];
-        table.row(PLAIN, cells, styled(FAINT, "where lengths vary and memory is free"));
-    }
-    if tuned.framework == Framework::Burn {
-        let speedup = after.ratio_to(before);
-        let times = speedup.map_or_else(String::new, |(times, _)| format!("{} ", ratio(times)));
-        let provenance = speedup.map(|(_, provenance)| provenance).or(after.samples_per_s_provenance);
-        let error = after.samples_per_s_error.map_or_else(String::new, |error| format!(", ± {error}"));
-        let provenance = provenance.map_or_else(String::new, |it| styled(FAINT, format!("({it}{error})")));
-        let cells = ["samples/s".to_owned(), speed(before), speed(after)];
-        table.row(PLAIN, cells, format!("{times}{provenance}"));
-    }
-    let problem = |(when, problem): (&str, &Option<String>)| {
-        Some(format!("  {when}: {}\n", styled(BAD, wrapped(problem.as_ref()?, when.len() + 4))))
-    };
-    let problems = [("before", &before.problem), ("after", &after.problem)].into_iter().filter_map(problem);
-    table.print() + &problems.collect::<String>()
-}
-
 fn targets_table(targets: &[OnTarget]) -> String {
     let all: Vec<&Tuned> = targets.iter().map(|one| &one.tuned).collect();
     let mut table = columns(all.len() + 1);
@@ -207,23 +148,31 @@ fn targets_table(targets: &[OnTarget]) -> String {
     let keys = keys(&all);
     for key in &keys {
         let now = all.iter().find_map(|tuned| change(tuned, key)?.before.clone());
-        row(PLAIN, key, or_dash(now), each(&|tuned| or_dash(change(tuned, key).map(marked))));
+        let is_edit = |it: &Edit| matches!(it.state, ChangeState::Changed | ChangeState::Added);
+        let style = if all.iter().any(|tuned| change(tuned, key).is_some_and(is_edit)) { GOOD } else { FAINT };
+        row(style, key, or_dash(now), each(&|tuned| or_dash(change(tuned, key).map(marked))));
     }
     let framework = all.first().map_or(Framework::Burn, |tuned| tuned.framework);
     let needed = format!("needed in {}", framework.name());
+    row(PLAIN, "needed now", String::new(), each(&|tuned| or_dash(tuned.before.memory_bytes)));
     row(PLAIN, &needed, String::new(), each(&|tuned| or_dash(tuned.after.memory_bytes)));
+    if all.iter().any(|tuned| tuned.after.reserved_bytes.is_some()) {
+        let cell = |tuned: &Tuned| or_dash(tuned.after.reserved_bytes);
+        row(PLAIN, "reserved, at most, where lengths vary", String::new(), each(&cell));
+    }
     row(PLAIN, "available", String::new(), each(&|tuned| or_dash(tuned.after.available_bytes)));
     if framework == Framework::Burn {
         row(PLAIN, "samples/s now", String::new(), each(&|tuned| speed(&tuned.before)));
         row(PLAIN, "samples/s", String::new(), each(&|tuned| speed(&tuned.after)));
         row(PLAIN, "ratio", String::new(), each(&|tuned| or_dash(tuned.speedup.map(ratio))));
-        row(PLAIN, "figures", String::new(), each(&|tuned| or_dash(tuned.after.samples_per_s_provenance)));
     }
+    let provenance = |tuned: &Tuned| tuned.after.samples_per_s_provenance.or(tuned.after.memory_provenance);
+    row(PLAIN, "figures", String::new(), each(&|tuned| or_dash(provenance(tuned))));
     let has_by_hand = all.iter().flat_map(|tuned| &tuned.changes).any(|change| change.state == ChangeState::ByHand);
     let legend = if has_by_hand { styled(FAINT, "  * by hand: the config has no such key\n") } else { String::new() };
     let legend = legend + &errors(&all);
     let problem = |(target, when, problem): (&str, &str, &Option<String>)| {
-        Some(format!("  {target} ({when}): {}\n", styled(BAD, problem.as_ref()?)))
+        Some(format!("  {target} ({when}): {}\n", styled(BAD, wrapped(problem.as_ref()?, 4))))
     };
     let problems = all.iter().flat_map(|tuned| {
         let target = tuned.target.as_str();
@@ -266,11 +215,11 @@ fn keys<'t>(all: &[&'t Tuned]) -> Vec<&'t str> {
     keys
 }
 
-fn change<'t>(tuned: &'t Tuned, key: &str) -> Option<&'t gpu_tuned_optimize::Change> {
+fn change<'t>(tuned: &'t Tuned, key: &str) -> Option<&'t Edit> {
     tuned.changes.iter().find(|change| change.key == key)
 }
 
-fn marked(change: &gpu_tuned_optimize::Change) -> String {
+fn marked(change: &Edit) -> String {
     if change.state == ChangeState::ByHand { format!("{} *", change.after) } else { change.after.clone() }
 }
 
@@ -285,7 +234,7 @@ fn suggestions(all: &[&Tuned]) -> String {
         }
     };
     row(BOLD, "faster alternatives", &|tuned| Some(tuned.target.clone()));
-    row(PLAIN, "global batch that fills it", &larger_batch);
+    row(PLAIN, "global batch that fills it", &|tuned| Some(grouped(tuned.suggestions.larger_batch?.global_batch)));
     let times = |gain: Gain| format!("{:.2}x", gain.samples_per_s_ratio);
     row(PLAIN, "  samples/s with it", &|tuned| tuned.suggestions.larger_batch.map(times));
     row(PLAIN, "samples/s in mixed_bf16", &|tuned| tuned.suggestions.mixed_bf16.map(times));
@@ -293,20 +242,7 @@ fn suggestions(all: &[&Tuned]) -> String {
         return String::new();
     }
     let remark = "these change the results of the run, so that nothing is changed";
-    format!("\n{}{}  {}\n", table.print(), bound(all), styled(FAINT, wrapped(remark, 2)))
-}
-
-/// The step that fills a target, with a mark where the data set is smaller.
-fn larger_batch(tuned: &Tuned) -> Option<String> {
-    let samples = tuned.suggestions.larger_batch.map(|gain| grouped(gain.global_batch));
-    if tuned.suggestions.data_set.is_none() { samples } else { Some(format!("{} *", or_dash(samples))) }
-}
-
-/// Meaning of that mark.
-fn bound(all: &[&Tuned]) -> String {
-    let Some(set) = all.iter().find_map(|tuned| tuned.suggestions.data_set.as_ref()) else { return String::new() };
-    let remark = format!("* limited by the data set, which has {} samples (`{}`)", grouped(set.samples), set.key);
-    format!("  {}\n", styled(FAINT, wrapped(&remark, 4)))
+    format!("\n{}  {}\n", table.print(), styled(FAINT, wrapped(remark, 2)))
 }
 
 /// The reasons for each key with their targets.
@@ -315,7 +251,12 @@ fn reasons(keys: &[&str], all: &[&Tuned]) -> String {
     for key in keys {
         let by_reason = grouped_by_text(all.iter().filter_map(|tuned| {
             let change = change(tuned, key)?;
-            let reason = format!("{} ({})", without_figures(&change.why), change.provenance);
+            let effect = match change.state {
+                ChangeState::Added => "added; ",
+                ChangeState::Implied => "implied by the other keys; ",
+                _ => "",
+            };
+            let reason = format!("{effect}{} ({})", without_figures(&change.why), change.provenance);
             Some((Some(tuned.target.as_str()), reason))
         }));
         lines += &format!("  {}\n", styled(BOLD, key));
@@ -378,12 +319,8 @@ fn on_target(report: &Report<'_>, tuned: &Tuned, is_single: bool) -> Vec<String>
         notes.push(format!("`{key}` is off and stays off: TF32 would round the factors of f32 products to ten bits"));
     }
     notes.extend(accumulation(tuned));
-    // For several targets, a table has these.
-    if is_single {
-        notes.extend(tuned.suggestions.advice.clone());
-        notes.extend(bounded_batch(tuned));
-        notes.extend(mixed(tuned));
-    }
+    // For several targets, a table has it.
+    notes.extend(tuned.suggestions.advice.iter().filter(|_| is_single).cloned());
     notes
 }
 
@@ -410,32 +347,6 @@ fn host(report: &Report<'_>, tuned: &Tuned) -> Option<String> {
     let why = "which has such a GPU; memory and speed are the profile's";
     (!report.args.targets.here.is_given())
         .then(|| format!("`{key}` is planned for {cores} CPU cores{shared} of this machine, {why}"))
-}
-
-/// Gain of a larger step, where the data set is too small for one that fills the device.
-fn bounded_batch(tuned: &Tuned) -> Option<String> {
-    let set = tuned.suggestions.data_set.as_ref()?;
-    let (samples, key, target) = (grouped(set.samples), &set.key, &tuned.target);
-    let now = tuned.plan.as_ref().map_or_else(String::new, |plan| plan.schedule.global_batch.to_string());
-    Some(match tuned.suggestions.larger_batch {
-        Some(gain) => format!(
-            "a global batch of {now} does not fill {target}. The data set of {samples} samples (`{key}`) allows {}, which would \
-             run about {:.1}x as many samples per second ({}). It is kept, because it changes the results of the run",
-            gain.global_batch, gain.samples_per_s_ratio, gain.provenance
-        ),
-        None => format!(
-            "a global batch of {now} does not fill {target}. The data set of {samples} samples (`{key}`) allows no batch that is \
-             noticeably faster"
-        ),
-    })
-}
-
-fn mixed(tuned: &Tuned) -> Option<String> {
-    let gain = tuned.suggestions.mixed_bf16?;
-    Some(format!(
-        "mixed_bf16 would run about {:.2}x as many samples per second ({}), and changes rounding: --precision mixed_bf16",
-        gain.samples_per_s_ratio, gain.provenance
-    ))
 }
 
 /// A note that the figures leave out an unknown time of loading.
@@ -476,12 +387,13 @@ fn files(report: &Report<'_>) -> String {
         let Some(copy) = &one.copy else {
             return (Some(one.tuned.target.as_str()), "not written, because it does not fit".to_owned());
         };
-        let outcome = match (FileOutcome::new(copy, report.file), report.args.write.dry_run) {
-            (FileOutcome::Unchanged, _) => "unchanged",
-            (FileOutcome::Copied, true) => "dry run, nothing to change",
-            (FileOutcome::Copied, false) => "copied unchanged",
-            (FileOutcome::Changed, true) => "dry run, not written",
-            (FileOutcome::Changed, false) => "written",
+        let (is_needed, is_copy) = (copy.is_needed(), is_copy(copy, report.file));
+        let outcome = match report.args.write.dry_run {
+            _ if !is_needed => "unchanged",
+            true if is_copy => "dry run, nothing to change",
+            true => "dry run, not written",
+            false if is_copy => "copied unchanged",
+            false => "written",
         };
         (Some(copy.name.as_str()), outcome.to_owned())
     });

@@ -1,11 +1,42 @@
 //! The tables of dialects.
 
-use crate::dialect::{DIALECTS, Role, ends, known};
+use gpu_tuned_core::dims::Schema as _;
+use gpu_tuned_core::workload::{ModelKind, Training};
+
+use crate::dialect::{DIALECTS, Key, Role, ends, known};
+use crate::names::{Words, normal};
+
+/// Features that change the memory of PyTorch, or what a step allows.
+const FEATURES: &str = "half_weights flash_attention prepared fused_cross_entropy zero_stage whole_step checkpointing_stays offload split_batches fused";
+
+/// Meanings and dimensions of a row are those of its role.
+fn check(key: &Key) {
+    let expected: &[&str] = match key.role {
+        role if role.is_of_precision() => &["f32", "mixed_bf16", "mixed_f16", "bf16_params"],
+        Role::Tf32 | Role::Checkpointing => &["true", "false", "stays", "offload"],
+        Role::Adapter => &["on", "off"],
+        _ => &[],
+    };
+    for (meaning, _) in key.words.iter().flatten().filter(|(it, _)| !["", "?"].contains(&it.as_str())) {
+        assert!(expected.is_empty() || expected.contains(&meaning.as_str()), "{meaning}: {key:?}");
+    }
+    let mut dims = ModelKind::ALL.iter().flat_map(|kind| kind.dims.iter()).chain(Training::DIMS);
+    match key.role {
+        Role::Dim => assert!(dims.any(|dim| dim.name == key.dim), "{key:?}"),
+        Role::Feature => assert!(FEATURES.split(' ').any(|name| name == key.dim), "{key:?}"),
+        _ => {}
+    }
+}
 
 #[test]
 fn every_dialect_is_documented_and_without_mistakes() {
     for dialect in DIALECTS.iter() {
-        assert_eq!(dialect.mistake(), None, "{}", dialect.name);
+        let sets = dialect.recognised.iter().flat_map(Words::iter);
+        for name in dialect.keys.iter().flat_map(|key| key.names.iter()).chain(sets) {
+            assert_eq!(normal(name), *name, "{}", dialect.name);
+        }
+        assert!(dialect.is_plain() || !dialect.recognised.is_empty(), "{}", dialect.name);
+        dialect.keys.iter().for_each(check);
         assert!(dialect.documentation.starts_with("https://"), "{}", dialect.name);
         let names: Vec<_> = dialect.keys.iter().flat_map(|key| key.names.iter()).collect();
         for (index, name) in names.iter().enumerate() {

@@ -1,10 +1,10 @@
-//! Edits of files, files of other programs, dialects of users, and time.
+//! Edits of files, files of other programs, and time.
 
 use proptest::prelude::*;
 
 use super::{DIMS, MODEL, refused, tuned};
+use crate::Format;
 use crate::dialect::DIALECTS;
-use crate::{Dialect, Format, OptimizeError};
 
 #[test]
 fn many_keys_of_one_name_are_read_in_linear_time() {
@@ -17,51 +17,6 @@ fn many_keys_of_one_name_are_read_in_linear_time() {
     let words = tables(&|at| format!("\"batch_size\": \"${{u{at}.batch_size}}\", \"x\": {{\"batch_size\": 1}}"));
     assert!(words.starts_with("config:1:23: `t0.batch_size` refers to `\"${u0.batch_size}\"`"), "{words}");
     assert_eq!(words.lines().count(), 101);
-}
-
-#[test]
-fn users_add_dialects() {
-    let temporary = tempfile::tempdir().expect("a folder");
-    let folder = temporary.path();
-    let path = folder.join("gpu-tuned.toml");
-    let read = |text: &str| {
-        std::fs::write(&path, text).expect("a file");
-        Dialect::read_user(&path)
-    };
-    let table = "[[dialect]]\nname = \"ours\"\ndocumentation = \"https://example.org\"\nrecognised = [\"per_gpu\"]\n\
-                 [[dialect.key]]\nrole = \"batch\"\nnames = \"per_gpu\"\n\
-                 [[dialect.key]]\nrole = \"accumulation\"\nnames = \"splits\"\nadd = \"splits\"\n\
-                 [[dialect.key]]\nrole = \"precision\"\nspelling = \"words\"\nnames = \"format\"\n\
-                 words = [[[\"f32\", \"single\"], [\"mixed_bf16\", \"brain\"]]]\n";
-    let page = include_str!("../../../docs/optimize.md");
-    let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
-    assert_eq!(read(example).expect("the page's example")[0].name, "our trainer");
-    let dialects = read(table).expect("a table");
-    let mut file = super::file(Format::Yaml, &format!("{MODEL}per_gpu: 512\nformat: brain\n"));
-    file.dialects = dialects;
-    let changed = super::tuned_file(&file, "gtx1080", &[]).expect("a plan").0.text.expect("it fits");
-    assert!(changed.ends_with("per_gpu: 16\nsplits: 32\nformat: single\n"), "{changed}");
-
-    for (text, message) in [
-        (table.replace("add =", "adds ="), "gpu-tuned.toml:11:1: unknown field `adds`"),
-        (table.replace("\"batch\"", "\"bach\""), "gpu-tuned.toml:6:8: unknown variant `bach`"),
-        (
-            table.replace("\"f32\"", "\"fp32\""),
-            "gpu-tuned.toml:1:1: `fp32` is no meaning of this role: expected one of f32, ",
-        ),
-        (table.replace("\"precision\"", "\"tf32\""), "gpu-tuned.toml:1:1: `f32` is no meaning of this role"),
-        (
-            format!("{table}[[dialect.key]]\nrole = \"dim\"\ndim = \"sec\"\nnames = \"length\"\n"),
-            "gpu-tuned.toml:1:1: `dim = \"sec\"` is no dimension or feature; did you mean `seq`?",
-        ),
-        (table.replace("\"splits\"\nadd", "\"Splits\"\nadd"), "gpu-tuned.toml:1:1: `Splits` has to be in lower case"),
-        (table.replace("\"per_gpu\"]", "]"), "gpu-tuned.toml:1:1: `recognised` is empty"),
-    ] {
-        let words = read(&text).err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(words.contains(message), "{message}: {words}");
-    }
-    assert!(matches!(Dialect::read_user(folder), Err(OptimizeError::Read { .. })));
-    assert!(Dialect::read_user(&folder.join("none.toml")).is_ok_and(|dialects| dialects.is_empty()));
 }
 
 /// Eight times the keys take about eight times as long: a quadratic reader would take 64 times.

@@ -6,16 +6,13 @@ use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::profile::ProfileTable;
 use gpu_tuned_core::workload::{Transformer, WorkloadSpec};
 use gpu_tuned_core::{Bytes, Goal, Precision};
-use gpu_tuned_optimize::{
-    Change, Config, ConfigEntry, ConfigText, Model, ModelRequest, OptimizeError, Step, Task, Tuned, Tuner,
-};
+use gpu_tuned_optimize::{Change, Config, ConfigText, Model, ModelRequest, OptimizeError, Step, Tuned, Tuner};
 
 use crate::table::{Options, path};
 
 /// A config with everything that is read from it.
 pub(crate) struct Reading {
     file: ConfigText,
-    entries: Vec<ConfigEntry>,
     config: Config,
     pub(crate) step: Step,
     pub(crate) model: Result<WorkloadSpec, OptimizeError>,
@@ -58,7 +55,7 @@ fn read_text(file: ConfigText, model: Option<&str>, options: &Options) -> Result
         }
         None => Model::read(&entries, &file, &request),
     };
-    Ok(Reading { model: model.map(|model| model.spec), file, entries, config, step })
+    Ok(Reading { model: model.map(|model| model.spec), file, config, step })
 }
 
 impl Reading {
@@ -80,9 +77,10 @@ impl Reading {
     /// Tunes the config for a GPU, on a host whose cores are unknown.
     pub(crate) fn tune(&self, gpu: &str, spec: &WorkloadSpec, asked: Asked) -> Result<Edited, String> {
         let workload = spec.workload();
-        let task = Task {
+        let tuner = Tuner {
             config: &self.config,
             step: self.step,
+            spec,
             workload: &workload,
             name: "model",
             goal: Goal::default(),
@@ -91,9 +89,7 @@ impl Reading {
             framework: self.config.framework(),
         };
         let facts = DeviceFacts::nominal(ProfileTable::builtin().get(gpu).expect("a shipped profile"));
-        let goal = task.goal.clone();
-        let tuner = Tuner { file: &self.file, entries: &self.entries, overrides: &[], task, spec: Some(spec) };
-        let tuned: Tuned = tuner.tune(gpu, &facts, goal).map_err(|error| error.to_string())?;
+        let tuned: Tuned = tuner.tune(gpu, &facts, Goal::default()).map_err(|error| error.to_string())?;
         Ok(Edited {
             before: self.file.text.clone(),
             after: tuned.text,

@@ -68,7 +68,7 @@ memory_headroom = 3.0
             "gpu-tuned.toml:15:1: unknown key `activation_byte`; workload.digits takes parameters, activation_bytes_per_sample, checkpointed_activation_bytes_per_sample, largest_tensor_bytes_per_sample, input_bytes_per_sample, flops_per_sample, kernels_per_step, family, batch_statistics, tokens_per_sample, dominant_product",
             "gpu-tuned.toml:18:10: layers = 0 is out of range, expected 1 to 65536",
             "gpu-tuned.toml:24:19: memory_headroom = 3 is out of range, expected 0 to 0.9",
-            "gpu-tuned.toml:26:2: unknown section `gaol`, expected profile, workload, goal or dialect; did you mean `goal`?",
+            "gpu-tuned.toml:26:2: unknown section `gaol`, expected profile, workload or goal; did you mean `goal`?",
         ]
     );
 }
