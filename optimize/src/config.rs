@@ -295,7 +295,15 @@ fn is_of_pytorch(entry: &ConfigEntry) -> bool {
 fn ranks(keys: &mut MatchedKeys<'_>) -> (Option<u64>, Option<u64>, Option<String>) {
     let mut open = None;
     let mut read = |role: Role| {
-        let key = keys.with_role(role).next().cloned()?;
+        let all: Vec<_> = keys.with_role(role).cloned().collect();
+        let key = all.first()?.clone();
+        if let Some(other) =
+            all.iter().find(|other| !other.is_open() && other.entry.value != key.entry.value && !key.is_open())
+        {
+            let (one, two) = (&key.entry.shown, &other.entry.shown);
+            let message = format!("`{one}` and `{two}` both give the number of devices: keep one");
+            keys.mistakes.push(keys.source.error(&other.entry.key_span, message));
+        }
         let read = devices(&key, keys.dialect.is_plain(), keys.source);
         let count = keys.keep(read);
         // Without a value there is one machine.

@@ -76,6 +76,14 @@ impl<'t> MatchedKeys<'t> {
             let entry = index.entries.iter().find(|entry| entry.shown == assigned.key);
             keys.all.extend(row.zip(entry).map(|(row, entry)| MatchedKey::new(row, entry.clone(), false, None)));
         }
+        let is_false = |value: &Value| matches!(value, Value::Text(text) if text.eq_ignore_ascii_case("false"));
+        let is_quoted = |key: &&MatchedKey| key.assumed.is_none() && is_false(&key.entry.value);
+        let quoted = keys.all.iter().filter(is_quoted).map(|key| {
+            let message =
+                format!("`{}`: many programs read `false` in quotes as true: remove the quotes", key.entry.shown);
+            source.error(&key.entry.place(), message)
+        });
+        keys.mistakes.extend(quoted.take(MOST_MISTAKES));
         let settings = keys.all.iter().map(|key| &key.entry);
         keys.mistakes.extend(given_twice(index, settings, keys.source));
         keys
@@ -354,7 +362,7 @@ impl MatchedKey {
 fn unknown_keys(
     index: &Index<'_>,
     matches: &[(&Key, &ConfigEntry)],
-    dialect: &Dialect,
+    dialect: &'static Dialect,
     overrides: &[KeyOverride],
     source: Source<'_>,
 ) -> Vec<FileError> {
@@ -378,10 +386,10 @@ fn unknown_keys(
         }
         read.insert(core::ptr::from_ref(entry));
     }
-    mistakes.extend(unknown(dialect, index.entries, &read).into_iter().map(|(entry, topic)| {
+    mistakes.extend(unknown(dialect, index.entries, &read).into_iter().map(|(entry, reason)| {
         let shown = &entry.shown;
         let message = format!(
-            "`{shown}` is not known, and touches {topic}; to plan as if it had no effect: --assume {shown}={HARMLESS}"
+            "`{shown}` is not known, and {reason}; to plan as if it had no effect: --assume {shown}={HARMLESS}"
         );
         source.error(&entry.key_span, message)
     }));
@@ -428,7 +436,7 @@ impl<'e> Index<'e> {
 }
 
 /// Keys of a dialect: its own, and those of hand-written configs for settings that it has no key for.
-fn read_by(dialect: &'static Dialect) -> impl Iterator<Item = &'static Key> {
+pub(crate) fn read_by(dialect: &'static Dialect) -> impl Iterator<Item = &'static Key> {
     let is_own = |other: &Key| dialect.keys.iter().any(|key| key.role == other.role && key.dim == other.dim);
     let others = Dialect::plain()
         .keys

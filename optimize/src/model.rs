@@ -7,7 +7,7 @@ mod read;
 use std::borrow::Cow;
 
 use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named, parse_value};
-use gpu_tuned_core::source::FileError;
+use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::suggest_key;
 use gpu_tuned_core::workload::{ModelKind, ModelSpec, Optimizer, Training, WorkloadSpec};
 use serde::Serialize;
@@ -103,7 +103,8 @@ impl Model {
         let family = || Names::get().layout(&request.config?.dialect.family);
         let mut evidence = evidence.filter(|evidence| evidence.names.name == kind.name);
         if let Some(evidence) = &mut evidence {
-            evidence.layout = evidence.layout.or_else(family);
+            let usual = || Names::get().layout(kind.name).filter(|_| kind.name == "transformer");
+            evidence.layout = evidence.layout.or_else(family).or_else(usual);
         }
         let names = evidence.as_ref().map(|evidence| evidence.names);
         let layout = evidence.as_ref().and_then(|evidence| evidence.layout);
@@ -388,17 +389,18 @@ fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> V
         }
     }
     let adapter = config.with_role(Role::Adapter).find(|_| is_adapted && !dims.has("lora_rank"));
-    if let Some(key) = adapter.filter(|key| matches!(key.meaning(source.text), Meaning::Known("on"))) {
-        let message =
-            format!("`{}`: the rank of the adapters is missing: give it with --dim lora_rank=…", key.entry.shown);
-        mistakes.push(source.error(&key.entry.place(), message));
-    }
-    mistakes.extend(targets(config, dims).err());
+    let adapter = adapter.filter(|key| matches!(key.meaning(source.text), Meaning::Known("on")));
+    mistakes.extend(adapter.map(|key| missing_rank(key, source)).or(targets(config, is_adapted, dims).err()));
     mistakes
 }
 
+fn missing_rank(key: &MatchedKey, source: Source<'_>) -> FileError {
+    let message = format!("`{}`: the rank of the adapters is missing: give it with --dim lora_rank=…", key.entry.shown);
+    source.error(&key.entry.place(), message)
+}
+
 /// Adds the matrices that have adapters.
-fn targets(config: &Config, dims: &mut Dims) -> Result<(), FileError> {
+fn targets(config: &Config, is_adapted: bool, dims: &mut Dims) -> Result<(), FileError> {
     let source = config.file.source();
     let text = |value: &Value| value.bare().unwrap_or_default();
     let words = |key: &MatchedKey| match (&key.entry.value, key.meaning(source.text)) {
@@ -410,6 +412,9 @@ fn targets(config: &Config, dims: &mut Dims) -> Result<(), FileError> {
     let keys = config.with_role(Role::Dim).filter(|key| key.row.dim == "lora_targets");
     let all: Vec<_> = keys.map(|key| (key, words(key))).filter(|(_, words)| !words.concat().is_empty()).collect();
     let default = config.dialect.default_of(Role::Dim, "lora_targets").and_then(|word| Names::get().matrices(word));
+    if let (Some((key, _)), true) = (all.first(), is_adapted && !dims.has("lora_rank")) {
+        return Err(missing_rank(key, source));
+    }
     if !dims.has("lora_rank") || dims.has("lora_targets") || all.is_empty() && default.is_none() {
         return Ok(());
     }

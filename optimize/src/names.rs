@@ -169,8 +169,10 @@ impl KindNames {
 pub(crate) fn normal(key: &str) -> String {
     let mut normal = String::with_capacity(key.len() + 4);
     let mut follows_small = false;
+    // `LOAD_IN_4BIT` is no camel case.
+    let has_small = key.chars().any(char::is_lowercase);
     for letter in key.chars() {
-        if letter.is_uppercase() && follows_small {
+        if letter.is_uppercase() && follows_small && has_small {
             normal.push('_');
         }
         follows_small = letter.is_lowercase() || letter.is_ascii_digit();

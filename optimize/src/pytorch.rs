@@ -217,7 +217,7 @@ impl Tuner<'_> {
             },
             accumulates: step.samples_per_rank() > part.samples,
             step_in_backward: config.has_feature("whole_step"),
-            foreach: state == OptimizerState::Full && !optimizer.contains("fused"),
+            foreach: state == OptimizerState::Full && !optimizer.contains("fused") && !config.has_feature("fused"),
             state,
             devices: step.ranks,
             shards,

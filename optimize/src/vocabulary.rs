@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::dialect::{Dialect, ends};
+use crate::dialect::{Dialect, Key, Role, ends};
 use crate::document::{ConfigEntry, Value};
 use crate::error::MOST_MISTAKES;
+use crate::matched::read_by;
 use crate::names::{Names, Words};
 
 #[derive(Deserialize)]
@@ -51,12 +52,12 @@ struct Tables {
 static VOCABULARY: LazyLock<Vocabulary> =
     LazyLock::new(|| toml::from_str(include_str!("vocabulary.toml")).expect("BUG: the vocabulary is valid"));
 
-/// Keys that no table reads and that touch what is planned, each with its topic.
+/// Keys that no table reads and that can change the plan, each with the reason.
 pub(crate) fn unknown<'e>(
-    dialect: &Dialect,
+    dialect: &'static Dialect,
     entries: &'e [ConfigEntry],
     read: &HashSet<*const ConfigEntry>,
-) -> Vec<(&'e ConfigEntry, &'static str)> {
+) -> Vec<(&'e ConfigEntry, String)> {
     let is_read = |entry: &ConfigEntry| read.contains(&core::ptr::from_ref(entry));
     let tables_of = |entry: &'e ConfigEntry| (1..entry.path.len()).map(|end| &entry.path[..end]);
     let covered: HashSet<&[String]> = entries.iter().filter(|entry| is_read(entry)).flat_map(tables_of).collect();
@@ -68,11 +69,13 @@ pub(crate) fn unknown<'e>(
         {
             continue;
         }
-        let Some(topic) = topic(dialect, entry) else { continue };
+        let misspelt = || misspelt(dialect, entry).map(|name| format!("looks like `{name}`"));
+        let reason = topic(dialect, entry).map(|topic| format!("touches {topic}")).or_else(misspelt);
+        let Some(reason) = reason else { continue };
         if is_table {
             refused.insert(&entry.path);
         }
-        found.push((entry, topic));
+        found.push((entry, reason));
         if found.len() >= MOST_MISTAKES {
             break;
         }
@@ -99,7 +102,6 @@ fn topic(dialect: &Dialect, entry: &ConfigEntry) -> Option<&'static str> {
         all.harmless.words.iter().chain(places).any(|word| fits(name, word))
     };
     let is_listed = all.harmless.keys.has(name) || dialect.harmless.iter().any(|key| is_named(entry, key));
-    let is_named_by_models = || Names::get().kinds.iter().flat_map(|kind| &kind.dims).any(|(_, keys)| keys.has(name));
     let is_off = is_off(entry, topic.name == "parallelism");
     let has_value = || match &entry.value {
         Value::Text(text) => {
@@ -111,10 +113,64 @@ fn topic(dialect: &Dialect, entry: &ConfigEntry) -> Option<&'static str> {
     let passes = is_listed
         || is_off
         || has_value()
-        || is_named_by_models()
+        || is_named_by_models(name)
         || is_beside_training(entry)
         || !is_about_task && is_harmless();
     (!passes).then_some(topic.name.as_str())
+}
+
+/// The key that the dialect reads in this place, or of a transformer's dimension, where the name of the entry differs from the
+/// key's by a letter or underscores.
+fn misspelt(dialect: &'static Dialect, entry: &ConfigEntry) -> Option<&'static str> {
+    let (name, tables) = entry.path.split_last()?;
+    if VOCABULARY.harmless.keys.has(name) || is_named_by_models(name) || entry.value == Value::Null {
+        return None;
+    }
+    let split = |names: &'static str| names.rsplit_once('.').unwrap_or(("", names));
+    let is_near = |names: &&'static str| {
+        let (parents, last) = split(names);
+        let is_there = match parents {
+            "" => !names.starts_with('.') || tables.is_empty(),
+            _ => ends(tables, parents),
+        };
+        differs_by_a_letter(name, last) && is_there
+    };
+    let is_planned = |key: &&Key| {
+        let beside =
+            matches!(key.role, Role::Workers | Role::Prefetch | Role::EvalBatch | Role::ModelFile | Role::Samples);
+        !beside && key.role != Role::MicroBatches
+    };
+    let of_settings = || read_by(dialect).filter(is_planned).flat_map(|key| key.names.iter());
+    let dims = Names::get().kind("transformer").filter(|_| matches!(entry.value, Value::Number(_)));
+    let of_dims = dims.into_iter().flat_map(|kind| &kind.dims).flat_map(|(_, keys)| keys.iter());
+    let near = of_settings().chain(of_dims).find(is_near).filter(|_| !is_beside_training(entry))?;
+    // `optim` is no mistake for `optim_g`.
+    of_settings().all(|names| split(names).1 != name).then_some(near)
+}
+
+/// Returns true for names that differ by one letter, two swapped ones, or underscores; those of three letters by a missing one.
+fn differs_by_a_letter(name: &str, known: &str) -> bool {
+    let is_short = name.len().min(known.len()) < if name.len() < known.len() { 3 } else { 4 };
+    if is_short || name.len().abs_diff(known.len()) > 3 {
+        return false;
+    }
+    if name.replace('_', "") == known.replace('_', "") {
+        return true;
+    }
+    let (name, known) = (name.as_bytes(), known.as_bytes());
+    let same = name.iter().zip(known).take_while(|(one, other)| one == other).count();
+    let (name, known) = (&name[same..], &known[same..]);
+    let same = name.iter().rev().zip(known.iter().rev()).take_while(|(one, other)| one == other).count();
+    match (&name[..name.len() - same], &known[..known.len() - same]) {
+        ([] | [_], [] | [_]) => true,
+        ([a, b], [c, d]) => (a, b) == (d, c),
+        _ => false,
+    }
+}
+
+/// Returns true for a key of a model's dimension.
+fn is_named_by_models(name: &str) -> bool {
+    Names::get().kinds.iter().flat_map(|kind| &kind.dims).any(|(_, keys)| keys.has(name))
 }
 
 /// Returns true for a text, and for a list with more than Hydra's name of the file itself.
@@ -163,7 +219,7 @@ fn has_no_value(value: &Value, is_parallelism: bool) -> bool {
     match value {
         Value::Null => true,
         Value::Flag(flag) => !flag,
-        Value::Text(text) => ["", "none", "no", "off", "false", "null"].contains(&text.to_ascii_lowercase().as_str()),
+        Value::Text(text) => ["", "none", "no", "off", "null"].contains(&text.to_ascii_lowercase().as_str()),
         Value::Number(digits) => match digits.trim_end_matches(".0") {
             "0" => true,
             "1" => is_parallelism,

@@ -93,9 +93,15 @@ impl<'e> Reader<'e> {
         };
         let ranked: Vec<_> = all.iter().filter_map(|entry| Some((rank(entry)?, entry))).collect();
         let best = ranked.iter().map(|(rank, _)| *rank).min()?;
-        let mut of_rank = ranked.into_iter().filter(|(rank, _)| *rank == best).map(|(_, entry)| entry);
+        let mut of_rank = ranked.iter().filter(|(rank, _)| *rank == best).map(|(_, entry)| *entry);
         let first = of_rank.next()?;
-        if let Some(other) = of_rank.find(|other| other.value != first.value) {
+        // `n_layer` beside `num_layers`.
+        let is_rival = |other: &&ConfigEntry| {
+            let is_beside = other.path[..other.path.len() - 1] == first.path[..first.path.len() - 1];
+            ["layers", "heads"].contains(&dim) && is_beside && other.value != first.value
+        };
+        let rival = ranked.iter().map(|(_, entry)| *entry).find(is_rival);
+        if let Some(other) = of_rank.find(|other| other.value != first.value).or(rival) {
             let (name, one, two) = (dim.trim_matches(['{', '}']), &first.shown, &other.shown);
             let what = if one == two { "is given twice and looks" } else { "both look" };
             let keys = if one == two { format!("`{one}`") } else { format!("`{one}` and `{two}`") };

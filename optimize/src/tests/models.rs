@@ -102,8 +102,39 @@ fn well_known_models_are_recognised_by_their_names() {
     for other in ["TechxGenus/Meta-Llama-3-8B-Instruct-GPTQ", "our/llama-3-8b-pruned", "Qwen/Qwen2.5-VL-7B-Instruct"] {
         assert!(named(other).is_err_and(|words| words.contains("--model-config")), "{other}");
     }
-    let changed = "per_device_train_batch_size: 8\nmodel_name_or_path: gpt2\nconfig_overrides: {n_layer: 4}\n";
-    assert!(parameters(changed).is_err());
+    // The folder of a checkpoint is no name in torchtune.
+    let folder = format!("{builder}checkpointer: {{checkpoint_dir: /tmp/Meta-Llama-3-8B}}\n");
+    assert_eq!(parameters(&folder), Ok(1_235_814_400));
+    for changed in ["config_overrides: {n_layer: 4}", "num_labels: 2"] {
+        let text = format!("per_device_train_batch_size: 8\nmodel_name_or_path: gpt2\n{changed}\n");
+        assert!(parameters(&text).is_err(), "{changed}");
+    }
+}
+
+/// Parameters of a hand-written transformer by the formula of its layers, with two norms each, for each key beside the usual ones.
+#[test]
+fn keys_of_hand_written_transformers_change_the_model() {
+    let (layers, d, vocab, seq) = (6_u64, 512_u64, 8192_u64, 256_u64);
+    let parameters = |key: &str| {
+        let model = format!(
+            "{{n_layer: {layers}, n_embd: {d}, n_head: 8, vocab_size: {vocab}, block_size: {seq}, bias: false, {key}}}"
+        );
+        let file = file(Format::Yaml, &format!("model: {model}\nbatch_size: 8\nlr: 1\n"));
+        let model = Model::read(&file.entries().expect("YAML"), &file, &ModelRequest::default());
+        model.unwrap_or_else(|error| panic!("{key}: {error}")).spec.parameters()
+    };
+    let usual = parameters("");
+    for (key, more) in [
+        ("swiglu: true", layers * 4 * d * d),
+        ("activation: swiglu", layers * 4 * d * d),
+        ("d_mlp: 4096", layers * 2 * d * 2048),
+        ("tie_weights: false", vocab * d),
+    ] {
+        assert_eq!(parameters(key), usual + more, "{key}");
+    }
+    assert_eq!(parameters("multi_query: true"), usual - layers * 2 * d * (d - 64));
+    assert_eq!(parameters("num_kv: 2"), usual - layers * 2 * d * (d - 128));
+    assert_eq!(parameters("rope: true"), usual - seq * d);
 }
 
 #[test]
