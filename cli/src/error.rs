@@ -67,7 +67,7 @@ pub(crate) enum Error {
     SeveralStructs { names: Vec<String> },
     #[error(
         "--model: {source}\n  help: describe it as --model 'MODEL(NAME = VALUE, …)', or add --dim NAME=VALUE; \
-         well-known language models have names, such as gpt2"
+         well-known models have names, such as gpt2 and resnet18"
     )]
     Model { source: PairsError },
     #[error(

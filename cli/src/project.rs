@@ -376,7 +376,7 @@ pub(crate) struct ModelOrWorkloadArgs {
     pub of_package: WorkloadArgs,
     /// Describe the model here, without a package: in the words of the attribute, such as `mlp(widths = [784, 10])`; by its
     /// kind with --dim for each dimension: transformer, encoder_decoder, vit, convnet, unet, mlp, recurrent, lstm, gru, or
-    /// declared (costs); or by the name of a well-known language model, such as `gpt2` or `llama-2-7b`
+    /// declared (costs); or by the name of a well-known model, such as `gpt2`, `llama-2-7b` or `resnet18`
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["workload", "struct"])]
     pub model: Option<String>,
     /// Dimension of --model, or key of its training, such as `seq=512` or `lora_rank=8`; repeatable

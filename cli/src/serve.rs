@@ -1,6 +1,8 @@
 //! `cargo gpu-tuned serve`.
 
 mod http;
+#[cfg(test)]
+mod tests;
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::thread;
@@ -9,7 +11,7 @@ use std::time::Duration;
 use gpu_tuned_core::dims::{Dim, DimKind, DimValue, DimValues, Presence, Schema as _, table};
 use gpu_tuned_core::workload::{ModelKind, Training};
 use gpu_tuned_core::{PrecisionPolicy, grouped};
-use gpu_tuned_project::config::workload_from_words;
+use gpu_tuned_optimize::{Model, ModelRequest};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -148,18 +150,25 @@ struct Preset {
     parameters: String,
 }
 
-/// Well-known models: a name, and the model in the words of the attribute.
-const PRESETS: &str = include_str!("serve/presets.txt");
-
+/// Well-known models by their short names. Sequences have the length of the model, or none where `seq` is to be given.
 fn presets() -> impl Iterator<Item = Preset> {
-    let rows = PRESETS.lines().filter_map(|line| line.split_once(": "));
-    rows.map(|(name, words)| {
-        let (_, spec) = workload_from_words(words, &[]).expect("BUG: presets are models");
+    let mut names: Vec<_> = Model::known_names().map(|name| name.rsplit('/').next().unwrap_or(name)).collect();
+    names.sort_by_key(|name| name.to_ascii_lowercase());
+    names.into_iter().map(|name| {
+        let known = |dims: &[(String, String)]| {
+            let request = ModelRequest { dims, ..ModelRequest::default() };
+            Model::known(name, &request).expect("BUG: well-known models have names")
+        };
+        let (spec, is_open) = match known(&[]) {
+            Ok(model) => (model.spec, false),
+            Err(_) => (known(&[("seq".to_owned(), "1".to_owned())]).expect("BUG: only `seq` is open").spec, true),
+        };
         let text = |value: DimValue| match value {
             DimValue::Choice(name) => name,
             other => other.to_string(),
         };
-        let values = spec.model.values().into_iter().map(|(name, value)| (name, text(value))).collect();
+        let values = spec.model.values().into_iter().filter(|(name, _)| !(is_open && *name == "seq"));
+        let values = values.map(|(name, value)| (name, text(value))).collect();
         Preset { name, model: spec.model.kind().name, values, parameters: grouped(spec.parameters()) }
     })
 }
@@ -188,36 +197,4 @@ fn choices(common: &Common) -> Result<String, Error> {
         "presets": presets().collect::<Vec<_>>(),
     });
     Ok(document("serve", &choices, &[]))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::{PRESETS, presets};
-
-    /// Parameters as published: the sources are in `core/tests/it/published.rs`.
-    const PUBLISHED: &[(&str, &str)] = &[
-        ("GPT-2", "124,439,808"),
-        ("GPT-2 medium", "354,823,168"),
-        ("GPT-2 XL", "1,557,611,200"),
-        ("Llama 2 7B", "6,738,415,616"),
-        ("Llama 3 8B", "8,030,261,248"),
-        ("TinyLlama 1.1B", "1,100,048,384"),
-        ("BERT base", "109,482,240"),
-        ("T5 base", "222,903,552"),
-        ("ViT-B/16", "86,567,656"),
-        ("ResNet-18", "11,689,512"),
-        ("ResNet-50", "25,557,032"),
-        ("VGG-16", "138,357,544"),
-        ("U-Net 512", "31,037,633"),
-        ("DDPM CIFAR-10", "35,746,307"),
-    ];
-
-    #[test]
-    fn presets_have_the_published_parameters() {
-        let counted: BTreeMap<_, _> = presets().map(|preset| (preset.name, preset.parameters)).collect();
-        assert_eq!(counted.len(), PRESETS.lines().count());
-        assert_eq!(counted, PUBLISHED.iter().map(|(name, count)| (*name, (*count).to_owned())).collect());
-    }
 }

@@ -60,7 +60,8 @@ impl Model {
         let classes = entries.iter().flat_map(evidence::names_of_models);
         let files = request.config.into_iter().flat_map(Config::named_models);
         let mut named = files.chain(classes).filter(|_| request.kind.is_none());
-        let Some((known, by)) = named.find_map(|(text, by)| Some((Known::named(&text)?, by))) else { return read };
+        let with_config = |text: &str| Known::named(text).filter(|known| known.described().is_none());
+        let Some((known, by)) = named.find_map(|(text, by)| Some((with_config(&text)?, by))) else { return read };
         let of = known.file();
         let mut model = Self::of_entries(&of.entries()?, &of, request)?;
         let names = Names::get().kind(model.spec.model.kind().name);
@@ -76,14 +77,27 @@ impl Model {
         Ok(model)
     }
 
-    /// Takes the dimensions of a well-known model, such as `gpt2` or `meta-llama/Llama-2-7b-hf`. `None` for other names.
+    /// Names of the well-known models.
+    pub fn known_names() -> impl Iterator<Item = &'static str> {
+        Known::names()
+    }
+
+    /// Takes the dimensions of a well-known model, such as `gpt2`, `resnet18` or `meta-llama/Llama-2-7b-hf`. Dimensions of the
+    /// request count more. `None` for other names.
     ///
     /// # Errors
     ///
     /// Unknown dimensions, and values that a model cannot have.
     pub fn known(name: &str, request: &ModelRequest<'_>) -> Option<Result<Self, OptimizeError>> {
-        let file = Known::named(name)?.file();
-        Some(file.entries().and_then(|entries| Self::of_entries(&entries, &file, request)))
+        let known = Known::named(name)?;
+        let file = known.file();
+        let Some((kind, mut dims)) = known.described() else {
+            return Some(file.entries().and_then(|entries| Self::of_entries(&entries, &file, request)));
+        };
+        dims.retain(|(name, _)| !request.dims.iter().any(|(given, _)| given == name));
+        dims.extend_from_slice(request.dims);
+        let request = ModelRequest { kind: Some(kind), dims: &dims, ..*request };
+        Some(file.entries().and_then(|entries| Self::of_entries(&entries, &file, &request)))
     }
 
     /// Reads a model from the entries of a file.

@@ -1,8 +1,10 @@
 //! Models whose dimensions are known by their names (`models.toml`).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use gpu_tuned_core::workload::ModelKind;
 use serde::Deserialize;
 
 use crate::document::{ConfigEntry, ConfigText, Format, Value};
@@ -15,7 +17,10 @@ pub(super) struct Known {
     #[serde(default)]
     aliases: Words,
     /// Its `config.json`.
-    config: String,
+    config: Option<String>,
+    /// Dimensions by the name of the kind, in place of a `config.json`; and the number of parameters.
+    #[serde(flatten)]
+    kinds: BTreeMap<String, toml::Value>,
 }
 
 static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
@@ -31,6 +36,11 @@ static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
 const VARIANTS: [&str; 6] = ["instruct", "chat", "it", "hf", "base", "deduped"];
 
 impl Known {
+    /// Names of all models.
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
+        KNOWN.iter().map(|model| model.name.as_str())
+    }
+
     /// The model of this name, path, or class such as `torchtune.models.llama3.lora_llama3_8b`.
     pub(super) fn named(text: &str) -> Option<&'static Self> {
         let own = squashed(text);
@@ -39,9 +49,17 @@ impl Known {
             .find(|model| [model.name.as_str()].into_iter().chain(model.aliases.iter()).any(|it| squashed(it) == own))
     }
 
-    /// The config as a file.
+    /// The config as a file, empty for a model that the table describes by its kind.
     pub(super) fn file(&self) -> ConfigText {
-        ConfigText::new(Path::new(&self.name), Format::Json, &self.config)
+        ConfigText::new(Path::new(&self.name), Format::Json, self.config.as_deref().unwrap_or("{}"))
+    }
+
+    /// Kind and dimensions of a model without a config.
+    pub(super) fn described(&self) -> Option<(&str, Vec<(String, String)>)> {
+        let is_kind = |(name, _): &(&String, &toml::Value)| ModelKind::named(name).is_some();
+        let (kind, dims) = self.kinds.iter().find(is_kind)?;
+        let dims = dims.as_table()?.iter().map(|(name, value)| (name.clone(), value.to_string()));
+        Some((kind, dims.collect()))
     }
 }
 

@@ -216,7 +216,7 @@ fn everything_can_be_chosen_with_the_keyboard() {
     // Another kind of model brings its dimensions.
     browser.evaluate("form.source.focus()");
     browser.evaluate(
-        "form.source.value = 'preset ResNet-18'; form.source.dispatchEvent(new Event('input', { bubbles: true }))",
+        "form.source.value = 'preset resnet18'; form.source.dispatchEvent(new Event('input', { bubbles: true }))",
     );
     let outcome = browser.outcome();
     assert!(outcome.starts_with("convnet on rtx4090: batch "), "{outcome}");
