@@ -2,6 +2,7 @@
 
 use std::io::{Write, stderr};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -40,10 +41,25 @@ pub fn inform_user(text: &str) {
     }
 }
 
+/// Prints a line while a redrawn line is off the terminal.
+pub type Around = dyn Fn(&mut dyn FnMut()) + Send + Sync;
+
+static AROUND: Mutex<Option<Weak<Around>>> = Mutex::new(None);
+
+/// Prints lines through `around` from now on, while somebody holds it.
+pub fn set_around(around: &Arc<Around>) {
+    *AROUND.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::downgrade(around));
+}
+
 /// Writes a line to standard error, whatever the log.
 pub fn print(text: &str) {
     // A closed standard error must not end training.
-    let _ = writeln!(stderr(), "gpu-tuned: {text}");
+    let mut write = || drop(writeln!(stderr(), "gpu-tuned: {text}"));
+    let around = AROUND.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(Weak::upgrade);
+    match around {
+        Some(around) => around(&mut write),
+        None => write(),
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //! | [`bench`](mod@bench) | requests and results of a bench run |
 //! | [`plot`] | SVG plots |
 //! | [`progress`] | reports during long work |
+//! | `progress_line` | progress of a training run, with feature `progress-line` |
 //!
 //! Programs that depend on `gpu-tuned` find the first six as `gpu_tuned::recording`, `gpu_tuned::monitor` and so on.
 
@@ -24,6 +25,8 @@ mod metrics;
 pub mod monitor;
 pub mod plot;
 pub mod progress;
+#[cfg(feature = "progress-line")]
+pub mod progress_line;
 pub mod recording;
 mod stats;
 pub mod trace;

@@ -106,6 +106,8 @@ pub mod burn;
 #[cfg(feature = "burn")]
 mod checkpoints;
 mod decide;
+#[cfg(feature = "burn")]
+mod progress;
 #[cfg(feature = "distributed")]
 pub mod ranks;
 mod restart;
@@ -147,6 +149,8 @@ pub use gpu_tuned_observe::{diagnose, export, leak, monitor, recording, trace};
 #[cfg(feature = "burn")]
 #[doc(inline)]
 pub use gpu_tuned_train::{load, loss, mixed, recurrent};
+#[cfg(feature = "burn")]
+pub use progress::Progress;
 pub use resume::{ResumeError, Resumed, ResumedChange};
 pub use saved::{FigureChange, LoadError, SaveError, SavedRun};
 pub use selection::{Change, Fallback, Selection, Shortfall};

@@ -51,6 +51,9 @@ pub struct Session<C> {
     /// True if a model that is not ready for 16 bits starts the program again.
     #[cfg(feature = "burn")]
     pub(crate) restarts: bool,
+    /// True if progress lines are shown.
+    #[cfg(feature = "burn")]
+    pub(crate) shows_progress: bool,
     /// Recorder of the session.
     pub(crate) recorder: Option<Recorder>,
     /// Instrumentation of its loaders and trainers.

@@ -47,6 +47,7 @@ pub fn start<C: Tuned>(config: C) -> Result<Session<C>, StartError> {
 }
 
 /// Options of a start.
+#[allow(clippy::struct_excessive_bools, reason = "switches, each set by a method of its own")]
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     strict: bool,
@@ -59,6 +60,8 @@ pub struct Options {
     checkpoints: Option<PathBuf>,
     set: Pins,
     record: Option<PathBuf>,
+    #[cfg(feature = "burn")]
+    hides_progress: bool,
     observers: Observers,
     /// True if a model that is not ready for 16 bits is an error.
     stays: bool,
@@ -81,6 +84,10 @@ impl Options {
 
     /// The environment variable that names a file to record to: see [`recording`](crate::recording).
     pub const RECORD_VARIABLE: &'static str = "GPU_TUNED_RECORD";
+
+    /// The environment variable that switches progress lines off, with the value `0`.
+    #[cfg(feature = "burn")]
+    pub const PROGRESS_VARIABLE: &'static str = "GPU_TUNED_PROGRESS";
 
     /// Makes any fallback an error. Off, unless [`STRICT_VARIABLE`](Self::STRICT_VARIABLE) is `1` or `true`.
     #[must_use]
@@ -161,6 +168,16 @@ impl Options {
         self
     }
 
+    /// Shows the lines of [`Session::progress`], which is the default, or hides them.
+    ///
+    /// [`PROGRESS_VARIABLE`](Self::PROGRESS_VARIABLE) takes precedence.
+    #[cfg(feature = "burn")]
+    #[must_use]
+    pub fn progress(mut self, is_shown: bool) -> Self {
+        self.hides_progress = !is_shown;
+        self
+    }
+
     /// Shows what the session does to an observer as it comes, whether it is recorded to a file or not.
     #[must_use]
     pub fn observe(mut self, observer: impl Observer + 'static) -> Self {
@@ -238,6 +255,8 @@ impl Options {
             config,
             decision,
             opened,
+            #[cfg(feature = "burn")]
+            shows_progress: switch(Self::PROGRESS_VARIABLE)?.unwrap_or(!self.hides_progress),
             #[cfg(feature = "burn")]
             restarts: !(self.stays || self.strict || request.ranks.is_some() || is_on(Self::STRICT_VARIABLE)?),
             #[cfg(feature = "burn")]
@@ -426,10 +445,16 @@ impl Options {
 
 /// Value of a switch that is off by default.
 fn is_on(variable: &'static str) -> Result<bool, StartError> {
-    let Some(value) = std::env::var_os(variable) else { return Ok(false) };
+    Ok(switch(variable)?.unwrap_or(false))
+}
+
+/// The switch of an environment variable; `None` if the variable is empty or not set.
+fn switch(variable: &'static str) -> Result<Option<bool>, StartError> {
+    let value = std::env::var_os(variable).unwrap_or_default();
     match value.to_string_lossy().to_ascii_lowercase().as_str() {
-        "1" | "true" => Ok(true),
-        "" | "0" | "false" => Ok(false),
+        "1" | "true" => Ok(Some(true)),
+        "" => Ok(None),
+        "0" | "false" => Ok(Some(false)),
         _ => Err(StartError::Switch { variable, value: value.to_string_lossy().into_owned() }),
     }
 }

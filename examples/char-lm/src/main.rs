@@ -17,7 +17,6 @@ use char_lm::{
 };
 use clap::Parser;
 use gpu_tuned::{Checkpoint, Checkpoints, Options, Session};
-use indicatif::{ProgressBar, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
 mod report;
@@ -194,7 +193,8 @@ fn run(
         None => session.trainer(model, optimizer)?,
     };
     let resumed_after = checkpoints.as_ref().map_or(0, |checkpoints| checkpoints.steps() as usize);
-    let steps_taken = training.run(&mut trainer, checkpoints, &progress_bar(session)?).context("training stopped")?;
+    let progress = session.progress(config.steps as u64).resumed_after(resumed_after as u64);
+    let steps_taken = training.run(&mut trainer, checkpoints, progress).context("training stopped")?;
     let mut report = Report { resumed_after, steps_taken, ..Report::default() };
     if steps_taken >= config.steps && session.is_first_rank() {
         let model = trainer.model().valid();
@@ -204,13 +204,4 @@ fn run(
     }
     report.seconds = begin.elapsed().as_secs_f64();
     Ok(report)
-}
-
-/// Progress bar of the first rank on standard error; draws nothing if that is not a terminal.
-fn progress_bar(session: &Session<TrainingConfig>) -> anyhow::Result<ProgressBar> {
-    if !session.is_first_rank() {
-        return Ok(ProgressBar::hidden());
-    }
-    let style = ProgressStyle::with_template("{prefix} {wide_bar} {per_sec:>12} windows, {msg} {eta}")?;
-    Ok(ProgressBar::no_length().with_style(style))
 }

@@ -11,8 +11,7 @@ use burn::{
     optim::{AdamWConfig, ModuleOptimizer},
     tensor::Device,
 };
-use gpu_tuned::{Checkpoints, measure::Subject, mixed::F32State, train::Trainer};
-use indicatif::ProgressBar;
+use gpu_tuned::{Checkpoints, Progress, measure::Subject, mixed::F32State, train::Trainer};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -87,7 +86,7 @@ impl Training<'_> {
         &self,
         trainer: &mut Trainer<Model>,
         mut checkpoints: Option<Checkpoints>,
-        bar: &ProgressBar,
+        mut progress: Progress,
     ) -> anyhow::Result<usize> {
         let &Self { corpus, config, global_batch, .. } = self;
         let windows = Windows::new(&corpus.train, config.window, global_batch, config.seed)?;
@@ -96,22 +95,17 @@ impl Training<'_> {
         let end = self.stop_after.map_or(config.steps, |steps| steps.min(config.steps));
         let mut losses = Vec::new();
 
-        bar.set_length((config.steps * global_batch) as u64);
-        bar.set_position((steps_taken * global_batch) as u64);
-        bar.reset_eta();
         while steps_taken < end {
             let step =
                 trainer.step(schedule.step().base(), windows.step(steps_taken, self.part.clone()), Model::loss)?;
             steps_taken += 1;
             losses.push(step.loss);
-            bar.set_prefix(format!("step {steps_taken}/{}", config.steps));
-            bar.inc(step.samples as u64);
+            progress.step(&step);
             if steps_taken.is_multiple_of(STEPS_PER_LOSS) || steps_taken == end {
                 let loss = losses.iter().sum::<f32>() / losses.len() as f32;
                 losses.clear();
-                bar.set_message(format!("loss {loss:.4}"));
                 if self.part.start == 0 {
-                    bar.suspend(|| eprintln!("step {steps_taken:>4}: loss {loss:.4}"));
+                    progress.suspend(|| eprintln!("step {steps_taken:>4}: loss {loss:.4}"));
                 }
             }
             if let Some(checkpoints) = &mut checkpoints {

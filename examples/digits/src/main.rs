@@ -9,7 +9,6 @@ use digits::{
     training::{Outcome, subject, train},
 };
 use gpu_tuned::{Bytes, Options, Session};
-use indicatif::{ProgressBar, ProgressStyle};
 use tracing_subscriber::EnvFilter;
 
 /// Trains a small convolutional network on 1,797 handwritten digits.
@@ -70,15 +69,9 @@ fn main() -> anyhow::Result<()> {
     if let Some(probe) = arguments.probe_tf32.then(|| session.probe_tf32()).flatten() {
         eprintln!("{}", probe.context("the device could not be probed")?);
     }
-    let outcome = train(&session, &data, &progress_bar()?).context("training stopped")?;
+    let outcome = train(&session, &data).context("training stopped")?;
     println!("{}", if arguments.json { json(&outcome, &session) } else { sentence(&outcome, &session) });
     Ok(())
-}
-
-/// Progress bar on standard error; draws nothing if that is not a terminal.
-fn progress_bar() -> anyhow::Result<ProgressBar> {
-    let style = ProgressStyle::with_template("{prefix} {wide_bar} {per_sec:>12} samples, {msg} {eta}")?;
-    Ok(ProgressBar::no_length().with_style(style))
 }
 
 /// Memory reserved by Burn; `None` for a device without a memory pool, such as the CPU.

@@ -12,7 +12,6 @@ use burn::{
     tensor::{Device, Tensor},
 };
 use gpu_tuned::{Session, load::evaluate, measure::Subject, mixed::in_f32};
-use indicatif::ProgressBar;
 
 use crate::{
     config::TrainingConfig,
@@ -38,7 +37,7 @@ pub struct Outcome {
 /// # Errors
 ///
 /// If images cannot be read, a step fails, or accuracy cannot be measured.
-pub fn train(session: &Session<TrainingConfig>, data: &Digits, bar: &ProgressBar) -> anyhow::Result<Outcome> {
+pub fn train(session: &Session<TrainingConfig>, data: &Digits) -> anyhow::Result<Outcome> {
     let begin = Instant::now();
     let (config, device) = (session.config(), session.device());
     device.seed(config.seed);
@@ -52,19 +51,18 @@ pub fn train(session: &Session<TrainingConfig>, data: &Digits, bar: &ProgressBar
     let loader = session.loader(data.train.clone(), DigitBatcher).shuffle(config.seed);
     let mut accuracy = 0.0;
 
-    bar.set_length(images * config.num_epochs as u64);
+    let mut progress = session.progress(optimizer_steps as u64).steps_per_epoch(steps_per_epoch as u64);
     for epoch in 1..=config.num_epochs {
         let mut loss_sum = 0.0;
-        for (index, batch) in loader.iter().enumerate() {
-            bar.set_prefix(format!("epoch {epoch}/{}, step {}/{steps_per_epoch}", config.num_epochs, index + 1));
+        for batch in loader.iter() {
             let step = trainer.step(schedule.step().base(), batch.context("cannot read the images")?, loss)?;
             loss_sum += step.loss;
-            bar.inc(step.samples as u64);
+            progress.step(&step);
         }
         let loss = loss_sum / steps_per_epoch as f32;
         accuracy = validation_accuracy(trainer.model(), session, data).context("cannot measure accuracy")?;
-        bar.set_message(format!("loss {loss:.4}"));
-        bar.suspend(|| eprintln!("epoch {epoch:>2}: loss {loss:.4}, validation accuracy {:.2}%", accuracy * 100.0));
+        progress
+            .suspend(|| eprintln!("epoch {epoch:>2}: loss {loss:.4}, validation accuracy {:.2}%", accuracy * 100.0));
     }
     Ok(Outcome { steps_per_epoch, optimizer_steps, accuracy, seconds: begin.elapsed().as_secs_f64() })
 }

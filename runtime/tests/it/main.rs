@@ -85,6 +85,8 @@ mod played;
 mod precision;
 #[cfg(feature = "distributed")]
 mod processes;
+#[cfg(all(feature = "burn", target_os = "linux"))]
+mod progress;
 #[cfg(feature = "distributed")]
 mod ranks;
 #[cfg(feature = "burn")]

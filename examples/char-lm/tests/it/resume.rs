@@ -13,7 +13,6 @@ use char_lm::{
     training::{Run, Training, learning_rates, optimizer},
 };
 use gpu_tuned::{Checkpoint, Options, Session};
-use indicatif::ProgressBar;
 
 const STEPS: usize = 20;
 
@@ -43,7 +42,7 @@ fn without_its_moments_a_resumed_run_would_end_elsewhere() {
     let (model, moments) = trainer.into_parts();
     let next_step = |optimizer| {
         let mut trainer = session.trainer(model.clone(), optimizer).unwrap();
-        training(&session, &corpus(), Some(8)).run(&mut trainer, None, &ProgressBar::hidden()).unwrap();
+        training(&session, &corpus(), Some(8)).run(&mut trainer, None, session.progress(None)).unwrap();
         parameters(trainer.master())
     };
     assert!(next_step(moments) != next_step(optimizer()), "the comparison does not see lost moments");
@@ -122,7 +121,7 @@ fn advance(folder: &Path, stop_after: Option<usize>) -> (usize, Vec<f32>) {
     let checkpoints = session.checkpoints(folder).unwrap().every_steps(5);
     let mut trainer = checkpoints.trainer(&session, fresh(&session), optimizer()).unwrap();
     let training = training(&session, &corpus, stop_after);
-    let steps = training.run(&mut trainer, Some(checkpoints), &ProgressBar::hidden()).unwrap();
+    let steps = training.run(&mut trainer, Some(checkpoints), session.progress(None)).unwrap();
     (steps, parameters(trainer.master()))
 }
 
