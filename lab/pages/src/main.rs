@@ -33,6 +33,7 @@ fn main() -> Result<()> {
     files.extend([
         ("docs/absolute.md".to_owned(), absolute::page(root)?),
         ("docs/scale.md".to_owned(), scale::page()?),
+        ("docs/pictures/speed.svg".to_owned(), speed::picture(root)?),
         ("docs/speed.md".to_owned(), speed::page(root)?),
         ("docs/transfer.md".to_owned(), transfer::page(root)?),
         ("README.md".to_owned(), readme(root)?),

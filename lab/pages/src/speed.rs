@@ -8,6 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use gpu_tuned_core::{Bytes, three_digits};
+use gpu_tuned_observe::plot::{BarGroup, BarPlot, PlotSize};
 use serde::Deserialize;
 
 use crate::figures::{folded, geometric_mean, mib, or_dash};
@@ -21,6 +22,9 @@ const PAGE: &str = include_str!("speed.md");
 const FOLDER: &str = "lab/experiments/results";
 /// The file of raw lines in the folder of a device.
 const FILE: &str = "side-by-side.jsonl";
+
+/// Runs of the README's picture.
+const README: &str = "lab/experiments/results/h200/side-by-side.jsonl";
 
 /// Runs in PyTorch.
 const PEER: &str = "peer";
@@ -104,7 +108,12 @@ impl<'r> Model<'r> {
 
     /// Part of PyTorch's fastest run with as many samples in a step.
     fn part_of_peer(&self) -> Option<f64> {
-        Some(self.planned()?.rate() / fastest(self.peers().filter(|run| run.batch == BATCH))?.rate())
+        Some(self.planned()?.rate() / self.fastest_peer()?.rate())
+    }
+
+    /// PyTorch's fastest run with as many samples in a step.
+    fn fastest_peer(&self) -> Option<&'r Run> {
+        fastest(self.peers().filter(|run| run.batch == BATCH))
     }
 
     /// Losses of plain loops with each seed, the lowest first.
@@ -147,9 +156,10 @@ fn section(runs: &[Run]) -> String {
     let models = Model::all(runs);
     let title = runs.iter().find_map(|run| Some((run.device.as_ref()?, run.torch.as_ref()?)));
     let title = title.map_or_else(|| "## GPU".to_owned(), |(gpu, torch)| format!("## {gpu}, PyTorch {torch}"));
-    let mean = |of: fn(&Model) -> Option<f64>| geometric_mean(&models.iter().filter_map(of).collect::<Vec<_>>());
-    let gain = or_dash(mean(|model| model.gain()), |mean| format!("x{mean:.2}"));
-    let part = or_dash(mean(|model| model.part_of_peer()), |mean| format!("{mean:.2}"));
+    let gains: Vec<_> = models.iter().filter_map(Model::gain).collect();
+    let parts: Vec<_> = models.iter().filter_map(Model::part_of_peer).collect();
+    let gain = or_dash(geometric_mean(&gains), |mean| format!("x{mean:.2}"));
+    let part = or_dash(geometric_mean(&parts), |mean| format!("{mean:.2}"));
     format!(
         "{title}\n\n### Samples per second\n\nOver {} models, the geometric means are {gain} over the plain loop, and {part} of \
          PyTorch.\n\n{}\n### Losses\n\n*Loss* is the mean over the last tenth of the steps, after the same number of samples. The \
@@ -161,6 +171,28 @@ fn section(runs: &[Run]) -> String {
         peers(&models),
         folded("All runs", &every_run(runs)),
     )
+}
+
+/// Draws the speeds of a device's models for the README: the plain loop, the library and PyTorch.
+pub fn picture(root: &Path) -> Result<String> {
+    let path = root.join(README);
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let runs: Vec<Run> = lines(README, &text)?;
+    let group = |model: &Model| {
+        let runs = [model.run(PLAIN), model.planned(), model.fastest_peer()];
+        let [plain, planned, peer] = runs.map(|run| run.map_or(0.0, Run::rate));
+        let bar = |rate: f64| (rate / peer, three_digits(rate));
+        BarGroup { name: model.name.to_owned(), bars: [plain, planned, peer].map(bar).to_vec() }
+    };
+    let device = runs.iter().find_map(|run| run.device.as_deref()).unwrap_or("GPU");
+    let plot = BarPlot {
+        size: PlotSize::Narrow,
+        title: format!("Samples per second on {device}"),
+        note: "steps of 64 samples; as parts of PyTorch's fastest run".to_owned(),
+        names: ["Burn, plain loop in f32", "gpu-tuned, library and CUDA graphs", "PyTorch"].map(str::to_owned).to_vec(),
+        groups: Model::all(&runs).iter().map(group).collect(),
+    };
+    Ok(plot.svg())
 }
 
 fn speeds(models: &[Model]) -> String {

@@ -1,7 +1,8 @@
-//! SVG plots: samples per second over the memory needed, figures over time, and terminals.
+//! SVG plots: samples per second over the memory needed, figures over time, bars, and terminals.
 //!
 //! Equal figures give equal text, so that plots can be committed beside their data.
 
+mod bars;
 mod memory_speed;
 mod terminal;
 mod time_series;
@@ -11,6 +12,7 @@ use std::fmt::{self, Write as _};
 use gpu_tuned_core::grouped;
 use gpu_tuned_core::printable::for_file;
 
+pub use bars::{BarGroup, BarPlot};
 pub use memory_speed::{Limit, Mark, MarkKind, MemorySpeedPlot, ModeLine, Point};
 pub use terminal::{Style, terminal};
 pub use time_series::{TimeSeries, TimeSeriesPlot};

@@ -2,7 +2,9 @@
 
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::{Bytes, Precision};
-use gpu_tuned_observe::plot::{Limit, Mark, MarkKind, MemorySpeedPlot, ModeLine, PlotSize, Point, step};
+use gpu_tuned_observe::plot::{
+    BarGroup, BarPlot, Limit, Mark, MarkKind, MemorySpeedPlot, ModeLine, PlotSize, Point, step,
+};
 
 const F32: Mode = Mode::new(Precision::F32, false);
 
@@ -135,5 +137,39 @@ fn everything_is_inside_of_the_picture_in_both_sizes() {
                 "{size:?}: {text:?} in {svg}"
             );
         }
+    }
+}
+
+#[test]
+fn bars_are_as_long_as_their_figures_and_labels_fit() {
+    let group = |name: &str, lengths: [f64; 2]| {
+        let bars = lengths.map(|length| (length, format!("{length} samples/s"))).to_vec();
+        BarGroup { name: name.to_owned(), bars }
+    };
+    let plot = BarPlot {
+        size: PlotSize::Narrow,
+        title: "a < b".to_owned(),
+        names: ["plain", "tuned"].map(str::to_owned).to_vec(),
+        groups: vec![group("transformer & co", [1.0, 4.0]), group("lstm", [0.0, 2.0])],
+        ..BarPlot::default()
+    };
+    let svg = plot.svg();
+    let tree = roxmltree::Document::parse(&svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
+    let number = |node: roxmltree::Node, name: &str| node.attribute(name).and_then(|text| text.parse::<f64>().ok());
+    // Those of the legend have no place of their own.
+    let bars = tree.descendants().filter(|node| node.has_tag_name("rect")).filter_map(|node| {
+        number(node, "x")?;
+        number(node, "width")
+    });
+    let bars: Vec<f64> = bars.collect();
+    for (found, length) in bars.iter().zip([1.0, 4.0, 0.0, 2.0]) {
+        assert!((found - bars[1] * length / 4.0).abs() < 0.11, "{bars:?}");
+    }
+    let width = number(tree.root_element(), "width").expect("a width");
+    for text in tree.descendants().filter(|node| node.has_tag_name("text")) {
+        let label = text.text().unwrap_or_default();
+        let (x, length) = (number(text, "x").expect("a place"), 6.9 * label.len() as f64);
+        let left = if text.attribute("text-anchor") == Some("end") { x - length } else { x };
+        assert!(left >= 0.0 && left + length <= width, "`{label}` is cut off");
     }
 }
