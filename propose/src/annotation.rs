@@ -15,7 +15,7 @@ use crate::candidate::{
 };
 use crate::code::{self, Code, Values};
 use crate::flow::{Reaching, Value};
-use crate::live::live;
+use crate::live::{live, used};
 use crate::losses::{Losses, edits_for_16_bits};
 use crate::model::{self, Annotated, Family, NestedDim, nested_dims, optimizer_in};
 use crate::proposal::listed;
@@ -52,9 +52,16 @@ impl<'a> Given<'a> {
     ) -> Self {
         let reached = reached(sources, program);
         let values = Rc::new(Values::new(reached.iter().copied()));
-        let live = live(&reached, program, training, config);
+        let mut live = live(&reached, program, training, config);
+        let mut family = Family::new(live.iter());
+        // The model of a path dependency, where the package has none.
+        if family.is_unknown()
+            && let Some(used) = used(&reached, program, training, config)
+        {
+            live = used;
+            family = Family::new(live.iter());
+        }
         let all = live.iter();
-        let family = Family::new(all.clone());
         let chosen = all.clone().filter(|source| program.is_some_and(|program| program.owns(source)));
         let (code, chosen) = (Code::new(all, &values), Code::new(chosen, &values));
         let losses = Losses::new(&reached);

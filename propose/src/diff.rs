@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use gpu_tuned_project::workspace::relative;
 use similar::TextDiff;
 
 /// Diff of two texts in the format of `diff -u`, without carriage returns.
@@ -18,6 +19,7 @@ pub fn added_lines(old: &str, new: &str) -> usize {
 
 /// Path of a file from the workspace on, with slashes.
 pub fn display_name(path: &Path, workspace: &Path) -> String {
-    let path = path.strip_prefix(workspace).unwrap_or(path);
+    // A path dependency may be beside the workspace.
+    let path = if path.is_absolute() { relative(path, workspace) } else { path.to_owned() };
     path.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
 }

@@ -25,6 +25,17 @@ pub(super) fn live(
     config: Option<(&Source, &str)>,
 ) -> Vec<Source> {
     let own: Vec<&Source> = reached.iter().copied().filter(|source| source.is_own()).collect();
+    used(&own, program, training, config)
+        .unwrap_or_else(|| own.into_iter().map(|source| source.with_items(source.file.items.clone())).collect())
+}
+
+/// Sources with the items that the program uses; `None` if its functions do not show what trains.
+pub(super) fn used(
+    own: &[&Source],
+    program: Option<Program<'_>>,
+    training: Option<&TrainingLoop<'_>>,
+    config: Option<(&Source, &str)>,
+) -> Option<Vec<Source>> {
     let entries: Vec<Entry<'_>> = own.iter().enumerate().flat_map(|(at, source)| entries(at, source)).collect();
     let mut named: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, entry) in entries.iter().enumerate() {
@@ -46,7 +57,7 @@ pub(super) fn live(
         !is_config(name) && named.get(name).is_some_and(|all| all.iter().any(|found| !open.contains(found)))
     };
     if !open.iter().any(|at| entries[*at].mentions.iter().any(others)) {
-        return own.into_iter().map(|source| source.with_items(source.file.items.clone())).collect();
+        return None;
     }
     open.extend(config.into_iter().flat_map(|(source, name)| of(source, name)));
     let mut live: BTreeSet<usize> = open.iter().copied().collect();
@@ -66,7 +77,7 @@ pub(super) fn live(
         }
     }
     let is_live: BTreeSet<*const Item> = live.iter().map(|at| std::ptr::from_ref(entries[*at].item)).collect();
-    own.iter().map(|source| source.with_items(kept(&source.file.items, &is_live))).collect()
+    Some(own.iter().map(|source| source.with_items(kept(&source.file.items, &is_live))).collect())
 }
 
 fn entries(at: usize, source: &Source) -> Vec<Entry<'_>> {

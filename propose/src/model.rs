@@ -35,7 +35,10 @@ const TOKENIZERS: &[(&str, u64)] = &[
 /// Value of a dimension in an attribute.
 pub(super) fn value(kind: &str, dim: &str, code: &Code, chosen: &Code, names: &[&str]) -> Option<String> {
     let count = match (kind, dim) {
-        ("convnet", "stages") => return stages(code),
+        ("convnet", "stages") => {
+            let stages = stages(code)?.into_iter().map(|stage| list(&stage)).collect::<Vec<_>>();
+            return Some(format!("[{}]", stages.join(", ")));
+        }
         ("mlp", "widths") => return widths(code),
         ("convnet", "image") => images(code).map(|[side, ..]| side),
         (_, "vocab") => vocabulary(code).or_else(|| field(code, chosen, names)),
@@ -69,8 +72,15 @@ pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<(&'static st
             if code.names.iter().any(|name| name.starts_with("BatchNorm")) {
                 extras.push(("batch_statistics", true.to_string()));
             }
+            if let Some((side, widths)) = dense_layers(code) {
+                extras.extend((side > 1).then(|| ("pooled", side.to_string())));
+                extras.extend((!widths.is_empty()).then(|| ("dense", list(&widths))));
+            }
         }
-        "recurrent" if code.names.iter().any(|name| name.starts_with("BiLstm") || name.starts_with("BiGru")) => {
+        "recurrent"
+            if has_default(code, "bidirectional")
+                || code.names.iter().any(|name| name.starts_with("BiLstm") || name.starts_with("BiGru")) =>
+        {
             extras.push(("bidirectional", true.to_string()));
         }
         "transformer" if code.names.iter().any(|name| name.starts_with("TransformerEncoder")) => {
@@ -87,6 +97,16 @@ pub(super) fn extras(kind: &str, code: &Code, chosen: &Code) -> Vec<(&'static st
         extras.push(("tied_head", false.to_string()));
     }
     extras
+}
+
+/// Returns true if a config has a field of this name that is true by default, and no code sets the field.
+fn has_default(code: &Code, name: &str) -> bool {
+    let is_true = |value: Expr| matches!(value, Expr::Lit(it) if matches!(&it.lit, syn::Lit::Bool(flag) if flag.value));
+    let is_meant = |field: &Field| {
+        field.ident.as_ref().is_some_and(|ident| ident == name)
+            && field.attrs.iter().filter_map(code::default).any(is_true)
+    };
+    code.own.iter().any(|own| own.item.fields.iter().any(is_meant)) && !code.has(&format!("with_{name}"))
 }
 
 /// Returns true if a dense layer has the vocabulary as outputs, apart from the embedding.
@@ -109,8 +129,26 @@ fn image_channels(all: &[[u64; 2]]) -> Option<u64> {
     if inputs.len() < 2 { inputs.first().copied().or_else(any) } else { None }
 }
 
-/// Sizes of the dense layers of one model, which follow each other; constructors such as `init_with` repeat them.
 fn widths(code: &Code) -> Option<String> {
+    dense_sizes(code).map(|sizes| list(&sizes))
+}
+
+fn list(numbers: &[u64]) -> String {
+    format!("[{}]", numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", "))
+}
+
+/// Side of the image before the dense layers, and the widths of those before the classes.
+fn dense_layers(code: &Code) -> Option<(u64, Vec<u64>)> {
+    let [features, widths @ .., _] = &dense_sizes(code)?[..] else { return None };
+    let [channels, _] = *stages(code)?.last()?;
+    let side = (features / channels).isqrt();
+    // The planner's last stage has as many channels as the last convolution.
+    let is_square = side * side * channels == *features && code.channels()?.last()?[1] == channels;
+    is_square.then(|| (side, widths.to_vec()))
+}
+
+/// Sizes of the dense layers of one model, which follow each other; constructors such as `init_with` repeat them.
+fn dense_sizes(code: &Code) -> Option<Vec<u64>> {
     let first = code.dense.first()?;
     if repeats(code, "Linear") || code.dense.iter().any(|dense| dense.of != first.of) {
         return None;
@@ -124,8 +162,7 @@ fn widths(code: &Code) -> Option<String> {
             && all.chunks(*length).all(|it| *it == all[..*length])
     });
     let (Some(length), None) = (lengths.next(), lengths.next()) else { return None };
-    let widths = std::iter::once(all[0][0]).chain(all[..length].iter().map(|[_, outputs]| *outputs));
-    Some(format!("[{}]", widths.map(|width| width.to_string()).collect::<Vec<_>>().join(", ")))
+    Some(std::iter::once(all[0][0]).chain(all[..length].iter().map(|[_, outputs]| *outputs)).collect())
 }
 
 /// Returns true if a struct has a list of modules, or of the program's own blocks with them, whose number the constructor gives.
@@ -141,7 +178,7 @@ fn repeats(code: &Code, module: &str) -> bool {
 }
 
 /// Stages of convolutions: each is a block. Without downsampling, all are one stage with the most channels.
-fn stages(code: &Code) -> Option<String> {
+fn stages(code: &Code) -> Option<Vec<[u64; 2]>> {
     const SHRINKING: [&str; 3] = ["MaxPool2d", "AvgPool2d", "with_stride"];
     let shrinks = code.names.iter().any(|name| SHRINKING.iter().any(|prefix| name.starts_with(prefix)));
     if repeats(code, "Conv2d") {
@@ -157,8 +194,7 @@ fn stages(code: &Code) -> Option<String> {
             _ => stages.push([channels, 1]),
         }
     }
-    let list: Vec<_> = stages.iter().map(|[channels, blocks]| format!("[{channels}, {blocks}]")).collect();
-    (!list.is_empty()).then(|| format!("[{}]", list.join(", ")))
+    (!stages.is_empty()).then_some(stages)
 }
 
 fn images(code: &Code) -> Option<[u64; 3]> {
@@ -209,6 +245,11 @@ impl Family {
         let found = BurnNames::get().kinds().find_map(|(kind, modules)| Some((kind, Some(hit(modules)?))));
         let (kind, hint) = found.unwrap_or_else(|| (undescribed(), None));
         Self { kind, hint, doubt: None }
+    }
+
+    /// Returns true if the code has no module that indicates a kind.
+    pub(super) const fn is_unknown(&self) -> bool {
+        self.hint.is_none() && self.doubt.is_none()
     }
 
     /// Names of a dimension in programs, its own first.

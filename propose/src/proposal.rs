@@ -14,7 +14,9 @@ use crate::live::live;
 use crate::losses::Losses;
 use crate::model::{Family, ModelWords};
 use crate::sources::{self, Edit, Owner, Patch, Programs, Source, all_tokens, reached};
-use crate::training_loop::{LoopPlaces, TrainingLoop, derive_micro_batch, loop_by_hand, training_loops};
+use crate::training_loop::{
+    LoopPlaces, TrainingLoop, batch_of_dependency, derive_micro_batch, loop_by_hand, training_loops,
+};
 
 /// An annotation for a struct with other edits, to be shown.
 #[derive(Debug, Serialize)]
@@ -255,12 +257,14 @@ fn proposal<'a>(
     let (help, numbers) = annotate(source, candidate, given, &mut patch);
     let mut left = Vec::new();
     derive_micro_batch(&given.reached, given.krate, &mut patch);
+    let batch = batch_of_dependency(&given.reached, given.krate);
     if let Some(training) = given.training {
         left = training.edit(candidate, given.krate, &mut patch);
         if let Some(program) = given.program.filter(|_| training.name() != "main") {
             program.edit(given.sources, given.krate, &mut patch);
         }
     }
+    left.extend(batch);
     let (edits, diff, lines) = patch.finish();
     let proposal = Proposal {
         file: source.name.clone(),

@@ -2,5 +2,6 @@
 
 mod build_scripts;
 mod line_endings;
+mod names;
 mod releases;
 mod toml_entries;

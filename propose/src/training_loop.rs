@@ -1,6 +1,7 @@
 //! Burn's own training loop in a program: its edits, its device, and the type of its batches.
 
 use gpu_tuned_attribute::sources::{Node, Visitor};
+use proc_macro2::TokenTree;
 use syn::spanned::Spanned;
 use syn::{
     Attribute, Block, Expr, ExprCall, ExprMethodCall, File, FnArg, GenericArgument, ImplItem, Item, ItemImpl,
@@ -399,6 +400,36 @@ pub(super) fn derive_micro_batch<'a>(sources: &[&'a Source], krate: &str, patch:
     patch.note(source, start, what);
     patch.above(source, start, &format!("#[derive({derived})]"));
     Some(name)
+}
+
+/// Advice on the batch of a path dependency's batcher, which code of the package names.
+pub(super) fn batch_of_dependency(sources: &[&Source], krate: &str) -> Option<String> {
+    let batches = |source: &Source| {
+        let output = |item: &ItemImpl| Some((last(&item.self_ty)?, output_of_batcher(item)?));
+        let items = all_items(&source.file.items).into_iter();
+        items.filter_map(|item| if let Item::Impl(item) = item { output(item) } else { None }).collect::<Vec<_>>()
+    };
+    let mentions = |source: &Source, wanted: &str| {
+        source.tokens.iter().any(|token| matches!(token, TokenTree::Ident(name) if *name == wanted))
+    };
+    let (own, others): (Vec<_>, Vec<_>) = sources.iter().copied().partition(|source| source.is_own());
+    if own.iter().any(|source| !batches(source).is_empty()) {
+        return None;
+    }
+    let all = others.iter().flat_map(|source| batches(source));
+    let name = all.into_iter().find(|(batcher, _)| own.iter().any(|source| mentions(source, batcher)))?.1;
+    let is_it = |item: &&ItemStruct| item.ident == name;
+    let (source, item) =
+        others.iter().find_map(|source| Some((source, structs(&source.file.items).into_iter().find(is_it)?)))?;
+    let implements = sources.iter().any(|source| implementation(DERIVE, &name, &source.file.items).is_some());
+    let line = item.ident.span().start().line;
+    (!implements && !derives(&item.attrs, DERIVE)).then(|| {
+        format!(
+            "{}:{line}: `{name}` is of a path dependency: give the step its tensors as a tuple, or derive \
+             `{krate}::{DERIVE}` there",
+            source.name
+        )
+    })
 }
 
 /// Returns true if all fields implement `MicroBatch`.
