@@ -16,4 +16,3 @@ mod products;
 mod recurrent;
 #[cfg(feature = "nn")]
 mod recurrent_modules;
-mod sums;

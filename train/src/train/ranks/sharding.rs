@@ -113,12 +113,7 @@ pub(super) fn owners_values<M: Module>(
         let vectors = Computed::wait_for(buckets.take_vectors())?;
         Ok((buckets, vectors))
     };
-    let (mut buckets, vectors) = patiently(&release, own_values)?;
-    let sums = || {
-        let sums = rank.sum(vectors)?;
-        patiently(&release, || rank.complete(&sums))?;
-        Ok::<_, StepFailure>(sums)
-    };
-    buckets.packed.vectors = rank.waiting(sums)?;
+    let (mut buckets, vectors) = patiently(release, own_values)?;
+    buckets.packed.vectors = rank.waiting(|| rank.sum(vectors))?;
     Ok(buckets.split(model, changed, None))
 }

@@ -2,7 +2,6 @@
 
 mod dry;
 mod graphs;
-mod ranks;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
