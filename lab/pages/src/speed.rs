@@ -151,15 +151,23 @@ pub fn page(root: &Path) -> Result<String> {
     Ok(filled(PAGE, &[("devices", devices)]))
 }
 
+/// Geometric means of the models' gains over the plain loop, and of their parts of PyTorch's speed.
+fn means(models: &[Model]) -> [Option<f64>; 2] {
+    let mean = |figures: Vec<f64>| geometric_mean(&figures);
+    [
+        mean(models.iter().filter_map(Model::gain).collect()),
+        mean(models.iter().filter_map(Model::part_of_peer).collect()),
+    ]
+}
+
 /// Formats the runs of a device.
 fn section(runs: &[Run]) -> String {
     let models = Model::all(runs);
+    let [gain, part] = means(&models);
     let title = runs.iter().find_map(|run| Some((run.device.as_ref()?, run.torch.as_ref()?)));
     let title = title.map_or_else(|| "## GPU".to_owned(), |(gpu, torch)| format!("## {gpu}, PyTorch {torch}"));
-    let gains: Vec<_> = models.iter().filter_map(Model::gain).collect();
-    let parts: Vec<_> = models.iter().filter_map(Model::part_of_peer).collect();
-    let gain = or_dash(geometric_mean(&gains), |mean| format!("x{mean:.2}"));
-    let part = or_dash(geometric_mean(&parts), |mean| format!("{mean:.2}"));
+    let gain = or_dash(gain, |mean| format!("x{mean:.2}"));
+    let part = or_dash(part, |mean| format!("{mean:.2}"));
     format!(
         "{title}\n\n### Samples per second\n\nOver {} models, the geometric means are {gain} over the plain loop, and {part} of \
          PyTorch.\n\n{}\n### Losses\n\n*Loss* is the mean over the last tenth of the steps, after the same number of samples. The \

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{FILE, Run, lines, section};
+use super::{FILE, Model, PLAIN, README, Run, lines, means, section};
+use crate::figures::{max, min};
 use crate::results::{self, Results};
 
 /// A convnet with all runs, and an LSTM of which one failed.
@@ -50,6 +51,29 @@ fn runs_are_compared_with_the_plain_loop_and_with_pytorch() {
     );
     assert_eq!(rows(&page, "| lstm | Burn | bf16 |"), ["| lstm | Burn | bf16 | 64 | lost | - to - | - | - |"]);
     assert!(page.contains("| convnet | Burn | plain | 64 | 700 | 690 to 710 | 61.2 | 1 |"), "{page}");
+}
+
+/// The README and the book state the means of the runs, and the range of the plain loops.
+#[test]
+fn stated_speeds_are_those_of_the_runs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("it is there");
+    let runs: Vec<Run> = lines(README, &read(README)).expect("runs");
+    let models = Model::all(&runs);
+    let [gain, part] = means(&models).map(|mean| mean.expect("models"));
+    let plain = models.iter().map(|model| model.run(PLAIN).map(Run::rate).zip(model.peer("tf32")).expect("both runs"));
+    let plain: Vec<f64> = plain.map(|(plain, peer)| plain / peer).collect();
+    let (least, most) = (min(&plain).expect("models"), max(&plain).expect("models"));
+    let readme = read("README.md");
+    for stated in [
+        format!("{gain:.1} times as fast as in a plain loop, at {part:.2} of PyTorch's speed"),
+        format!("{least:.2} to {most:.2} of PyTorch's speed"),
+    ] {
+        assert!(readme.contains(&stated), "{stated}");
+    }
+    let book = read("docs/kernels.md").replace('\n', " ");
+    let stated = format!("{gain:.1} times the plain loop, and {part:.2} of PyTorch's fastest run");
+    assert!(book.contains(&stated), "{stated}");
 }
 
 #[test]
