@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cublaslt::CublasLt;
 use crate::cudnn::Cudnn;
+use crate::nccl::Nccl;
 
 /// Variable with folders of libraries.
 pub const FOLDERS: &str = "GPU_TUNED_LIBRARIES";
@@ -40,6 +41,13 @@ const CUDNN: Wanted = Wanted {
     files: &["libcudnn.so.9"],
     wheels: &["nvidia/cudnn/lib"],
     advice: "install cuDNN 9 or `pip install nvidia-cudnn-cu13`",
+};
+
+const NCCL: Wanted = Wanted {
+    name: "NCCL (`libnccl.so.2` or `libnccl.so`)",
+    files: &["libnccl.so.2", "libnccl.so"],
+    wheels: &["nvidia/nccl/lib"],
+    advice: "install NCCL 2 or `pip install nvidia-nccl-cu13` (`-cu12` for a driver before 580)",
 };
 
 /// Failure of loading a library.
@@ -133,6 +141,15 @@ pub fn cublaslt() -> Result<CublasLt, NotFound> {
 pub fn cudnn(cublaslt: Option<&CublasLt>) -> Result<Cudnn, NotFound> {
     let loaded = cublaslt.map(CublasLt::cuda);
     first(&CUDNN, &Places::of_process(), |path| for_cuda(Cudnn::load(path)?, loaded))
+}
+
+/// Loads the first NCCL that is found.
+///
+/// # Errors
+///
+/// When no file is found, or none can be loaded.
+pub fn nccl() -> Result<Nccl, NotFound> {
+    first(&NCCL, &Places::of_process(), Nccl::load)
 }
 
 fn for_cuda(library: Cudnn, loaded: Option<usize>) -> Result<Cudnn, LoadError> {

@@ -25,6 +25,7 @@
 //! | [`find`] | search for the libraries | |
 //! | [`cublaslt`] | functions of cuBLASLt, without Burn | |
 //! | [`cudnn`] | functions of cuDNN, without Burn | |
+//! | [`nccl`] | functions of NCCL, without Burn | |
 //! | [`matrix`] | layouts of matrices in tensors | |
 //! | [`convolution`] | sizes and layouts of convolutions | |
 //! | [`recurrence`] | sizes and weights of recurrent layers | |
@@ -33,15 +34,19 @@
 //! | `product` | operations on tensors | `nn` |
 //! | `selection` | kernels of this process: Burn's or the library's | `nn` |
 //! | `operations` | operations of Burn's backends | `cuda` |
+//! | `collectives` | sums of tensors over processes | `cuda` |
 //!
 //! Feature `nn` compiles on every machine. `cuda` adds the library's operations, and Burn's CUDA backend.
 
+#[cfg(feature = "cuda")]
+pub mod collectives;
 pub mod convolution;
 pub mod cublaslt;
 pub mod cudnn;
 pub mod find;
 mod functions;
 pub mod matrix;
+pub mod nccl;
 #[cfg(feature = "nn")]
 pub mod nn;
 #[cfg(feature = "cuda")]

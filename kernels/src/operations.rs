@@ -2,6 +2,7 @@
 
 mod adam;
 mod autodiff;
+mod collectives;
 mod convolutions;
 mod gelu;
 mod norms;
@@ -29,6 +30,8 @@ use crate::cudnn::RecurrentPlan;
 use crate::matrix::Matrices;
 use crate::product::AdamFactors;
 use crate::recurrence::Recurrence;
+pub use collectives::CollectiveOps;
+pub(crate) use collectives::number;
 use convolutions::{output_shape, transposed_shape};
 
 /// Products by the library, with sums in f32. Shapes are in rows; all strides are read.
@@ -261,6 +264,11 @@ pub(crate) fn cudnn_calls() -> [usize; 2] {
 /// Reasons of cuDNN for not planning operations, since the last call.
 pub(crate) fn take_cudnn_reasons() -> Vec<String> {
     stream::take_reasons()
+}
+
+/// Runs on the thread of a device, which has its context.
+pub(crate) fn on_device<T: Send + 'static>(device: DeviceId, work: impl FnOnce() -> T + Send + 'static) -> T {
+    stream::on_device(device, work)
 }
 
 /// The plan of a recurrent layer on a device. `None` where Burn has to compute it.

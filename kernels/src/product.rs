@@ -20,6 +20,8 @@ use crate::selection::Kind;
 use crate::selection::{
     has_cudnn, has_tf32, is_cuda, is_deterministic, is_library_selected, remember_call, was_library_operation_called,
 };
+#[cfg(feature = "cuda")]
+pub(crate) use recurrent::device_id;
 pub(crate) use recurrent::{gru_gates, is_recurrent_faster, lstm_gates};
 pub use recurrent::{gru_weights, lstm_weights, recurrent};
 

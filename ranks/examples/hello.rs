@@ -28,7 +28,6 @@ fn run() -> Result<(), Box<dyn Error>> {
         "rank {} of {}, number {} of its host, by {}: sum {}",
         launch.rank, launch.world_size, launch.local_rank, launch.launcher, sum[0]
     );
-    println!("rank {}: a library may connect the ranks at {}", launch.rank, group.free_address()?);
     group.finish()?;
     Ok(())
 }

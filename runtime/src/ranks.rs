@@ -1,17 +1,19 @@
 //! Processes that train together: their connection, and the facts of their devices.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use gpu_tuned_core::device::{DeviceFacts, GpuReading};
 use gpu_tuned_core::plan::Schedule;
 use gpu_tuned_core::{Bytes, exchange};
 use gpu_tuned_nvml::Machine;
+#[cfg(feature = "cuda")]
+use gpu_tuned_observe::progress::Progress;
 use gpu_tuned_observe::recording::SlowestRank;
 use gpu_tuned_ranks::{Activity, Ended, Group, JoinError, Terms};
 use gpu_tuned_train::load::Share;
-use gpu_tuned_train::train::{Inputs, Peers, PeersEnded, Rank};
+use gpu_tuned_train::train::{Collectives, Inputs, Peers, PeersEnded, Rank};
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -46,6 +48,8 @@ pub(crate) struct Connection {
     shares: Option<Arc<[exchange::Share]>>,
     /// Inputs of this rank, for all of its trainers and loaders.
     inputs: Inputs,
+    /// Sums between GPUs, for all of its trainers. Empty on the CPU.
+    collectives: Arc<OnceLock<Collectives>>,
 }
 
 impl Connection {
@@ -144,8 +148,29 @@ impl Connection {
 
     /// The rank for a trainer and its loader.
     pub(crate) fn rank(&self, schedule: &Schedule, shards_optimizer: bool) -> Rank {
-        let peers = Arc::new(GroupPeers::new(self.group.clone()));
-        Rank::new(peers, self.share(schedule)).with_inputs(self.inputs.clone()).shard_optimizer(shards_optimizer)
+        Rank::new(self.peers(), self.share(schedule))
+            .with_inputs(self.inputs.clone())
+            .with_collectives(self.collectives.get().cloned())
+            .shard_optimizer(shards_optimizer)
+    }
+
+    fn peers(&self) -> Arc<dyn Peers> {
+        Arc::new(GroupPeers::new(self.group.clone()))
+    }
+
+    /// Connects the GPUs of all ranks by NCCL.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn join_collectives(&self, device: &burn::tensor::Device) -> Result<(), RanksError> {
+        let _progress = Progress::begin("connecting the GPUs of all ranks");
+        self.group.set_activity(Activity::Exchanging);
+        let joined = Collectives::join(device, &self.peers(), self.number(), self.group.world_size());
+        self.group.set_activity(Activity::Working);
+        let collectives = joined.map_err(|error| match self.group.ended() {
+            Some(ended) => ended.into(),
+            None => RanksError::NoCollectives { rank: self.number(), host: self.host(), because: error.to_string() },
+        })?;
+        self.collectives.get_or_init(|| collectives);
+        Ok(())
     }
 
     /// This rank's share of a step.
@@ -167,11 +192,8 @@ impl Connection {
         gpu: Option<&GpuReading>,
     ) -> Result<Self, RanksError> {
         let group = Group::join(launch, terms(config, saved, gpu), limits).map_err(with_field)?;
-        // NCCL's ranks find each other there. No device has been opened yet.
-        #[cfg(feature = "cuda")]
-        gpu_tuned_train::train::set_bootstrap(group.free_address()?);
         let local = if launch.is_one_host() { launch.world_size } else { launch.local_world_size.unwrap_or(1) };
-        Ok(Self { group, local, shares: None, inputs: Inputs::default() })
+        Ok(Self { group, local, shares: None, inputs: Inputs::default(), collectives: Arc::default() })
     }
 }
 
@@ -344,6 +366,14 @@ impl Peers for GroupPeers {
         self.group.fail(message);
     }
 
+    fn ended(&self) -> Option<PeersEnded> {
+        self.group.ended().map(|ended| -> PeersEnded { Arc::new(ended) })
+    }
+
+    fn on_end(&self, hook: Box<dyn FnOnce() + Send>) {
+        self.group.on_end(hook);
+    }
+
     fn set_waiting(&self, is_waiting: bool) {
         self.group.set_activity(if is_waiting { Activity::Exchanging } else { Activity::Working });
     }
@@ -415,15 +445,14 @@ pub enum RanksError {
         because: String,
     },
     /// Gradients cannot be exchanged between GPUs.
-    #[error(
-        "gradients cannot be exchanged: Burn does it through NCCL, and found no `libnccl.so` on {host} (rank {rank}); install NCCL 2 with its \
-         development files, or link `libnccl.so` to the `libnccl.so.2` that is there, in a folder of `LD_LIBRARY_PATH`"
-    )]
+    #[error("gradients cannot be exchanged between GPUs, by rank {rank} on {host}: {because}")]
     NoCollectives {
         /// Rank.
         rank: usize,
         /// Its host.
         host: String,
+        /// Reason, and what to do.
+        because: String,
     },
     /// A message of another rank cannot be read.
     #[error("a message of another rank cannot be read: {message}; start the same program on all ranks")]

@@ -90,6 +90,14 @@ fn cudnn_is_searched_in_its_own_wheel_and_beside_the_toolkit() {
 }
 
 #[test]
+fn nccl_is_searched_by_both_of_its_names_and_in_its_wheel() {
+    let root = tempfile::tempdir().expect("a folder");
+    let wheel = file(root.path(), "env/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2");
+    let places = Places { pythons: vec![root.path().join("env")], ..Places::default() };
+    assert_eq!(candidates(&NCCL, &places), ["libnccl.so.2".into(), "libnccl.so".into(), wheel]);
+}
+
+#[test]
 fn each_library_is_found_by_its_name_in_one_folder() {
     let (cublaslt, cudnn) = (Fake::new(), FakeCudnn::new());
     let folders = vec![cublaslt.folder().to_owned(), cudnn.folder().to_owned()];

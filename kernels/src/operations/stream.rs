@@ -22,6 +22,7 @@ use cubecl_server::stream::{ExecuteScope, WriteScoped, failed_writing};
 use crate::convolution::{Convolution, Layout};
 use crate::cublaslt::{CublasError, Element, Handle, Memory, Operands, Plan, Product};
 use crate::cudnn::{self, CudnnError, Pass, RecurrentPlan};
+use crate::nccl::{Communicator, Number};
 use crate::recurrence::Recurrence;
 use crate::selection;
 
@@ -203,7 +204,7 @@ fn cudnn_handle(device: DeviceId) -> Result<&'static cudnn::Handle, CudnnError> 
 }
 
 /// Runs on the thread of a device, which has its context.
-fn on_device<T: Send + 'static>(device: DeviceId, work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(super) fn on_device<T: Send + 'static>(device: DeviceId, work: impl FnOnce() -> T + Send + 'static) -> T {
     server_of(device).submit_blocking(move |_| work()).unwrap_or_else(|failure| failure.resume())
 }
 
@@ -392,6 +393,24 @@ pub(super) fn recurrent_gradients(client: &Client, plan: Arc<RecurrentPlan>, rea
         };
         // SAFETY: as `call` promises.
         unsafe { plan.launch_gradients(memory, stream) }.map_err(|error| error.to_string())
+    });
+}
+
+/// Sums numbers of a type over ranks, in order with the device's kernels. Without memory to read, it is in place.
+///
+/// NCCL's kernel runs on the stream of the sum. The call returns to the thread of the device once the kernel is there, so
+/// that what follows on the stream is behind it.
+pub(super) fn sum_over_ranks(
+    client: &Client,
+    communicator: Arc<Communicator>,
+    read: Option<Buffer>,
+    sum: Buffer,
+    (number, count): (Number, usize),
+) {
+    call(client, read.into_iter().collect(), vec![sum], 0, move |Call { read, written, stream, .. }| {
+        let read = read.first().copied().unwrap_or(written[0]);
+        // SAFETY: as `call` promises.
+        unsafe { communicator.sum(read, written[0], number, count, stream) }.map_err(|error| error.to_string())
     });
 }
 

@@ -1,8 +1,10 @@
-//! Convolutions, batch norms and recurrent layers on a driver that runs no kernels: the fake cuDNN computes on the memory that the driver allocates.
+//! Convolutions, batch norms, recurrent layers and sums over ranks on a driver that runs no kernels: the fake cuDNN and the fake
+//! NCCL compute on the memory that the driver allocates.
 //!
 //! Tensors are uploaded, convolved and read, so that every address, layout and shape is that of CubeCL.
 
 use std::process::Command;
+use std::sync::Arc;
 
 use burn::backend::{Dispatch, DispatchDevice};
 use burn::tensor::module::{batch_norm_train, conv1d, conv2d, conv3d};
@@ -12,8 +14,10 @@ use fake_cuda::Machine;
 use fake_cudnn::Fake;
 
 use super::{LibraryGradients, LibraryOps, cudnn_calls, plan_recurrence};
+use crate::collectives;
 use crate::convolution::Window;
-use crate::cublaslt::Element;
+use crate::cublaslt::{Element, Memory};
+use crate::nccl::{Communicator, Number};
 use crate::product::recurrent;
 use crate::recurrence::{Cell, Recurrence};
 use crate::selection;
@@ -277,7 +281,9 @@ fn compare_all() {
 /// Runs the test of this name again, in a process with the driver. Variables are those of the libraries.
 fn again(name: &str, behaviour: &str) {
     let (machine, cublaslt, cudnn) = (Machine::new("h200"), fake_cublaslt::Fake::new(), Fake::new());
-    let folders = std::env::join_paths([cublaslt.folder(), cudnn.folder()]).expect("paths without colons");
+    let nccl = fake_nccl::Fake::new();
+    let folders = [cublaslt.folder(), cudnn.folder(), nccl.folder()];
+    let folders = std::env::join_paths(folders).expect("paths without colons");
     let program = std::env::current_exe().expect("a test knows its own path");
     let mut command: Command = machine.command(program);
     command.args([&format!("operations::tests::{name}"), "--exact", "--nocapture"]);
@@ -293,6 +299,52 @@ fn operations_on_cubecls_memory_are_burns() {
         return compare_all();
     }
     again("operations_on_cubecls_memory_are_burns", "");
+}
+
+/// The second rank is a thread with numbers of its own, without a device.
+#[test]
+fn sums_over_ranks_are_of_the_whole_tensors() {
+    /// Lengths of vectors. CubeCL rounds the memory of most of them up.
+    const LENGTHS: [usize; 4] = [1, 3, 100, 5000];
+
+    if std::env::var_os(STARTED).is_none() {
+        return again("sums_over_ranks_are_of_the_whole_tensors", "");
+    }
+    let device = Device::cuda(0);
+    let library = collectives::load().expect("a library");
+    let id = library.unique_id().expect("an identifier");
+    let wait_for = |communicator: &Communicator| {
+        while !communicator.is_ready().expect("no failure") {
+            std::thread::yield_now();
+        }
+    };
+    let second = std::thread::spawn(move || {
+        let communicator = library.join(id, 1, 2).expect("a communicator");
+        wait_for(&communicator);
+        LENGTHS.iter().flat_map(|length| [length, length]).for_each(|length| {
+            let mut own = numbers(&[*length], 2);
+            let memory = Memory { address: own.as_mut_ptr().addr() as u64, bytes: size_of_val(&own[..]) as u64 };
+            // SAFETY: the fake sums the memory of this process.
+            unsafe { communicator.sum(memory, memory, Number::F32, *length, std::ptr::null_mut()) }.expect("a sum");
+        });
+    });
+    let communicator = collectives::join(&device, library, id, 0, 2).expect("a communicator");
+    wait_for(&communicator);
+    let communicator = Arc::new(communicator);
+    for length in LENGTHS {
+        let own = numbers(&[length], 1);
+        let expected: Vec<f32> = own.iter().zip(numbers(&[length], 2)).map(|(own, other)| own + other).collect();
+        let in_place = collectives::sum(on(&device, &own, &[length]), &communicator);
+        assert_eq!(read(in_place), expected);
+        let kept = on::<1>(&device, &own, &[length]);
+        assert_eq!(read(collectives::sum(kept.clone(), &communicator)), expected);
+        assert_eq!(read(kept), own, "another tensor has the memory");
+    }
+    second.join().expect("no panic");
+    communicator.abort().expect("an abort");
+    let failed = collectives::sum(on(&device, &[1.0], &[1]), &communicator).try_into_data();
+    let message = failed.expect_err("the communicator is gone").to_string();
+    assert!(message.contains("NCCL was aborted"), "{message}");
 }
 
 /// The message of the library reaches the line through CubeCL's server. Without kernels, no other result is right.

@@ -117,7 +117,7 @@ fn has_fixed_workspaces() -> bool {
 
 /// CubeCL's device.
 #[cfg(feature = "cuda")]
-fn device_id(device: &Device) -> Option<cubecl_common::device::DeviceId> {
+pub(crate) fn device_id(device: &Device) -> Option<cubecl_common::device::DeviceId> {
     let dispatch = device.as_dispatch();
     if let DispatchDevice::Cube(device) = dispatch {
         return Some(device.to_id());

@@ -16,3 +16,4 @@ mod products;
 mod recurrent;
 #[cfg(feature = "nn")]
 mod recurrent_modules;
+mod sums;

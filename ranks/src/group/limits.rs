@@ -116,6 +116,12 @@ impl Status {
     pub(super) async fn ended(&self) -> Ended {
         self.ended.wait().await
     }
+
+    /// Waits for the end, without a borrow; false if the group was dropped without one.
+    pub(super) fn end_of_group(&self) -> impl Future<Output = bool> + use<> {
+        let mut receiver = self.ended.0.subscribe();
+        async move { receiver.wait_for(Option::is_some).await.is_ok() }
+    }
 }
 
 /// Exit code of a process whose group ended: "temporary failure", on which launchers restart.
@@ -124,7 +130,7 @@ pub const EXIT_CODE: i32 = 75;
 /// Time for the last message and for destructors.
 pub(crate) const DESTRUCTORS: Duration = Duration::from_secs(3);
 
-/// Ends the process after [`Limits::grace`]. A thread in NCCL cannot be interrupted.
+/// Ends the process after [`Limits::grace`]. A thread may wait in a library that nothing interrupts.
 fn exit_after_grace(ended: Ended, limits: &Limits) {
     let (grace, hook) = (limits.grace, limits.exit_hook.clone());
     let body = move || {

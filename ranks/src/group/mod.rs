@@ -9,7 +9,6 @@ mod protocol;
 mod users;
 
 use std::future::{Future, pending};
-use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::{fmt, io, thread};
@@ -202,6 +201,16 @@ impl Group {
         self.inner.status.get()
     }
 
+    /// Calls `hook` in a thread of its own once the group has ended; never, if it finishes. The hook does not keep the group.
+    pub fn on_end(&self, hook: impl FnOnce() + Send + 'static) {
+        let end = self.inner.status.end_of_group();
+        self.inner.runtime.spawn(async move {
+            if end.await {
+                thread::spawn(hook);
+            }
+        });
+    }
+
     /// Waits until all ranks have finished.
     ///
     /// # Errors
@@ -305,23 +314,6 @@ impl Group {
     pub fn broadcast(&self, own: Vec<u8>) -> Result<Vec<u8>, Ended> {
         let own = if self.rank() == 0 { own } else { Vec::new() };
         self.meet("broadcast", own, |messages| Ok(messages.into_iter().next().unwrap_or_default()))
-    }
-
-    /// Returns an address of rank 0's host with a port that is free there, the same on all ranks, for a library that connects
-    /// them by itself. Other runs on that host get other ports.
-    ///
-    /// # Errors
-    /// If the group has ended, or rank 0 has no free port.
-    pub fn free_address(&self) -> Result<SocketAddr, Ended> {
-        let kind = "free address";
-        let free = |_| {
-            let Role::Root(hub) = &self.inner.role else { return Ok(Vec::new()) };
-            let free = TcpListener::bind((hub.address(), 0)).and_then(|listener| listener.local_addr());
-            free.map(|address| address.to_string().into_bytes()).map_err(|error| format!("no port is free: {error}"))
-        };
-        let address = self.meet(kind, Vec::new(), free)?;
-        let address = String::from_utf8_lossy(&address).parse();
-        address.map_err(|error| Ended::Rejected { kind: kind.to_owned(), message: format!("{error}") })
     }
 
     /// Waits until all ranks have arrived.

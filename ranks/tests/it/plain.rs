@@ -1,6 +1,6 @@
 //! Groups whose ranks all behave.
 
-use std::net::TcpListener;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -32,16 +32,20 @@ fn ranks_exchange_messages() {
 }
 
 #[test]
-fn all_ranks_get_one_free_address() {
-    let addresses = run(3, |group, _| {
-        let addresses = [group.free_address().unwrap(), group.free_address().unwrap()];
-        group.finish().unwrap();
-        addresses
-    });
-    let addresses: Vec<_> = addresses.into_iter().map(Result::unwrap).collect();
-    assert!(addresses.iter().all(|pair| *pair == addresses[0]), "{addresses:?}");
-    assert!(addresses[0].iter().all(|address| address.ip().is_loopback()), "all ranks are on this host");
-    drop(TcpListener::bind(addresses[0][1]).unwrap());
+fn an_end_calls_its_hooks_and_a_finish_does_not() {
+    for fails in [true, false] {
+        let called = run(2, move |group, _| {
+            let (sender, receiver) = mpsc::channel();
+            group.on_end(move || sender.send(()).unwrap());
+            match (fails, group.rank()) {
+                (true, 0) => group.fail("the test ends it"),
+                (true, _) => drop(group.barrier()),
+                (false, _) => group.finish().unwrap(),
+            }
+            receiver.recv_timeout(Duration::from_millis(if fails { 10_000 } else { 100 })).is_ok()
+        });
+        assert!(called.into_iter().all(|called| called.unwrap() == fails), "{fails}");
+    }
 }
 
 /// Returns whole numbers, whose sums are exact.

@@ -3,7 +3,6 @@
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_nvml::UnusableGpu;
 use gpu_tuned_ranks::{Launch, Limits};
-use gpu_tuned_train::device::has_collectives;
 
 use super::{LaunchedAs, Options, Request, StartError, is_on};
 use crate::decide::{Decision, DecisionContext, DeviceRequest, RanksHere, rank_facts, unequal_shares};
@@ -105,12 +104,15 @@ impl Request {
         RanksError::Device { rank: self.rank(), host, because: fault.because }
     }
 
-    /// Checks that ranks can exchange gradients, and that all have the same plan.
+    /// Checks that all ranks have the same plan, and connects their GPUs.
+    #[cfg_attr(not(feature = "cuda"), expect(unused_variables, reason = "NCCL connects GPUs"))]
     pub(super) fn check_ranks(&self, (decision, opened): &(Decision, Opened)) -> Result<(), RanksError> {
         let Some(connection) = &self.connection else { return Ok(()) };
-        if opened.gpu.is_some() && decision.plan.schedule.world_size > 1 && !has_collectives(&opened.device) {
-            return Err(RanksError::NoCollectives { rank: connection.number(), host: connection.host() });
+        connection.agree(decision)?;
+        #[cfg(feature = "cuda")]
+        if opened.gpu.is_some() && decision.plan.schedule.world_size > 1 {
+            connection.join_collectives(&opened.device)?;
         }
-        connection.agree(decision)
+        Ok(())
     }
 }

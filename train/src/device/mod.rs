@@ -22,7 +22,7 @@ use thiserror::Error;
 pub use gpu_tuned_core::device::CudaDevice;
 #[cfg(feature = "cuda")]
 pub use open::cuda::memory_free;
-pub use open::{OpenGpu, cpu, cuda_devices, default_float, has_collectives, open};
+pub use open::{OpenGpu, cpu, cuda_devices, default_float, open};
 #[cfg(feature = "cuda")]
 pub use tf32::tf32_is_on;
 pub use tf32::{Gemm, MatmulMath, MatmulProbe, ProbeError, probe, switch_tf32_off, tf32_is_off};

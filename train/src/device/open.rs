@@ -81,17 +81,6 @@ pub fn default_float(device: &Device, float: FloatDType) -> Result<(), OpenError
     }
 }
 
-/// Returns true if tensors can be summed over GPUs of this process. Burn uses NCCL, which is loaded at run time.
-pub fn has_collectives(device: &Device) -> bool {
-    #[cfg(feature = "cuda")]
-    return cuda::has_collectives(device);
-    #[cfg(not(feature = "cuda"))]
-    {
-        let _ = device;
-        false
-    }
-}
-
 #[cfg(feature = "cuda")]
 pub(super) mod cuda {
     use std::convert::identity;
@@ -127,12 +116,6 @@ pub(super) mod cuda {
         // `CubeCL` has retained the context. Dropped earlier, it would be destroyed and created again.
         drop(context);
         Ok(OpenGpu { device, gpu, memory_free })
-    }
-
-    pub(super) fn has_collectives(device: &Device) -> bool {
-        let indices = cuda_devices().unwrap_or_default().into_iter().map(|gpu| gpu.index);
-        let opened = indices.into_iter().find(|index| Device::cuda(*index) == *device).map(cubecl::Device::cuda);
-        opened.and_then(Result::ok).is_some_and(|device| device.client().has_device_transport())
     }
 
     fn check_libdevice() -> Result<(), OpenError> {

@@ -28,9 +28,7 @@ pub use health::{GradientHealth, LayerHealth, gradient_health};
 pub use optimizer_files::OptimizerFileError;
 pub use outcome::{Rescue, Step, StepError, TrainerError};
 pub(crate) use ranks::OpenEpoch;
-#[cfg(feature = "cuda")]
-pub use ranks::nccl::set_bootstrap;
-pub use ranks::{Inputs, Peers, PeersEnded, Rank};
+pub use ranks::{Collectives, CollectivesError, Inputs, Peers, PeersEnded, Rank};
 pub use recipe::{NotReady, Recipe, group_bytes};
 pub use rescue::Replanning;
 #[cfg(feature = "train")]

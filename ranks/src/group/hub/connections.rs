@@ -99,7 +99,7 @@ impl Hub {
         };
         drop(done);
         match handshake {
-            Ok(()) => self.state().reached_at(stream.local_addr().ok()),
+            Ok(()) => {}
             Err(Refusal::Version { rank, version }) => {
                 self.state().told += 1;
                 return self.fail_to_form(JoinError::version(rank, peer, version, handshake::VERSION.to_owned()));

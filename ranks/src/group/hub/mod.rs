@@ -4,7 +4,6 @@ mod connections;
 pub(super) mod members;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -60,8 +59,6 @@ struct State {
     /// Connections refused for a wrong secret or protocol.
     refused: usize,
     last_refusal: String,
-    /// Address of this host at which members reach it; the loopback address only if all are here.
-    address: Option<IpAddr>,
     meeting: Meeting,
     finished: usize,
 }
@@ -90,8 +87,8 @@ impl Hub {
         let distinct = root.distinct_terms().map(|term| (term, 0)).collect();
         let meeting = Meeting { number: 0, first: None, messages: vec![None; world_size], arrived: 0 };
         let last_refusal = String::new();
-        let (joined, told, refused, address, finished) = (1, 0, 0, None, 0);
-        let state = State { members, distinct, joined, told, refused, last_refusal, address, meeting, finished };
+        let (joined, told, refused, finished) = (1, 0, 0, 0);
+        let state = State { members, distinct, joined, told, refused, last_refusal, meeting, finished };
         Arc::new(Self {
             root,
             secret: launch.secret.clone(),
@@ -178,11 +175,6 @@ impl Hub {
         self.state().host(rank)
     }
 
-    /// Returns the address of this host at which the others reach it.
-    pub(crate) fn address(&self) -> IpAddr {
-        self.state().address.unwrap_or(Ipv4Addr::LOCALHOST.into())
-    }
-
     /// Returns the last step of each rank that reported one.
     pub(crate) fn step_times(&self) -> Vec<StepTime> {
         let own = self.heart.pulse();
@@ -200,14 +192,6 @@ impl Hub {
 impl State {
     fn host(&self, rank: usize) -> String {
         self.members[rank].as_ref().map(|member| member.applicant.host.name.clone()).unwrap_or_default()
-    }
-
-    /// Records the address at which a member has reached this host.
-    fn reached_at(&mut self, address: Option<SocketAddr>) {
-        let Some(address) = address.map(|address| address.ip().to_canonical()) else { return };
-        if self.address.is_none_or(|present| present.is_loopback()) {
-            self.address = Some(address);
-        }
     }
 
     /// Places a message, which has to belong to the present exchange.

@@ -6,6 +6,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
 
 use super::exchange::{Buckets, Computed};
+use super::nccl::ended_soon;
 use super::{Rank, digest, sharding};
 use crate::loss::WeightFault;
 use crate::micro_batch::MicroBatch;
@@ -129,6 +130,7 @@ impl Stepper {
         let computed = computed.map_err(|error| error.at(Moment::Backward))?;
         rank.peers.set_step_seconds(begin.elapsed().as_secs_f64());
         let exchange = || watched(Moment::Optimizer, || self.exchange(rank, buckets, computed))?;
+        let late = |failure| late(rank, failure);
         let reduced = self.timer.time(Phase::Exchange, || rank.waiting(exchange)).map_err(late)?;
         let equal = Equal { fingerprint, learning_rate: weights.learning_rate() };
         let Applied { totals, rescue, moved } = self.apply_update(rank, weights, reduced, &equal).map_err(late)?;
@@ -245,7 +247,9 @@ impl Stepper {
     /// # Errors
     ///
     /// [`StepError::Peers`] on all ranks if they differ in the learning rate, the number of steps, or the data that they read.
+    /// Also if the ranks ended while the values were read.
     fn totals(&self, rank: &Rank, values: &[f32], equal: &Equal) -> Result<Totals, StepError> {
+        rank.check_sums()?;
         let totals = Totals::new(values)?;
         let ranks = rank.share().ranks() as f32;
         if equal.fingerprint.iter().zip(&totals.fingerprint).any(|(own, sum)| (own * ranks - sum).abs() > 0.5) {
@@ -300,7 +304,11 @@ impl Stepper {
     }
 }
 
-/// Turns a failure after the exchange into an error, because other ranks have taken the step.
-fn late(failure: StepFailure) -> StepFailure {
-    failure.into_final(|message| StepError::Late { message })
+/// Turns a failure after the exchange into an error, because other ranks have taken the step. A failure of NCCL is that of the
+/// rank that was lost.
+fn late(rank: &Rank, failure: StepFailure) -> StepFailure {
+    match rank.collectives.as_ref().and_then(|_| ended_soon(&*rank.peers)) {
+        Some(ended) => StepError::Peers(ended).into(),
+        None => failure.into_final(|message| StepError::Late { message }),
+    }
 }

@@ -13,68 +13,61 @@ use crate::train::StepError;
 use crate::train::outcome::StepFailure;
 use crate::train::update::{read, watched_read};
 
-/// Bytes to whose multiples CubeCL rounds some allocations on CUDA, and others not.
-const ALLOCATION_BYTES: usize = 512;
-
-/// Elements to add to a vector before an exchange.
+/// Vectors that the device has computed, with nothing queued behind them.
 ///
-/// CubeCL sums the whole allocation of a vector, whose size depends on the operation that made the vector. Ranks whose
-/// allocations differ wait without end, or add other elements than they should. Full multiples have one size.
-pub(super) fn padding(length: usize, dtype: DType) -> usize {
-    length.next_multiple_of(ALLOCATION_BYTES / dtype.size()) - length
-}
-
-/// Vectors that the device has computed, with nothing queued behind them, and padded.
-///
-/// CubeCL skips a collective of values that were not computed, which would block the other ranks.
-pub(super) struct Computed {
-    vectors: Vec<Tensor<1>>,
-    /// Elements of each vector without the padding.
-    lengths: Vec<usize>,
-}
+/// A sum of values that were not computed is not begun on the device, which would block the other ranks.
+pub(super) struct Computed(Vec<Tensor<1>>);
 
 impl Computed {
-    /// Pads the vectors, and waits for them.
+    /// Waits for the vectors.
     pub(super) fn wait_for(vectors: Vec<Tensor<1>>) -> Result<Self, StepFailure> {
-        let lengths = vectors.iter().map(|vector| vector.dims()[0]).collect();
-        let vectors: Vec<_> = vectors.into_iter().map(padded).collect();
-        let corner = |vector: &Tensor<1>| vector.clone().slice(0..1).cast(FloatDType::F32);
-        let corners: Vec<_> = vectors.iter().filter(|vector| vector.dims()[0] > 0).map(corner).collect();
-        if !corners.is_empty() {
-            read(corners)?;
-        }
-        Ok(Self { vectors, lengths })
+        wait_for(&vectors)?;
+        Ok(Self(vectors))
     }
 }
 
-fn padded(vector: Tensor<1>) -> Tensor<1> {
-    match padding(vector.dims()[0], vector.dtype()) {
-        0 => vector,
-        added => {
-            let zeros = Tensor::zeros([added], (&vector.device(), vector.dtype()));
-            Tensor::cat(vec![vector, zeros], 0)
-        }
-    }
+/// Waits until the device has computed the vectors.
+fn wait_for(vectors: &[Tensor<1>]) -> Result<(), StepFailure> {
+    let corner = |vector: &Tensor<1>| vector.clone().slice(0..1).cast(FloatDType::F32);
+    let corners: Vec<_> = vectors.iter().filter(|vector| vector.dims()[0] > 0).map(corner).collect();
+    if corners.is_empty() { Ok(()) } else { read(corners).map(drop) }
 }
 
 impl Rank {
     /// Sums vectors over all ranks, which pass equal shapes.
     ///
     /// On GPUs the sum is complete once a value is read. On the CPU, the values pass through the first rank.
-    pub(super) fn sum(&self, Computed { vectors, lengths }: Computed) -> Result<Vec<Tensor<1>>, StepFailure> {
-        let sums = if self.share.ranks() == 1 { vectors } else { self.sum_padded(vectors)? };
-        let unpadded =
-            |(sum, length): (Tensor<1>, usize)| if sum.dims()[0] == length { sum } else { sum.slice(0..length) };
-        Ok(sums.into_iter().zip(lengths).map(unpadded).collect())
-    }
-
-    fn sum_padded(&self, vectors: Vec<Tensor<1>>) -> Result<Vec<Tensor<1>>, StepFailure> {
+    ///
+    /// # Panics
+    ///
+    /// If the vectors are on a GPU, and the rank has no [`Collectives`](super::Collectives).
+    pub(super) fn sum(&self, Computed(vectors): Computed) -> Result<Vec<Tensor<1>>, StepFailure> {
+        if self.share.ranks() == 1 {
+            return Ok(vectors);
+        }
         let Some(device) = vectors.first().map(Tensor::device) else { return Ok(vectors) };
         #[cfg(feature = "cuda")]
         if device != Device::flex() {
-            return Ok(super::nccl::sum(vectors, self.share.rank(), self.share.ranks()));
+            let collectives = self.collectives.as_ref().expect("BUG: ranks with GPUs have collectives");
+            return collectives.sum(vectors);
         }
         self.sum_on_host(vectors, &device)
+    }
+
+    /// Waits for sums, and checks that they are whole.
+    pub(super) fn complete(&self, sums: &[Tensor<1>]) -> Result<(), StepFailure> {
+        wait_for(sums)?;
+        Ok(self.check_sums()?)
+    }
+
+    /// Checks that the sums that were waited for are whole: an abort at the end of the ranks leaves any values.
+    ///
+    /// # Errors
+    ///
+    /// [`StepError::Peers`].
+    pub(super) fn check_sums(&self) -> Result<(), StepError> {
+        let ended = self.collectives.as_ref().and_then(|_| self.peers.ended());
+        ended.map_or(Ok(()), |ended| Err(StepError::Peers(ended)))
     }
 
     /// Returns the first rank's vectors on all ranks.
@@ -131,7 +124,7 @@ const VECTOR_BYTES: usize = gpu_tuned_core::exchange::BUCKET_BYTES as usize;
 
 /// Tensors packed into vectors. All ranks that pack equal shapes have equal vectors.
 pub(super) struct Packed {
-    /// Vectors with their padding, which share no memory with the tensors.
+    /// Vectors, which share no memory with the tensors.
     pub vectors: Vec<Tensor<1>>,
     /// The vector of each tensor, and where the tensor begins and ends in it.
     places: Vec<(usize, usize, usize)>,
@@ -158,13 +151,10 @@ impl Packed {
     }
 
     fn close(&mut self, open: &mut Vec<Tensor<1>>, factor: f64) {
-        let Some(first) = open.first() else { return };
-        let (device, dtype) = (first.device(), first.dtype());
-        let padding = padding(open.iter().map(|part| part.dims()[0]).sum(), dtype);
-        if padding > 0 {
-            open.push(Tensor::zeros([padding], (&device, dtype)));
+        if open.is_empty() {
+            return;
         }
-        let vector = if open.len() == 1 { open.remove(0) } else { Tensor::cat(std::mem::take(open), 0) };
+        let vector = if open.len() == 1 { open.remove(0) } else { Tensor::cat(take(open), 0) };
         self.vectors.push(vector.mul_scalar(factor));
     }
 

@@ -2,8 +2,7 @@
 
 mod distributed;
 mod exchange;
-#[cfg(feature = "cuda")]
-pub(crate) mod nccl;
+mod nccl;
 pub(in crate::train) mod sharding;
 #[cfg(test)]
 pub(super) mod tests;
@@ -27,6 +26,7 @@ use super::{StepError, TrainerError};
 use crate::load::Share;
 use crate::shape::{parameters, shape, visit_floats, with_autodiff_of};
 use exchange::Packed;
+pub use nccl::{Collectives, CollectivesError};
 
 /// Connection to the processes that train together.
 ///
@@ -56,6 +56,12 @@ pub trait Peers: fmt::Debug + Send + Sync {
     /// Ends all ranks with an error of this one.
     fn fail(&self, message: &str);
 
+    /// Returns the reason why the ranks have ended; `None` while they train.
+    fn ended(&self) -> Option<PeersEnded>;
+
+    /// Calls `hook` in a thread of its own once the ranks have ended; never, if they finish.
+    fn on_end(&self, hook: Box<dyn FnOnce() + Send>);
+
     /// Reports that this rank waits for others, or no longer.
     fn set_waiting(&self, is_waiting: bool);
 
@@ -81,20 +87,28 @@ pub type PeersEnded = Arc<dyn Error + Send + Sync>;
 /// # Failures
 ///
 /// A rank that runs out of memory retries its part with smaller micro-batches, and the others wait in the exchange. Before
-/// the exchange, every rank reads that its own gradients were computed, because CubeCL skips a collective of gradients that
-/// were not. A rank that fails for good ends the others through its [`Peers`], even if they wait in NCCL.
+/// the exchange, every rank reads that its own gradients were computed, because a sum of gradients that were not is not begun.
+/// A rank that fails for good ends the others through its [`Peers`], and the end aborts what they wait for in NCCL.
 #[derive(Clone, Debug)]
 pub struct Rank {
     pub(super) peers: Arc<dyn Peers>,
     share: Share,
     shards_optimizer: bool,
     pub(crate) inputs: Inputs,
+    collectives: Option<Collectives>,
 }
 
 impl Rank {
-    /// A rank with its share of every optimizer step.
+    /// A rank with its share of every optimizer step. One of several with GPUs also needs
+    /// [`with_collectives`](Self::with_collectives).
     pub fn new(peers: Arc<dyn Peers>, share: Share) -> Self {
-        Self { peers, share, shards_optimizer: false, inputs: Inputs::default() }
+        Self { peers, share, shards_optimizer: false, inputs: Inputs::default(), collectives: None }
+    }
+
+    /// Sums tensors on GPUs by NCCL.
+    #[must_use]
+    pub fn with_collectives(self, collectives: Option<Collectives>) -> Self {
+        Self { collectives, ..self }
     }
 
     /// Shares the record of inputs with other values of this rank.
@@ -188,7 +202,12 @@ fn with_first_values<M: Module>(rank: &Rank, model: M) -> Result<M, PeersEnded> 
     let ids = rank.waiting(|| rank.peers.broadcast(own.ids))?;
     let ids = ids.as_chunks().0.iter().map(|id| ParamId::from(u64::from_le_bytes(*id)));
     let mut values = Packed::new(own.values, 1.0);
-    values.vectors = rank.waiting(|| rank.first(std::mem::take(&mut values.vectors))).map_err(ended)?;
+    let first = || {
+        let vectors = rank.first(std::mem::take(&mut values.vectors))?;
+        rank.complete(&vectors)?;
+        Ok(vectors)
+    };
+    values.vectors = rank.waiting(first).map_err(ended)?;
     Ok(model.map(&mut Replace(ids.zip(values.parts()).collect::<Vec<_>>().into_iter())))
 }
 

@@ -1,73 +1,159 @@
-//! NCCL through CubeCL, joined by processes.
-//!
-//! CubeCL sums over the devices of one process: it sorts the identifiers of the devices, and joins NCCL as the position of
-//! its own. It compares the index within an identifier only. A list in which the index of this process's device is at the
-//! position of its rank, and the others are made up, therefore joins NCCL as that rank. All processes get one identifier
-//! from [`set_bootstrap`].
+//! NCCL of the ranks: one communicator for all trainers of a process, which ends with the ranks.
 
-use std::cmp::Ordering;
-use std::env;
-use std::net::SocketAddr;
+#[cfg(feature = "cuda")]
+use std::error::Error;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
 
-use burn::tensor::Tensor;
-use burn_backend::distributed::{DistributedOps, ReduceOperation};
-use burn_backend::{DeviceId, DeviceOps, TensorMetadata};
-use burn_dispatch::Dispatch;
+#[cfg(feature = "cuda")]
+use burn::tensor::{Device, Tensor};
+use gpu_tuned_kernels::find::NotFound;
+use gpu_tuned_kernels::nccl::{Communicator, NcclError};
+use gpu_tuned_observe::log::warn_user;
+use thiserror::Error;
 
-/// Variable of NCCL with the address at which ranks find each other: `IP:PORT` or `[IPV6]:PORT` of the first rank.
-const BOOTSTRAP: &str = "NCCL_COMM_ID";
+use super::{Peers, PeersEnded};
+#[cfg(feature = "cuda")]
+use crate::train::{StepError, outcome::StepFailure};
 
-/// Names the address at which the ranks' NCCL find each other, unless the environment names one: a free port of the first
-/// rank's host. Call it at the start of the program, before a device is opened.
-#[expect(unsafe_code, reason = "NCCL takes the address from the environment")]
-pub fn set_bootstrap(address: SocketAddr) {
-    if env::var_os(BOOTSTRAP).is_none() {
-        // SAFETY: Rust code locks the environment. C code that reads it in another thread at this moment would race with
-        // the write: neither the driver nor NCCL are loaded before a device is opened, and the ranks have looked up names.
-        unsafe { env::set_var(BOOTSTRAP, address.to_string()) };
+/// Pause between looks at a join in progress.
+const JOINING: Duration = Duration::from_millis(5);
+/// Pause between looks for errors of NCCL's connections.
+const WATCHING: Duration = Duration::from_millis(500);
+/// Time in which the ranks learn that a process was lost, which is why a connection broke.
+const CAUSE: Duration = Duration::from_secs(1);
+
+/// Membership of this process in the sums of its ranks by NCCL.
+///
+/// Rank 0's NCCL opens a port by its own rules for interfaces, and its identifier reaches the others through their
+/// [`Peers`]. When the ranks end, whatever this process waits for in NCCL is aborted, and sums have any values.
+#[derive(Clone, Debug)]
+pub struct Collectives {
+    communicator: Arc<Communicator>,
+    /// For the thread that watches the connections, which keeps no group of ranks from finishing.
+    _peers: Arc<dyn Peers>,
+}
+
+/// Reason why NCCL does not connect the ranks.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CollectivesError {
+    /// The library is missing.
+    #[error(transparent)]
+    Missing(#[from] NotFound),
+    /// The library failed.
+    #[error(transparent)]
+    Nccl(#[from] NcclError),
+    /// Rank 0 has sent something else than an identifier.
+    #[error("rank 0 has sent no identifier of NCCL; start the same program on all ranks")]
+    Identifier,
+    /// The ranks have ended.
+    #[error(transparent)]
+    Peers(PeersEnded),
+}
+
+impl Collectives {
+    /// Joins the other ranks with an open CUDA device. Waits for all of them.
+    ///
+    /// # Errors
+    ///
+    /// When the library is missing or fails, and if the ranks end meanwhile.
+    #[cfg(feature = "cuda")]
+    pub fn join(device: &Device, peers: &Arc<dyn Peers>, rank: usize, ranks: usize) -> Result<Self, CollectivesError> {
+        use gpu_tuned_kernels::collectives;
+        use gpu_tuned_kernels::nccl::UniqueId;
+
+        let library = collectives::load()?;
+        tracing::debug!(version = library.version(), path = %library.path().display(), "NCCL");
+        let own = if rank == 0 { library.unique_id()?.as_bytes().to_vec() } else { Vec::new() };
+        let id = peers.broadcast(own).map_err(CollectivesError::Peers)?;
+        let id = UniqueId::from_bytes(&id).ok_or(CollectivesError::Identifier)?;
+        Self::new(collectives::join(device, library, id, rank, ranks)?, peers)
+    }
+
+    /// Sums vectors, one after the other, on their stream.
+    #[cfg(feature = "cuda")]
+    pub(super) fn sum(&self, vectors: Vec<Tensor<1>>) -> Result<Vec<Tensor<1>>, StepFailure> {
+        use gpu_tuned_kernels::collectives::{is_summed, sum};
+
+        if let Some(vector) = vectors.iter().find(|vector| !is_summed(vector.dtype())) {
+            let message = format!("NCCL does not sum numbers of {:?}: train in f32", vector.dtype());
+            return Err(StepError::Peers(Arc::from(Box::<dyn Error + Send + Sync>::from(message))).into());
+        }
+        Ok(vectors.into_iter().map(|vector| sum(vector, &self.communicator)).collect())
+    }
+
+    /// Waits until a communicator has joined the other ranks. From now on, the end of the ranks aborts the communicator, and an
+    /// error of its connections ends the ranks.
+    ///
+    /// # Errors
+    ///
+    /// When the library fails, and if the ranks end meanwhile.
+    pub fn new(communicator: Communicator, peers: &Arc<dyn Peers>) -> Result<Self, CollectivesError> {
+        let communicator = Arc::new(communicator);
+        let ending = Arc::clone(&communicator);
+        peers.on_end(Box::new(move || {
+            if let Err(error) = ending.abort() {
+                warn_user(&error.to_string());
+            }
+        }));
+        loop {
+            match communicator.is_ready() {
+                Ok(true) => break,
+                Ok(false) => thread::sleep(JOINING),
+                Err(error) => {
+                    let ended = ended_soon(&**peers).map(CollectivesError::Peers);
+                    return Err(ended.unwrap_or(error.into()));
+                }
+            }
+        }
+        let (watched, others) = (Arc::downgrade(&communicator), Arc::downgrade(peers));
+        let watch = move || watch(&watched, &others);
+        let watching = thread::Builder::new().name("gpu-tuned NCCL".to_owned()).spawn(watch);
+        if let Err(error) = watching {
+            warn_user(&format!("errors of NCCL's connections are seen late: no thread looks for them ({error})"));
+        }
+        Ok(Self { communicator, _peers: Arc::clone(peers) })
+    }
+
+    /// Membership in NCCL.
+    pub fn communicator(&self) -> &Arc<Communicator> {
+        &self.communicator
     }
 }
 
-/// Sums `parts` over all ranks.
-///
-/// Each sum is begun before the next one is registered: all ranks must begin them in one order.
-pub(super) fn sum(parts: Vec<Tensor<1>>, rank: usize, ranks: usize) -> Vec<Tensor<1>> {
-    let summed = |part: Tensor<1>| {
-        let part = part.into_dispatch();
-        let own = part.device().id().index_id;
-        let sum = Dispatch::all_reduce(part, ReduceOperation::Sum, identifiers(own, rank, ranks));
-        Tensor::from_dispatch(sum.resolve())
-    };
-    parts.into_iter().map(summed).collect()
-}
-
-/// Identifiers of the ranks' devices, sorted: the index `own` at the position `rank`, and others elsewhere.
-fn identifiers(own: u16, rank: usize, ranks: usize) -> Vec<DeviceId> {
-    let others = (0..=u16::MAX).filter(|index| *index != own);
-    let identifier = |(position, other): (usize, u16)| match position.cmp(&rank) {
-        Ordering::Less => DeviceId { type_id: 0, index_id: other },
-        Ordering::Equal => DeviceId { type_id: 1, index_id: own },
-        Ordering::Greater => DeviceId { type_id: 2, index_id: other },
-    };
-    (0..ranks).zip(others).map(identifier).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::identifiers;
-
-    proptest! {
-        #[test]
-        fn the_own_index_is_at_the_position_of_the_rank(own: u16, ranks in 1..300_usize, rank in 0..300_usize) {
-            let rank = rank % ranks;
-            let mut all = identifiers(own, rank, ranks);
-            all.sort();
-            prop_assert_eq!(all.len(), ranks);
-            prop_assert_eq!(all.iter().position(|id| id.index_id == own), Some(rank));
-            all.dedup();
-            prop_assert_eq!(all.len(), ranks);
+/// Ends the ranks with the first error of a communicator's connections, unless they end by themselves.
+fn watch(communicator: &Weak<Communicator>, peers: &Weak<dyn Peers>) {
+    loop {
+        thread::sleep(WATCHING);
+        let Some(communicator) = communicator.upgrade() else { return };
+        match communicator.is_ready() {
+            Ok(_) => {}
+            Err(NcclError::Aborted) => return,
+            Err(error) => {
+                thread::sleep(CAUSE);
+                // Ranks that have ended keep their first reason.
+                if let Some(peers) = peers.upgrade() {
+                    peers.fail(&error.to_string());
+                }
+                return;
+            }
         }
     }
 }
+
+/// Why the ranks have ended, or end in a moment: a failure of NCCL is often the first sign that a process was lost.
+pub(super) fn ended_soon(peers: &dyn Peers) -> Option<PeersEnded> {
+    const LOOKS: u32 = 50;
+    (0..LOOKS).find_map(|_| {
+        let ended = peers.ended();
+        if ended.is_none() {
+            thread::sleep(CAUSE / LOOKS);
+        }
+        ended
+    })
+}
+
+#[cfg(test)]
+mod tests;

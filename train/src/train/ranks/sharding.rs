@@ -113,7 +113,12 @@ pub(super) fn owners_values<M: Module>(
         let vectors = Computed::wait_for(buckets.take_vectors())?;
         Ok((buckets, vectors))
     };
-    let (mut buckets, vectors) = patiently(release, own_values)?;
-    buckets.packed.vectors = rank.waiting(|| rank.sum(vectors))?;
+    let (mut buckets, vectors) = patiently(&release, own_values)?;
+    let sums = || {
+        let sums = rank.sum(vectors)?;
+        patiently(&release, || rank.complete(&sums))?;
+        Ok::<_, StepFailure>(sums)
+    };
+    buckets.packed.vectors = rank.waiting(sums)?;
     Ok(buckets.split(model, changed, None))
 }

@@ -2,6 +2,7 @@
 
 mod dry;
 mod graphs;
+mod ranks;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

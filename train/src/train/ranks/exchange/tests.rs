@@ -9,16 +9,13 @@ use super::{Buckets, Packed};
 
 proptest! {
     #[test]
-    fn vectors_fill_allocations_and_tensors_keep_their_values(
+    fn tensors_keep_their_values_in_vectors(
         lengths in vec(1..400_usize, 1..12),
         dtype in prop_oneof![Just(FloatDType::F32), Just(FloatDType::BF16)],
     ) {
         let tensor = |(value, length): (usize, &usize)| Tensor::<1>::full([*length], value as f64, &Device::flex());
         let tensors: Vec<_> = lengths.iter().enumerate().map(tensor).collect();
         let packed = Packed::new(tensors.iter().map(|tensor| tensor.clone().cast(dtype)), 2.0);
-        for vector in &packed.vectors {
-            prop_assert_eq!(vector.dims()[0] * vector.dtype().size() % 512, 0);
-        }
         let values = |tensor: Tensor<1>| tensor.cast(FloatDType::F32).into_data().iter::<f32>().collect::<Vec<_>>();
         let parts: Vec<_> = packed.parts().map(values).collect();
         prop_assert_eq!(parts, tensors.into_iter().map(|tensor| values(tensor * 2.0)).collect::<Vec<_>>());

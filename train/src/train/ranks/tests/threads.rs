@@ -96,6 +96,19 @@ impl Peers for Peer {
         self.threads.end(format!("rank {} failed: {message}", self.rank));
     }
 
+    fn ended(&self) -> Option<PeersEnded> {
+        self.threads.state().ended.clone()
+    }
+
+    fn on_end(&self, hook: Box<dyn FnOnce() + Send>) {
+        let threads = Arc::clone(&self.threads);
+        thread::spawn(move || {
+            let state = threads.state();
+            drop(threads.changed.wait_while(state, |state| state.ended.is_none()));
+            hook();
+        });
+    }
+
     fn set_waiting(&self, _: bool) {}
 
     fn set_step_seconds(&self, seconds: f64) {

@@ -1,0 +1,51 @@
+//! Sums over processes as an operation of Burn's backends.
+
+use std::sync::Arc;
+
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, backend_extension};
+use burn::tensor::DType;
+use burn_cubecl::CubeBackend;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
+
+use super::{empty, stream};
+use crate::nccl::{Communicator, Number};
+
+/// Collectives of NCCL, in order with the device's kernels.
+#[backend_extension(Cube, Fusion)]
+pub trait CollectiveOps: Backend {
+    /// The tensor summed over the ranks of a communicator, all of which pass equal shapes and types in one order.
+    #[fusion(dtype = tensor, shape = tensor)]
+    fn nccl_sum(tensor: FloatTensor<Self>, communicator: Arc<Communicator>) -> FloatTensor<Self>;
+}
+
+impl CollectiveOps for CubeBackend {
+    fn nccl_sum(tensor: CubeTensor, communicator: Arc<Communicator>) -> CubeTensor {
+        let number = number(tensor.dtype).expect("BUG: the type was checked before");
+        let count = tensor.meta.shape().num_elements();
+        let tensor = into_contiguous(tensor);
+        // As Burn's operations: memory that no other tensor uses is written in place.
+        let (read, sum) = if tensor.can_mut() {
+            (None, tensor)
+        } else {
+            let sum = empty(&tensor, tensor.meta.shape().clone());
+            (Some(tensor.handle), sum)
+        };
+        if count > 0 {
+            stream::sum_over_ranks(&sum.client.clone(), communicator, read, sum.handle.clone(), (number, count));
+        }
+        sum
+    }
+}
+
+/// The type that NCCL sums; `None` if it has none.
+pub(crate) fn number(dtype: DType) -> Option<Number> {
+    match dtype {
+        DType::F16 => Some(Number::F16),
+        DType::F32 => Some(Number::F32),
+        DType::F64 => Some(Number::F64),
+        DType::BF16 => Some(Number::Bf16),
+        _ => None,
+    }
+}

@@ -1,0 +1,56 @@
+//! Ranks on a driver that runs no kernels, with the fake NCCL: what a lost rank does to the others.
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use fake_cuda::Machine;
+use fake_nccl::{Fake, SUMS_VARIABLE};
+
+use super::hardware;
+
+/// Time in which a process ends after another one was lost.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Starts a rank of two that hangs in its first step if it is the last one.
+fn start(machine: &Machine, nccl: &Fake, rank: usize, port: u16) -> Child {
+    let words = "ranks --batch 8 --global-batch 16 --steps 1 --fault hang --fault-step 0";
+    let mut command = hardware(machine, words);
+    command.env("RANK", rank.to_string()).env("WORLD_SIZE", "2").env("LOCAL_RANK", "0").env("LOCAL_WORLD_SIZE", "2");
+    command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+    command.env("GPU_TUNED_LIBRARIES", nccl.folder()).env(SUMS_VARIABLE, machine.home().join("sums"));
+    command.stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+/// Sums that a rank has begun.
+fn sums(machine: &Machine) -> usize {
+    fs::read_to_string(machine.home().join("sums")).map_or(0, |text| text.lines().count())
+}
+
+#[test]
+fn a_rank_that_waits_in_nccl_for_a_lost_one_ends_by_itself() {
+    // One GPU each: two ranks of a host with one GPU are refused.
+    let (machines, nccl) = ([Machine::new("h200"), Machine::new("gh200")], Fake::new());
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    let [mut waiting, mut lost] = [0, 1].map(|rank| start(&machines[rank], &nccl, rank, port));
+    let begin = Instant::now();
+    // The first rank is ahead of the second one, and stays so: it waits in a sum.
+    let mut since = None;
+    while since.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(3)) {
+        assert_eq!(waiting.try_wait().expect("a process"), None, "the first rank ends too early");
+        assert!(begin.elapsed() < Duration::from_mins(10), "the first rank does not come to a sum");
+        let is_ahead = sums(&machines[0]) > sums(&machines[1]) && sums(&machines[1]) > 0;
+        since = is_ahead.then(|| since.unwrap_or_else(Instant::now));
+        sleep(Duration::from_millis(50));
+    }
+    lost.kill().expect("a process");
+    let begin = Instant::now();
+    let output = waiting.wait_with_output().expect("an end");
+    let (seconds, errors) = (begin.elapsed(), String::from_utf8_lossy(&output.stderr));
+    assert!(seconds < LIMIT, "{seconds:?}: {errors}");
+    assert_eq!(output.status.code(), Some(1), "the error ends it, no signal: {errors}");
+    assert!(errors.contains("rank 1"), "{errors}");
+    lost.wait().expect("an end");
+}
