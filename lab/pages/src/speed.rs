@@ -28,7 +28,7 @@ const README: &str = "lab/experiments/results/h200/side-by-side.jsonl";
 
 /// Runs in PyTorch.
 const PEER: &str = "peer";
-/// Runs of the plain loop; other seeds have a suffix.
+/// Runs of the plain loop.
 const PLAIN: &str = "plain";
 /// Runs with the library and CUDA graphs, by precision.
 const PLANNED: [&str; 2] = ["f32", "bf16"];
@@ -42,7 +42,7 @@ struct Run {
     #[serde(rename = "run")]
     program: String,
     model: String,
-    /// Name of the run: `plain`, with `-1` and so on for other seeds, `library`, `f32` or `bf16`; `tf32`, `bf16` or `compiled` in
+    /// Name of the run: `plain`, `library`, `f32` or `bf16`, with `-1` and so on for other seeds; `tf32`, `bf16` or `compiled` in
     /// PyTorch.
     way: String,
     /// Samples of a step.
@@ -64,6 +64,11 @@ struct Run {
 impl Run {
     fn is_peer(&self) -> bool {
         self.program == PEER
+    }
+
+    /// The name without a seed, and the seed behind it, such as `1` of `plain-1`.
+    fn way_and_seed(&self) -> (&str, Option<&str>) {
+        self.way.split_once('-').map_or((&self.way, None), |(way, seed)| (way, Some(seed)))
     }
 
     /// Samples per second; zero for a failure.
@@ -116,10 +121,10 @@ impl<'r> Model<'r> {
         fastest(self.peers().filter(|run| run.batch == BATCH))
     }
 
-    /// Losses of plain loops with each seed, the lowest first.
-    fn plain_losses(&self) -> Vec<f64> {
-        let is_plain = |run: &&&Run| !run.is_peer() && run.way.starts_with(PLAIN);
-        let mut losses: Vec<_> = self.runs.iter().filter(is_plain).filter_map(|run| run.loss).collect();
+    /// Losses of a run in Burn with each seed, the lowest first.
+    fn losses(&self, way: &str) -> Vec<f64> {
+        let is_way = |run: &&&Run| !run.is_peer() && run.way_and_seed().0 == way;
+        let mut losses: Vec<_> = self.runs.iter().filter(is_way).filter_map(|run| run.loss).collect();
         losses.sort_by(f64::total_cmp);
         losses
     }
@@ -170,8 +175,9 @@ fn section(runs: &[Run]) -> String {
     let part = or_dash(part, |mean| format!("{mean:.2}"));
     format!(
         "{title}\n\n### Samples per second\n\nOver {} models, the geometric means are {gain} over the plain loop, and {part} of \
-         PyTorch.\n\n{}\n### Losses\n\n*Loss* is the mean over the last tenth of the steps, after the same number of samples. The \
-         plain loop has a range over seeds of the weights and of the order of samples.\n\n{}\n### \
+         PyTorch.\n\n{}\n### Losses\n\n*Loss* is the mean over the last tenth of the steps, after the same number of samples: a \
+         range over *seeds* of the weights and of the order of samples. `experiments band` compares runs with the same \
+         seed.\n\n{}\n### \
          PyTorch\n\n{}\n{}",
         models.len(),
         speeds(&models),
@@ -230,23 +236,26 @@ fn speeds(models: &[Model]) -> String {
 
 fn losses(models: &[Model]) -> String {
     let row = |model: &Model| {
-        let plain = model.plain_losses();
-        let range = plain.first().zip(plain.last());
-        let loss = |way| or_dash(model.run(way).and_then(|run| run.loss), |loss| format!("{loss:.4}"));
+        let loss = |way| match model.losses(way)[..] {
+            [] => "-".to_owned(),
+            [loss] => format!("{loss:.4}"),
+            [least, .., most] => format!("{least:.4} to {most:.4}"),
+        };
         let reserved = |way| or_dash(model.run(way).and_then(|run| run.reserved_bytes), |bytes| mib(Bytes(bytes)));
+        let seeds = [PLAIN, PLANNED[0], PLANNED[1]].map(|way| model.losses(way).len().to_string());
         cells![
             model.name,
-            or_dash(range, |(least, most)| format!("{least:.4} to {most:.4}")),
-            plain.len(),
+            loss(PLAIN),
             loss("f32"),
             loss("bf16"),
+            seeds.join(", "),
             reserved(PLAIN),
             reserved("f32"),
             reserved("bf16"),
         ]
     };
     let headings =
-        ["model", "loss, plain", "seeds", "loss, f32", "loss, mixed bf16", "MiB, plain", "MiB, f32", "MiB, mixed bf16"];
+        ["model", "loss, plain", "loss, f32", "loss, mixed bf16", "seeds", "MiB, plain", "MiB, f32", "MiB, mixed bf16"];
     table(headings, models.iter().map(row))
 }
 
@@ -278,5 +287,6 @@ fn every_run(runs: &[Run]) -> String {
     };
     let headings =
         ["model", "", "run", "samples in a step", "samples/s, median", "min to max", "first step, s", "reserved, MiB"];
-    table(headings, runs.iter().map(row))
+    // Runs of other seeds are for their losses, and may share the GPU.
+    table(headings, runs.iter().filter(|run| run.way_and_seed().1.is_none()).map(row))
 }

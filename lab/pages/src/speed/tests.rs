@@ -37,7 +37,7 @@ fn runs_are_compared_with_the_plain_loop_and_with_pytorch() {
         rows(&page, "| convnet |")[..3],
         [
             "| convnet | 700 | 875 | 1,400 | 2,800 | x4.00 | 0.50 |",
-            "| convnet | 1.4500 to 1.5500 | 3 | 1.5000 | 1.5250 | 1 | 2 | 1 |",
+            "| convnet | 1.4500 to 1.5500 | 1.5000 | 1.5250 | 3, 1, 1 | 1 | 2 | 1 |",
             "| convnet | 2,800 | - | 5,600 | 0.25 |",
         ]
     );
@@ -45,7 +45,7 @@ fn runs_are_compared_with_the_plain_loop_and_with_pytorch() {
         rows(&page, "| lstm |")[..3],
         [
             "| lstm | 250 | - | 250 | - | x1.00 | - |",
-            "| lstm | 2.0000 to 2.0000 | 1 | 2.0000 | - | - | - | - |",
+            "| lstm | 2.0000 | 2.0000 | - | 1, 1, 0 | - | - | - |",
             "| lstm | - | - | - | - |",
         ]
     );
