@@ -14,7 +14,7 @@ use quote::format_ident;
 use syn::ext::IdentExt;
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Data, DeriveInput, Fields, LitStr, Member, Meta, Path, Token, parse_quote};
+use syn::{Attribute, Data, DeriveInput, Expr, Fields, LitStr, Member, Meta, Path, Token, parse_quote};
 
 pub(crate) use attributes::flatten;
 pub use attributes::gives_default;
@@ -247,27 +247,43 @@ fn members(dim: &Ident, path: TokenStream, mistakes: &mut Mistakes) -> Vec<Membe
     members.into_iter().collect()
 }
 
-/// Splits at commas outside angle brackets, as in `Vec::<A, B>::new()`.
+/// Splits at the commas between arguments: none is in `Vec::<A, B>::new()`, `None as Option<Result<A, B>>` or `|a, b| a + b`.
 fn split(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
-    let mut parts = Vec::new();
-    let mut part: Vec<TokenTree> = Vec::new();
-    let mut depth = 0_u32;
+    let mut pieces = vec![Vec::new()];
     for token in tokens {
-        let after = |characters: &[char]| part.last().is_some_and(|last| characters.iter().any(|it| is(last, *it)));
-        if is(&token, ',') && depth == 0 && !part.is_empty() {
-            parts.push(core::mem::take(&mut part));
-            continue;
+        let own_comma = usize::from(pieces.len() > 1);
+        match pieces.last_mut() {
+            Some(last) if !is(&token, ',') || last.len() == own_comma => last.push(token),
+            _ => pieces.push(vec![token]),
         }
-        // Elsewhere `<` is a comparison; `->` and `=>` close nothing.
-        if is(&token, '<') && (depth > 0 || after(&[':', '='])) {
-            depth += 1;
-        } else if is(&token, '>') && !after(&['-', '=']) {
-            depth = depth.saturating_sub(1);
-        }
-        part.push(token);
     }
-    parts.push(part);
+    let mut parts: Vec<Vec<TokenTree>> = Vec::new();
+    let mut pieces = pieces.as_slice();
+    while let Some((first, rest)) = pieces.split_first() {
+        let more = if may_continue(first) { continuation(first, rest) } else { 0 };
+        let comma = usize::from(!parts.is_empty());
+        parts.push(first[comma..].iter().chain(rest[..more].iter().flatten()).cloned().collect());
+        pieces = &rest[more..];
+    }
     parts
+}
+
+/// Returns true for an argument that a comma may not end: generic arguments or the parameters of a closure can be open.
+fn may_continue(part: &[TokenTree]) -> bool {
+    part.iter().any(|token| is(token, '<') || is(token, '|'))
+}
+
+/// Largest number of commas in a value, outside of brackets.
+const MOST_COMMAS: usize = 32;
+
+/// Counts the pieces, each from a comma on, that make the value of the first piece an expression; 0 if none do.
+fn continuation(first: &[TokenTree], rest: &[Vec<TokenTree>]) -> usize {
+    let begin = first.iter().position(|token| is(token, '=')).map_or(first.len(), |equals| equals + 1);
+    let is_whole = |more: &usize| {
+        let tokens = first[begin..].iter().chain(rest[..*more].iter().flatten()).cloned();
+        syn::parse2::<Expr>(tokens.collect()).is_ok()
+    };
+    (0..=rest.len().min(MOST_COMMAS)).find(is_whole).unwrap_or(0)
 }
 
 fn is(token: &TokenTree, character: char) -> bool {

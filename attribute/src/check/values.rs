@@ -146,14 +146,25 @@ fn remedy(found: &TokenStream, expected: &str) -> Option<String> {
 
 /// Returns true for an expression with a constant or a call; a single word in lower case may be a typing error.
 fn is_computed(tokens: &TokenStream) -> bool {
-    let has_name = |token: TokenTree| match token {
-        TokenTree::Ident(name) => name.to_string().contains(char::is_uppercase),
-        TokenTree::Group(_) => true,
-        _ => false,
-    };
+    fn has_name(tokens: TokenStream) -> bool {
+        let mut after_name = false;
+        tokens.into_iter().any(|token| {
+            let is_name = match &token {
+                TokenTree::Ident(_) => true,
+                TokenTree::Punct(punct) => punct.as_char() == '!',
+                _ => false,
+            };
+            let is_called = core::mem::replace(&mut after_name, is_name);
+            match token {
+                TokenTree::Ident(name) => name.to_string().contains(char::is_uppercase),
+                TokenTree::Group(group) => is_called || has_name(group.stream()),
+                _ => false,
+            }
+        })
+    }
     parse2::<ExprLit>(tokens.clone()).is_err()
         && parse2::<Expr>(tokens.clone()).is_ok_and(|value| !matches!(value, Expr::Array(_)))
-        && tokens.clone().into_iter().any(has_name)
+        && has_name(tokens.clone())
 }
 
 /// The integer types.

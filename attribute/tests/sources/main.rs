@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use gpu_tuned_attribute::Table;
 use gpu_tuned_attribute::sources::{Annotated, Sources, Target};
+use gpu_tuned_attribute::{Role, Table};
 use gpu_tuned_core::workload::ModelSpec;
 use gpu_tuned_project::resolved::Resolved;
 use tempfile::TempDir;
@@ -181,15 +181,17 @@ fn the_defaults_of_other_derives_are_read_by_the_names_of_their_attributes() {
     }
 }
 
+/// The mistakes of a struct with these arguments of the attribute.
+fn mistakes(attribute: &str) -> Vec<String> {
+    let text = format!("#[gpu_tuned({attribute})]\n#[derive(Debug)]\nstruct C {{ #[tuned] batch_size: usize }}");
+    let folder = folder(&[("src/lib.rs", &text)]);
+    let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
+    let mistakes = sources.structs[0].plan_input(resolved(), "lib.rs").err().unwrap_or_default();
+    mistakes.iter().map(|mistake| mistake.message.clone()).collect()
+}
+
 #[test]
 fn mistakes_in_values_have_the_value_to_write() {
-    let mistakes = |attribute: &str| {
-        let text = format!("#[gpu_tuned({attribute})]\n#[derive(Debug)]\nstruct C {{ #[tuned] batch_size: usize }}");
-        let folder = folder(&[("src/lib.rs", &text)]);
-        let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
-        let mistakes = sources.structs[0].plan_input(resolved(), "lib.rs").err().unwrap_or_default();
-        mistakes.iter().map(|mistake| mistake.message.clone()).collect::<Vec<_>>()
-    };
     let transformer =
         |layers: &str| mistakes(&format!("transformer(layers = {layers}, d_model = 64, vocab = 9, seq = 8)"));
     let whole = "`layers` takes a literal whole number";
@@ -208,6 +210,41 @@ fn mistakes_in_values_have_the_value_to_write() {
     }
     assert_eq!(mistakes("mlp(widths = [8, 8]), crate(gpu_tuned)"), ["expected `crate = value`"]);
     assert_eq!(mistakes("mlp(widths = [8, 8]) world_size = 2"), ["a comma is missing before `world_size`"]);
+}
+
+#[test]
+fn commas_of_closures_and_of_generic_types_end_no_argument() {
+    let defaults = [
+        "|a, b| a + b",
+        "|x: Result<u8, u16>| -> Option<(u8, u16)> { None }",
+        "None as Option<Result<u8, ()>>",
+        "HashMap::<u8, [u8; 2]>::new()",
+        "<Pair<u8, u16> as Default>::default()",
+        "(1 < 2) | (3 > 2)",
+        "a < b",
+    ];
+    for default in defaults {
+        let text = format!(
+            "{}\n#[derive(Debug)]\nstruct C {{ #[arg(value_parser = |a, b| a, default_value_t = 6)] \
+             #[tuned(dim = layers)] layers: u32, #[tuned(default = {default}, per_rank,)] own: u8, #[tuned] batch_size: usize }}",
+            "#[gpu_tuned(transformer(d_model = 64, vocab = 100, seq = 16), global_batch = 64,)]"
+        );
+        let folder = folder(&[("src/lib.rs", &text)]);
+        let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
+        let input = sources.structs[0].plan_input(resolved(), "lib.rs").expect(default);
+        let Role::Untouched(Some(read)) = &input.roles[1] else { panic!("{default}") };
+        assert_eq!(read.to_string(), default.parse::<proc_macro2::TokenStream>().expect("tokens").to_string());
+        let ModelSpec::Transformer(model) = &input.spec.model else { panic!("a transformer") };
+        assert_eq!(model.layers, 6);
+    }
+    // What is no expression swallows no other argument.
+    for (open, message) in [
+        ("global_batch = |a, world_size = 2", "`global_batch` takes a literal whole number"),
+        ("global_batch = 64,, world_size = 2", "expected `key = value`"),
+        ("global_batch = (64)", "`global_batch` takes a literal whole number"),
+    ] {
+        assert_eq!(mistakes(&format!("mlp(widths = [8, 8]), {open}")), [message], "{open}");
+    }
 }
 
 #[test]
