@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::punctuated::Punctuated;
@@ -78,15 +78,16 @@ fn files(child: &FileModule, parent: &ModuleFile) -> Vec<ModuleFile> {
     let (plain, conditional) = paths(&child.attributes);
     let inline: PathBuf = child.inline.iter().collect();
     let beside = parent.file.parent().unwrap_or(Path::new(""));
+    let above = if child.is_beside { beside } else { &parent.folder };
     // `#[path]` counts from the file's folder, and in an inline module from that module's folder.
-    let base = if child.inline.is_empty() { beside.to_owned() } else { parent.folder.join(&inline) };
+    let base = if child.inline.is_empty() { beside.to_owned() } else { above.join(&inline) };
     let named = |path: PathBuf| {
         let file = base.join(path);
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
         ModuleFile { file, folder, path: child.path.clone() }
     };
     let name = child.path.last().map_or("", String::as_str);
-    let folder = parent.folder.join(inline).join(name);
+    let folder = above.join(inline).join(name);
     let usual = [folder.with_extension("rs"), folder.join("mod.rs")];
     let usual = usual.map(|file| ModuleFile { file, folder: folder.clone(), path: child.path.clone() });
     let all: Vec<_> = match plain {
@@ -122,8 +123,10 @@ struct FileModule {
     path: Vec<String>,
     /// The module's attributes.
     attributes: Vec<Attribute>,
-    /// The names of the inline modules around the module, within the file.
-    inline: Vec<String>,
+    /// The folders of the inline modules around the module, within the file: the names, or those of `#[path]`.
+    inline: Vec<PathBuf>,
+    /// True if the outermost of them has a `#[path]`, which counts from the file's folder.
+    is_beside: bool,
 }
 
 /// A visitor of one file.
@@ -133,7 +136,8 @@ struct Collector<'a> {
     aliases: Aliases,
     is_test: bool,
     path: Vec<String>,
-    inline: Vec<String>,
+    inline: Vec<PathBuf>,
+    is_beside: bool,
     structs: Vec<Annotated>,
     modules: Vec<FileModule>,
     /// Files named in `include!`.
@@ -147,7 +151,9 @@ impl<'a> Collector<'a> {
         let (text, aliases) = (file.text.as_str().into(), Aliases::in_file(&file.syntax));
         let (inline, structs, modules) = (Vec::new(), Vec::new(), Vec::new());
         let (included, unread) = (Vec::new(), Vec::new());
-        let mut collector = Self { file, text, aliases, is_test, path, inline, structs, modules, included, unread };
+        let is_beside = false;
+        let mut collector =
+            Self { file, text, aliases, is_test, path, inline, is_beside, structs, modules, included, unread };
         Node::File(&file.syntax).walk(&mut collector);
         collector
     }
@@ -208,21 +214,42 @@ impl Collector<'_> {
             return;
         }
         let name = module.ident.unraw().to_string();
-        self.path.push(name.clone());
-        if let Some((_, items)) = &module.content {
-            self.inline.push(name);
-            for item in items {
-                self.visit(Node::Item(item));
-            }
-            self.inline.pop();
-        } else {
-            self.modules.push(FileModule {
-                path: self.path.clone(),
-                attributes: module.attrs.clone(),
-                inline: self.inline.clone(),
-            });
+        let Some((_, items)) = &module.content else {
+            return self.add_file_module(name, module.attrs.clone());
+        };
+        let folder = paths(&module.attrs).0;
+        if self.inline.is_empty() {
+            self.is_beside = folder.is_some();
+        }
+        self.inline.push(folder.unwrap_or_else(|| name.clone().into()));
+        self.path.push(name);
+        for item in items {
+            self.visit(Node::Item(item));
         }
         self.path.pop();
+        self.inline.pop();
+        self.is_beside &= !self.inline.is_empty();
+    }
+
+    fn add_file_module(&mut self, name: String, attributes: Vec<Attribute>) {
+        let path = [self.path.as_slice(), &[name]].concat();
+        self.modules.push(FileModule { path, attributes, inline: self.inline.clone(), is_beside: self.is_beside });
+    }
+
+    /// Adds each `mod x;` among the tokens of a macro, such as those in `cfg_if!`.
+    fn add_modules_in_macro(&mut self, tokens: TokenStream) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        for index in 0..tokens.len() {
+            match &tokens[index..] {
+                [TokenTree::Group(group), ..] => self.add_modules_in_macro(group.stream()),
+                [TokenTree::Ident(word), TokenTree::Ident(name), TokenTree::Punct(end), ..]
+                    if word == "mod" && end.as_char() == ';' =>
+                {
+                    self.add_file_module(name.unraw().to_string(), Vec::new());
+                }
+                _ => {}
+            }
+        }
     }
 
     fn read_macro(&mut self, call: &Macro) {
@@ -232,6 +259,7 @@ impl Collector<'_> {
         } else if let Some(span) = self.aliases.find_in_macro(call.tokens.clone()) {
             self.add_unread(span);
         }
+        self.add_modules_in_macro(call.tokens.clone());
     }
 }
 

@@ -54,10 +54,24 @@ fn modules_are_followed_as_rustc_follows_them() {
                 #[path = \"elsewhere/file.rs\"] mod moved; #[cfg_attr(windows, path = \"w.rs\")] mod os; mod absent;\n\
                 #[cfg_attr(true, path = \"yes.rs\")] mod literal;\n\
                 #[cfg_attr(unix, cfg_attr(target_os = \"linux\", path = \"l.rs\"))] mod twice;\n\
+                #[path = \"dir\"] mod renamed { mod within; pub mod deep { mod far; } } mod plain { mod after; }\n\
+                cfg_if! { if #[cfg(unix)] { mod of_macro; } else { mod other; } }\n\
                 include!(\"included.rs\"); mod r#type;";
     let folder = folder(&[
         ("src/lib.rs", root),
-        ("src/a.rs", &format!("{}mod child;", text("A"))),
+        (
+            "src/a.rs",
+            &format!(
+                "{}mod child; #[path = \"dir\"] mod r {{ mod too; }} mod s {{ #[path = \"p\"] mod t {{ mod u; }} }}",
+                text("A")
+            ),
+        ),
+        ("src/dir/within.rs", &text("Within")),
+        ("src/dir/deep/far.rs", &text("Far")),
+        ("src/dir/too.rs", &text("Too")),
+        ("src/a/s/p/u.rs", &text("Under")),
+        ("src/plain/after.rs", &text("After")),
+        ("src/of_macro.rs", &text("OfMacro")),
         ("src/a/child.rs", &text("Child")),
         ("src/b/mod.rs", "mod child;"),
         ("src/b/child.rs", &text("Child")),
@@ -81,14 +95,20 @@ fn modules_are_followed_as_rustc_follows_them() {
         "my_crate::Included",
         "my_crate::a::A",
         "my_crate::a::child::Child",
+        "my_crate::a::r::too::Too",
+        "my_crate::a::s::t::u::Under",
         "my_crate::b::child::Child",
         "my_crate::inline::deep::far::Far",
         "my_crate::inline::inner::Inner",
         "my_crate::inline::odd::Odd",
         "my_crate::literal::Literal",
         "my_crate::moved::beside::Beside",
+        "my_crate::of_macro::OfMacro",
         "my_crate::os::Other",
         "my_crate::os::Windows",
+        "my_crate::plain::after::After",
+        "my_crate::renamed::deep::far::Far",
+        "my_crate::renamed::within::Within",
         "my_crate::twice::Linux",
         "my_crate::type::Raw",
     ];
