@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use gpu_tuned_core::regular_file;
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_project::file::{self, ReadError};
-use gpu_tuned_project::workspace::{MANIFEST, PackageMetadata};
+use gpu_tuned_project::workspace::{MANIFEST, PackageMetadata, dependency_name};
 use toml::{Table, Value};
 
 use crate::BuildError;
@@ -18,6 +18,8 @@ use crate::BuildError;
 pub(crate) struct Package {
     /// Its name.
     pub(crate) name: String,
+    /// The name that it gives this crate.
+    pub(crate) build: String,
     /// The folder of its `Cargo.toml`.
     pub(crate) root: PathBuf,
     /// The build script's output folder.
@@ -46,7 +48,8 @@ impl Package {
         let manifest: Table = toml::from_str(&text).map_err(|error| refused(vec![source.toml_error(&error)]))?;
         let PackageMetadata { config_file } = PackageMetadata::parse(source).map_err(refused)?;
         let name = manifest.get("package").and_then(|package| package.get("name")?.as_str()).unwrap_or_default();
-        Ok(Self { name: name.to_owned(), root, out, enabled, features: features(&manifest), config_file })
+        let build = dependency_name(&root, BUILD).unwrap_or_else(|| BUILD.to_owned());
+        Ok(Self { name: name.to_owned(), build, root, out, enabled, features: features(&manifest), config_file })
     }
 
     /// Reads a file that is named from the package's root; `None` if there is no such file. `remedy` is the advice for a
@@ -63,6 +66,8 @@ impl Package {
         })
     }
 }
+
+const BUILD: &str = "gpu-tuned-build";
 
 fn features(manifest: &Table) -> BTreeMap<String, Vec<String>> {
     let features = manifest.get("features").and_then(Value::as_table).into_iter().flatten();

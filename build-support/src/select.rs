@@ -56,7 +56,10 @@ pub(crate) fn by_features(package: &Package, known: &ProfileNames) -> (Choice, O
 /// Returns true if a feature selects the GPU in the build machine: one that enables this crate's `native`, under any name. Without
 /// such a feature, one with that name.
 fn is_native(package: &Package) -> bool {
-    let is_ours = |enables: &&String| ["gpu-tuned-build/native", "gpu-tuned-build?/native"].contains(&enables.as_str());
+    let is_ours = |enables: &&String| {
+        let feature = enables.strip_prefix(&package.build).map(|rest| rest.trim_start_matches('?'));
+        feature == Some("/native")
+    };
     let mut ours = package.features.iter().filter(|(_, enables)| enables.iter().any(|it| is_ours(&it))).peekable();
     if ours.peek().is_none() {
         return package.enabled.contains(ProfileId::NATIVE);

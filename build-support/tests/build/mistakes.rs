@@ -102,6 +102,12 @@ error: `native` is selected, and gpu-tuned-build was compiled without its featur
 ";
     assert_eq!(report(&Project::enabling(&["native"])), expected);
     assert_eq!(report(&Project::enabling(&[]).set("GPU_TUNED_TARGET", "native")), expected);
+    // A feature of any name selects the GPU, under the name that the package gives this crate.
+    let manifest = "[features]\nhere = [\"tb/native\"]\n\n[build-dependencies]\ntb.package = \"gpu-tuned-build\"\n";
+    let renamed = Project::enabling(&["here"]).with("Cargo.toml", manifest);
+    assert_eq!(report(&renamed), expected);
+    let other = Project::enabling(&["here"]).with("Cargo.toml", &manifest.replace("tb/", "other/"));
+    assert!(other.resolve().is_ok());
 }
 
 #[test]
