@@ -60,7 +60,7 @@ impl Config {
         let files = named.map_or_else(|| workspace::config_files(&package.root), |file| vec![file.clone()]);
         let path = workspace::existing(&package.root, &files);
         let (manifest, lock) = ([Path::new(MANIFEST)], [Path::new(Lock::NAME)]);
-        let is_own = named.is_some() || package.root.join(ConfigFile::NAME).exists();
+        let is_own = named.is_some() || workspace::is_there(&package.root.join(ConfigFile::NAME));
         let above = if is_own { Vec::new() } else { workspace::manifests_above(&package.root) };
         let above: Vec<_> = above.iter().map(|path| workspace::relative(path, &package.root)).collect();
         let named = above.iter().chain(&files).map(PathBuf::as_path);

@@ -97,6 +97,11 @@ impl BuildError {
     /// Returns advice for errors whose message has none.
     fn help(&self) -> Option<&'static str> {
         match self {
+            Self::Read { cause, .. } if cause.kind() == io::ErrorKind::NotFound => {
+                Some("create the file, or remove what names it: a link, or `config-file` in Cargo.toml")
+            }
+            Self::Read { .. } => Some("put a file there that the build may read, or remove it"),
+            Self::Write { .. } => Some("free disk space, or allow writing to the target folder"),
             Self::NativeMissing => Some(
                 "in Cargo.toml, write `native = [\"gpu-tuned-build/native\"]` under [features], or add features = \
                  [\"native\"] to gpu-tuned-build under [build-dependencies]",

@@ -57,6 +57,9 @@
 //! counts, too. Without a `gpu-tuned.toml` of the package, a change of a `Cargo.toml` above counts. Without symbolic links
 //! (Windows, some network drives), creating `gpu-tuned.toml` is not noticed: save `Cargo.toml` once.
 //!
+//! Cargo compares times of files. A file that an older one replaced (`mv`, `cp -p`, a link that names another file) is not noticed
+//! either: run `touch gpu-tuned.toml`.
+//!
 //! The attribute's code includes the resolved table. Caches of compilers, such as sccache, therefore compare the table.
 //!
 //! Two checkouts of a package need target folders of their own. With a shared one, cargo may take the program of the first for

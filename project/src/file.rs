@@ -46,6 +46,10 @@ pub fn read<T>(
     let path = root.join(name);
     let bytes = match regular_file::read(&path, regular_file::LARGEST) {
         Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound && path.is_symlink() => {
+            let cause = io::Error::new(ErrorKind::NotFound, "it is a link to a file that is not there");
+            return Err(ReadError::Io { path, cause });
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(ReadError::Io { path, cause }),
     };
@@ -125,4 +129,9 @@ fn a_file_that_is_not_there_is_no_error() {
     assert_eq!(length("three").expect("a file"), Some(3));
     assert_eq!(length("none").expect("no file"), None);
     assert!(matches!(length("."), Err(ReadError::Io { .. })));
+    #[cfg(unix)]
+    for (name, target) in [("dangling", "none"), ("looping", "looping")] {
+        std::os::unix::fs::symlink(target, folder.path().join(name)).expect("a link");
+        assert!(matches!(length(name), Err(ReadError::Io { .. })), "{name}");
+    }
 }

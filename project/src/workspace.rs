@@ -208,7 +208,7 @@ pub fn cargo_lock(package: &Path) -> Option<PathBuf> {
 /// the package is a member. The first that exists is the package's file.
 pub fn config_files(package: &Path) -> Vec<PathBuf> {
     let own = PathBuf::from(ConfigFile::NAME);
-    if package.join(&own).exists() {
+    if is_there(&package.join(&own)) {
         return vec![own];
     }
     let shared = root(package).filter(|root| root != package);
@@ -233,7 +233,12 @@ pub fn config_file(package: &Path) -> PathBuf {
 ///
 /// Without files.
 pub fn existing<'a>(package: &Path, files: &'a [PathBuf]) -> &'a Path {
-    files.iter().find(|file| package.join(file).exists()).unwrap_or(&files[0])
+    files.iter().find(|file| is_there(&package.join(file))).unwrap_or(&files[0])
+}
+
+/// Returns true for a file, and for a link, whatever it names: a link to a missing file is a mistake.
+pub fn is_there(path: &Path) -> bool {
+    path.exists() || path.is_symlink()
 }
 
 /// Returns false if the workspace in `folder` excludes the package.

@@ -98,6 +98,13 @@ fn a_member_without_a_file_has_that_of_the_workspace() {
     let resolved = project.resolve().unwrap();
     assert_eq!((resolved.goal.global_batch, resolved.file()), (None, "gpu-tuned.toml"));
     fs::remove_file(project.path("gpu-tuned.toml")).unwrap();
+    // A link to a missing file does not count as none.
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("none", project.path("gpu-tuned.toml")).unwrap();
+        assert!(project.report(&configure()).starts_with("error: cannot read `gpu-tuned.toml`: it is a link"));
+        fs::remove_file(project.path("gpu-tuned.toml")).unwrap();
+    }
     fs::write(workspace.path().join("gpu-tuned.toml"), "[gaol]\n").unwrap();
     let report = project.report(&configure());
     assert!(report.contains("--> ../../gpu-tuned.toml:1:2"), "{report}");

@@ -110,6 +110,20 @@ error: `native` is selected, and gpu-tuned-build was compiled without its featur
     assert!(other.resolve().is_ok());
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_missing_file_is_a_mistake() {
+    for (name, target) in
+        [("gpu-tuned.toml", "none.toml"), ("gpu-tuned.lock", "none.lock"), ("gpu-tuned.toml", "gpu-tuned.toml")]
+    {
+        let project = Project::enabling(&["h200"]);
+        std::os::unix::fs::symlink(target, project.path(name)).unwrap();
+        let report = report(&project);
+        assert!(report.starts_with(&format!("error: cannot read `{name}`: ")), "{report}");
+        assert!(report.contains("\n  = help: "), "{report}");
+    }
+}
+
 #[test]
 fn a_target_of_commas_or_spaces_is_a_mistake() {
     for value in [",", " ", " , "] {
