@@ -24,7 +24,7 @@ pub enum Table {
     Absent,
     /// The table that the build script wrote.
     Resolved(Box<Resolved>),
-    /// The reason why the table cannot be read.
+    /// The reason why the table cannot be read, and the remedy.
     Broken(String),
 }
 
@@ -35,7 +35,10 @@ impl Table {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) => {
-                return Self::Broken(format!("the build script's table `{}`: {error}", path.display()));
+                return Self::Broken(format!(
+                    "cannot read the build script's table `{}`: {error}; save build.rs, and build again",
+                    path.display()
+                ));
             }
         };
         match Resolved::from_toml(&text) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use gpu_tuned_attribute::{DEEPEST_IN_MACROS, Mistakes, Model, Table, check, check_depth, parse};
 use gpu_tuned_core::Settings;
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::ext::IdentExt;
 use syn::{Attribute, DeriveInput, Path};
@@ -25,7 +25,11 @@ pub(crate) fn run(attribute: TokenStream, item: &TokenStream, table: Table) -> T
         Ok(model) => model,
         Err(error) => {
             let place = quote_spanned!(error.span()=> item);
-            mistakes.at(place, "`#[gpu_tuned]` needs a struct with named fields");
+            if is_struct(item) {
+                mistakes.at(place, format!("`#[gpu_tuned]` cannot read this struct: {error}"));
+            } else {
+                mistakes.at(place, "`#[gpu_tuned]` needs a struct with named fields");
+            }
             return quote!(#mistakes #item);
         }
     };
@@ -46,6 +50,12 @@ fn show(name: &str, expansion: &TokenStream) -> std::io::Result<()> {
     let Some(directory) = std::env::var_os(EXPAND_DIR).map(PathBuf::from) else { return Ok(()) };
     std::fs::create_dir_all(&directory)?;
     std::fs::write(directory.join(name).with_extension("rs"), expansion.to_string())
+}
+
+/// Returns true for tokens that begin a struct, whatever follows.
+fn is_struct(item: &TokenStream) -> bool {
+    let is_word = |token: TokenTree| matches!(token, TokenTree::Ident(word) if word == "struct");
+    item.clone().into_iter().any(is_word)
 }
 
 /// Returns the item beside mistakes: without our attributes, with placeholder defaults and implementations, to keep the

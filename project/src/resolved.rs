@@ -75,7 +75,7 @@ pub enum ResolvedError {
     )]
     Syntax(#[from] toml::de::Error),
     /// A figure is out of range.
-    #[error("the table written by the build script is damaged: {message}; build again")]
+    #[error("the table written by the build script is damaged: {message}; save build.rs, and build again")]
     Figure {
         /// The figure and its range.
         message: String,

@@ -93,7 +93,7 @@ fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Opt
     let target = find(arguments, "target");
     match (table, target) {
         (Table::Broken(why), _) => {
-            mistakes.at(TokenStream::new(), format!("cannot read {why}"));
+            mistakes.at(TokenStream::new(), why);
             None
         }
         (Table::Resolved(resolved), None) => Some(*resolved),
@@ -117,7 +117,7 @@ fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Opt
         }
         (Table::Absent, None) => {
             mistakes
-                .at(TokenStream::new(), "`#[gpu_tuned]` has no target: the build script has not run")
+                .at(TokenStream::new(), "`#[gpu_tuned]` has no target: no build script with gpu-tuned-build has run")
                 .help(BUILD_SCRIPT)
                 .help(format!("or name the GPU here: `target = \"rtx4090\"`, or \"{}\"", ProfileId::GENERIC));
             None

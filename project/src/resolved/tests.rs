@@ -128,7 +128,7 @@ fn a_measurement_that_no_lock_may_hold_is_a_damaged_table() {
     ] {
         assert!(text.contains(good), "{text}");
         let error = Resolved::from_toml(&text.replace(good, bad)).expect_err(bad);
-        assert!(error.to_string().ends_with("; build again"), "{error}");
+        assert!(error.to_string().ends_with("; save build.rs, and build again"), "{error}");
     }
 }
 

@@ -30,9 +30,21 @@ fn a_global_batch_takes_the_place_of_tokens_in_the_file() {
 #[test]
 fn a_table_that_cannot_be_read_is_reported_and_nothing_else() {
     let item = config(&quote!());
-    let expansion = run(quote!(workload = "digits"), &item, Table::Broken("the table".to_owned())).to_string();
+    let expansion =
+        run(quote!(workload = "digits"), &item, Table::Broken("cannot read the table".to_owned())).to_string();
     assert_eq!(expansion.matches("compile_error").count(), 1, "{expansion}");
     assert!(expansion.contains("cannot read the table"), "{expansion}");
+}
+
+#[test]
+fn code_that_is_no_rust_is_called_a_struct_only_if_it_is_one() {
+    let expand = |item: TokenStream| run(quote!(workload = "digits"), &item, table(&["h200"])).to_string();
+    let of_struct = expand(quote!(#[derive(Debug)] struct Config { #[tuned, tuned] batch_size: usize }));
+    assert!(of_struct.contains("cannot read this struct: unexpected token"), "{of_struct}");
+    let of_function = expand(quote!(
+        fn f() {}
+    ));
+    assert!(of_function.contains("needs a struct with named fields"), "{of_function}");
 }
 
 #[test]
