@@ -117,8 +117,8 @@ fn table() -> Table {
 ///
 /// # Generated code
 ///
-/// With `GPU_TUNED_EXPAND_DIR=directory` in the environment, each expansion is written to `directory/NAME.rs`. A change of the
-/// variable compiles the package again.
+/// With `GPU_TUNED_EXPAND_DIR=directory` in the environment, each expansion is written to `directory/CRATE/NAME.rs`. A second
+/// struct of this name in the crate has `NAME-2.rs`. A change of the variable compiles the package again.
 #[proc_macro_attribute]
 pub fn gpu_tuned(attribute: TokenStream, item: TokenStream) -> TokenStream {
     stages::run(attribute.into(), &item.into(), table()).into()

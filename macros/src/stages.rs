@@ -3,14 +3,16 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use gpu_tuned_attribute::{DEEPEST_IN_MACROS, Mistakes, Model, Table, check, check_depth, parse};
-use gpu_tuned_core::Settings;
+use gpu_tuned_core::{Settings, atomic_file};
 use proc_macro2::{TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::ext::IdentExt;
-use syn::{Attribute, DeriveInput, Path};
+use syn::{Attribute, DeriveInput};
 
 use crate::expand::{EXPAND_DIR, expand, fields_mut, inject, settings};
 
@@ -37,19 +39,35 @@ pub(crate) fn run(attribute: TokenStream, item: &TokenStream, table: Table) -> T
         let item = fallback(model);
         return quote!(#mistakes #item);
     };
-    let name = model.item.ident.unraw().to_string();
+    let (name, place) = (model.item.ident.unraw().to_string(), model.item.ident.span());
     let expansion = expand(model, &checked);
-    show(&name, &expansion).err().map_or(expansion.clone(), |error| {
-        mistakes.at(TokenStream::new(), format!("{EXPAND_DIR}: {error}"));
-        quote!(#mistakes #expansion)
-    })
+    let Some(directory) = std::env::var_os(EXPAND_DIR).filter(|directory| !directory.is_empty()) else {
+        return expansion;
+    };
+    let krate = std::env::var_os("CARGO_CRATE_NAME").unwrap_or_default();
+    let directory = Path::new(&directory).join(krate);
+    // The compiler's spans print their places.
+    let path = directory.join(file_name(&directory, &name, format!("{place:?}")));
+    let written =
+        std::fs::create_dir_all(&directory).and_then(|()| atomic_file::replace(&path, &expansion.to_string()));
+    let Err(error) = written else { return expansion };
+    mistakes
+        .at(TokenStream::new(), format!("cannot write the expansion to `{}`: {error}", path.display()))
+        .help(format!("name a folder that can be written in {EXPAND_DIR}, or unset the variable"));
+    quote!(#mistakes #expansion)
 }
 
-/// Writes the expansion to the variable's directory, if the variable is set.
-fn show(name: &str, expansion: &TokenStream) -> std::io::Result<()> {
-    let Some(directory) = std::env::var_os(EXPAND_DIR).map(PathBuf::from) else { return Ok(()) };
-    std::fs::create_dir_all(&directory)?;
-    std::fs::write(directory.join(name).with_extension("rs"), expansion.to_string())
+/// Returns the name of the file for the expansion of the struct `name` at `place`: `NAME.rs`; `NAME-2.rs` for the next struct
+/// of this name that a process expands.
+fn file_name(directory: &Path, name: &str, place: String) -> String {
+    static PLACES: Mutex<BTreeMap<PathBuf, Vec<String>>> = Mutex::new(BTreeMap::new());
+    let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = places.entry(directory.join(name)).or_default();
+    let index = known.iter().position(|known| *known == place).unwrap_or_else(|| {
+        known.push(place);
+        known.len() - 1
+    });
+    if index == 0 { format!("{name}.rs") } else { format!("{name}-{}.rs", index + 1) }
 }
 
 /// Returns true for tokens that begin a struct, whatever follows.
@@ -92,7 +110,7 @@ fn default(item: &DeriveInput, allow: Option<&Attribute>) -> TokenStream {
     }
 }
 
-fn tuned(root: &Path, item: &DeriveInput, allow: Option<&Attribute>) -> TokenStream {
+fn tuned(root: &syn::Path, item: &DeriveInput, allow: Option<&Attribute>) -> TokenStream {
     let name = &item.ident;
     let (impl_generics, type_generics, where_clause) = item.generics.split_for_impl();
     let settings = settings(root, &Settings::DEFAULT);

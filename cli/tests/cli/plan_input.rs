@@ -84,7 +84,8 @@ impl Copied {
         command.env("GPU_TUNED_EXPAND_DIR", &expanded).env("GPU_TUNED_TARGET", target);
         let output = command.output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
-        let files = fs::read_dir(&expanded).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+        let crates = fs::read_dir(&expanded).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+        let files = crates.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
         let built = files.map(|file| {
             let path = file.unwrap().path();
             let name = path.file_stem().unwrap().to_str().unwrap().to_owned();

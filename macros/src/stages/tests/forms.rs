@@ -1,10 +1,13 @@
 //! Forms of tokens: raw keys, groups of `macro_rules!`, broken tables and defaults.
 
+use std::path::Path;
+
 use gpu_tuned_attribute::Table;
 use proc_macro2::{Delimiter, Group, TokenStream};
 use quote::ToTokens;
 
 use super::{config, formatted, run, table};
+use crate::stages::file_name;
 
 #[test]
 fn a_global_batch_takes_the_place_of_tokens_in_the_file() {
@@ -53,6 +56,13 @@ fn a_default_that_is_no_expression_does_not_take_the_item_along() {
     let expansion = formatted(run(quote!(workload = "digits"), &item, table(&["h200"])));
     assert!(expansion.contains("`default` takes an expression"), "{expansion}");
     assert!(expansion.contains("struct Config"), "{expansion}");
+}
+
+#[test]
+fn expansions_of_one_name_have_a_file_each() {
+    let file = |directory: &str, place: &str| file_name(Path::new(directory), "Config", place.to_owned());
+    let names = [("a", "1"), ("a", "2"), ("a", "1"), ("b", "3"), ("a", "2")].map(|(folder, place)| file(folder, place));
+    assert_eq!(names, ["Config.rs", "Config-2.rs", "Config.rs", "Config.rs", "Config-2.rs"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use gpu_tuned::{Built, Options, Setting, Settings, Tuned};
 
 /// The settings in the row of a target in the struct's documentation, from the expansion that the build wrote.
 fn documented(built: &Built) -> Vec<(String, String)> {
-    let file = format!("{}/{}.rs", env!("GPU_TUNED_EXPAND_DIR"), built.config);
+    let file = format!("{}/burn_configs/{}.rs", env!("GPU_TUNED_EXPAND_DIR"), built.config);
     let expansion = std::fs::read_to_string(&file).expect("the build writes expansions");
     let cells = |marker: &str| -> Vec<String> {
         let start = expansion.find(marker).unwrap_or_else(|| panic!("{file} has no {marker}"));

@@ -80,7 +80,7 @@ fn what_changes_the_expansion_is_an_input_of_the_compilation() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("matrix/inputs/expanded");
     let package = package.set("GPU_TUNED_EXPAND_DIR", &folder);
     assert_eq!(package.build(&FEATURES).compiled, BTreeSet::from(["inputs".to_owned()]));
-    assert!(folder.join("Config.rs").is_file());
+    assert!(folder.join("inputs/Config.rs").is_file());
     is_untouched(&package.build(&FEATURES), "with the expansions");
 }
 
