@@ -219,7 +219,7 @@ pub mod allocation {
 /// Names in generated code.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::tuned::{Field, FieldDefault, WithoutText, with_text};
+    pub use crate::tuned::{Count, Field, FieldDefault, WithoutText, count, with_text};
     #[cfg(feature = "burn")]
     pub use burn::tensor::Device;
     #[cfg(feature = "burn")]

@@ -114,6 +114,34 @@ impl<T: Default> FieldDefault for T {
     }
 }
 
+/// A type of fields in nested configs that counts can be read from.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no integer, which `#[tuned(dims(…))]` needs for a count",
+    label = "no integer",
+    note = "name a field with an integer, or give the dimension in the attribute of the struct"
+)]
+pub trait Count: Copy {
+    /// Returns the value as `as u64` does: negative values are beyond `i64`.
+    fn count(self) -> u64;
+}
+
+/// Returns the value of a count's field in a nested config.
+pub fn count<T: Count>(value: T) -> u64 {
+    value.count()
+}
+
+macro_rules! counts {
+    ($($integer:ident)+) => {
+        $(impl Count for $integer {
+            fn count(self) -> u64 {
+                self as u64
+            }
+        })+
+    };
+}
+
+counts! { u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize }
+
 /// Config field. Its own method exists where its type has `Debug`, and takes precedence over [`WithoutText`].
 pub struct Field<'f, T: ?Sized>(pub &'f T);
 

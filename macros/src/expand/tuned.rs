@@ -255,7 +255,8 @@ fn negative(model: &Model, checked: &Checked) -> Option<TokenStream> {
             checks.push(guarded(field, quote!(if self.#ident < 0 { return #found; })));
         }
         if let Role::Nested { dims, .. } = role {
-            checks.extend(dims.iter().filter_map(|dim| Some(guarded(field, negative_nested(field, dim)?))));
+            checks
+                .extend(dims.iter().filter_map(|dim| Some(guarded(field, negative_nested(&model.root, field, dim)?))));
         }
     }
     (!checks.is_empty()).then(|| {
@@ -366,7 +367,7 @@ impl DimFields<'_> {
             }
             Role::Nested { dims, .. } => {
                 let nested = dims.iter().find(|nested| nested.name == dim.name)?;
-                Some(if_tuned(field, &as_nested(field, nested), &nested.default))
+                Some(if_tuned(field, &as_nested(&self.model.root, field, nested), &nested.default))
             }
             _ => None,
         })
@@ -396,25 +397,24 @@ fn as_dimension(field: &Field) -> TokenStream {
     if field.type_name().as_deref() == Some("bool") { quote!(self.#ident) } else { as_u64(field) }
 }
 
-/// Returns the value of a dimension in a nested struct of unknown types. The spans let the compiler point at a wrong path,
-/// and keep lints from reporting the cast.
-fn as_nested(field: &Field, NestedDim { path, is_flag, .. }: &NestedDim) -> TokenStream {
+/// Returns the value of a dimension in a nested struct of unknown types. The spans let the compiler point at a wrong path or type.
+fn as_nested(root: &Path, field: &Field, NestedDim { path, is_flag, .. }: &NestedDim) -> TokenStream {
     let (ident, place) = (&field.ident, place(path));
     let value = quote_spanned!(place=> self.#ident.#(#path).*);
-    if *is_flag { value } else { quote_spanned!(place=> #value as u64) }
+    if *is_flag { value } else { quote_spanned!(place=> #root::__private::count(#value)) }
 }
 
 /// Returns the part of `Tuned::negative` about a dimension in a nested struct. The type is unknown, but a negative count
-/// is beyond `i64` as a `u64`. The compiler reports a wrong type once, because both casts are the same.
-fn negative_nested(field: &Field, nested: &NestedDim) -> Option<TokenStream> {
-    let count = (!nested.is_flag).then(|| as_nested(field, nested))?;
+/// is beyond `i64` as a `u64`. The compiler reports a wrong type once, because both calls are the same.
+fn negative_nested(root: &Path, field: &Field, nested: &NestedDim) -> Option<TokenStream> {
+    let count = (!nested.is_flag).then(|| as_nested(root, field, nested))?;
     let path = nested.path.iter().map(|member| match member {
         Member::Named(name) => name.unraw().to_string(),
         Member::Unnamed(index) => index.index.to_string(),
     });
     let name = core::iter::once(field.name()).chain(path).collect::<Vec<_>>().join(".");
     Some(quote_spanned! {place(&nested.path)=>
-        let __count = (#count) as i64;
+        let __count = #count as i64;
         if __count < 0 {
             return ::std::option::Option::Some((#name, __count));
         }
