@@ -166,8 +166,9 @@ impl Dim {
                 outside(count, range.start(), format_count(*range.end()))
             }
             (DimKind::Number(range), DimValue::Number(number)) if !range.contains(number) => {
-                let most = *range.end();
-                outside(number, range.start(), if most > 1e6 { format!("{most:e}") } else { most.to_string() })
+                let is_short = |value: f64| value == 0.0 || (1e-6..=1e6).contains(&value.abs());
+                let short = |value: f64| if is_short(value) { value.to_string() } else { format!("{value:e}") };
+                outside(&short(*number), range.start(), short(*range.end()))
             }
             (DimKind::Counts(range), DimValue::Counts(counts)) => {
                 let fits = |count: &u64| range.contains(count);

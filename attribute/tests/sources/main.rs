@@ -229,6 +229,11 @@ fn mistakes_in_values_have_the_value_to_write() {
         assert_eq!(transformer(layers), [format!("{whole}{advice}")], "{layers}");
     }
     assert_eq!(mistakes("mlp(widths = [8, 8]), crate(gpu_tuned)"), ["expected `crate = value`"]);
+    for number in ["1e300", "1e999", "-1e300"] {
+        let shown = if number == "1e999" { "inf" } else { number };
+        let message = format!("memory_headroom = {shown} is out of range, expected 0 to 0.9");
+        assert_eq!(mistakes(&format!("mlp(widths = [8, 8]), memory_headroom = {number}")), [message]);
+    }
     assert_eq!(mistakes("mlp(widths = [8, 8]) world_size = 2"), ["a comma is missing before `world_size`"]);
 }
 
