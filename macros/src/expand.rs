@@ -263,7 +263,8 @@ fn document(model: &Model, checked: &Checked) -> String {
         line(&mut text, &format!("`{}` is selected too, but {}.\n", misfit.device, why_not(misfit)));
     }
     if let Some(outdated) = &checked.outdated {
-        line(&mut text, &format!("{outdated}.\n"));
+        // A number in brackets would be a link.
+        line(&mut text, &format!("{}.\n", outdated.replace('[', "\\[").replace(']', "\\]")));
     }
     let tuned = tuned_settings(model, checked);
     if tuned.is_empty() {

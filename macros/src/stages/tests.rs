@@ -124,6 +124,17 @@ fn measurements_of_other_dimensions_are_named_in_the_documentation() {
     let lines = |expansion: String| expansion.lines().filter(|line| !line.contains(message)).count();
     assert!(!expanded(measured(LOCK, 6)).contains("was measured with"));
     assert_eq!(lines(other), lines(language_model(&["h200"])) + 1, "nothing else follows from them");
+    // Rustdoc takes a number in brackets for a link.
+    let lock = format!(
+        "{LOCK}\n[workload.lm.described.convnet]\nimage = 8\nclasses = 10\nstages = [[8, 1]]\nkernels = [3]\n{}\n",
+        Lock::END
+    );
+    let lock = Lock::parse(Source { file: Lock::NAME, text: &lock }).expect("the lock is valid");
+    let Table::Resolved(resolved) = table(&["h200"]) else { unreachable!() };
+    let attribute = quote!(convnet(image = 8, classes = 10, stages = [[8, 1]], kernels = [5]), global_batch = 64);
+    let measured = Table::Resolved(Box::new(resolved.with_measured(lock)));
+    let expansion = run(attribute, &config(&quote!()), measured).to_string();
+    assert!(expansion.contains(r"was measured with kernels = \\[3\\], now \\[5\\]"), "{expansion}");
 }
 
 #[test]
