@@ -57,7 +57,7 @@ pub(crate) fn run(common: &Common, args: &ExportArgs) -> Result<Answer, Error> {
     } else {
         let (form, begin, text) = match args.csv {
             Some(table) => ("csv", CSV_BEGIN, csv(&records, table)),
-            None => ("prometheus", "# HELP", prometheus(&records)),
+            None => ("prometheus", "# HELP gpu_tuned_", prometheus(&records)),
         };
         let is_empty = text.lines().count() < 2;
         notes.extend(is_empty.then(|| format!("{} has no records for this export", quoted(&args.recording))));

@@ -44,6 +44,10 @@ pub(crate) fn run(common: &Common, args: &GenerateArgs) -> Result<Answer, Error>
     let mut text = Vec::new();
     match (args.what, args.shell) {
         (What::Man | What::Schema, Some(shell)) => return Err(Error::NoCompletions { shell }),
+        (What::Man, None) if is_standard(output) => {
+            let message = "--output: expected a folder; a folder of this name is `./-`".to_owned();
+            return Err(Error::Arguments { message });
+        }
         (What::Man, None) => return man_pages(common, output),
         (What::Schema, None) => {
             text = serde_json::to_vec_pretty(&config_schema()).expect("BUG: the schema is JSON");
@@ -59,9 +63,14 @@ pub(crate) fn run(common: &Common, args: &GenerateArgs) -> Result<Answer, Error>
     if is_standard(output) {
         return Ok(Answer { text, form: Form::Data, notes: Vec::new(), code: Code::Ok });
     }
-    check_replaceable(output, "what this command writes", text.lines().next().unwrap_or_default())?;
+    check_replaceable(output, "what this command writes", begin(&text))?;
     write(output, |file| file.write_all(text.as_bytes()))?;
     Ok(written(common, &[output.display().to_string()]))
+}
+
+/// The text up to the name of this command or its file, which texts of other programs do not begin with.
+fn begin(text: &str) -> &str {
+    text.split_inclusive("tuned").next().unwrap_or_default()
 }
 
 /// Writes a page for each command into a folder, all or none.
@@ -74,7 +83,7 @@ fn man_pages(common: &Common, folder: &Path) -> Result<Answer, Error> {
         page.render(&mut text).expect("BUG: memory can be written");
         let (name, after) = (page.get_filename(), String::from_utf8_lossy(&text).into_owned());
         let path = folder.join(&name);
-        check_replaceable(&path, "what this command writes", after.lines().next().unwrap_or_default())?;
+        check_replaceable(&path, "what this command writes", begin(&after))?;
         Ok(Change { before: read_text(&path, LARGEST).ok(), path, name, after })
     });
     let pages = pages.collect::<Result<Vec<_>, Error>>()?;

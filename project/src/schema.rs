@@ -18,6 +18,8 @@ pub fn config_schema() -> Table {
         [("goal", object(dims(Goal::DIMS), [])), ("workload", by_name(workload())), ("profile", by_name(profile()))];
     let mut schema = object(sections.map(|(name, section)| (name.to_owned(), section)), []);
     schema.insert("$schema".to_owned(), "http://json-schema.org/draft-07/schema#".into());
+    // Another schema does not begin so.
+    schema.insert("$comment".to_owned(), ConfigFile::NAME.into());
     schema.insert("title".to_owned(), ConfigFile::NAME.into());
     schema
 }

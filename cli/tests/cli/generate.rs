@@ -69,7 +69,33 @@ fn files_of_another_kind_are_not_overwritten() {
         assert!(said.contains("cargo-gpu-tuned.1` exists and is not what this command writes"), "{said}");
     }
     assert_eq!(project.read(page), "notes\n");
-    for _ in 0..2 {
-        project.run(&["generate", "schema", "-o", "schema.json"]).ended(0);
+}
+
+/// Files that begin as texts of other programs do, such as a profile of PowerShell.
+#[test]
+fn files_that_begin_alike_are_not_overwritten() {
+    let project = Project::new("bare");
+    let schema = "{\n  \"$schema\": \"http://json-schema.org/draft-07/schema#\",\n  \"type\": \"object\"\n}\n";
+    for (args, before) in [
+        (&["schema"][..], schema),
+        (&["schema"], "{\"kind\":\"run\",\"at\":1.0}\n"),
+        (&["completions", "powershell"], "\nusing namespace System.Management.Automation\nSet-Alias g git\n"),
+        (&["completions", "elvish"], "\nuse builtin;\nset edit:prompt = { }\n"),
+        (&["completions", "zsh"], "#compdef cargo\n"),
+        (&["completions", "fish"], "# Mine.\n"),
+    ] {
+        project.write("mine", before);
+        let said = project.run(&[&["generate"], args, &["-o", "mine"]].concat()).refused(2);
+        assert!(said.contains("`mine` exists and is not what this command writes"), "{args:?}: {said}");
+        assert_eq!(project.read("mine"), before);
+        for _ in 0..2 {
+            project.run(&[&["generate"], args, &["-o", "ours"]].concat()).ended(0);
+        }
+        std::fs::remove_file(project.path("ours")).expect("it was written");
     }
+    for _ in 0..2 {
+        project.run(&["generate", "man"]).ended(0);
+    }
+    let said = project.run(&["generate", "man", "-o", "-"]).refused(2);
+    assert!(said.contains("a folder of this name is `./-`") && !project.path("-").exists(), "{said}");
 }
