@@ -30,12 +30,12 @@ pub(crate) use through_text;
 /// Formats `; did you mean `x`?` for the nearest known word; empty if none is within a typing error. Case does not count.
 pub fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let lower = word.to_lowercase();
+    let most = word.len().max(3) / 3;
+    // The distance is at least the difference of the lengths. Distances of long texts take long.
+    let is_near = |known: &&str| known.chars().count().abs_diff(lower.chars().count()) <= most;
     let distance = |candidate: &str| strsim::damerau_levenshtein(&lower, &candidate.to_lowercase());
-    let nearest = known.into_iter().map(|candidate| (distance(candidate), candidate)).min();
-    match nearest {
-        Some((distance, candidate)) if distance * 3 <= word.len().max(3) => did_you_mean(candidate),
-        _ => String::new(),
-    }
+    let nearest = known.into_iter().filter(is_near).map(|candidate| (distance(candidate), candidate)).min();
+    nearest.filter(|(distance, _)| *distance <= most).map_or_else(String::new, |(_, candidate)| did_you_mean(candidate))
 }
 
 /// Formats `; did you mean `x`?` for the key of the same meaning in other libraries' configs, else for the nearest key.

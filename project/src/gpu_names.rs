@@ -17,6 +17,14 @@ pub struct UnknownGpu {
     pub hint: String,
 }
 
+/// Maximum number of words of a name, such as `NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition`. A list of GPUs has more.
+const MOST_WORDS: usize = 12;
+
+/// Numbers of words that the first name of a list can have, the largest first.
+fn counts(words: &[&str]) -> impl Iterator<Item = usize> + use<> {
+    (1..=words.len().min(MOST_WORDS)).rev()
+}
+
 /// Minimum length of a number that can mean a GPU without its series.
 const MIN_NUMBER_LENGTH: usize = 4;
 
@@ -45,7 +53,7 @@ pub fn gpus<'t>(table: &'t ProfileTable, items: &[Vec<&str>]) -> Result<Vec<Name
         let words: Vec<&str> = item.iter().flat_map(|word| without_slice(word)).collect();
         let mut words = words.as_slice();
         while !words.is_empty() {
-            let longest = (1..=words.len()).rev().find_map(|count| Some((count, named(&all, &words[..count])?)));
+            let longest = counts(words).find_map(|count| Some((count, named(&all, &words[..count])?)));
             let (count, profiles) = longest.ok_or_else(|| unknown(&all, words))?;
             let name = &words[..count];
             words = &words[count..];
@@ -84,7 +92,7 @@ pub fn profiles<'t>(table: &'t ProfileTable, items: &[Vec<&str>]) -> Result<Vec<
         let all: Vec<&Profile> = table.iter().collect();
         let mut words = item.as_slice();
         while !words.is_empty() {
-            let longest = (1..=words.len()).rev().find_map(|count| Some((count, find(&all, &words[..count])?)));
+            let longest = counts(words).find_map(|count| Some((count, find(&all, &words[..count])?)));
             let (count, profile) = longest.ok_or_else(|| unknown(&all, words))?;
             if found.iter().all(|earlier| earlier.id != profile.id) {
                 found.push(profile);
@@ -222,7 +230,7 @@ pub fn suggest(known: &ProfileNames, words: &[&str]) -> Option<String> {
 /// The error of words without a profile, up to a word that has one.
 fn unknown(profiles: &[&Profile], words: &[&str]) -> UnknownGpu {
     let is_known = |word: &&str| named(profiles, &[word]).is_some();
-    let several = (1..=words.len()).rev().find(|count| named(profiles, &words[..*count]).is_some());
+    let several = counts(words).find(|count| named(profiles, &words[..*count]).is_some());
     let count = several.or_else(|| words.iter().position(is_known)).unwrap_or(words.len());
     let words = &words[..count];
     let known = ProfileNames::new(&profiles.iter().copied().cloned().collect::<Vec<_>>());
@@ -239,7 +247,9 @@ fn with_same_begin(profiles: &[&Profile], name: &str) -> Option<String> {
         let ids = profiles.iter().map(|profile| profile.id.as_str());
         ids.filter(|id| bare(id).starts_with(begin)).take(MAX_LISTED).collect()
     };
-    let ids = (MIN_NUMBER_LENGTH..name.len()).rev().map(|end| beginning(&name[..end])).find(|ids| !ids.is_empty())?;
+    let longest = profiles.iter().map(|profile| profile.id.as_str().len()).max()?;
+    let ends = (MIN_NUMBER_LENGTH..name.len().min(longest + 1)).rev();
+    let ids = ends.map(|end| beginning(&name[..end])).find(|ids| !ids.is_empty())?;
     Some(format!("; near names are {}", ids.join(", ")))
 }
 

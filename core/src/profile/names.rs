@@ -231,6 +231,8 @@ fn is_typo(name: &str, id: &str) -> bool {
 
 fn is_slip(group: &str, meant: &str) -> bool {
     const MIN_LETTERS: usize = 3;
+    /// Bytes of the longest character.
+    const MOST_BYTES: usize = 4;
     let sorted = |text: &str| {
         let mut characters: Vec<char> = text.chars().collect();
         characters.sort_unstable();
@@ -238,7 +240,8 @@ fn is_slip(group: &str, meant: &str) -> bool {
     };
     let is_word = |text: &str| text.len() >= MIN_LETTERS && !text.starts_with(|c: char| c.is_ascii_digit());
     let is_misspelt = || is_word(group) && is_word(meant) && strsim::damerau_levenshtein(group, meant) <= 1;
-    sorted(group) == sorted(meant) || is_misspelt()
+    // Comparing long texts takes long.
+    group.len().abs_diff(meant.len()) <= MOST_BYTES && (sorted(group) == sorted(meant) || is_misspelt())
 }
 
 /// Groups of letters and of digits, in lower case.

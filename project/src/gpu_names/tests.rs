@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use gpu_tuned_core::device::MigSize;
 use gpu_tuned_core::profile::ProfileTable;
@@ -20,6 +21,18 @@ fn a_gpu_has_many_spellings() {
     for items in [&["rtx4070ti", "h200", "rtx4090"][..], &["RTX 4070 Ti H200 RTX 4090 h200"]] {
         assert_eq!(named(items), several, "{items:?}");
     }
+}
+
+/// Each name was once compared with all words behind it, and a long one with all profiles, letter by letter.
+#[test]
+fn long_lists_and_names_take_little_time() {
+    let begin = Instant::now();
+    let many = vec!["h200"; 400];
+    assert_eq!(planned(&many.join(" ")), Ok(vec!["h200".to_owned()]));
+    assert!(planned(&(many.join(" ") + " voodoo2")).is_err_and(|error| error.contains("`voodoo2`")));
+    let long = "a".repeat(100_000);
+    assert!(named(&[&long]).is_err());
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
 }
 
 fn planned(name: &str) -> Result<Vec<String>, String> {
