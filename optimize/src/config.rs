@@ -139,7 +139,9 @@ impl Config {
 
     /// Reads an edited text with the same keys.
     pub(crate) fn again(&self, file: &ConfigText, entries: &[ConfigEntry]) -> Result<Self, OptimizeError> {
-        Self::read(entries, file, &self.overrides)
+        let config = Self::read(entries, file, &self.overrides)?;
+        // The user names the workload of a file with a batch size only.
+        Ok(Self { is_training: self.is_training, ..config })
     }
 
     pub(crate) fn with_role(&self, role: Role) -> impl Iterator<Item = &MatchedKey> {

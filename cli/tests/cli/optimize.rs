@@ -43,6 +43,14 @@ fn each_format_becomes_the_same_plan_and_keeps_its_comments() {
 }
 
 #[test]
+fn a_batch_size_alone_is_a_config_of_a_named_workload() {
+    let project = Project::new("measured");
+    project.write("batch.toml", "batch_size = 16\n");
+    let answer = optimize(&project, &["batch.toml", "--workload", "lm", "--target", "rtx4090", "--json"]).json(0);
+    assert_eq!(answer["targets"][0]["changes"][0]["after"], "16", "{answer:#}");
+}
+
+#[test]
 fn marks_and_line_endings_stay() {
     let project = project("bare");
     let text = "\u{feff}{\r\n  \"per_device_train_batch_size\": 8,\r\n  \"mlp\": {\"input_dim\": 9, \"hidden_sizes\": [9], \"output_dim\": 2}\r\n}\r\n";
