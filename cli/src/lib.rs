@@ -142,14 +142,17 @@ pub fn main() -> ExitCode {
 fn on_large_stack() -> ExitCode {
     let begin = Instant::now();
     let args: Vec<OsString> = without_own_name(std::env::args_os()).collect();
-    let command = with_codes(Args::command()).color(requested_color(&args));
-    let args = Args::from_arg_matches_mut(&mut command.get_matches_from(args)).unwrap_or_else(|error| error.exit());
-    match args.common.color {
+    match requested_color(&args) {
         clap::ColorChoice::Auto => ColorChoice::Auto,
         clap::ColorChoice::Always => ColorChoice::Always,
         clap::ColorChoice::Never => ColorChoice::Never,
     }
     .write_global();
+    let matches = with_codes(Args::command()).try_get_matches_from(args);
+    let args = match matches.and_then(|matches| Args::from_arg_matches(&matches)) {
+        Ok(args) => args,
+        Err(refusal) => return ExitCode::from(explained(&refusal) as u8),
+    };
     match (args.common.quiet, args.common.verbose) {
         (true, _) => Verbosity::Quiet,
         (_, true) => Verbosity::Verbose,
@@ -161,7 +164,7 @@ fn on_large_stack() -> ExitCode {
     let code = match printed {
         Ok(code) => code as u8,
         Err(error) => {
-            if args.common.json && error.code() == Code::No {
+            if args.common.json && error.exit_code() == Code::No as u8 {
                 // The message on standard error is enough for a reader that has gone.
                 let _ = print(&error.document(args.command.name()), Form::Data);
             }
@@ -171,6 +174,22 @@ fn on_large_stack() -> ExitCode {
         }
     };
     ExitCode::from(code)
+}
+
+/// Prints a message on wrong arguments, a help or the version, and returns the exit code.
+fn explained(refusal: &clap::Error) -> Code {
+    let text = refusal.render().ansi().to_string();
+    if refusal.use_stderr() {
+        say(text.trim_end());
+        return Code::Input;
+    }
+    match print(&text, Form::Text) {
+        Ok(_) => Code::Ok,
+        Err(error) => {
+            say(&Error::Print(error).report());
+            Code::Input
+        }
+    }
 }
 
 /// The value of `--color`, which messages on wrong arguments heed, too.

@@ -79,6 +79,21 @@ fn what_is_written_is_printed_and_nothing_else() {
 fn names_do_nothing_to_a_terminal() {
     let said = project().run(&["diagnose", "a\x1b[2J\u{202e}b.jsonl"]).refused(2);
     assert!(said.starts_with("error: cannot read `a\u{fffd}[2J\u{fffd}b.jsonl`: "), "{said}");
+    let said = project().run(&["plan", "--sort=a\u{202e}\n::warning file=a::b"]).refused(2);
+    assert!(said.contains("a\u{fffd}\n") && !said.lines().any(|line| line.starts_with("::")), "{said}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_text_that_cannot_be_printed_is_an_error() {
+    let project = project();
+    for args in [&["--help"][..], &["plan", "--help"], &["--version"], &["generate", "schema"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("a device");
+        let ran = project.command(args).stdout(full).stderr(Stdio::piped()).spawn().expect("a start");
+        let ran = ran.wait_with_output().expect("an end");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.code() == Some(2) && said.starts_with("error: cannot print: "), "{args:?}: {said}");
+    }
 }
 
 /// Messages go to standard error; an answer is JSON.
@@ -120,6 +135,7 @@ fn with_json_standard_output_has_that_or_nothing() {
         (&["trace", "run.jsonl", "-o", "-"], 2),
         (&["report", "h200", "-o", "none/page.html"], 2),
         (&["report", "h200"], 0),
+        (&["launch", "--", "sh", "-c", "exit 1"], 1),
     ] {
         // Options go before the program that is run.
         let ran = project.run(&[&args[..1], &["--json"], &args[1..]].concat());
