@@ -13,7 +13,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use gpu_tuned_core::atomic_file::Draft;
+use gpu_tuned_core::atomic_file;
 use gpu_tuned_core::{Kernels, Precision, Setting, regular_file};
 use gpu_tuned_observe::bench::{
     Begin, Comparison, Feed, Header, Line, Outcome, Planned, Request, Row, Section, Sections, Setup, powers_of_two,
@@ -56,7 +56,7 @@ pub(crate) fn run(common: &Common, args: &BenchArgs) -> Result<Answer, Error> {
     if let Some(path) = &args.svg {
         check_replaceable(path, "a picture of this command", MemorySpeedPlot::SVG_BEGIN)?;
         // A file that cannot be written is refused before the long run.
-        Draft::new(path).map(drop).map_err(|source| Error::Write { path: path.clone(), source })?;
+        atomic_file::check(path).map_err(|source| Error::Write { path: path.clone(), source })?;
     }
     let project = Project::read(common)?;
     let results = Results::below(&project.root)?;

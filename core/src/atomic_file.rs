@@ -119,14 +119,27 @@ pub fn replace(path: &Path, contents: impl AsRef<[u8]>) -> io::Result<()> {
 ///
 /// The writer's error, or the reason why the file cannot be written.
 pub fn replace_with<E: From<io::Error>>(path: &Path, write: impl FnOnce(&mut File) -> Result<(), E>) -> Result<(), E> {
-    match fs::metadata(path) {
-        Ok(there) if there.is_dir() => return Err(io::Error::from(ErrorKind::IsADirectory).into()),
-        Ok(there) if !there.is_file() => return write(&mut File::options().write(true).open(path)?),
-        _ => {}
-    }
-    let mut draft = Draft::new(path)?;
+    let Some(mut draft) = draft(path)? else { return write(&mut File::options().write(true).open(path)?) };
     write(draft.file())?;
     Ok(draft.commit()?)
+}
+
+/// Returns an error if [`replace_with`] could not write a file now.
+///
+/// # Errors
+///
+/// The reason why the file cannot be written.
+pub fn check(path: &Path) -> io::Result<()> {
+    draft(path).map(drop)
+}
+
+/// The draft of a file; `None` for a pipe or a device.
+fn draft(path: &Path) -> io::Result<Option<Draft>> {
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(there) if !there.is_file() => Ok(None),
+        _ => Draft::new(path).map(Some),
+    }
 }
 
 /// Removes drafts of a file that killed processes left behind. Writers lock their drafts, so drafts of living ones stay.

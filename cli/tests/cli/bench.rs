@@ -42,6 +42,8 @@ fn the_frontier_and_the_plan_are_marked() {
     assert!(svg.contains("<title>planned: f32, batch 16, 61.5 samples/s"), "{svg}");
     assert_eq!(svg.matches("r=\"3\"><title>").count(), 6);
     bench(&project, &["--batch", "8..32", "--svg", "frontier.svg"], &[]).ended(0);
+    let said = bench(&project, &["--svg", "src"], &[]).refused(2);
+    assert_eq!(said, "error: cannot write `src`: is a directory\n  help: name a file, not a folder\n");
     project.write("frontier.svg", "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"9\"/>");
     let said = bench(&project, &["--svg", "frontier.svg"], &[]).refused(2);
     assert!(said.contains("`frontier.svg` exists and is not a picture of this command"), "{said}");
