@@ -93,7 +93,7 @@ pub enum Access {
 const PROGRAM: &str = "name a program with its arguments, such as `-- target/release/train`";
 
 /// Kinds of errors with the remedy of a file to read, of one to write, and of a program.
-const REMEDIES: [(ErrorKind, [&str; 3]); 10] = [
+const REMEDIES: [(ErrorKind, [&str; 3]); 11] = [
     (ErrorKind::NotFound, ["check the path", "make the folder, or name another file", PROGRAM]),
     (
         ErrorKind::PermissionDenied,
@@ -103,6 +103,7 @@ const REMEDIES: [(ErrorKind, [&str; 3]); 10] = [
             "make it executable, or name another program",
         ],
     ),
+    (ErrorKind::InvalidData, ["save it as UTF-8", "", ""]),
     (ErrorKind::ReadOnlyFilesystem, ["", "make the file system writable, or name another file", ""]),
     (ErrorKind::StorageFull, ["", "free disk space, and run the command again", ""]),
     (ErrorKind::FileTooLarge, ["", "raise the limit of file sizes (`ulimit -f`), or name another file", ""]),
