@@ -16,7 +16,7 @@ use gpu_tuned_core::{Goal, Pins, Precision, PrecisionPolicy};
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Common {
     /// Cargo.toml of the package or of its workspace
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, value_name = "PATH", value_parser = no_standard_stream())]
     pub manifest_path: Option<PathBuf>,
     /// Package, where the workspace has several
     #[arg(long, short, global = true, value_name = "NAME")]
@@ -69,7 +69,7 @@ pub(crate) struct ProgramArgs {
     #[arg(long)]
     pub no_default_features: bool,
     /// Folder of the build
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = no_standard_stream())]
     pub target_dir: Option<PathBuf>,
     /// Fail if Cargo.lock would change
     #[arg(long)]
@@ -114,6 +114,11 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
         || plain.parse().ok().filter(|number: &f64| number.fract() == 0.0 && (0.0..=LARGEST_EXACT).contains(number));
     let number = plain.parse().ok().or_else(|| in_powers().map(|number| number as u64));
     number.ok_or_else(|| "expected a whole number, such as 512 or 1e3".to_owned())
+}
+
+/// Parses a whole number above zero.
+pub(crate) fn positive(text: &str) -> Result<u64, String> {
+    count(text).ok().filter(|number| *number > 0).ok_or_else(|| "expected a whole number from 1, such as 2".to_owned())
 }
 
 /// Parses a number of a GPU, a process or a batch.
@@ -268,6 +273,12 @@ pub(crate) fn precision(text: &str) -> Result<Precision, String> {
     Precision::spelled(text).ok_or_else(unknown)
 }
 
+/// Parses names of GPUs, at least one.
+fn gpu_list(text: &str) -> Result<String, String> {
+    let has_name = text.contains(char::is_alphanumeric);
+    has_name.then(|| text.to_owned()).ok_or_else(|| "expected names of GPUs, such as h200".to_owned())
+}
+
 /// Names of GPUs, as arguments or as an option.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct GpuNames {
@@ -275,7 +286,7 @@ pub(crate) struct GpuNames {
     #[arg(value_name = "GPU", value_parser = NonEmptyStringValueParser::new())]
     names: Vec<String>,
     /// GPUs, as an option; repeatable
-    #[arg(long, value_name = "GPU", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "GPU", value_parser = gpu_list)]
     target: Vec<String>,
 }
 

@@ -21,7 +21,7 @@ use gpu_tuned_observe::bench::{
 use gpu_tuned_observe::plot::MemorySpeedPlot;
 use serde::Serialize;
 
-use crate::args::{Common, GpuNames, ProgramArgs, count, no_standard_stream, parse_time, precision};
+use crate::args::{Common, GpuNames, ProgramArgs, count, no_standard_stream, parse_time, positive, precision};
 use crate::error::Error;
 use crate::files::{check_replaceable, write};
 use crate::output::{Answer, Code, note};
@@ -114,7 +114,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = count)]
     pub workers: Vec<u64>,
     /// Prefetch depth in batches [default: 2 with workers]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = depth, requires = "workers")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = positive, requires = "workers")]
     pub prefetch: Vec<u64>,
     /// Time for the repeats of a configuration; there are three to nine
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = repeats)]
@@ -132,10 +132,6 @@ pub(crate) struct BenchArgs {
     pub targets: GpuNames,
     #[command(flatten)]
     pub program: ProgramArgs,
-}
-
-fn depth(text: &str) -> Result<u64, String> {
-    count(text).ok().filter(|depth| *depth > 0).ok_or_else(|| "expected a whole number from 1, such as 2".to_owned())
 }
 
 /// Micro-batches: one item of the list.

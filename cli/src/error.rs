@@ -26,6 +26,8 @@ pub(crate) enum Error {
     NoManifest,
     #[error("there is no package `{name}` in the workspace{hint}\n  help: name one of them: {}", names.join(", "))]
     NoPackage { name: String, hint: String, names: Vec<String> },
+    #[error("the workspace has no packages\n  help: name another with --manifest-path; {PLAN_HELP}", PLAN_HELP = PLAN_HELP)]
+    NoPackages,
     #[error("the workspace has several packages\n  help: name one with -p: {}", names.join(", "))]
     SeveralPackages { names: Vec<String> },
     #[error("`{package}` has no program to run: it is a library\n  help: name a package with a binary: -p NAME")]
@@ -95,7 +97,10 @@ pub(crate) enum Error {
     SeveralTargets { package: String, names: Vec<String> },
     #[error("{workload}: {source}")]
     Plan { workload: String, source: PlanError },
-    #[error("cannot run `{program}`: {source}\n  help: install Rust (https://rustup.rs), or add cargo to PATH")]
+    #[error(
+        "cannot run `{program}`: {source}\n  help: {}",
+        if program == "cargo" { "install Rust (https://rustup.rs), or add cargo to PATH" } else { "correct the variable CARGO, which names it" }
+    )]
     Start { program: String, source: io::Error },
     #[error("there is no process {pid}\n  help: `nvidia-smi` and `ps` list processes")]
     NoProcess { pid: u32 },
@@ -212,7 +217,7 @@ pub(crate) enum Error {
         "cannot listen at port {port} of 127.0.0.1: {source}\n  help: choose another with --port, or leave it out for one that is free"
     )]
     Listen { port: u16, source: io::Error },
-    /// Arguments that a page sends.
+    /// Arguments that a page sends, and those that depend on others.
     #[error("{message}")]
     Arguments { message: String },
     #[error("cannot print: {0}; what was written to files stays{help}", help = remedy(.0, Access::Write))]
@@ -282,6 +287,7 @@ impl Error {
         matches!(
             self,
             Self::NoManifest
+                | Self::NoPackages
                 | Self::SeveralPackages { .. }
                 | Self::NoWorkload { .. }
                 | Self::NoTargets { .. }

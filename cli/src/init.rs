@@ -10,7 +10,7 @@ use anstream::AutoStream;
 use gpu_tuned_propose::{Edit, Import, ImportProposal, Proposal};
 use serde::Serialize;
 
-use crate::args::{Common, GpuNames};
+use crate::args::{Common, GpuNames, no_standard_stream};
 use crate::error::Error;
 use crate::files::{Change, colored, write_all};
 use crate::output::{Answer, Code, FAINT, Form, print, styled};
@@ -39,7 +39,7 @@ pub(crate) struct InitArgs {
     #[arg(long)]
     pub force: bool,
     /// Depend on this checkout of gpu-tuned, in place of the release or another checkout
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = no_standard_stream())]
     pub checkout: Option<PathBuf>,
 }
 

@@ -57,22 +57,12 @@ impl Program {
         }
         let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
         let mut command = Command::new(cargo);
-        command
-            .args([
-                "run",
-                "--color",
-                &color.to_string(),
-                "--profile",
-                profile,
-                "--package",
-                project.name(),
-                "--manifest-path",
-            ])
-            .arg(project.manifest());
-        for (flag, value) in [("--bin", &args.bin), ("--example", &args.example)] {
-            if let Some(value) = value {
-                command.args([flag, value]);
-            }
+        // Cargo takes a separate value such as `-1` for an option.
+        let option = |name: &str, value: &OsStr| OsString::from_iter([OsStr::new(name), "=".as_ref(), value]);
+        command.args(["run", "--color", &color.to_string(), "--package", project.name()]);
+        command.arg(option("--profile", profile.as_ref())).arg("--manifest-path").arg(project.manifest());
+        for (name, value) in [("--bin", &args.bin), ("--example", &args.example)] {
+            command.args(value.as_ref().map(|value| option(name, value.as_ref())));
         }
         command.args(args.of_cargo());
         for (flag, is_given) in
@@ -81,12 +71,12 @@ impl Program {
             command.args(is_given.then_some(flag));
         }
         if let Some(folder) = &args.target_dir {
-            command.arg("--target-dir").arg(folder);
+            command.arg(option("--target-dir", folder.as_os_str()));
         }
         command.args(verbosity().of_cargo());
         let features: Vec<String> = args.features.iter().cloned().chain(features).collect();
         if !features.is_empty() {
-            command.args(["--features", &features.join(",")]);
+            command.arg(option("--features", features.join(",").as_ref()));
         }
         command.arg("--").args(&args.args);
         Ok(Self { command })

@@ -417,6 +417,9 @@ fn find_package(common: &Common) -> Result<(Package, PathBuf), Error> {
 }
 
 fn choose(common: &Common, members: Vec<Package>, manifest: PathBuf) -> Result<Package, Error> {
+    if members.is_empty() {
+        return Err(Error::NoPackages);
+    }
     let names = || members.iter().map(|package| package.name.as_str());
     if let Some(name) = &common.package {
         let hint = suggest(name, names());
@@ -454,9 +457,12 @@ pub(crate) const RUNTIME: &str = "gpu-tuned";
 
 fn manifest(common: &Common) -> Result<PathBuf, Error> {
     if let Some(path) = &common.manifest_path {
-        return Ok(path.clone());
+        // Cargo takes `-name` for an option.
+        let is_option = path.as_os_str().as_encoded_bytes().starts_with(b"-");
+        return Ok(if is_option { Path::new(".").join(path) } else { path.clone() });
     }
-    let here = std::env::current_dir().map_err(|source| Error::Read { path: ".".into(), source })?;
+    // The folder may have been removed.
+    let Ok(here) = std::env::current_dir() else { return Err(Error::NoManifest) };
     let found = here.ancestors().map(|folder| folder.join("Cargo.toml")).find(|manifest| manifest.is_file());
     found.ok_or(Error::NoManifest)
 }
@@ -468,7 +474,11 @@ fn ask(command: &MetadataCommand) -> Result<Metadata, Error> {
             cargo_metadata::Error::CargoMetadata { stderr } if !stderr.trim().is_empty() => {
                 stderr.trim().trim_start_matches("error: ").to_owned()
             }
-            cargo_metadata::Error::Io(source) => return Error::Start { program: "cargo".to_owned(), source },
+            cargo_metadata::Error::Io(source) => {
+                let program = command.cargo_command().get_program().display().to_string();
+                return Error::Start { program, source };
+            }
+            cargo_metadata::Error::CargoMetadata { .. } => "`cargo metadata` failed without a message".to_owned(),
             other => format!("`cargo metadata` failed: {other}"),
         };
         Error::Metadata { message }

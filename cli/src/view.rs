@@ -11,7 +11,7 @@ use gpu_tuned_core::workload::Workload;
 use gpu_tuned_core::{Bytes, Goal, Provenance, Setting, SettingKind, SettingValue, grouped, three_digits};
 use gpu_tuned_observe::diagnose::{Finding, Quantity};
 
-use crate::args::GoalArgs;
+use crate::args::{GoalArgs, positive};
 use crate::output::{BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, section, styled, wrapped};
 use crate::project::{Described, Project};
 use crate::target::Target;
@@ -133,7 +133,7 @@ pub(crate) struct ExchangeArgs {
     #[arg(long, value_name = "LINKS", value_delimiter = ',')]
     link: Vec<WantedLink>,
     /// Ranks of each host
-    #[arg(long, value_name = "RANKS", default_value_t = RANKS_PER_HOST, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "RANKS", default_value_t = RANKS_PER_HOST, value_parser = positive)]
     ranks_per_host: u64,
 }
 

@@ -2,6 +2,23 @@ use gpu_tuned_core::plan::TRANSFER_ERROR;
 
 use crate::project::Project;
 
+#[cfg(unix)]
+#[test]
+fn a_folder_that_was_removed_has_no_package() {
+    let project = Project::new("bare");
+    let gone = project.path("gone");
+    std::fs::create_dir(&gone).expect("a folder");
+    let command = project.command(&[]).get_program().to_owned();
+    let mut shell = std::process::Command::new("sh");
+    shell
+        .args(["-c", "rmdir ../gone && exec \"$@\"", "sh"])
+        .arg(command)
+        .args(["plan", "h200", "--model", "gpt2"])
+        .current_dir(&gone);
+    let text = crate::project::Ran::of(&mut shell).ended(0);
+    assert!(text.contains("h200"), "{text}");
+}
+
 #[test]
 fn energy_and_cost_follow_from_power_price_and_speed() {
     let project = Project::new("declared");
