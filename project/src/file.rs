@@ -135,4 +135,7 @@ fn a_file_that_is_not_there_is_no_error() {
         std::os::unix::fs::symlink(target, folder.path().join(name)).expect("a link");
         assert!(matches!(length(name), Err(ReadError::Io { .. })), "{name}");
     }
+    std::fs::write(folder.path().join("latin"), b"\xe4").expect("it is written");
+    let error = regular_file::read_text(&folder.path().join("latin"), 9).expect_err("no UTF-8");
+    assert_eq!(remedy(&error, Access::Read), "\n  help: save it as UTF-8");
 }

@@ -71,7 +71,7 @@ fn files_of_another_kind_are_not_overwritten() {
     assert_eq!(project.read(page), "notes\n");
 }
 
-/// Files that begin as texts of other programs do, such as a profile of PowerShell.
+/// Files that begin as texts of other programs do, such as a profile of a shell.
 #[test]
 fn files_that_begin_alike_are_not_overwritten() {
     let project = Project::new("bare");
