@@ -346,6 +346,8 @@ impl Handle {
         }
         let preference = Preference::new(library)?;
         preference.set(PREFERENCE_WORKSPACE_BYTES, &MOST_WORKSPACE)?;
+        // Else the library may add parts of a sum in the output's 16 bits.
+        preference.set(PREFERENCE_REDUCTIONS, &IN_COMPUTE_TYPE)?;
         let [of_left, of_right, of_output] = alignment.map(|bytes| bytes.min(MOST_ALIGNED) as u32);
         for (attribute, bytes) in PREFERENCE_ALIGNMENTS.zip([of_right, of_left, of_output, of_output]) {
             preference.set(attribute, &bytes)?;
@@ -497,7 +499,10 @@ const BATCH_COUNT: c_int = 5;
 const BATCH_STRIDE: c_int = 6;
 // `cublasLtMatmulPreferenceAttributes_t`: alignments of the library's A, B, C and D.
 const PREFERENCE_WORKSPACE_BYTES: c_int = 1;
+const PREFERENCE_REDUCTIONS: c_int = 3;
 const PREFERENCE_ALIGNMENTS: std::ops::RangeInclusive<c_int> = 5..=8;
+// `cublasLtReductionScheme_t`
+const IN_COMPUTE_TYPE: u32 = 2;
 
 /// An object of the library, freed at the end.
 struct Owned {

@@ -8,8 +8,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::behaviour;
 use crate::objects::{
-    self, ALIGNMENT, Description, INTERNAL_ERROR, INVALID_VALUE, Layout, NOT_SUPPORTED, Object, Preference,
-    WORKSPACE_BYTES,
+    self, ALIGNMENT, Description, IN_COMPUTE_TYPE, INTERNAL_ERROR, INVALID_VALUE, Layout, NOT_SUPPORTED, Object,
+    Preference, WORKSPACE_BYTES,
 };
 use crate::product::Product;
 
@@ -254,6 +254,10 @@ unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
         Product::new(description(operation)?, [layout(a)?, layout(b)?, layout(c)?, layout(d)?])?;
         if !behaviour::current().has_algorithms {
             return Err(NOT_SUPPORTED);
+        }
+        if wished.reductions != IN_COMPUTE_TYPE {
+            // The library would add parts of sums in 16 bits.
+            return Err(INVALID_VALUE);
         }
         let workspace_bytes = if wished.workspace_bytes >= WORKSPACE_BYTES as u64 { WORKSPACE_BYTES } else { 0 };
         let [a, b, c, d] = wished.alignments.map(|bytes| u64::from(bytes.min(ALIGNMENT)));

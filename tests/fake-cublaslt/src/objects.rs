@@ -12,6 +12,9 @@ pub(crate) const INTERNAL_ERROR: c_int = 14;
 /// `CUBLAS_STATUS_NOT_SUPPORTED`.
 pub(crate) const NOT_SUPPORTED: c_int = 15;
 
+/// Parts of a sum are added in f32.
+pub(crate) const IN_COMPUTE_TYPE: u32 = 2;
+
 /// Workspace of each algorithm, in bytes.
 pub const WORKSPACE_BYTES: usize = 1024;
 /// Alignment of addresses in bytes that the fastest algorithm needs.
@@ -51,12 +54,14 @@ pub(crate) struct Layout {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Preference {
     pub(crate) workspace_bytes: u64,
+    /// Ways to add parts of a sum: a mask of `cublasLtReductionScheme_t`.
+    pub(crate) reductions: u32,
     pub(crate) alignments: [u32; 4],
 }
 
 impl Default for Preference {
     fn default() -> Self {
-        Self { workspace_bytes: 0, alignments: [256; 4] }
+        Self { workspace_bytes: 0, reductions: 7, alignments: [256; 4] }
     }
 }
 
@@ -83,6 +88,7 @@ impl Object {
             (Self::Layout(it), 5) => it.batches = i32::from_ne_bytes(number(bytes)?),
             (Self::Layout(it), 6) => it.batch_stride = i64::from_ne_bytes(number(bytes)?),
             (Self::Preference(it), 1) => it.workspace_bytes = u64::from_ne_bytes(number(bytes)?),
+            (Self::Preference(it), 3) => it.reductions = u32::from_ne_bytes(number(bytes)?),
             (Self::Preference(it), 5..=8) => {
                 let alignment = u32::from_ne_bytes(number(bytes)?);
                 if !alignment.is_power_of_two() {
