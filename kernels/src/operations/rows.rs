@@ -13,96 +13,169 @@ use super::{Operand, empty, empty_of};
 use crate::matrix::Matrices;
 
 /// Units of a cube: 8 planes of 32 on NVIDIA's GPUs.
-const UNITS: u32 = 256;
-const PLANES: usize = 8;
+pub(super) const UNITS: u32 = 256;
+pub(super) const PLANES: usize = 8;
 /// Not above any logit, and finite: the difference to itself is a number.
 const LOWEST: f32 = f32::MIN;
 
-/// Logarithm of the sum of exponentials of a row, computed by all units of a cube.
+/// Logarithm of the sum of exponentials of a row: computed by one unit if the row is narrow, else by all units of a cube.
 #[cube]
-fn log_sum_exp<F: Float>(row: &Tensor<F>, first: usize, width: usize) -> f32 {
+fn log_sum_exp<F: Float, N: Size>(
+    logits: &Tensor<Vector<F, N>>,
+    first: usize,
+    width: usize,
+    #[comptime] is_narrow: bool,
+) -> f32 {
+    let size = logits.vector_size();
+    let (start, step) = units_of_row(is_narrow);
     let mut largest = f32::new(LOWEST);
     let mut sum = f32::new(0.0);
-    let mut column = UNIT_POS_X as usize;
-    while column < width {
-        let value = f32::cast_from(row[first + column]);
-        if value > largest {
-            sum = sum * (largest - value).exp() + 1.0;
-            largest = value;
-        } else {
-            sum += (value - largest).exp();
+    let mut vector = start;
+    while vector * size < width {
+        let values = Vector::<f32, N>::cast_from(logits[first + vector]);
+        let mut highest = largest;
+        #[unroll]
+        for lane in 0..size {
+            if vector * size + lane < width {
+                highest = max(highest, values.extract(lane));
+            }
         }
-        column += CUBE_DIM_X as usize;
+        sum *= (largest - highest).exp();
+        #[unroll]
+        for lane in 0..size {
+            if vector * size + lane < width {
+                sum += (values.extract(lane) - highest).exp();
+            }
+        }
+        largest = highest;
+        vector += step;
     }
-    let in_plane = plane_max(largest);
-    let sum_in_plane = plane_sum(sum * (largest - in_plane).exp());
-    let mut maxima = Shared::new_slice(PLANES);
-    let mut sums = Shared::new_slice(PLANES);
-    if UNIT_POS_PLANE == 0 {
-        maxima[PLANE_POS as usize] = in_plane;
-        sums[PLANE_POS as usize] = sum_in_plane;
+    if !is_narrow {
+        let in_plane = plane_max(largest);
+        let sum_in_plane = plane_sum(sum * (largest - in_plane).exp());
+        let mut maxima = Shared::new_slice(PLANES);
+        let mut sums = Shared::new_slice(PLANES);
+        if UNIT_POS_PLANE == 0 {
+            maxima[PLANE_POS as usize] = in_plane;
+            sums[PLANE_POS as usize] = sum_in_plane;
+        }
+        sync_cube();
+        largest = maxima[0];
+        for plane in 1..PLANES {
+            largest = max(largest, maxima[plane]);
+        }
+        sum = f32::new(0.0);
+        for plane in 0..PLANES {
+            sum += sums[plane] * (maxima[plane] - largest).exp();
+        }
     }
-    sync_cube();
-    let mut of_row = maxima[0];
-    for plane in 1..PLANES {
-        of_row = max(of_row, maxima[plane]);
-    }
-    let mut total = f32::new(0.0);
-    for plane in 0..PLANES {
-        total += sums[plane] * (maxima[plane] - of_row).exp();
-    }
-    of_row + total.ln()
+    largest + sum.ln()
+}
+
+/// The first vector of a row that the unit reads, and the distance to its next.
+#[cube]
+fn units_of_row(#[comptime] is_narrow: bool) -> (usize, usize) {
+    if is_narrow { (0usize.runtime(), 1usize.runtime()) } else { (UNIT_POS_X as usize, CUBE_DIM_X as usize) }
+}
+
+/// The row of the unit.
+#[cube]
+fn row_of_unit(#[comptime] is_narrow: bool) -> usize {
+    if is_narrow { ABSOLUTE_POS } else { CUBE_POS_X as usize }
 }
 
 #[cube(launch, address_type = "dynamic")]
-fn log_probabilities<F: Float, I: Int>(
-    logits: &Tensor<F>,
+fn log_probabilities<F: Float, I: Int, N: Size>(
+    logits: &Tensor<Vector<F, N>>,
     targets: &Tensor<I>,
     output: &mut Tensor<f32>,
+    rows: u32,
     width: u32,
     leading: u32,
+    #[comptime] is_narrow: bool,
     #[define(F, I)] _types: [ElemType; 2],
 ) {
-    let row = CUBE_POS_X as usize;
-    let first = row * leading as usize;
-    let width = width as usize;
-    let normaliser = log_sum_exp::<F>(logits, first, width);
-    if UNIT_POS_X == 0 {
-        let target = i64::cast_from(targets[row]);
-        let mut probability = f32::new(f32::NAN);
-        if target >= 0 && target < width as i64 {
-            probability = f32::cast_from(logits[first + target as usize]) - normaliser;
+    let row = row_of_unit(is_narrow);
+    if row < rows as usize {
+        let size = logits.vector_size();
+        let first = row * (leading as usize / size);
+        let width = width as usize;
+        let normaliser = log_sum_exp::<F, N>(logits, first, width, is_narrow);
+        if is_narrow || UNIT_POS_X == 0 {
+            let target = i64::cast_from(targets[row]);
+            let mut probability = f32::new(f32::NAN);
+            if target >= 0 && target < width as i64 {
+                let column = target as usize;
+                let logit = logits[first + column / size].extract_dynamic(column % size);
+                probability = f32::cast_from(logit) - normaliser;
+            }
+            output[row] = probability;
         }
-        output[row] = probability;
     }
 }
 
 #[cube(launch, address_type = "dynamic")]
-fn log_probabilities_backward<F: Float, I: Int>(
-    logits: &Tensor<F>,
+fn log_probabilities_backward<F: Float, I: Int, N: Size>(
+    logits: &Tensor<Vector<F, N>>,
     targets: &Tensor<I>,
     gradient: &Tensor<f32>,
-    output: &mut Tensor<F>,
+    output: &mut Tensor<Vector<F, N>>,
+    rows: u32,
     width: u32,
     leading: u32,
     output_leading: u32,
+    #[comptime] is_narrow: bool,
     #[define(F, I)] _types: [ElemType; 2],
 ) {
-    let row = CUBE_POS_X as usize;
-    let first = row * leading as usize;
-    let width = width as usize;
-    let normaliser = log_sum_exp::<F>(logits, first, width);
-    let target = i64::cast_from(targets[row]);
-    let factor = gradient[row];
-    let mut column = UNIT_POS_X as usize;
-    while column < width {
-        let mut of_column = -(f32::cast_from(logits[first + column]) - normaliser).exp();
-        if column as i64 == target {
-            of_column += 1.0;
+    let row = row_of_unit(is_narrow);
+    if row < rows as usize {
+        let size = logits.vector_size();
+        let first = row * (leading as usize / size);
+        let output_first = row * (output_leading as usize / size);
+        let width = width as usize;
+        let normaliser = log_sum_exp::<F, N>(logits, first, width, is_narrow);
+        let target = i64::cast_from(targets[row]);
+        let factor = gradient[row];
+        let (start, step) = units_of_row(is_narrow);
+        let mut vector = start;
+        while vector * size < width {
+            let values = Vector::<f32, N>::cast_from(logits[first + vector]);
+            let mut of_columns = Vector::<f32, N>::empty();
+            #[unroll]
+            for lane in 0..size {
+                let mut of_column = -(values.extract(lane) - normaliser).exp();
+                if (vector * size + lane) as i64 == target {
+                    of_column += 1.0;
+                }
+                of_columns.insert(lane, of_column * factor);
+            }
+            // Columns behind the width are padding of the row.
+            output[output_first + vector] = Vector::cast_from(of_columns);
+            vector += step;
         }
-        output[row * output_leading as usize + column] = F::cast_from(of_column * factor);
-        column += CUBE_DIM_X as usize;
     }
+}
+
+/// Largest number of columns of a row that one unit computes.
+const NARROW: usize = 32;
+
+/// Cubes for rows of this width, and `true` if a unit computes a row.
+fn cubes_of_rows(rows: usize, width: usize) -> (CubeCount, bool) {
+    let is_narrow = width <= NARROW;
+    let cubes = if is_narrow { rows.div_ceil(UNITS as usize) } else { rows };
+    (CubeCount::Static(cubes as u32, 1, 1), is_narrow)
+}
+
+/// Most numbers in one load that start each row of these tensors, which have leading dimensions: 16 bytes or a power of two less.
+pub(super) fn vector_size(tensors: &[(&CubeTensor, u32)]) -> usize {
+    let fits = |size: &usize| {
+        tensors.iter().all(|(tensor, leading)| {
+            let bytes = size * tensor.dtype.size();
+            let offset = tensor.handle.offset_start.unwrap_or(0);
+            bytes <= 16 && (*leading as usize).is_multiple_of(*size) && offset.is_multiple_of(bytes as u64)
+        })
+    };
+    [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
 /// Rows with the leading dimension of their memory.
@@ -137,16 +210,20 @@ pub(super) fn log_probs(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {
     let rows = row_count(&logits);
     let output = empty_of(&logits, Shape::new([rows]), DType::F32);
     if rows > 0 {
+        let (cubes, is_narrow) = cubes_of_rows(rows, width(&logits));
         log_probabilities::launch(
             &logits.client.clone(),
-            CubeCount::Static(rows as u32, 1, 1),
+            cubes,
             CubeDim::new_1d(UNITS),
             addresses(&[&logits]),
+            vector_size(&[(&logits, leading)]),
             logits.clone().into_tensor_arg(),
             targets.clone().into_tensor_arg(),
             output.clone().into_tensor_arg(),
+            rows as u32,
             width(&logits) as u32,
             leading,
+            is_narrow,
             [logits.dtype, targets.dtype].map(dtype_to_storage_type),
         );
     }
@@ -160,18 +237,22 @@ pub(super) fn log_probs_gradient(logits: CubeTensor, targets: CubeTensor, gradie
     let rows = row_count(&logits);
     let (output, output_leading) = in_rows(empty(&logits, logits.meta.shape().clone()));
     if rows > 0 {
+        let (cubes, is_narrow) = cubes_of_rows(rows, width(&logits));
         log_probabilities_backward::launch(
             &logits.client.clone(),
-            CubeCount::Static(rows as u32, 1, 1),
+            cubes,
             CubeDim::new_1d(UNITS),
             addresses(&[&logits, &output]),
+            vector_size(&[(&logits, leading), (&output, output_leading)]),
             logits.clone().into_tensor_arg(),
             targets.clone().into_tensor_arg(),
             gradient.into_tensor_arg(),
             output.clone().into_tensor_arg(),
+            rows as u32,
             width(&logits) as u32,
             leading,
             output_leading,
+            is_narrow,
             [logits.dtype, targets.dtype].map(dtype_to_storage_type),
         );
     }

@@ -47,6 +47,7 @@ impl Encoder {
     /// The next token at every place, as `[samples x tokens, vocabulary]`.
     pub fn logits(&self, tokens: Tensor<2, Int>) -> Tensor<2> {
         let hidden = self.layers.forward(TransformerEncoderInput::new(self.tokens.forward(tokens)));
-        self.head.forward(hidden).flatten(0, 1)
+        // Rows of logits have padding, which a reshape of the logits would copy away.
+        self.head.forward(hidden.flatten(0, 1))
     }
 }
