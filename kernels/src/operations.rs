@@ -2,6 +2,7 @@
 
 mod adam;
 mod autodiff;
+mod channels;
 mod collectives;
 mod convolutions;
 mod gelu;

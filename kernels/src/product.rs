@@ -341,9 +341,11 @@ pub fn group_norm<const D: usize>(
     let [ones, zeros] = [Tensor::ones([joined[1]], factors), Tensor::zeros([joined[1]], factors)];
     let normalised = batch_norm_train(input.reshape(joined), ones, zeros, epsilon).output.reshape(dims);
     let Some((gamma, beta)) = vectors else { return normalised };
-    let mut of_channels = [1; D];
-    of_channels[1] = dims[1];
-    normalised * gamma.reshape(of_channels) + beta.reshape(of_channels)
+    // Gradients of factors for each sample are sums of contiguous numbers: several times as fast as sums over samples first.
+    let of_channels = |vector: Tensor<1>| vector.reshape([1, dims[1], 1]).repeat_dim(0, dims[0]);
+    let pixels = dims.iter().skip(2).product();
+    let normalised = normalised.reshape([dims[0], dims[1], pixels]);
+    (normalised * of_channels(gamma) + of_channels(beta)).reshape(dims)
 }
 
 /// Largest batch that PyTorch normalises with cuDNN.

@@ -134,7 +134,7 @@ pub fn cudnn_faults() -> Vec<String> {
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct CudnnUse {
-    /// Calls of cuDNN.
+    /// Calls of cuDNN, and of kernels in its place.
     pub calls: usize,
     /// Passes that cuDNN was to compute, and Burn did.
     pub left_to_burn: usize,
