@@ -276,8 +276,8 @@ impl Case {
             let (output, slopes) = match &bias {
                 Some(bias) if self.operation == Operation::LinearWithGelu => {
                     let output = linear_with_gelu(left.clone(), weight.clone(), bias.clone());
-                    // Of the input of GELU, as the library rounds it. The slope is the half of `1 + tanh(z)` and a term.
-                    let input = host(linear(left.clone(), weight.clone(), Some(bias.clone())))?;
+                    // Of the input of GELU, as the library rounds it: once. The slope is the half of `1 + tanh(z)` and a term.
+                    let input = host(linear_in_one(left.clone(), weight.clone(), bias.clone()))?;
                     (output, input.into_iter().map(|input| [0.5, gelu(input)[1] - 0.5]).collect())
                 }
                 _ => (linear(left.clone(), weight.clone(), bias.clone()), vec![[1.0, 0.0]; factor.len()]),
@@ -427,6 +427,20 @@ fn gelu(input: f64) -> [f64; 2] {
     let logistic = 1.0 / (1.0 + (-scale * (input + 0.044_715 * input.powi(3))).exp());
     let inner_slope = scale * (1.0 + 3.0 * 0.044_715 * input.powi(2));
     [input * logistic, logistic + input * logistic * (1.0 - logistic) * inner_slope]
+}
+
+/// A linear layer as one product, whatever its inner numbers are: long sums of odd length are two, each rounded.
+fn linear_in_one<const D: usize>(left: Tensor<D>, weight: Tensor<2>, bias: Tensor<1>) -> Tensor<D> {
+    let [inner, columns] = weight.dims();
+    let missing = inner.next_multiple_of(64) - inner;
+    if inner < 1024 || missing == 0 {
+        return linear(left, weight, Some(bias));
+    }
+    let mut shape = left.dims();
+    shape[D - 1] = missing;
+    let options = (&left.device(), left.dtype());
+    let (of_left, of_weight) = (Tensor::zeros(shape, options), Tensor::zeros([missing, columns], options));
+    linear(Tensor::cat(vec![left, of_left], D - 1), Tensor::cat(vec![weight, of_weight], 0), Some(bias))
 }
 
 /// Sums in f64, with the sizes of their terms.
