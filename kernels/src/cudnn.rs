@@ -1,12 +1,13 @@
-//! NVIDIA's cuDNN, version 9: the functions that convolutions, batch norms and recurrent layers need, loaded when the program
-//! runs.
+//! NVIDIA's cuDNN, version 9: the functions that convolutions, batch norms, recurrent layers and attention need, loaded when
+//! the program runs.
 //!
 //! All `unsafe` code of the library is here. Types and numbers follow the library's headers.
 //!
-//! cuDNN has two interfaces. This module uses the older one, with a function for each pass of a convolution: version 9
-//! has all of them, marked as deprecated. The newer one describes graphs of operations. It is needed for attention in one
-//! kernel, and has many times as many types.
+//! cuDNN has two interfaces. Convolutions use the older one, with a function for each pass: version 9 has all of them, marked
+//! as deprecated. The newer one describes graphs of operations. Attention in one kernel needs it.
 
+mod attention;
+mod graph;
 mod recurrent;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -20,6 +21,7 @@ use crate::convolution::{Convolution, Format, Layout, Window};
 use crate::cublaslt::{Element, Memory};
 use crate::find::LoadError;
 use crate::functions::functions;
+pub use attention::{Attended, AttendedGradients, AttentionPlan};
 pub use recurrent::{Recurrent, RecurrentGradients, RecurrentPlan};
 
 /// Version 8 counts in thousands and has other statuses.
@@ -135,6 +137,12 @@ functions! {
     recurrence_weight_gradients = b"cudnnRNNBackwardWeights_v8\0": fn(
         Object, Object, c_int, *const i32, Object, *const c_void, Object, *const c_void, Object, *const c_void, usize,
         *mut c_void, usize, *mut c_void, usize, *mut c_void) -> c_int;
+    backend_create = b"cudnnBackendCreateDescriptor\0": fn(c_int, *mut Object) -> c_int;
+    backend_destroy = b"cudnnBackendDestroyDescriptor\0": fn(Object) -> c_int;
+    backend_finalize = b"cudnnBackendFinalize\0": fn(Object) -> c_int;
+    backend_set = b"cudnnBackendSetAttribute\0": fn(Object, c_int, c_int, i64, *const c_void) -> c_int;
+    backend_get = b"cudnnBackendGetAttribute\0": fn(Object, c_int, c_int, i64, *mut i64, *mut c_void) -> c_int;
+    backend_execute = b"cudnnBackendExecute\0": fn(Object, Object, Object) -> c_int;
 }
 
 type Choose = unsafe extern "C" fn(Object, Object, Object, Object, Object, c_int, *mut c_int, *mut Algorithm) -> c_int;

@@ -28,6 +28,7 @@
 //! | [`nccl`] | functions of NCCL, without Burn | |
 //! | [`matrix`] | layouts of matrices in tensors | |
 //! | [`convolution`] | sizes and layouts of convolutions | |
+//! | [`attention`] | sizes and layouts of attention | |
 //! | [`recurrence`] | sizes and weights of recurrent layers | |
 //! | `nn` | Burn's modules | `nn` |
 //! | `optim` | Burn's optimizers | `nn` |
@@ -38,6 +39,7 @@
 //!
 //! Feature `nn` compiles on every machine. `cuda` adds the library's operations, and Burn's CUDA backend.
 
+pub mod attention;
 #[cfg(feature = "cuda")]
 pub mod collectives;
 pub mod convolution;

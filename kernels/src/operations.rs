@@ -1,6 +1,7 @@
 //! Library products, convolutions and recurrent layers as operations of Burn's backends.
 
 mod adam;
+mod attention;
 mod autodiff;
 mod channels;
 mod collectives;
@@ -25,12 +26,14 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::zspace::metadata::Metadata;
 use cubecl_common::device::DeviceId;
 
+use crate::attention::Attention;
 use crate::convolution::Window;
 use crate::cublaslt::{Element, Epilogue, MOST_ALIGNED, Product};
 use crate::cudnn::RecurrentPlan;
 use crate::matrix::Matrices;
 use crate::product::AdamFactors;
 use crate::recurrence::Recurrence;
+pub use attention::AttentionPlans;
 pub use collectives::CollectiveOps;
 pub(crate) use collectives::number;
 use convolutions::{output_shape, transposed_shape};
@@ -111,6 +114,19 @@ pub trait LibraryOps: Backend {
         weights: FloatTensor<Self>,
         states: FloatTensor<Self>,
         plan: Arc<RecurrentPlan>,
+    ) -> FloatTensor<Self>;
+
+    /// Attention: `[batch, queries, heads, inner]`, `[batch, keys, heads, inner]` and `[batch, keys, heads, values]` to
+    /// `[batch, queries, heads, values]`. The bias is read if the plans have one: `[batch or 1, queries, keys]`, with rows of
+    /// [this length](crate::attention::Attention::bias_row). It gets no gradient.
+    #[fusion(dtype = query, shape = attention::output_shape(plans))]
+    fn library_attention(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        value: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        scale: f32,
+        plans: Arc<AttentionPlans>,
     ) -> FloatTensor<Self>;
 
     /// `[n, c, sizes…] + [c]`. Burn's operations compute it, so that others fuse with it.
@@ -247,6 +263,37 @@ pub trait LibraryGradients: Backend {
         plan: Arc<RecurrentPlan>,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
+    /// Attention, and the statistics of the softmax that its gradients need.
+    #[fusion(meta = |query, _key, _value, _bias, _scale, plans| (
+        TensorSpec::new(attention::output_shape(plans), query.dtype),
+        TensorSpec::new(attention::statistics_shape(plans), DType::F32),
+    ))]
+    fn library_attention_in_training(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        value: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        scale: f32,
+        plans: Arc<AttentionPlans>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
+
+    /// Gradients of query, key and value of attention.
+    #[fusion(meta = |query, key, value, _bias, _output, _statistics, _gradient, _scale, _plans| (
+        query.clone(), key.clone(), value.clone()
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "tensors of a backend extension are arguments")]
+    fn library_attention_gradients(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        value: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        output: FloatTensor<Self>,
+        statistics: FloatTensor<Self>,
+        gradient: FloatTensor<Self>,
+        scale: f32,
+        plans: Arc<AttentionPlans>,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+
     /// Sums of the channels of `[n, c, sizes…]`: `[c]`.
     #[fusion(dtype = tensor, shape = Shape::new([tensor[1]]))]
     fn library_channel_sums(tensor: FloatTensor<Self>) -> FloatTensor<Self>;
@@ -275,6 +322,12 @@ pub(crate) fn on_device<T: Send + 'static>(device: DeviceId, work: impl FnOnce()
 /// The plan of a recurrent layer on a device. `None` where Burn has to compute it.
 pub(crate) fn plan_recurrence(device: DeviceId, recurrence: &Recurrence) -> Option<Arc<RecurrentPlan>> {
     stream::plan_recurrence(device, recurrence)
+}
+
+/// The plans of attention and of its gradients on a device. `None` where Burn has to compute it.
+pub(crate) fn plan_attention(device: DeviceId, attention: &Attention) -> Option<Arc<AttentionPlans>> {
+    let [forward, gradients] = [false, true].map(|is_backward| stream::plan_attention(device, attention, is_backward));
+    Some(Arc::new(AttentionPlans { forward: forward?, gradients: gradients? }))
 }
 
 fn last(shape: &Shape) -> usize {
@@ -390,6 +443,17 @@ impl LibraryOps for CubeBackend {
     ) -> CubeTensor {
         recurrences::forward(input, weights, states, plan, false).0
     }
+
+    fn library_attention(
+        query: CubeTensor,
+        key: CubeTensor,
+        value: CubeTensor,
+        bias: CubeTensor,
+        scale: f32,
+        plans: Arc<AttentionPlans>,
+    ) -> CubeTensor {
+        attention::forward([query, key, value], bias, scale, &plans).0
+    }
 }
 
 impl LibraryGradients for CubeBackend {
@@ -497,6 +561,31 @@ impl LibraryGradients for CubeBackend {
         plan: Arc<RecurrentPlan>,
     ) -> (CubeTensor, CubeTensor, CubeTensor) {
         recurrences::gradients(input, weights, states, output, gradient, &reserve, plan)
+    }
+
+    fn library_attention_in_training(
+        query: CubeTensor,
+        key: CubeTensor,
+        value: CubeTensor,
+        bias: CubeTensor,
+        scale: f32,
+        plans: Arc<AttentionPlans>,
+    ) -> (CubeTensor, CubeTensor) {
+        attention::forward([query, key, value], bias, scale, &plans)
+    }
+
+    fn library_attention_gradients(
+        query: CubeTensor,
+        key: CubeTensor,
+        value: CubeTensor,
+        bias: CubeTensor,
+        output: CubeTensor,
+        statistics: CubeTensor,
+        gradient: CubeTensor,
+        scale: f32,
+        plans: Arc<AttentionPlans>,
+    ) -> (CubeTensor, CubeTensor, CubeTensor) {
+        attention::gradients([query, key, value], bias, [output, statistics], gradient, scale, &plans)
     }
 
     fn library_channel_sums(tensor: CubeTensor) -> CubeTensor {

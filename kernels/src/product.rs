@@ -1,5 +1,6 @@
 //! Operations on tensors by the selected kernels.
 
+mod attention;
 mod recurrent;
 
 #[cfg(feature = "cuda")]
@@ -20,6 +21,8 @@ use crate::selection::Kind;
 use crate::selection::{
     has_cudnn, has_tf32, is_cuda, is_deterministic, is_library_selected, remember_call, was_library_operation_called,
 };
+pub use attention::attention;
+pub(crate) use attention::is_attention_by_library;
 #[cfg(feature = "cuda")]
 pub(crate) use recurrent::device_id;
 pub(crate) use recurrent::{gru_gates, is_recurrent_faster, lstm_gates};

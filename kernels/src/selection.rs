@@ -5,6 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use burn::tensor::{DType, Device};
 
+use crate::attention::OLDEST_CUDNN;
 use crate::cublaslt::CublasLt;
 use crate::cudnn::Cudnn;
 use crate::find::{self, NotFound};
@@ -63,7 +64,7 @@ pub(crate) fn has_tf32() -> bool {
 }
 
 /// Leaves operations to Burn from now on whose kernels here add in an order that changes from run to run: gradients of
-/// embeddings, and convolutions without a deterministic algorithm of cuDNN. cuDNN computes recurrent layers only if the variable
+/// embeddings, and convolutions without a deterministic algorithm of cuDNN. Attention is computed by single operations. cuDNN computes recurrent layers only if the variable
 /// `CUBLAS_WORKSPACE_CONFIG` is set.
 pub fn set_deterministic(is_deterministic: bool) {
     DETERMINISTIC.store(is_deterministic, Ordering::Relaxed);
@@ -107,12 +108,18 @@ pub(crate) enum Kind {
     GroupNorm,
     Lstm,
     Gru,
+    Attention,
 }
 
 impl Kind {
     /// Returns `true` if the last check refused the kind in this precision. That of bf16 is that of f16, too.
     pub(crate) fn is_refused(self, dtype: DType) -> bool {
         REFUSED.load(Ordering::Relaxed) & self.bit(dtype) != 0
+    }
+
+    /// Returns `true` if cuDNN may compute the kind in this precision.
+    fn is_checked(self, dtype: DType, cudnn: usize) -> bool {
+        self != Self::Attention || dtype != DType::F32 && cudnn >= OLDEST_CUDNN
     }
 
     fn refuse(self, dtype: DType) {
@@ -288,7 +295,7 @@ pub(crate) fn check_cudnn(device: &Device) {
     // By their reason, which is often the same.
     let mut faults: Vec<(String, Vec<String>)> = Vec::new();
     for (kind, name, operation) in check::OF_CUDNN {
-        for float in check::FLOATS {
+        for float in check::FLOATS.into_iter().filter(|float| kind.is_checked((*float).into(), library.version())) {
             let calls = cudnn_calls()[0];
             let checked = check::compared(device, operation, float, check::OF_CONVOLUTIONS).and_then(|()| {
                 // Burn's kernels computed it, with the right result.

@@ -6,7 +6,7 @@ use burn::nn::activation::Activation;
 use burn::nn::transformer as burn_transformer;
 use burn::tensor::{Bool, Tensor};
 
-use super::attention::{MhaInput, attention};
+use super::attention::{Masks, context};
 pub use super::config::{PositionWiseFeedForwardConfig, TransformerEncoderConfig};
 use super::{ByLibrary, layer_norm, linear};
 use crate::product;
@@ -81,9 +81,8 @@ impl TransformerEncoder {
     /// Applies all layers: `[batch, length, d_model]` to `[batch, length, d_model]`.
     pub fn forward(&self, input: TransformerEncoderInput) -> Tensor<3> {
         let TransformerEncoderInput { tensor, mask_pad, mask_attn } = input;
-        self.layers
-            .iter()
-            .fold(tensor, |tensor, layer| encoder_layer(layer, tensor, mask_pad.clone(), mask_attn.clone()))
+        let masks = Masks::new(mask_pad, mask_attn);
+        self.layers.iter().fold(tensor, |tensor, layer| encoder_layer(layer, tensor, &masks))
     }
 
     /// Applies all layers with a cache, by Burn's kernels.
@@ -97,14 +96,9 @@ impl TransformerEncoder {
 }
 
 /// [`TransformerEncoderLayer::forward`] with library products.
-fn encoder_layer(
-    layer: &TransformerEncoderLayer,
-    input: Tensor<3>,
-    mask_pad: Option<Tensor<2, Bool>>,
-    mask_attn: Option<Tensor<3, Bool>>,
-) -> Tensor<3> {
+fn encoder_layer(layer: &TransformerEncoderLayer, input: Tensor<3>, masks: &Masks) -> Tensor<3> {
     let attended = if layer.norm_first { layer_norm(&layer.norm_2, input.clone()) } else { input.clone() };
-    let attended = attention(&layer.mha, MhaInput { mask_pad, mask_attn, ..MhaInput::self_attn(attended) }).context;
+    let attended = context(&layer.mha, [attended.clone(), attended.clone(), attended], masks);
     let mut sum = input + layer.dropout.forward(attended);
     if !layer.norm_first {
         sum = layer_norm(&layer.norm_1, sum);

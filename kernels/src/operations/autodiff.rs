@@ -12,7 +12,7 @@ use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
 
-use super::{LibraryGradients, LibraryOps, gelu};
+use super::{AttentionPlans, LibraryGradients, LibraryOps, gelu};
 use crate::convolution::Window;
 use crate::cudnn::RecurrentPlan;
 use crate::product::AdamFactors;
@@ -247,6 +247,29 @@ impl<B: LibraryOps + LibraryGradients> Backward<B, 3> for RecurrenceBackward {
 }
 
 #[derive(Debug)]
+struct AttentionBackward;
+
+impl<B: LibraryOps + LibraryGradients> Backward<B, 3> for AttentionBackward {
+    /// Query, key and value; the bias if the plans have one; the output and the statistics of the softmax.
+    type State = ([NodeId; 3], Option<FloatTensor<B>>, [FloatTensor<B>; 2], f32, Arc<AttentionPlans>);
+
+    fn backward(self, ops: Ops<Self::State, 3>, gradients: &mut Gradients, checkpointer: &mut Checkpointer) {
+        let parents = ops.parents;
+        let (read, bias, [output, statistics], scale, plans) = ops.state;
+        let gradient = gradients.consume::<B>(&ops.node);
+        let [query, key, value] = read.map(|node| checkpointer.retrieve_node_output::<FloatTensor<B>>(node));
+        let bias = bias.unwrap_or_else(|| query.clone());
+        let (query, key, value) =
+            B::library_attention_gradients(query, key, value, bias, output, statistics, gradient, scale, plans);
+        for (node, gradient) in parents.into_iter().zip([query, key, value]) {
+            if let Some(node) = node {
+                gradients.register::<B>(node.id, gradient);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
 struct AddToChannelsBackward;
 
 impl<B: LibraryOps + LibraryGradients> Backward<B, 2> for AddToChannelsBackward {
@@ -438,6 +461,32 @@ impl<B: LibraryOps + LibraryGradients, C: CheckpointStrategy> LibraryOps for Aut
             OpsKind::UnTracked(prep) => {
                 let [input, weights, states] = [input, weights, states].map(Self::FloatTensorPrimitive::into_primitive);
                 prep.finish(B::library_recurrence(input, weights, states, plan))
+            }
+        }
+    }
+
+    fn library_attention(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        value: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        scale: f32,
+        plans: Arc<AttentionPlans>,
+    ) -> FloatTensor<Self> {
+        let nodes = [query.node(), key.node(), value.node()];
+        let bias = bias.into_primitive();
+        match AttentionBackward.prepare::<C>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(mut prep) => {
+                let read = [&query, &key, &value].map(|tensor| prep.checkpoint(tensor));
+                let [query, key, value] = [query, key, value].map(Self::FloatTensorPrimitive::into_primitive);
+                let (output, statistics) =
+                    B::library_attention_in_training(query, key, value, bias.clone(), scale, plans.clone());
+                let bias = plans.has_bias().then_some(bias);
+                prep.finish((read, bias, [output.clone(), statistics], scale, plans), output)
+            }
+            OpsKind::UnTracked(prep) => {
+                let [query, key, value] = [query, key, value].map(Self::FloatTensorPrimitive::into_primitive);
+                prep.finish(B::library_attention(query, key, value, bias, scale, plans))
             }
         }
     }

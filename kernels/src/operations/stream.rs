@@ -19,9 +19,10 @@ use cubecl_runtime::server::{ServerError, ServerStorage};
 use cubecl_server::command::DeviceStream;
 use cubecl_server::stream::{ExecuteScope, WriteScoped, failed_writing};
 
+use crate::attention::Attention;
 use crate::convolution::{Convolution, Layout};
 use crate::cublaslt::{CublasError, Element, Handle, Memory, Operands, Plan, Product};
-use crate::cudnn::{self, CudnnError, Pass, RecurrentPlan};
+use crate::cudnn::{self, AttentionPlan, CudnnError, Pass, RecurrentPlan};
 use crate::nccl::{Communicator, Number};
 use crate::recurrence::Recurrence;
 use crate::selection;
@@ -96,6 +97,8 @@ static CONVOLUTIONS: Plans<(Convolution, Pass, bool), cudnn::Plan> = Plans::new(
 static CHANNEL_SUMS: Plans<Layout, cudnn::ChannelSums> = Plans::new();
 static BATCH_NORMS: Plans<(Element, Layout), cudnn::BatchNorm> = Plans::new();
 static RECURRENCES: Plans<Recurrence, RecurrentPlan> = Plans::new();
+/// By attention, and whether the plan is of its gradients.
+static ATTENTIONS: Plans<(Attention, bool), AttentionPlan> = Plans::new();
 static CUBLASLT: Handles<Handle> = Handles::new();
 static CUDNN: Handles<cudnn::Handle> = Handles::new();
 /// Products of this process that the library computes.
@@ -181,6 +184,19 @@ pub(super) fn plan_recurrence(device: DeviceId, recurrence: &Recurrence) -> Opti
         let key = recurrence.clone();
         let made = on_device(device, move || cudnn_handle(device)?.plan_recurrence(key));
         or_no_algorithm(made, recurrence)
+    })
+}
+
+/// The plan of attention or of its gradients on a device. `None` where the library computes no such attention.
+pub(super) fn plan_attention(device: DeviceId, attention: &Attention, is_backward: bool) -> Option<Arc<AttentionPlan>> {
+    let key = (attention.clone(), is_backward);
+    ATTENTIONS.get_or_make(device, &key, || {
+        let (attention, _) = key.clone();
+        let made = on_device(device, move || {
+            let handle = cudnn_handle(device)?;
+            if is_backward { handle.plan_attention_gradients(attention) } else { handle.plan_attention(attention) }
+        });
+        or_no_algorithm(made, &key)
     })
 }
 
@@ -416,6 +432,58 @@ pub(super) fn sum_over_ranks(
         let read = read.first().copied().unwrap_or(written[0]);
         // SAFETY: as `call` promises.
         unsafe { communicator.sum(read, written[0], number, count, stream) }.map_err(|error| error.to_string())
+    });
+}
+
+/// Launches attention in order with the device's kernels. With biases they follow query, key and value.
+pub(super) fn attend(client: &Client, plan: Arc<AttentionPlan>, read: Vec<Buffer>, written: [Buffer; 2], scale: f32) {
+    CUDNN_CALLS.fetch_add(1, Ordering::Relaxed);
+    let workspace_bytes = plan.workspace_bytes();
+    call(client, read, written.into(), workspace_bytes, move |Call { read, written, workspace, stream }| {
+        let memory = cudnn::Attended {
+            query: read[0],
+            key: read[1],
+            value: read[2],
+            bias: read.get(3).copied(),
+            output: written[0],
+            statistics: written[1],
+            workspace,
+        };
+        // SAFETY: as `call` promises.
+        unsafe { plan.launch(memory, scale, stream) }.map_err(|error| error.to_string())
+    });
+}
+
+/// Launches gradients of attention in order with the device's kernels. Query, key and value are followed by output,
+/// statistics, the output's gradient and biases.
+pub(super) fn attention_gradients(
+    client: &Client,
+    plan: Arc<AttentionPlan>,
+    read: Vec<Buffer>,
+    written: [Buffer; 3],
+    scale: f32,
+) {
+    CUDNN_CALLS.fetch_add(1, Ordering::Relaxed);
+    let workspace_bytes = plan.workspace_bytes();
+    call(client, read, written.into(), workspace_bytes, move |Call { read, written, workspace, stream }| {
+        let forward = cudnn::Attended {
+            query: read[0],
+            key: read[1],
+            value: read[2],
+            bias: read.get(6).copied(),
+            output: read[3],
+            statistics: read[4],
+            workspace,
+        };
+        let memory = cudnn::AttendedGradients {
+            forward,
+            gradient: read[5],
+            of_query: written[0],
+            of_key: written[1],
+            of_value: written[2],
+        };
+        // SAFETY: as `call` promises.
+        unsafe { plan.launch_gradients(memory, scale, stream) }.map_err(|error| error.to_string())
     });
 }
 

@@ -89,7 +89,7 @@ const OPERATIONS: [(&str, Operation); 7] = [
 ];
 
 /// Kinds that are part of later ones come first.
-pub(super) const OF_CUDNN: [(Kind, &str, Operation); 12] = [
+pub(super) const OF_CUDNN: [(Kind, &str, Operation); 13] = [
     (Kind::Convolution, "a convolution", |left, right, _| {
         let options = ConvOptions::new([1, 2], [1, 0], [2, 1], 1);
         squares(product::conv2d(image(left), kernel(right, [57, 6]), None, options).flatten(1, 3))
@@ -138,7 +138,26 @@ pub(super) const OF_CUDNN: [(Kind, &str, Operation); 12] = [
     }),
     (Kind::Lstm, "an LSTM", |left, right, _| recurrence(Cell::Lstm, left, right)),
     (Kind::Gru, "a GRU", |left, right, _| recurrence(Cell::Gru, left, right)),
+    (Kind::Attention, "attention", |left, right, _| attention(left, right)),
 ];
+
+/// Attention with a bias, and causal attention: numbers of the left matrix as queries and keys, and of the right one as values.
+fn attention(left: Tensor<2>, right: Tensor<2>) -> Tensor<1> {
+    // The keys fill a tile, which versions before 9.15.1 need.
+    let ([rows, inner_columns, _], [batch, queries, keys, heads, inner]) = (SIZES, [2, 40, 128, 3, 16]);
+    let all = left.reshape([rows * inner_columns]);
+    let of_queries = batch * queries * heads * inner;
+    // Scores of random numbers differ little: queries are four times as large.
+    let query = all.clone().narrow(0, 0, of_queries).reshape([batch, queries, heads, inner]) * 4.0;
+    let key = all.narrow(0, of_queries, batch * keys * heads * inner).reshape([batch, keys, heads, inner]);
+    let value = numbers(right.clone(), [batch, keys, heads, inner]);
+    let bias = numbers(right, [batch, queries, keys]).detach();
+    // In the layout of heads before rows.
+    let value_of_heads = value.clone().swap_dims(1, 2).add_scalar(0.0).swap_dims(1, 2);
+    let biased = product::attention(query.clone(), key.clone(), value, Some(bias), false);
+    let causal = product::attention(query, key, value_of_heads, None, true);
+    squares(biased.flatten(1, 3)) + squares(causal.flatten(1, 3))
+}
 
 /// A layer over short sequences: numbers of the left matrix as input and states, and of the right one as weights.
 fn recurrence(cell: Cell, left: Tensor<2>, right: Tensor<2>) -> Tensor<1> {

@@ -2,6 +2,8 @@
 //! Burn's.
 
 #[cfg(feature = "nn")]
+mod attention;
+#[cfg(feature = "nn")]
 mod conv_modules;
 #[cfg(feature = "nn")]
 mod convolutions;

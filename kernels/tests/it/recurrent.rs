@@ -40,11 +40,11 @@ fn numbers(seed: usize, count: usize) -> Vec<f32> {
     (0..count).map(|index| ((mixed(index) >> 9) % 17) as f32 / 8.0 - 1.0).collect()
 }
 
-fn tensor<const D: usize>(seed: usize, shape: [usize; D], device: &Device) -> Tensor<D> {
+pub(crate) fn tensor<const D: usize>(seed: usize, shape: [usize; D], device: &Device) -> Tensor<D> {
     Tensor::from_data(TensorData::new(numbers(seed, shape.iter().product()), shape), device)
 }
 
-fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+pub(crate) fn host<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().iter::<f32>().collect()
 }
 
@@ -160,7 +160,7 @@ impl Case {
     }
 }
 
-fn are_close(found: &[f32], expected: &[f32], limit: f32) -> bool {
+pub(crate) fn are_close(found: &[f32], expected: &[f32], limit: f32) -> bool {
     let largest = expected.iter().fold(1.0_f32, |largest, number| largest.max(number.abs()));
     let is_close = |(found, expected): (&f32, &f32)| (found - expected).abs() <= limit * largest;
     found.len() == expected.len() && found.iter().zip(expected).all(is_close)

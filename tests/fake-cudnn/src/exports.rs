@@ -4,6 +4,7 @@
 //! numbers as dimensions. Objects are numbers and checked.
 #![allow(non_snake_case, reason = "the names are cuDNN's")]
 
+mod graph;
 mod recurrent;
 
 use std::ffi::{CStr, c_char, c_int, c_void};

@@ -1,5 +1,5 @@
 //! A library that exports the C functions of NVIDIA's cuDNN which `gpu-tuned-kernels` loads. Convolutions, batch
-//! norms, recurrent layers and their gradients are computed on host memory.
+//! norms, recurrent layers, graphs of attention and all gradients are computed on host memory.
 //!
 //! The crate builds two libraries from one source, like the fake cuBLASLt. `libfake_cudnn.so` replaces `libcudnn.so.9`;
 //! the Rust library installs copies of it into a folder: see [`Fake`].
@@ -11,6 +11,7 @@
 
 mod behaviour;
 mod exports;
+mod graph;
 mod norm;
 mod objects;
 mod passes;

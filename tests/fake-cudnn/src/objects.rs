@@ -5,6 +5,8 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::graph::Part;
+
 /// `CUDNN_STATUS_BAD_PARAM`.
 pub(crate) const BAD_PARAM: c_int = 2000;
 /// `CUDNN_STATUS_NOT_SUPPORTED`.
@@ -28,6 +30,8 @@ pub(crate) enum Object {
     Dropout(bool),
     Recurrence(Option<Layer>),
     Sequences(Option<Sequences>),
+    /// Of a graph.
+    Part(Part),
 }
 
 impl Object {
