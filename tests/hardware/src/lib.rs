@@ -4,6 +4,7 @@
 
 #![expect(clippy::missing_errors_doc, reason = "a subcommand ends with any error, and prints the message")]
 
+mod attention;
 pub mod batch;
 mod beside;
 #[cfg(feature = "cuda")]
@@ -87,6 +88,8 @@ enum Command {
     Optimizer(optimizer::Arguments),
     /// Library LSTMs and GRUs against fp64, and their time beside Burn's
     Recurrent(recurrent::Arguments),
+    /// Library attention against fp64, and its time beside single operations
+    Attention(attention::Arguments),
     /// Steps as one of the processes of a launcher, or alone: speed, losses, memory, and faults of one
     Ranks(ranks::Arguments),
     /// Train a model that is not ready for 16 bits where the planner chooses them: the program starts again in f32
@@ -138,6 +141,7 @@ pub fn run() -> anyhow::Result<()> {
         Command::Convolutions(arguments) => convolutions::run(&arguments),
         Command::Optimizer(arguments) => optimizer::run(&arguments),
         Command::Recurrent(arguments) => recurrent::run(&arguments),
+        Command::Attention(arguments) => attention::run(&arguments),
         Command::Ranks(arguments) => ranks::run(&arguments),
         Command::Unready(arguments) => unready::run(&arguments),
         Command::Warm(arguments) => warm::run(&arguments),
