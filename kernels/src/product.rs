@@ -6,14 +6,13 @@ mod recurrent;
 #[cfg(feature = "cuda")]
 use burn::backend::Dispatch;
 use burn::tensor::module::BatchNormTrainOutput;
-#[cfg(feature = "cuda")]
+#[cfg(any(test, feature = "cuda"))]
 use burn::tensor::ops::PadMode;
 use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, FloatDType, Int, Tensor};
 
-#[cfg(feature = "cuda")]
+#[cfg(any(test, feature = "cuda"))]
 use crate::convolution::Window;
-
 #[cfg(feature = "cuda")]
 use crate::operations::LibraryOps;
 use crate::selection::Kind;
@@ -390,8 +389,46 @@ fn convolution<const D: usize, const N: usize>(
         input
     };
     let window = window(options.stride, padding, options.dilation, options.groups);
+    if let &[outputs, inputs, first, rows, columns] = weight.dims().as_slice() {
+        let samples = input.dims()[0];
+        let (joined, window) = joined_first_size(input, first, &window);
+        let weight = weight.reshape([outputs, inputs * first, rows, columns]);
+        let output = Dispatch::library_convolution(joined.into_dispatch(), weight.into_dispatch(), window, tf32);
+        let output = with_bias(Tensor::<4>::from_dispatch(output), bias);
+        let [positions, _, rows, columns] = output.dims();
+        let output = output.reshape([samples, positions / samples, outputs, rows, columns]).swap_dims(1, 2);
+        return Tensor::from_dispatch(output.into_dispatch());
+    }
     let output = Dispatch::library_convolution(input.into_dispatch(), weight.into_dispatch(), window, tf32);
     with_bias(Tensor::from_dispatch(output), bias)
+}
+
+/// The input of a convolution of three sizes as that of one of two sizes, with its window: what a position of the first size reads
+/// becomes channels, and the position a sample.
+///
+/// Convolutions of three sizes end some processes in cuDNN 9.14 and 9.19 with a division by zero.
+#[cfg(any(test, feature = "cuda"))]
+fn joined_first_size<const D: usize>(input: Tensor<D>, kernel: usize, window: &Window) -> (Tensor<4>, Window) {
+    let &[samples, channels, length, rows, columns] = input.dims().as_slice() else {
+        unreachable!("BUG: the input of a convolution of three sizes has five dimensions")
+    };
+    let (stride, padding, dilation) = (window.stride[0], window.padding[0], window.dilation[0]);
+    let reach = dilation * (kernel - 1) + 1;
+    assert!(length + 2 * padding >= reach, "a kernel of {reach} numbers on {length} with padding {padding}");
+    let positions = (length + 2 * padding - reach) / stride + 1;
+    let behind = (reach - 1 + positions * stride).saturating_sub(length + padding);
+    let padded = input.reshape([samples * channels, length, rows * columns]);
+    let padded = padded.pad([(0, 0), (padding, behind), (0, 0)], PadMode::Constant(0.0));
+    let read = |number: usize| {
+        let strided = padded.clone().narrow(1, number * dilation, positions * stride);
+        let strided = strided.reshape([samples, channels, positions, stride, rows * columns]);
+        strided.narrow(3, 0, 1).permute([0, 2, 1, 3, 4])
+    };
+    let joined = Tensor::cat((0..kernel).map(read).collect(), 3);
+    let joined = joined.reshape([samples * positions, channels * kernel, rows, columns]);
+    let others = |sizes: &[usize]| sizes[1..].to_vec();
+    let [stride, padding, dilation] = [&window.stride, &window.padding, &window.dilation].map(|sizes| others(sizes));
+    (joined, Window { stride, padding, dilation, groups: window.groups })
 }
 
 #[cfg(feature = "cuda")]
@@ -419,4 +456,44 @@ fn with_bias<const D: usize>(output: Tensor<D>, bias: Option<Tensor<1>>) -> Tens
     let Some(bias) = bias else { return output };
     assert_eq!(bias.dims()[0], output.dims()[1], "length of a convolution's bias");
     Tensor::from_dispatch(Dispatch::library_add_to_channels(output.into_dispatch(), bias.into_dispatch()))
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::ops::ConvOptions;
+    use burn::tensor::{Device, Distribution, Tensor, Tolerance, module};
+
+    use super::{Window, joined_first_size};
+
+    #[test]
+    fn convolutions_of_three_sizes_are_those_of_two() {
+        let device = Device::flex();
+        device.seed(5);
+        for (kernel, stride, padding, dilation, groups) in [
+            ([3, 3, 3], [1, 1, 1], [1, 1, 1], [1, 1, 1], 1),
+            ([3, 1, 1], [3, 3, 2], [1, 0, 2], [2, 1, 2], 1),
+            ([1, 1, 2], [2, 2, 3], [3, 0, 0], [1, 2, 2], 2),
+            ([2, 2, 1], [4, 3, 3], [1, 1, 1], [3, 2, 1], 4),
+            ([5, 2, 3], [2, 1, 3], [0, 1, 1], [2, 1, 1], 2),
+        ] {
+            let input = Tensor::<5>::random([2, 4, 9, 7, 8], Distribution::Default, &device);
+            let [first, rows, columns] = kernel;
+            let weight = Tensor::<5>::random([8, 4 / groups, first, rows, columns], Distribution::Default, &device);
+            let expected = module::conv3d(
+                input.clone(),
+                weight.clone(),
+                None,
+                ConvOptions::new(stride, padding, dilation, groups),
+            );
+            let window = Window { stride: stride.into(), padding: padding.into(), dilation: dilation.into(), groups };
+            let (joined, window) = joined_first_size(input, first, &window);
+            let of = |sizes: &[usize]| [sizes[0], sizes[1]];
+            let options = ConvOptions::new(of(&window.stride), of(&window.padding), of(&window.dilation), groups);
+            let weight = weight.reshape([8, 4 / groups * first, rows, columns]);
+            let found = module::conv2d(joined, weight, None, options);
+            let [_, outputs, positions, rows, columns] = expected.dims();
+            let found = found.reshape([2, positions, outputs, rows, columns]).swap_dims(1, 2);
+            found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::rel_abs(1e-5, 1e-5));
+        }
+    }
 }
