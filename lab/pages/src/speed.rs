@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -121,10 +122,12 @@ impl<'r> Model<'r> {
         fastest(self.peers().filter(|run| run.batch == BATCH))
     }
 
-    /// Losses of a run in Burn with each seed, the lowest first.
+    /// Losses of a run in Burn with each seed, the latest of a seed, and the lowest first.
     fn losses(&self, way: &str) -> Vec<f64> {
-        let is_way = |run: &&&Run| !run.is_peer() && run.way_and_seed().0 == way;
-        let mut losses: Vec<_> = self.runs.iter().filter(is_way).filter_map(|run| run.loss).collect();
+        let runs = self.runs.iter().filter(|run| !run.is_peer() && run.way_and_seed().0 == way);
+        let by_seed: BTreeMap<&str, f64> =
+            runs.filter_map(|run| Some((run.way_and_seed().1.unwrap_or("0"), run.loss?))).collect();
+        let mut losses: Vec<_> = by_seed.into_values().collect();
         losses.sort_by(f64::total_cmp);
         losses
     }
