@@ -1,11 +1,13 @@
 //! The training settings of a config, with its optimizer step.
 
+use std::collections::HashMap;
+
 use gpu_tuned_core::Precision;
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::Optimizer;
 use serde::Serialize;
 
-use crate::dialect::{DefaultValue, Dialect, Framework, Role, Spelling};
+use crate::dialect::{DefaultValue, Dialect, Framework, Key, Role, Spelling};
 use crate::document::{ConfigEntry, ConfigText, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::matched::{Index, KeyOverride, MatchedKey, MatchedKeys, Meaning, other_file};
@@ -104,6 +106,12 @@ impl Config {
         let words = keys.all.iter().filter(unmodelled);
         let words = words.filter(|key| matches!(key.meaning(source.text), Meaning::Unknown));
         mistakes.extend(words.take(MOST_MISTAKES).map(|key| key.unknown(source)));
+        let features: Vec<_> = keys.with_role(Role::Feature).filter(|key| key.assumed.is_none()).collect();
+        let values = features.iter().filter(|key| key.row.words.is_empty()).filter_map(|key| match key.spelling {
+            Spelling::Flag => key.flag(source).err(),
+            _ => key.count(0..=3, source).err(),
+        });
+        mistakes.extend(values.chain(contradictions(&features, source)).take(MOST_MISTAKES));
         keys.mistakes.extend(mistakes);
         if config.is_training {
             keys.mistakes.append(&mut keys.unknown);
@@ -154,6 +162,9 @@ impl Config {
             match key.meaning(&self.file.text) {
                 Meaning::Known(word) => Some(word.to_owned()),
                 _ if key.assumed.is_some() => key.assumed.clone(),
+                _ if key.spelling == Spelling::Flag => {
+                    key.flag(self.file.source()).ok().flatten().map(|on| on.to_string())
+                }
                 _ => key.entry.value.bare().filter(|_| key.row.words.is_empty()),
             }
         });
@@ -337,11 +348,26 @@ fn devices(key: &MatchedKey, is_plain: bool, source: Source<'_>) -> Result<Optio
     }
 }
 
+/// Mistakes at keys of one row with different meanings, such as two implementations of attention.
+fn contradictions(features: &[&MatchedKey], source: Source<'_>) -> Vec<FileError> {
+    let mut first: HashMap<*const Key, (&MatchedKey, &str)> = HashMap::new();
+    let words = features.iter().filter(|key| key.spelling == Spelling::Words);
+    let contradicted = words.filter_map(|key| {
+        let Meaning::Known(word) = key.meaning(source.text) else { return None };
+        let (other, before) = *first.entry(core::ptr::from_ref(key.row)).or_insert((*key, word));
+        let message = format!("`{}` and `{}` contradict each other: keep one", other.entry.shown, key.entry.shown);
+        (before != word).then(|| source.error(&key.entry.key_span, message))
+    });
+    contradicted.collect()
+}
+
 fn optimizer(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<Optimizer> {
     let source = keys.source;
     let read = |key: &MatchedKey| {
         match &key.entry.value {
             _ if matches!(key.meaning(source.text), Meaning::Open) => None,
+            // A key that only the config of one optimizer has.
+            _ if let Meaning::Known(word) = key.meaning(source.text) => optimizer_in(word).map(Ok),
             // The name of another file.
             Value::Text(text) if text.contains(['/', ':']) || text.is_empty() => None,
             Value::Text(text) => Some(optimizer_in(key.assumed.as_ref().unwrap_or(text)).ok_or_else(|| {
@@ -353,8 +379,21 @@ fn optimizer(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<Opti
             _ => None,
         }
     };
-    let named = keys.with_role(Role::Optimizer).find_map(read)?;
-    let named = keys.keep(named.map(Some))?;
+    let all: Vec<_> = keys.with_role(Role::Optimizer).filter_map(|key| Some((key.entry.clone(), read(key)?))).collect();
+    let mut named = None;
+    for (entry, one) in all {
+        let one = keys.keep(one.map(Some))?;
+        // Adam and AdamW have one state.
+        let state = |it: Optimizer| if it == Optimizer::Adam { Optimizer::AdamW } else { it };
+        let shown = &entry.shown;
+        if named.is_some_and(|first| state(first) != state(one)) {
+            let message =
+                format!("`{shown}` names another optimizer than a key before it: keep one, or --assume {shown}=NAME");
+            keys.mistakes.push(source.error(&entry.place(), message));
+        }
+        named = named.or(Some(one));
+    }
+    let named = named?;
     let has_momentum = entries.iter().any(|entry| {
         let Value::Number(digits) = &entry.value else { return false };
         entry.name() == "momentum" && digits.parse().unwrap_or(0.0) > 0.0

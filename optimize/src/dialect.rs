@@ -93,17 +93,21 @@ pub(crate) fn known(path: &[String]) -> Option<&'static Key> {
     Dialect::plain().keys.iter().find(|key| key.names.iter().any(|name| ends(path, name)))
 }
 
-/// Returns true if a path ends in these names.
+/// Returns true if a path ends in these names; a star is any name.
 pub(crate) fn ends(path: &[String], names: &str) -> bool {
     let count = || names.split('.').filter(|name| !name.is_empty()).count();
     let fits = || if names.starts_with('.') { path.len() == count() } else { path.len() >= count() };
     // Most paths differ in the last name.
-    names.rsplit('.').zip(path.iter().rev()).all(|(name, own)| name == own) && fits()
+    names.rsplit('.').zip(path.iter().rev()).all(|(name, own)| name == own || name == "*") && fits()
 }
 
-/// Returns true for a known word: the same one, or the part between the stars of `*qlora*`.
+/// Returns true for a known word: the same one, the part between the stars of `*qlora*`, or a number that `<=5e8` allows.
 pub(crate) fn is_word(known: &str, word: &str) -> bool {
-    word == known || known.strip_prefix('*').is_some_and(|it| word.contains(it.trim_end_matches('*')))
+    let number = |text: &str| text.parse::<f64>().ok();
+    let allows = |most: &str| number(most).zip(number(word)).is_some_and(|(most, own)| own <= most);
+    word == known
+        || known.strip_prefix('*').is_some_and(|it| word.contains(it.trim_end_matches('*')))
+        || known.strip_prefix("<=").is_some_and(allows)
 }
 
 impl Dialect {

@@ -314,6 +314,16 @@ fn find_evaluations(node: &Node, all: &mut Vec<Range<usize>>) {
     }
 }
 
+/// The name of an enum's variant in serde's form, such as `{"Norm": 1.0}`.
+fn variant(value: &Value) -> Option<Value> {
+    let Value::Table(entries) = value else { return None };
+    let [entry] = entries.as_slice() else { return None };
+    let is_name = entry.key.starts_with(char::is_uppercase)
+        && entry.key.contains(char::is_lowercase)
+        && entry.key.chars().all(char::is_alphanumeric);
+    is_name.then(|| Value::Text(entry.key.clone()))
+}
+
 impl Walk<'_> {
     fn sharing(&self, node: &Node) -> Sharing {
         let is_evaluated = |alias: &Range<usize>| {
@@ -334,7 +344,11 @@ impl Walk<'_> {
                 let in_braces = self.text.get(node.span.start..).is_some_and(|table| table.starts_with('{'));
                 for entry in entries {
                     let name = normal(&entry.key);
-                    if !entry.node.value.is_scalar() && Names::get().is_of_evaluation(&name) {
+                    let is_beside = !entry.node.value.is_scalar() && Names::get().is_of_evaluation(&name);
+                    let has_switch =
+                        |value: &Value| matches!(value, Value::Table(all) if all.iter().any(|it| it.key == "enabled"));
+                    // Such as DeepSpeed's `autotuning`.
+                    if is_beside && !has_switch(&entry.node.value) {
                         continue;
                     }
                     let path = [path, &[name]].concat();
@@ -350,13 +364,15 @@ impl Walk<'_> {
                         shown: shown.clone(),
                         key: entry.key.clone(),
                         key_span: tagged.unwrap_or_else(|| entry.key_span.clone()),
-                        value: entry.node.value.clone(),
+                        value: variant(&entry.node.value).unwrap_or_else(|| entry.node.value.clone()),
                         span: entry.node.span.clone(),
                         in_braces,
                         aliases: self.aliases.get(&entry.node.span.start).cloned().unwrap_or_default(),
                         sharing,
                     });
-                    self.node(&entry.node, &path, &shown, sharing);
+                    if !is_beside {
+                        self.node(&entry.node, &path, &shown, sharing);
+                    }
                 }
             }
             Value::List(nodes) => {

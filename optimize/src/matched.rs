@@ -96,7 +96,7 @@ impl<'t> MatchedKeys<'t> {
         let (role, value) = (key.role, &key.entry.value);
         if let Some(target) = value.reference() {
             let (target, of) = targets.find(&target).unzip();
-            if of.flatten() == Some(role) || matches!(role, Role::Optimizer | Role::Samples) {
+            if of.flatten() == Some(role) || role == Role::Samples {
                 return;
             }
             match target {
@@ -119,15 +119,13 @@ impl<'t> MatchedKeys<'t> {
             return;
         }
         let is_usable = match role {
-            Role::Ranks | Role::RanksOfNode | Role::Nodes | Role::Feature => !matches!(value, Value::Table(_)),
             // The size of a whole data set is neither a share, such as 0.8, nor one of the parts in a list.
             Role::Samples => value.count().is_some_and(|count| count > 1) && !key.entry.shown.contains('['),
             // `accumulate_grad_batches: {0: 8}`, but not a table with the name of another setting.
             Role::Accumulation => true,
-            Role::Batch => matches!(value, Value::List(_)) || value.is_scalar(),
             Role::Method => !matches!(value, Value::List(nodes) if nodes.is_empty()),
             Role::Dim if key.spelling == Spelling::Any => true,
-            _ => value.is_scalar(),
+            _ => !matches!(value, Value::Table(_)),
         };
         if is_usable {
             self.all.push(key);
@@ -255,6 +253,8 @@ impl MatchedKey {
             Some((meaning, _)) if meaning.is_empty() => Meaning::Open,
             Some((meaning, _)) if meaning == "?" => Meaning::Unknown,
             Some((meaning, _)) => Meaning::Known(meaning),
+            // No program documents `auto` for a method.
+            None if word == "auto" && self.role == Role::Method => Meaning::Unknown,
             None if ["auto", "none", "null", ""].contains(&word.as_str()) => Meaning::Open,
             None if word == "false" && matches!(self.role, Role::Feature | Role::Method) => Meaning::Open,
             None => Meaning::Unknown,

@@ -357,11 +357,18 @@ impl Dims {
 /// Adds the dimensions that the training's config gives: lengths, adapters, packed weights. Returns its mistakes.
 fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> Vec<FileError> {
     let (source, mut mistakes) = (config.file.source(), Vec::new());
-    let is_adapted = match config.with_role(Role::Adapter).next().map(|key| (key, key.meaning(source.text))) {
-        Some((_, Meaning::Known(word))) => word == "on",
-        Some((key, Meaning::Unknown)) => return vec![key.unknown(source)],
-        _ => config.dialect.default_of(Role::Adapter, "").is_none_or(|default| default == "on"),
-    };
+    let mut switches = Vec::new();
+    for key in config.with_role(Role::Adapter) {
+        match key.meaning(source.text) {
+            Meaning::Known(word) => switches.push(word),
+            Meaning::Unknown => return vec![key.unknown(source)],
+            Meaning::Open => {}
+        }
+    }
+    if switches.is_empty() {
+        switches.extend(config.dialect.default_of(Role::Adapter, ""));
+    }
+    let is_adapted = switches.iter().all(|word| *word == "on");
     let find = |name: &str| {
         let dim = named(kind.dims, name).or_else(|| named(Training::DIMS, name));
         dim.filter(|dim| dim.name != "lora_targets" && (is_adapted || dim.name != "lora_rank"))
@@ -423,8 +430,13 @@ fn targets(config: &Config, is_adapted: bool, dims: &mut Dims) -> Result<(), Fil
         (Value::List(nodes), _) => nodes.iter().map(|node| text(&node.value)).collect(),
         (value, _) => text(value).split([',', '|']).map(|word| word.trim().to_owned()).collect::<Vec<_>>(),
     };
-    let keys = config.with_role(Role::Dim).filter(|key| key.row.dim == "lora_targets");
-    let all: Vec<_> = keys.map(|key| (key, words(key))).filter(|(_, words)| !words.concat().is_empty()).collect();
+    let keys = || config.with_role(Role::Dim).filter(|key| key.row.dim == "lora_targets");
+    let is_unknown =
+        |key: &&MatchedKey| !key.row.words.is_empty() && matches!(key.meaning(source.text), Meaning::Unknown);
+    if let Some(key) = keys().filter(|_| dims.has("lora_rank")).find(is_unknown) {
+        return Err(key.unknown(source));
+    }
+    let all: Vec<_> = keys().map(|key| (key, words(key))).filter(|(_, words)| !words.concat().is_empty()).collect();
     let default = config.dialect.default_of(Role::Dim, "lora_targets").and_then(|word| Names::get().matrices(word));
     if let (Some((key, _)), true) = (all.first(), is_adapted && !dims.has("lora_rank")) {
         return Err(missing_rank(key, source));

@@ -160,6 +160,36 @@ fn defaults_are_those_that_each_framework_documents() {
 }
 
 #[test]
+fn a_feature_is_on_by_every_word_for_true() {
+    let with = |flag: &str| needed(&format!("per_device_train_batch_size: 8\nbf16: true\nuse_liger_kernel: {flag}\n"));
+    for flag in ["'True'", "1", "on"] {
+        assert_eq!(with(flag), with("true"), "{flag}");
+    }
+    assert!(with("true") < with("false"));
+}
+
+/// The fields are those of the configs of burn-optim 0.22.
+#[test]
+fn optimizers_of_burn_are_recognised_by_their_fields() {
+    for (fields, expected) in [
+        (r#"{"weight_decay": null, "momentum": null, "gradient_clipping": null}"#, Some(Optimizer::Sgd)),
+        (
+            r#"{"momentum": {"momentum": 0.9, "dampening": 0.1}, "gradient_clipping": {"Norm": 1}}"#,
+            Some(Optimizer::Momentum),
+        ),
+        (r#"{"momentum": {"momentum": 0.95}, "ns_coefficients": [3.4], "ns_steps": 5}"#, Some(Optimizer::Muon)),
+        (r#"{"epsilon_1": 1e-30, "relative_step": true, "grad_clipping": null}"#, Some(Optimizer::Adafactor)),
+        (r#"{"Sgd": {"momentum": null}}"#, Some(Optimizer::Sgd)),
+        (r#"{"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-5, "amsgrad": false, "grad_clipping": null}"#, None),
+    ] {
+        let text = format!(r#"{{"batch_size": 8, "quiet_softmax": false, "optimizer": {fields}}}"#);
+        let file = file(Format::Json, &text);
+        let config = Config::read(&file.entries().expect("JSON"), &file, &[]).expect("a config");
+        assert_eq!((config.dialect.name.as_str(), config.optimizer), ("Burn", expected), "{fields}");
+    }
+}
+
+#[test]
 fn checkpoints_in_the_memory_of_the_host_are_not_counted() {
     // Eight sequences of 512 tokens: the inputs of four layers of width 256, all but one.
     let inputs = 3 * 256 * 8 * 512;
@@ -209,6 +239,8 @@ fn sharding_is_counted_in_every_framework_that_has_it() {
     let axolotl = "base_model: x\nmicro_batch_size: 1\nsequence_len: 64\nbf16: true\nfsdp_version: HOW\n";
     let nanotron = "tokens: {micro_batch_size: 1, batch_accumulation_per_replica: 1}\nmodel: {dtype: bfloat16}\n\
                     optimizer: {zero_stage: HOW}\n";
+    let megatron = "micro_batch_size: 1\nglobal_batch_size: 8\ntensor_model_parallel_size: 1\nbf16: true\n\
+                    use_distributed_optimizer: HOW\n";
     for (text, without, with) in [
         (composer, "NO_SHARD", "SHARD_GRAD_OP"),
         (composer, "SHARD_GRAD_OP", "FULL_SHARD"),
@@ -220,6 +252,7 @@ fn sharding_is_counted_in_every_framework_that_has_it() {
         (factory, "z2", "z3"),
         (axolotl, "null", "2"),
         (nanotron, "0", "1"),
+        (megatron, "false", "true"),
     ] {
         let [before, after] = [without, with].map(|how| needed_on(8, &text.replace("HOW", how)));
         assert!(after < before, "{text}: {without} {before}, {with} {after}");

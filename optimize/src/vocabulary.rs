@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use crate::dialect::{Dialect, Key, Role, ends};
-use crate::document::{ConfigEntry, Value};
+use crate::document::{ConfigEntry, Entry, Value};
 use crate::error::MOST_MISTAKES;
 use crate::matched::read_by;
 use crate::names::{Names, Words};
@@ -47,6 +47,7 @@ struct Tables {
     words: Words,
     except: Words,
     files: Words,
+    of_batches: Words,
 }
 
 static VOCABULARY: LazyLock<Vocabulary> =
@@ -114,7 +115,7 @@ fn topic(dialect: &Dialect, entry: &ConfigEntry) -> Option<&'static str> {
         || is_off
         || has_value()
         || is_named_by_models(name)
-        || is_beside_training(entry)
+        || is_beside_training(entry) && !(topic.name == "the batch" && is_of_batches(entry))
         || !is_about_task && is_harmless();
     (!passes).then_some(topic.name.as_str())
 }
@@ -189,6 +190,12 @@ pub(crate) fn is_beside_training(entry: &ConfigEntry) -> bool {
     entry.tables().any(|table| Names::get().is_of_evaluation(table) || fits_one(table))
 }
 
+/// Returns true for a key of the training's data.
+fn is_of_batches(entry: &ConfigEntry) -> bool {
+    let mut tables = entry.tables().filter(|table| !["init_args", "args", "params"].contains(table));
+    tables.next().is_some_and(|table| VOCABULARY.tables.of_batches.has(table))
+}
+
 /// Returns true if the word is between underscores of the name; with `=` in front, if it is the name.
 fn fits(name: &str, word: &str) -> bool {
     if let Some(whole) = word.strip_prefix('=') {
@@ -225,7 +232,15 @@ fn has_no_value(value: &Value, is_parallelism: bool) -> bool {
             "1" => is_parallelism,
             _ => false,
         },
-        Value::List(nodes) => nodes.is_empty(),
-        Value::Table(entries) => entries.iter().all(|entry| has_no_value(&entry.node.value, is_parallelism)),
+        // One device, such as `gpu_ids: [3]`.
+        Value::List(nodes) => match nodes.as_slice() {
+            [] => true,
+            [one] => is_parallelism && one.value.count().is_some(),
+            _ => false,
+        },
+        Value::Table(entries) => {
+            let is_off = |entry: &Entry| has_no_value(&entry.node.value, is_parallelism);
+            entries.iter().all(is_off) || entries.iter().any(|entry| entry.key == "enabled" && is_off(entry))
+        }
     }
 }

@@ -72,12 +72,12 @@ fn endless_nesting_is_refused_in_each_format() {
 }
 
 #[test]
-fn yaml_aliases_of_scalars_are_resolved_and_others_are_null() {
+fn yaml_aliases_of_scalars_are_resolved_and_others_are_their_names() {
     let text = "base: &base {batch: &batch 16}\ntrain:\n  <<: *base\n  micro: *batch\n";
     let root = parse(Format::Yaml, text).expect("it is right");
     let micro = entry(&root, &["train", "micro"]);
     assert_eq!((micro.node.value.count(), &text[micro.node.span.clone()]), (Some(16), "*batch"));
-    assert_eq!(entry(&root, &["train", "<<"]).node.value, Value::Null);
+    assert_eq!(entry(&root, &["train", "<<"]).node.value, Value::Text("*base".to_owned()));
     // An edit replaces the value, not its anchor.
     assert_eq!(&text[entry(&root, &["base", "batch"]).node.span.clone()], "16");
 }

@@ -1,4 +1,4 @@
-//! YAML: one document. Aliases of numbers, texts and flags are resolved; other aliases are null.
+//! YAML: one document. Aliases of numbers, texts and flags are resolved; those of tables and lists are texts with their name.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -144,6 +144,8 @@ impl<'t> Tree<'t> {
             }
             Event::Alias(anchor) => {
                 let (start, value) = self.anchored.get(&anchor).cloned().unwrap_or((usize::MAX, Value::Null));
+                let name = || Value::Text(self.source.text.get(span.clone()).unwrap_or_default().to_owned());
+                let value = if value.is_scalar() { value } else { name() };
                 self.aliases.entry(start).or_default().push(span.clone());
                 Node { value, span }
             }
@@ -180,7 +182,7 @@ impl<'t> Tree<'t> {
     }
 
     fn open(&mut self, start: usize, anchor: usize, value: Value) -> Result<(), FileError> {
-        self.anchored.insert(anchor, (start, Value::Null));
+        self.anchored.insert(anchor, (start, Value::List(Vec::new())));
         if self.open.len() >= MAX_DEPTH {
             return Err(self.source.error(&(start..start), format!("more than {MAX_DEPTH} tables in each other")));
         }

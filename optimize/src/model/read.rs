@@ -5,7 +5,7 @@ use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::ModelKind;
 
 use super::{Dims, Origin};
-use crate::dialect::is_word;
+use crate::dialect::{ends, is_word};
 use crate::document::{ConfigEntry, Value};
 use crate::names::{Family, KindNames, Names, Words};
 
@@ -87,7 +87,7 @@ impl<'e> Reader<'e> {
             // `sequence: { min: 7, max: 30 }`
             let name = if own == "max" { entry.tables().next().unwrap_or(own) } else { own };
             let position = names.iter().position(|known| *known == name)?;
-            let is_value = !matches!(entry.value, Value::Table(_) | Value::Null) && entry.value.reference().is_none();
+            let is_value = !matches!(entry.value, Value::Table(_) | Value::Null);
             let is_own = !entry.tables().any(|table| is_of_other_kind(table, kind));
             (is_value && is_own).then_some((!entry.tables().any(is_section), position))
         };
@@ -101,13 +101,22 @@ impl<'e> Reader<'e> {
             ["layers", "heads"].contains(&dim) && is_beside && other.value != first.value
         };
         let rival = ranked.iter().map(|(_, entry)| *entry).find(is_rival);
-        if let Some(other) = of_rank.find(|other| other.value != first.value).or(rival) {
+        // Two stacks of one depth are no single stack.
+        let is_other = |other: &&ConfigEntry| other.value != first.value || dim == "layers" && other.path != first.path;
+        if let Some(other) = of_rank.find(is_other).or(rival) {
             let (name, one, two) = (dim.trim_matches(['{', '}']), &first.shown, &other.shown);
             let what = if one == two { "is given twice and looks" } else { "both look" };
             let keys = if one == two { format!("`{one}`") } else { format!("`{one}` and `{two}`") };
             self.mistake(other, format!("{keys} {what} like the model's {name}; choose with --dim"));
         }
-        Some(first)
+        let Some(names) = first.value.reference() else { return Some(first) };
+        let is_value = |entry: &&ConfigEntry| entry.value.is_scalar() && entry.value.reference().is_none();
+        let mut values = all.iter().filter(is_value);
+        let target = values.find(|entry| ends(&entry.path, names.trim_start_matches('.')));
+        if target.is_none() {
+            self.mistake(first, format!("`{}` refers to another value: give it with --dim {dim}=…", first.shown));
+        }
+        target
     }
 
     /// One whole number or a list of them, for a part of a dimension; with its key.

@@ -130,12 +130,46 @@ fn keys_of_hand_written_transformers_change_the_model() {
         ("activation: swiglu", layers * 4 * d * d),
         ("d_mlp: 4096", layers * 2 * d * 2048),
         ("tie_weights: false", vocab * d),
+        ("untied: true", vocab * d),
+        ("gated_mlp: true", layers * 4 * d * d),
+        ("d_ff: '${model.wide}', wide: 4096", layers * 2 * d * 2048),
     ] {
         assert_eq!(parameters(key), usual + more, "{key}");
     }
     assert_eq!(parameters("multi_query: true"), usual - layers * 2 * d * (d - 64));
     assert_eq!(parameters("num_kv: 2"), usual - layers * 2 * d * (d - 128));
+    assert_eq!(parameters("n_heads_kv: 2"), parameters("num_kv: 2"));
     assert_eq!(parameters("rope: true"), usual - seq * d);
+}
+
+/// Parameters of Megatron-LM's model by the formula of its layers without biases.
+#[test]
+fn flags_of_megatron_change_the_model() {
+    let (layers, d, d_ff, vocab, seq) = (2, 64, 256, 512, 128);
+    let parameters = |flag: &str| {
+        let text = format!(
+            "micro_batch_size: 1\nglobal_batch_size: 8\ntensor_model_parallel_size: 1\nnum_layers: {layers}\n\
+             hidden_size: {d}\nnum_attention_heads: 4\nffn_hidden_size: {d_ff}\npadded_vocab_size: {vocab}\n\
+             seq_length: {seq}\nmax_position_embeddings: {seq}\ndisable_bias_linear: true\n{flag}\n"
+        );
+        let file = file(Format::Yaml, &text);
+        let entries = file.entries().expect("YAML");
+        let config = Config::read(&entries, &file, &[]).expect("a config");
+        let request = ModelRequest { config: Some(&config), ..ModelRequest::default() };
+        Model::read(&entries, &file, &request).map(|model| model.spec.parameters()).map_err(|error| error.to_string())
+    };
+    let usual = parameters("").expect("a model");
+    for (flag, more) in [
+        ("swiglu: true", layers * d * d_ff),
+        ("untie-embeddings-and-output-weights: true", vocab * d),
+        ("add-qkv-bias: true", layers * 3 * d),
+    ] {
+        assert_eq!(parameters(flag), Ok(usual + more), "{flag}");
+    }
+    assert_eq!(parameters("use_rotary_position_embeddings: true"), Ok(usual - seq * d));
+    for flag in ["multi_latent_attention: true", "mtp_num_layers: 1", "hybrid_layer_pattern: M-M"] {
+        assert!(parameters(flag).is_err_and(|words| words.contains("is not modelled")), "{flag}");
+    }
 }
 
 /// Where a config.json leaves the length of sequences open, `--dim` gives it.
