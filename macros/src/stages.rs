@@ -48,8 +48,7 @@ pub(crate) fn run(attribute: TokenStream, item: &TokenStream, table: Table) -> T
     let directory = Path::new(&directory).join(krate);
     // The compiler's spans print their places.
     let path = directory.join(file_name(&directory, &name, format!("{place:?}")));
-    let written =
-        std::fs::create_dir_all(&directory).and_then(|()| atomic_file::replace(&path, &expansion.to_string()));
+    let written = std::fs::create_dir_all(&directory).and_then(|()| atomic_file::replace(&path, expansion.to_string()));
     let Err(error) = written else { return expansion };
     mistakes
         .at(TokenStream::new(), format!("cannot write the expansion to `{}`: {error}", path.display()))

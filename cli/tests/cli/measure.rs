@@ -83,7 +83,7 @@ fn a_gpu_is_a_feature_of_the_build_and_cargo_gets_its_options() {
     let project = measured();
     for words in [&["H200"][..], &["--target", "h200"]] {
         let ran = project.run(&[&["measure", "-v"], words, &["--", "same"]].concat());
-        assert!(ran.stderr.contains("\"--features\" \"h200,tuned/counting-allocator\""), "{}", ran.stderr);
+        assert!(ran.stderr.contains("\"--features=h200,tuned/counting-allocator\""), "{}", ran.stderr);
         ran.ended(0);
     }
     let folder = project.path("elsewhere");

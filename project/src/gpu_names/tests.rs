@@ -32,7 +32,7 @@ fn long_lists_and_names_take_little_time() {
     assert!(planned(&(many.join(" ") + " voodoo2")).is_err_and(|error| error.contains("`voodoo2`")));
     let long = "a".repeat(100_000);
     assert!(named(&[&long]).is_err());
-    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_mins(1), "{:?}", begin.elapsed());
 }
 
 fn planned(name: &str) -> Result<Vec<String>, String> {
