@@ -3,7 +3,6 @@
 mod adam;
 mod attention;
 mod autodiff;
-mod channels;
 mod collectives;
 mod convolutions;
 mod gelu;

@@ -343,7 +343,7 @@ pub fn group_norm<const D: usize>(
     let [ones, zeros] = [Tensor::ones([joined[1]], factors), Tensor::zeros([joined[1]], factors)];
     let normalised = batch_norm_train(input.reshape(joined), ones, zeros, epsilon).output.reshape(dims);
     let Some((gamma, beta)) = vectors else { return normalised };
-    // Gradients of factors for each sample are sums of contiguous numbers: several times as fast as sums over samples first.
+    // Gradients are sums of each sample's contiguous numbers at first. Sums over samples first took 6 of 22 ms of a U-Net's step on an H200.
     let of_channels = |vector: Tensor<1>| vector.reshape([1, dims[1], 1]).repeat_dim(0, dims[0]);
     let pixels = dims.iter().skip(2).product();
     let normalised = normalised.reshape([dims[0], dims[1], pixels]);

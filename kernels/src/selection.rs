@@ -64,8 +64,8 @@ pub(crate) fn has_tf32() -> bool {
 }
 
 /// Leaves operations to Burn from now on whose kernels here add in an order that changes from run to run: gradients of
-/// embeddings, and convolutions without a deterministic algorithm of cuDNN. Attention is computed by single operations. cuDNN computes recurrent layers only if the variable
-/// `CUBLAS_WORKSPACE_CONFIG` is set.
+/// embeddings, attention in one kernel, and convolutions without a deterministic algorithm of cuDNN. cuDNN computes recurrent layers
+/// only if the variable `CUBLAS_WORKSPACE_CONFIG` is set.
 pub fn set_deterministic(is_deterministic: bool) {
     DETERMINISTIC.store(is_deterministic, Ordering::Relaxed);
 }
@@ -141,7 +141,7 @@ pub fn cudnn_faults() -> Vec<String> {
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct CudnnUse {
-    /// Calls of cuDNN, and of kernels in its place.
+    /// Calls of cuDNN.
     pub calls: usize,
     /// Passes that cuDNN was to compute, and Burn did.
     pub left_to_burn: usize,

@@ -1,5 +1,4 @@
-//! Batch norms by cuDNN, and large ones by [kernels of our own](super::channels). Tensors with gaps are copied: the library
-//! describes every layout, and refuses some when it computes.
+//! Batch norms by cuDNN. Tensors with gaps are copied: the library describes every layout, and refuses some when it computes.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::{DType, FloatDType, Shape};
@@ -8,7 +7,7 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 
 use super::convolutions::{element_of, empty_in, format_of, packed, untiled, with_sizes};
-use super::{channels, empty_of, stream};
+use super::{empty_of, stream};
 use crate::convolution::{Format, Layout};
 use crate::cublaslt::Element;
 use crate::selection::Kind;
@@ -21,18 +20,13 @@ pub(super) fn batch_norm(
     epsilon: f64,
 ) -> (CubeTensor, CubeTensor, CubeTensor, CubeTensor) {
     let shape = input.meta.shape().clone();
-    let numbers = shape[1];
+    let channels = shape[1];
     let (element, input, layout, format) = described(input);
     let [gamma, beta] = [gamma, beta].map(into_contiguous);
     let output = empty_in(&input, shape, format);
-    if format == Format::ChannelsFirst && channels::are_large(input.meta.shape()) {
-        let [mean, variance, deviation] =
-            channels::batch_norm(&input, gamma, beta, &with_sizes(output.clone()), epsilon);
-        return (output, mean, variance, deviation);
-    }
     let [mean, variance] =
-        [(); 2].map(|()| CubeBackend::float_zeros(Shape::new([numbers]), &input.device, FloatDType::F32));
-    let [saved, deviation] = [(); 2].map(|()| empty_of(&input, Shape::new([numbers]), DType::F32));
+        [(); 2].map(|()| CubeBackend::float_zeros(Shape::new([channels]), &input.device, FloatDType::F32));
+    let [saved, deviation] = [(); 2].map(|()| empty_of(&input, Shape::new([channels]), DType::F32));
     let read = [&input, &gamma, &beta].map(|tensor| tensor.handle.clone());
     let written = [&output, &mean, &variance, &saved, &deviation].map(|tensor| tensor.handle.clone());
     stream::batch_norm(&input.client, (element, layout), read, written, epsilon);
@@ -49,18 +43,12 @@ pub(super) fn batch_norm_gradients(
     epsilon: f64,
 ) -> (CubeTensor, CubeTensor, CubeTensor) {
     let shape = input.meta.shape().clone();
-    let numbers = shape[1];
+    let channels = shape[1];
     let (element, input, layout, format) = described(input);
     let (gradient, _) = packed(&with_sizes(untiled(gradient)), format);
     let [gamma, mean, deviation] = [gamma, mean, deviation].map(into_contiguous);
     let of_input = empty_in(&input, shape, format);
-    if format == Format::ChannelsFirst && channels::are_large(input.meta.shape()) {
-        let read = [gamma, mean, deviation];
-        let [of_gamma, of_beta] =
-            channels::batch_norm_gradients(&input, &gradient, read, &with_sizes(of_input.clone()));
-        return (of_input, of_gamma, of_beta);
-    }
-    let [of_gamma, of_beta] = [(); 2].map(|()| empty_of(&input, Shape::new([numbers]), DType::F32));
+    let [of_gamma, of_beta] = [(); 2].map(|()| empty_of(&input, Shape::new([channels]), DType::F32));
     let read = [&input, &gamma, &gradient, &mean, &deviation].map(|tensor| tensor.handle.clone());
     let written = [&of_input, &of_gamma, &of_beta].map(|tensor| tensor.handle.clone());
     stream::batch_norm_gradients(&input.client, (element, layout), read, written, epsilon);

@@ -13,8 +13,8 @@ use super::{Operand, empty, empty_of};
 use crate::matrix::Matrices;
 
 /// Units of a cube: 8 planes of 32 on NVIDIA's GPUs.
-pub(super) const UNITS: u32 = 256;
-pub(super) const PLANES: usize = 8;
+const UNITS: u32 = 256;
+const PLANES: usize = 8;
 /// Not above any logit, and finite: the difference to itself is a number.
 const LOWEST: f32 = f32::MIN;
 
@@ -167,7 +167,7 @@ fn cubes_of_rows(rows: usize, width: usize) -> (CubeCount, bool) {
 }
 
 /// Most numbers in one load that start each row of these tensors, which have leading dimensions: 16 bytes or a power of two less.
-pub(super) fn vector_size(tensors: &[(&CubeTensor, u32)]) -> usize {
+fn vector_size(tensors: &[(&CubeTensor, u32)]) -> usize {
     let fits = |size: &usize| {
         tensors.iter().all(|(tensor, leading)| {
             let bytes = size * tensor.dtype.size();

@@ -103,7 +103,7 @@ static CUBLASLT: Handles<Handle> = Handles::new();
 static CUDNN: Handles<cudnn::Handle> = Handles::new();
 /// Products of this process that the library computes.
 static PLANNED: AtomicUsize = AtomicUsize::new(0);
-/// Calls of cuDNN by this process, and of kernels in its place.
+/// Calls of cuDNN by this process.
 static CUDNN_CALLS: AtomicUsize = AtomicUsize::new(0);
 /// Passes that cuDNN was to compute, and Burn did.
 static LEFT_TO_BURN: AtomicUsize = AtomicUsize::new(0);
@@ -118,11 +118,6 @@ pub(super) fn planned() -> usize {
 
 pub(super) fn cudnn_calls() -> usize {
     CUDNN_CALLS.load(Ordering::Relaxed)
-}
-
-/// Counts a pass by kernels in place of cuDNN's.
-pub(super) fn count_in_place_of_cudnn() {
-    CUDNN_CALLS.fetch_add(1, Ordering::Relaxed);
 }
 
 pub(super) fn left_to_burn() -> usize {

@@ -324,12 +324,6 @@ impl Case {
             window.dilation.push(dilation);
         }
         let with_bias = draw(0, 1) == 0;
-        let is_norm = matches!(operation, Operation::BatchNorm | Operation::GroupNorm);
-        if is_norm && draw(0, 7) == 0 {
-            // Large norms have other kernels.
-            let columns = large.pop().map_or(1, |_| draw(1 << 18, 1 << 19) / large.iter().product::<usize>());
-            large.push(columns + draw(0, 16));
-        }
         let views = [(); 3].map(|()| match draw(0, 6) {
             0 | 1 => View::ChannelsFirst,
             2 | 3 => View::ChannelsLast,
