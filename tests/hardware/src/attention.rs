@@ -1,10 +1,5 @@
 //! Library attention against fp64 on the host: outputs and all gradients; and its time beside single operations.
 
-#![allow(clippy::neg_cmp_op_on_partial_ord, reason = "an error of NaN is wrong")]
-
-use std::collections::BTreeMap;
-use std::time::Instant;
-
 use anyhow::{Context, ensure};
 use burn::tensor::activation::softmax;
 use burn::tensor::{DType, Device, Distribution, Tensor};
@@ -17,6 +12,7 @@ use serde::Serialize;
 
 use crate::convolutions::{milliseconds, print_refused, select};
 use crate::device::Choice;
+use crate::judged::{Errors, Judged};
 use crate::mode;
 use crate::products::{Numbers, host, on_device, random_host, worse};
 
@@ -39,9 +35,6 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-/// Largest errors by tensor, relative to the largest number of the tensor.
-type Errors = BTreeMap<&'static str, f64>;
-
 const TENSORS: [&str; 4] = ["output", "of_query", "of_key", "of_value"];
 /// The precisions that the library computes.
 const NUMBERS: [Numbers; 2] = [Numbers::F16, Numbers::Bf16];
@@ -50,14 +43,8 @@ const NUMBERS: [Numbers; 2] = [Numbers::F16, Numbers::Bf16];
 struct Checked {
     run: &'static str,
     numbers: Numbers,
-    cases: usize,
-    /// Cases that the library computed, not Burn.
-    by_library: usize,
-    wrong: usize,
-    errors: Errors,
-    worst: f64,
-    worst_case: String,
-    seconds: f64,
+    #[serde(flatten)]
+    judged: Judged,
 }
 
 /// Weights are rounded to 16 bits before their products with values.
@@ -75,40 +62,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (mut wrong, mut by_burn) = (0, 0);
     for numbers in NUMBERS {
         select(&device, numbers, arguments.unchecked)?;
-        let begin = Instant::now();
         let mut random = StdRng::seed_from_u64(arguments.seed);
-        let mut checked = Checked {
-            run: "attention",
-            numbers,
-            cases: arguments.cases,
-            by_library: 0,
-            wrong: 0,
-            errors: Errors::new(),
-            worst: 0.0,
-            worst_case: String::new(),
-            seconds: 0.0,
-        };
-        for _ in 0..arguments.cases {
+        let judged = Judged::new(arguments.cases, limit(numbers), || {
             let case = Case::generate(numbers, &mut random);
-            let launched = cudnn_use().calls;
-            let errors = case.errors(&device, &mut random)?;
-            checked.by_library += usize::from(cudnn_use().calls > launched);
-            let error = errors.values().copied().fold(0.0, worse);
-            if !(error <= limit(numbers)) {
-                checked.wrong += 1;
-            }
-            if !(error <= checked.worst) {
-                (checked.worst, checked.worst_case) = (error, format!("{case:?}"));
-            }
-            for (tensor, error) in errors {
-                let largest = checked.errors.entry(tensor).or_default();
-                *largest = worse(*largest, error);
-            }
-        }
-        checked.seconds = begin.elapsed().as_secs_f64();
-        wrong += checked.wrong;
-        by_burn += arguments.cases - checked.by_library;
-        println!("{}", serde_json::to_string(&checked)?);
+            Ok((format!("{case:?}"), case.errors(&device, &mut random)?))
+        })?;
+        wrong += judged.wrong;
+        by_burn += arguments.cases - judged.by_library;
+        println!("{}", serde_json::to_string(&Checked { run: "attention", numbers, judged })?);
     }
     ensure!(wrong == 0, "{wrong} cases are wrong");
     ensure!(by_burn == 0, "the library did not compute {by_burn} cases: {:?}", cudnn_use().reasons);

@@ -19,6 +19,7 @@ mod exact;
 mod graphs;
 #[cfg(feature = "cuda")]
 mod hold;
+mod judged;
 pub mod lesson;
 pub mod line;
 pub mod memory;

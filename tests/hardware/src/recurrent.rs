@@ -2,10 +2,6 @@
 //! beside `joint_lstm`.
 
 #![allow(clippy::many_single_char_names, reason = "formulas of gates")]
-#![allow(clippy::neg_cmp_op_on_partial_ord, reason = "an error of NaN is wrong")]
-
-use std::collections::BTreeMap;
-use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use burn::module::Param;
@@ -24,6 +20,7 @@ use serde::Serialize;
 
 use crate::convolutions::{milliseconds, print_refused, select};
 use crate::device::Choice;
+use crate::judged::{Errors, Judged};
 use crate::mode;
 use crate::products::{Numbers, Sums, host, on_device, random_host, worse};
 
@@ -49,23 +46,13 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-/// Largest errors by tensor, relative to the largest number of the tensor, or for sums of gradients to the largest sum of
-/// absolute terms: gradients of weights and biases cancel.
-type Errors = BTreeMap<&'static str, f64>;
-
 #[derive(Serialize)]
 struct Checked {
     run: &'static str,
     cell: &'static str,
     numbers: Numbers,
-    cases: usize,
-    /// Cases that the library computed, not Burn.
-    by_library: usize,
-    wrong: usize,
-    errors: Errors,
-    worst: f64,
-    worst_case: String,
-    seconds: f64,
+    #[serde(flatten)]
+    judged: Judged,
 }
 
 fn name(cell: Cell) -> &'static str {
@@ -91,44 +78,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     for cell in Cell::ALL {
         for numbers in Numbers::ALL {
             select(&device, numbers, arguments.unchecked)?;
-            let begin = Instant::now();
             let mut random = StdRng::seed_from_u64(arguments.seed);
-            let (worst_case, cell_name) = (String::new(), name(cell));
-            let (run, cases, errors) = ("recurrent layers", arguments.cases, Errors::new());
-            let mut checked = Checked {
-                run,
-                cell: cell_name,
-                numbers,
-                cases,
-                by_library: 0,
-                wrong: 0,
-                errors,
-                worst: 0.0,
-                worst_case,
-                seconds: 0.0,
-            };
             // Burn's LSTM needs the device's own type.
             let cases = if is_by_library(cell, numbers, &device)? { arguments.cases } else { 0 };
-            for _ in 0..cases {
+            let judged = Judged::new(cases, limit(numbers), || {
                 let case = Case::generate(cell, numbers, &mut random);
-                let launched = cudnn_use().calls;
-                let errors = case.errors(&device, &mut random)?;
-                checked.by_library += usize::from(cudnn_use().calls > launched);
-                let error = errors.values().copied().fold(0.0, worse);
-                if !(error <= limit(numbers)) {
-                    checked.wrong += 1;
-                }
-                if !(error <= checked.worst) {
-                    (checked.worst, checked.worst_case) = (error, format!("{case:?}"));
-                }
-                for (tensor, error) in errors {
-                    let largest = checked.errors.entry(tensor).or_default();
-                    *largest = worse(*largest, error);
-                }
-            }
-            checked.seconds = begin.elapsed().as_secs_f64();
-            wrong += checked.wrong;
-            by_burn += arguments.cases - checked.by_library;
+                Ok((format!("{case:?}"), case.errors(&device, &mut random)?))
+            })?;
+            wrong += judged.wrong;
+            by_burn += arguments.cases - judged.by_library;
+            let checked = Checked { run: "recurrent layers", cell: name(cell), numbers, judged };
             println!("{}", serde_json::to_string(&checked)?);
         }
     }
