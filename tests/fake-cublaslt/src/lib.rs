@@ -14,36 +14,19 @@ mod exports;
 mod objects;
 mod product;
 
-use std::ffi::CString;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
 
-use libloading::{Library, Symbol};
-use tempfile::TempDir;
+use fake_library::Installed;
 
 pub use behaviour::{Behaviour, VARIABLE};
+pub use fake_library::Counts;
 pub use objects::{ALIGNMENT, WORKSPACE_BYTES};
 
 /// Name of an installed copy.
 pub const NAME: &str = "libcublasLt.so.13";
 
-/// Path of the C library, which cargo builds next to the running test.
-///
-/// # Panics
-///
-/// If the library is missing: `fake-cublaslt` is no dependency of the package under test.
-pub fn library() -> PathBuf {
-    let name = format!("{}fake_cublaslt{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let program = std::env::current_exe().expect("a test knows its own path");
-    let places = program.ancestors().skip(1).take(2).flat_map(|folder| [folder.join("deps"), folder.to_owned()]);
-    let mut candidates = places.map(|place| place.join(&name));
-    candidates.find(|file| file.exists()).unwrap_or_else(|| panic!("no {name} near {}", program.display()))
-}
-
-/// A copy of the library in a folder of its own, so tests of one process may run in parallel.
-pub struct Fake {
-    folder: TempDir,
-}
+/// A copy of the library. [`Installed`] has its folder and file and what it counts.
+pub struct Fake(Installed);
 
 impl Fake {
     /// Installs a copy.
@@ -52,7 +35,7 @@ impl Fake {
     ///
     /// If the library is missing or the temporary folder cannot be written.
     pub fn new() -> Self {
-        Self::of(&fs::read(library()).expect("the library can be read"))
+        Self(Installed::new("fake_cublaslt", NAME))
     }
 
     /// Installs a copy that does not export a function.
@@ -61,73 +44,24 @@ impl Fake {
     ///
     /// If the library has no such function.
     pub fn without(function: &str) -> Self {
-        let mut bytes = fs::read(library()).expect("the library can be read");
-        let name = [b"\0", function.as_bytes(), b"\0"].concat();
-        let mut found = 0;
-        for start in 0..bytes.len() - name.len() {
-            if bytes[start..].starts_with(&name) {
-                bytes[start + 1] = b'X';
-                found += 1;
-            }
-        }
-        assert!(found > 0, "the library exports no {function}");
-        Self::of(&bytes)
+        Self(Installed::without("fake_cublaslt", NAME, function))
     }
 
-    fn of(bytes: &[u8]) -> Self {
-        let folder = TempDir::new().expect("a temporary folder");
-        fs::write(folder.path().join(NAME), bytes).expect("the temporary folder can be written");
-        Self { folder }
-    }
-
-    /// The folder of the copy, for `GPU_TUNED_LIBRARIES`.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// The file of the copy.
-    pub fn path(&self) -> PathBuf {
-        self.folder.path().join(NAME)
-    }
-
-    /// Changes the behaviour of the copy in this process. It lasts while the copy is loaded: load it before.
+    /// Changes the behaviour of the copy in this process, as [`Installed::behave`].
     ///
     /// # Panics
     ///
     /// If the copy cannot be loaded.
     pub fn behave(&self, behaviour: &Behaviour) {
-        let text = CString::new(behaviour.to_string()).expect("no NUL");
-        let library = self.load();
-        // SAFETY: the symbol is this crate's function, which has this type.
-        let set: Symbol<'_, unsafe extern "C" fn(*const std::ffi::c_char)> =
-            unsafe { library.get(b"fake_cublaslt_behave\0") }.expect("the library exports it");
-        // SAFETY: the string lives until the call is over.
-        unsafe { set(text.as_ptr()) };
+        self.0.behave(&behaviour.to_string());
     }
+}
 
-    /// Objects that were created, are alive, and refused calls, since the copy was loaded.
-    ///
-    /// # Panics
-    ///
-    /// If the copy cannot be loaded.
-    pub fn counts(&self) -> Counts {
-        let library = self.load();
-        let count = |symbol: &[u8]| {
-            // SAFETY: the symbols are this crate's functions, which have this type.
-            let read: Symbol<'_, extern "C" fn() -> usize> =
-                unsafe { library.get(symbol) }.expect("the library exports it");
-            read()
-        };
-        Counts {
-            created: count(b"fake_cublaslt_created\0"),
-            alive: count(b"fake_cublaslt_alive\0"),
-            mistakes: count(b"fake_cublaslt_mistakes\0"),
-        }
-    }
+impl Deref for Fake {
+    type Target = Installed;
 
-    fn load(&self) -> Library {
-        // SAFETY: the library is this crate; loading it runs no code of its own.
-        unsafe { Library::new(self.path()) }.unwrap_or_else(|error| panic!("{}: {error}", self.path().display()))
+    fn deref(&self) -> &Installed {
+        &self.0
     }
 }
 
@@ -135,15 +69,4 @@ impl Default for Fake {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Counts of a loaded copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
-    /// Objects that were created.
-    pub created: usize,
-    /// Objects that were not destroyed yet.
-    pub alive: usize,
-    /// Calls with wrong arguments.
-    pub mistakes: usize,
 }

@@ -17,12 +17,7 @@ use crate::{Scenario, scenario};
 ///
 /// If the library is missing: `fake-nvml` is no dependency of the package under test.
 pub fn library() -> PathBuf {
-    let name = format!("{}fake_nvml{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let program = std::env::current_exe().expect("a test knows its own path");
-    // A test lies in `deps`, an example in `examples`, a program above both.
-    let places = program.ancestors().skip(1).take(2).flat_map(|folder| [folder.join("deps"), folder.to_owned()]);
-    let mut candidates = places.map(|place| place.join(&name));
-    candidates.find(|file| file.exists()).unwrap_or_else(|| panic!("no {name} near {}", program.display()))
+    fake_library::built("fake_nvml")
 }
 
 /// Plays the scenario `name` (see [`scenario`]) while `read` runs, which receives the path of a library for it alone.
