@@ -84,7 +84,7 @@ impl Attention {
         let is_whole = keys % TILE == 0 || cudnn > LAST_WITH_WHOLE_TILES;
         let has_biases = [0, 1, batch].contains(&self.biases) && i32::try_from(self.bias_numbers()).is_ok();
         let is_16_bits = matches!(element, Element::F16 | Element::Bf16);
-        // A single query has no gradients to speak of, and kernels of its own.
+        // Attention of a single query was not tried.
         cudnn >= OLDEST_CUDNN
             && is_16_bits
             && has_rows

@@ -20,6 +20,46 @@ const REDUCTION: c_int = 21;
 const OPERATION_REDUCTION: c_int = 22;
 const OPERATION_RESHAPE: c_int = 31;
 
+// `cudnnBackendAttributeName_t`
+const POINTWISE_MODE: c_int = 0;
+const POINTWISE_PRECISION: c_int = 1;
+const POINTWISE_AXIS: c_int = 9;
+const HEURISTIC_MODE: c_int = 200;
+const HEURISTIC_GRAPH: c_int = 201;
+const HEURISTIC_RESULTS: c_int = 202;
+const PLAN_HANDLE: c_int = 400;
+const PLAN_ENGINE_CONFIG: c_int = 401;
+const PLAN_WORKSPACE_BYTES: c_int = 402;
+const POINTWISE_FUNCTION: c_int = 750;
+const POINTWISE_X: c_int = 751;
+const POINTWISE_B: c_int = 752;
+const POINTWISE_Y: c_int = 753;
+const POINTWISE_T: c_int = 758;
+const GRAPH_HANDLE: c_int = 800;
+const GRAPH_OPERATIONS: c_int = 801;
+const TENSOR_ALIGNMENT: c_int = 900;
+const TENSOR_DATA_TYPE: c_int = 901;
+const TENSOR_SHAPE: c_int = 902;
+const TENSOR_STRIDES: c_int = 903;
+const TENSOR_ID: c_int = 906;
+const TENSOR_IS_VIRTUAL: c_int = 907;
+const TENSOR_IS_BY_VALUE: c_int = 908;
+const PACK_IDS: c_int = 1000;
+const PACK_POINTERS: c_int = 1001;
+const PACK_WORKSPACE: c_int = 1003;
+const MATMUL_COMPUTE_TYPE: c_int = 1500;
+const MATMUL_A: c_int = 1520;
+const MATMUL_B: c_int = 1521;
+const MATMUL_C: c_int = 1522;
+const MATMUL_FUNCTION: c_int = 1523;
+const REDUCTION_OPERATOR: c_int = 1600;
+const REDUCTION_COMPUTE_TYPE: c_int = 1601;
+const REDUCTION_X: c_int = 1610;
+const REDUCTION_Y: c_int = 1611;
+const REDUCTION_FUNCTION: c_int = 1612;
+const RESHAPE_X: c_int = 2200;
+const RESHAPE_Y: c_int = 2201;
+
 // `cudnnDataType_t`
 pub(super) const FLOAT: c_int = CUDNN_DATA_FLOAT;
 const INT32: c_int = 4;
@@ -43,6 +83,8 @@ pub(super) const LARGEST: Reduction = Reduction(3);
 
 /// `CUDNN_HEUR_MODE_A`.
 const BY_PREDICTED_TIME: HeuristicMode = HeuristicMode(3);
+/// Bytes by which addresses of tensors are divisible.
+const ALIGNMENT: i64 = 16;
 /// Kernels that are tried.
 const MOST_ENGINES: usize = 8;
 
@@ -179,15 +221,15 @@ impl Graph {
                 self.next
             }
         };
-        tensor.set(library, 901, &[DataType(data_type)])?;
-        tensor.set(library, 902, &shape)?;
-        tensor.set(library, 903, &strides)?;
-        tensor.set(library, 906, &[id])?;
-        tensor.set(library, 900, &[16_i64])?;
+        tensor.set(library, TENSOR_DATA_TYPE, &[DataType(data_type)])?;
+        tensor.set(library, TENSOR_SHAPE, &shape)?;
+        tensor.set(library, TENSOR_STRIDES, &strides)?;
+        tensor.set(library, TENSOR_ID, &[id])?;
+        tensor.set(library, TENSOR_ALIGNMENT, &[ALIGNMENT])?;
         match place {
             Place::Memory(_) => {}
-            Place::Kernel => tensor.set(library, 907, &[true])?,
-            Place::Host(_) => tensor.set(library, 908, &[true])?,
+            Place::Kernel => tensor.set(library, TENSOR_IS_VIRTUAL, &[true])?,
+            Place::Host(_) => tensor.set(library, TENSOR_IS_BY_VALUE, &[true])?,
         }
         let part = self.keep(tensor)?;
         Ok(Tensor { part, shape, strides })
@@ -225,9 +267,10 @@ impl Graph {
 
     pub(super) fn multiply(&mut self, left: Tensor, right: Tensor, output: Tensor) -> Result<(), CudnnError> {
         let matmul = Descriptor::part(self.handle.library, MATMUL)?;
-        matmul.set(self.handle.library, 1500, &[DataType(FLOAT)])?;
+        matmul.set(self.handle.library, MATMUL_COMPUTE_TYPE, &[DataType(FLOAT)])?;
         let matmul = self.keep(matmul)?;
-        let tensors = [(1520, left.part), (1521, right.part), (1522, output.part), (1523, matmul)];
+        let tensors =
+            [(MATMUL_A, left.part), (MATMUL_B, right.part), (MATMUL_C, output.part), (MATMUL_FUNCTION, matmul)];
         self.operate(OPERATION_MATMUL, &tensors)
     }
 
@@ -239,14 +282,15 @@ impl Graph {
         output: Tensor,
     ) -> Result<(), CudnnError> {
         let function = Descriptor::part(self.handle.library, POINTWISE)?;
-        function.set(self.handle.library, 0, &[mode])?;
-        function.set(self.handle.library, 1, &[DataType(precision)])?;
+        function.set(self.handle.library, POINTWISE_MODE, &[mode])?;
+        function.set(self.handle.library, POINTWISE_PRECISION, &[DataType(precision)])?;
         if let Some(axis) = axis {
-            function.set(self.handle.library, 9, &[axis])?;
+            function.set(self.handle.library, POINTWISE_AXIS, &[axis])?;
         }
         let function = self.keep(function)?;
-        let inputs = [751, 752, 758].into_iter().zip(inputs.iter().map(|tensor| tensor.part));
-        let parts: Vec<_> = [(750, function)].into_iter().chain(inputs).chain([(753, output.part)]).collect();
+        let inputs = [POINTWISE_X, POINTWISE_B, POINTWISE_T].into_iter().zip(inputs.iter().map(|tensor| tensor.part));
+        let parts: Vec<_> =
+            [(POINTWISE_FUNCTION, function)].into_iter().chain(inputs).chain([(POINTWISE_Y, output.part)]).collect();
         self.operate(OPERATION_POINTWISE, &parts)
     }
 
@@ -273,16 +317,16 @@ impl Graph {
 
     pub(super) fn reduce(&mut self, by: Reduction, input: Tensor, output: Tensor) -> Result<(), CudnnError> {
         let reduction = Descriptor::part(self.handle.library, REDUCTION)?;
-        reduction.set(self.handle.library, 1601, &[DataType(FLOAT)])?;
-        reduction.set(self.handle.library, 1600, &[by])?;
+        reduction.set(self.handle.library, REDUCTION_COMPUTE_TYPE, &[DataType(FLOAT)])?;
+        reduction.set(self.handle.library, REDUCTION_OPERATOR, &[by])?;
         let reduction = self.keep(reduction)?;
-        let parts = [(1612, reduction), (1610, input.part), (1611, output.part)];
+        let parts = [(REDUCTION_FUNCTION, reduction), (REDUCTION_X, input.part), (REDUCTION_Y, output.part)];
         self.operate(OPERATION_REDUCTION, &parts)
     }
 
     /// The input with the output's shape and strides.
     pub(super) fn reshape(&mut self, input: Tensor, output: Tensor) -> Result<(), CudnnError> {
-        self.operate(OPERATION_RESHAPE, &[(2200, input.part), (2201, output.part)])
+        self.operate(OPERATION_RESHAPE, &[(RESHAPE_X, input.part), (RESHAPE_Y, output.part)])
     }
 
     /// Chooses the kernels that the library predicts to be the fastest.
@@ -291,17 +335,17 @@ impl Graph {
         let handle = self.handle.lock();
         let of_handle = [OfHandle(handle.0)];
         let graph = Descriptor::part(library, OPERATION_GRAPH)?;
-        graph.set(library, 801, &self.operations)?;
-        graph.set(library, 800, &of_handle)?;
+        graph.set(library, GRAPH_OPERATIONS, &self.operations)?;
+        graph.set(library, GRAPH_HANDLE, &of_handle)?;
         let graph_part = self.keep(graph)?;
         let heuristic = Descriptor::part(library, HEURISTIC)?;
-        heuristic.set(library, 201, &[graph_part])?;
-        heuristic.set(library, 200, &[BY_PREDICTED_TIME])?;
+        heuristic.set(library, HEURISTIC_GRAPH, &[graph_part])?;
+        heuristic.set(library, HEURISTIC_MODE, &[BY_PREDICTED_TIME])?;
         heuristic.finalize(library)?;
         let engines: Vec<_> =
             (0..MOST_ENGINES).map(|_| Descriptor::part(library, ENGINE_CONFIG)).collect::<Result<_, _>>()?;
         let mut parts: Vec<_> = engines.iter().map(|engine| Part(engine.object)).collect();
-        let found = heuristic.get(library, 202, &mut parts)?;
+        let found = heuristic.get(library, HEURISTIC_RESULTS, &mut parts)?;
         let mut reasons = Vec::new();
         for (number, engine) in engines.into_iter().take(found).enumerate() {
             match planned(library, of_handle, &engine) {
@@ -319,11 +363,11 @@ impl Graph {
 
 fn planned(library: &Cudnn, of_handle: [OfHandle; 1], engine: &Descriptor) -> Result<(Descriptor, usize), CudnnError> {
     let plan = Descriptor::part(library, EXECUTION_PLAN)?;
-    plan.set(library, 400, &of_handle)?;
-    plan.set(library, 401, &[Part(engine.object)])?;
+    plan.set(library, PLAN_HANDLE, &of_handle)?;
+    plan.set(library, PLAN_ENGINE_CONFIG, &[Part(engine.object)])?;
     plan.finalize(library)?;
     let mut bytes = [0_i64];
-    plan.get(library, 402, &mut bytes)?;
+    plan.get(library, PLAN_WORKSPACE_BYTES, &mut bytes)?;
     let bytes = usize::try_from(bytes[0]).unwrap_or(usize::MAX);
     if bytes > MOST_WORKSPACE {
         return Err(CudnnError::NoAlgorithm(format!("needs {bytes} bytes")));
@@ -359,9 +403,9 @@ impl Executable {
     ) -> Result<(), CudnnError> {
         let (ids, addresses): (Vec<_>, Vec<_>) = tensors.iter().map(|(id, address)| (*id, Address(*address))).unzip();
         let pack = Descriptor::part(library, VARIANT_PACK)?;
-        pack.set(library, 1000, &ids)?;
-        pack.set(library, 1001, &addresses)?;
-        pack.set(library, 1003, &[Address(workspace)])?;
+        pack.set(library, PACK_IDS, &ids)?;
+        pack.set(library, PACK_POINTERS, &addresses)?;
+        pack.set(library, PACK_WORKSPACE, &[Address(workspace)])?;
         pack.finalize(library)?;
         // SAFETY: the objects live, and the addresses are the caller's promise.
         library.checked("cudnnBackendExecute", unsafe {

@@ -1,28 +1,21 @@
 //! Attention.
 
-#[cfg(feature = "cuda")]
-use std::sync::Arc;
-
-#[cfg(feature = "cuda")]
-use burn::backend::Dispatch;
-#[cfg(feature = "cuda")]
-use burn::tensor::DType;
 use burn::tensor::activation::softmax;
-#[cfg(feature = "cuda")]
-use burn::tensor::ops::PadMode;
 use burn::tensor::{Bool, Tensor};
+#[cfg(feature = "cuda")]
+use {
+    super::{by_library, device_id},
+    crate::attention::Attention,
+    crate::cublaslt::Element,
+    crate::operations::{AttentionPlans, LibraryOps, plan_attention},
+    crate::selection::{Kind, cudnn, has_cudnn, is_deterministic},
+    burn::backend::Dispatch,
+    burn::tensor::DType,
+    burn::tensor::ops::PadMode,
+    std::sync::Arc,
+};
 
 use super::matmul;
-#[cfg(feature = "cuda")]
-use super::{by_library, device_id};
-#[cfg(feature = "cuda")]
-use crate::attention::Attention;
-#[cfg(feature = "cuda")]
-use crate::cublaslt::Element;
-#[cfg(feature = "cuda")]
-use crate::operations::{AttentionPlans, LibraryOps, plan_attention};
-#[cfg(feature = "cuda")]
-use crate::selection::{Kind, cudnn, has_cudnn, is_deterministic};
 
 /// Means of values, weighted by the softmax of the scores of queries and keys: `[batch, queries, heads, inner]`,
 /// `[batch, keys, heads, inner]` and `[batch, keys, heads, values]` to `[batch, queries, heads, values]`.
@@ -114,7 +107,7 @@ fn plans([query, key, value]: [&Tensor<4>; 3], biases: usize, is_causal: bool) -
     let packed = |rows, numbers| Attention::packed(heads, rows, numbers);
     let strides = [packed(queries, inner), packed(keys, inner), packed(keys, values), packed(queries, values)];
     let attention = Attention { element, batch, heads, queries, keys, inner, values, is_causal, biases, strides };
-    // Without a plan that cannot be made, which the library would give its reasons for.
+    // A plan that the library cannot make would count as left to Burn.
     let is_supported = attention.is_supported(cudnn()?.version());
     is_supported.then(|| plan_attention(device_id(&query.device())?, &attention)).flatten()
 }
