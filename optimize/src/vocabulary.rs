@@ -155,18 +155,7 @@ fn differs_by_a_letter(name: &str, known: &str) -> bool {
     if is_short || name.len().abs_diff(known.len()) > 3 {
         return false;
     }
-    if name.replace('_', "") == known.replace('_', "") {
-        return true;
-    }
-    let (name, known) = (name.as_bytes(), known.as_bytes());
-    let same = name.iter().zip(known).take_while(|(one, other)| one == other).count();
-    let (name, known) = (&name[same..], &known[same..]);
-    let same = name.iter().rev().zip(known.iter().rev()).take_while(|(one, other)| one == other).count();
-    match (&name[..name.len() - same], &known[..known.len() - same]) {
-        ([] | [_], [] | [_]) => true,
-        ([a, b], [c, d]) => (a, b) == (d, c),
-        _ => false,
-    }
+    name.replace('_', "") == known.replace('_', "") || strsim::osa_distance(name, known) <= 1
 }
 
 /// Returns true for a key of a model's dimension.
