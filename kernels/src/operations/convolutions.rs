@@ -3,9 +3,9 @@
 //! A pass reads its tensors as they lie in memory, if their order is that of a [`Format`]. Else, and where the library has
 //! no algorithm for gaps, tensors are copied. The result has no gaps, and the order of the tensors that were read.
 //!
-//! Convolutions of three sizes are computed as those of two (`product.rs`). Transposed ones in 16 bits are computed in f32, with TF32 where
-//! it keeps all bits of their factors: strided gradients of inputs in 16 bits end in an illegal instruction in cuDNN 9.14 on an H200. Burn
-//! 0.22's strided gradients are wrong in a quarter of random cases.
+//! 3D convolutions are computed as 2D ones (`product.rs`). Transposed ones in 16 bits are computed in f32, with TF32 where it keeps all
+//! bits of their factors: strided gradients of inputs in 16 bits end in an illegal instruction in cuDNN 9.14 on an H200. Burn 0.22's
+//! strided 3D gradients are wrong in a quarter of random cases.
 
 use burn::backend::ops::{ConvOptions, FloatTensorOps};
 use burn::tensor::{DType, FloatDType, Shape};
