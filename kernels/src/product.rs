@@ -392,24 +392,24 @@ fn convolution<const D: usize, const N: usize>(
     let window = window(options.stride, padding, options.dilation, options.groups);
     if let &[outputs, inputs, first, rows, columns] = weight.dims().as_slice() {
         let samples = input.dims()[0];
-        let (joined, window) = joined_first_size(input, first, &window);
+        let (joined, positions, window) = joined_first_size(input, first, &window);
         let weight = weight.reshape([outputs, inputs * first, rows, columns]);
         let output = Dispatch::library_convolution(joined.into_dispatch(), weight.into_dispatch(), window, tf32);
         let output = with_bias(Tensor::<4>::from_dispatch(output), bias);
-        let [positions, _, rows, columns] = output.dims();
-        let output = output.reshape([samples, positions / samples, outputs, rows, columns]).swap_dims(1, 2);
+        let [.., rows, columns] = output.dims();
+        let output = output.reshape([samples, positions, outputs, rows, columns]).swap_dims(1, 2);
         return Tensor::from_dispatch(output.into_dispatch());
     }
     let output = Dispatch::library_convolution(input.into_dispatch(), weight.into_dispatch(), window, tf32);
     with_bias(Tensor::from_dispatch(output), bias)
 }
 
-/// The input of a 3D convolution as that of a 2D one, with its window. Each position of the first size becomes a sample, and what it
-/// reads becomes channels.
+/// The input of a 3D convolution as that of a 2D one, with the positions of the first size and the window of the others. Each
+/// position becomes a sample, and what it reads becomes channels.
 ///
 /// 3D convolutions end some processes in cuDNN 9.14 and 9.19 with a division by zero.
 #[cfg(any(test, feature = "cuda"))]
-fn joined_first_size<const D: usize>(input: Tensor<D>, kernel: usize, window: &Window) -> (Tensor<4>, Window) {
+fn joined_first_size<const D: usize>(input: Tensor<D>, kernel: usize, window: &Window) -> (Tensor<4>, usize, Window) {
     let &[samples, channels, length, rows, columns] = input.dims().as_slice() else {
         unreachable!("BUG: the input of a 3D convolution has five dimensions")
     };
@@ -429,7 +429,7 @@ fn joined_first_size<const D: usize>(input: Tensor<D>, kernel: usize, window: &W
     let joined = joined.reshape([samples * positions, channels * kernel, rows, columns]);
     let others = |sizes: &[usize]| sizes[1..].to_vec();
     let [stride, padding, dilation] = [&window.stride, &window.padding, &window.dilation].map(|sizes| others(sizes));
-    (joined, Window { stride, padding, dilation, groups: window.groups })
+    (joined, positions, Window { stride, padding, dilation, groups: window.groups })
 }
 
 #[cfg(feature = "cuda")]
@@ -487,12 +487,12 @@ mod tests {
                 ConvOptions::new(stride, padding, dilation, groups),
             );
             let window = Window { stride: stride.into(), padding: padding.into(), dilation: dilation.into(), groups };
-            let (joined, window) = joined_first_size(input, first, &window);
+            let (joined, positions, window) = joined_first_size(input, first, &window);
             let of = |sizes: &[usize]| [sizes[0], sizes[1]];
             let options = ConvOptions::new(of(&window.stride), of(&window.padding), of(&window.dilation), groups);
             let weight = weight.reshape([8, 4 / groups * first, rows, columns]);
             let found = module::conv2d(joined, weight, None, options);
-            let [_, outputs, positions, rows, columns] = expected.dims();
+            let [_, outputs, .., rows, columns] = expected.dims();
             let found = found.reshape([2, positions, outputs, rows, columns]).swap_dims(1, 2);
             found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::rel_abs(1e-5, 1e-5));
         }
