@@ -133,6 +133,7 @@ pub fn count<T: Count>(value: T) -> u64 {
 macro_rules! counts {
     ($($integer:ident)+) => {
         $(impl Count for $integer {
+            #[allow(clippy::cast_lossless, reason = "one line for all types: some have no `From`")]
             fn count(self) -> u64 {
                 self as u64
             }
