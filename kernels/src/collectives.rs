@@ -3,6 +3,7 @@
 //! A sum is put on the stream of its tensor, behind the kernels that write the tensor and before those that read the sum.
 //! [`sum`] is all that depends on the stream: sums beside the backward pass would take another one there.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use burn::backend::Dispatch;
@@ -68,4 +69,22 @@ pub fn sum(tensor: Tensor<1>, communicator: &Arc<Communicator>) -> Tensor<1> {
     // A broken device is the error of reading the sum.
     let _ = device.flush();
     sum
+}
+
+/// Returns true once all that computes the tensors is on the stream of their device. Does not wait for the device.
+///
+/// False means that an operation failed before it was on the stream, as without memory for its result: to read one of the
+/// tensors is the error.
+///
+/// # Panics
+///
+/// If the tensors are not on a CUDA device.
+pub fn are_queued(tensors: &[Tensor<1>]) -> bool {
+    let Some(device) = tensors.first().map(Tensor::device) else { return true };
+    let failed = Arc::new(AtomicBool::new(false));
+    for tensor in tensors {
+        // Dropped at once: a sum of the tensor is in place only without another tensor in its memory.
+        drop(Dispatch::nccl_queued(tensor.clone().into_dispatch(), Arc::clone(&failed)));
+    }
+    device.flush().is_ok() && !failed.load(Ordering::Relaxed)
 }

@@ -244,6 +244,11 @@ impl StepTimer {
         }))
     }
 
+    /// Returns true if steps are recorded or traced.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Begins a step.
     pub(crate) fn begin(&self) {
         if let Some(times) = &self.0 {

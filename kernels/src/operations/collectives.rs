@@ -1,6 +1,7 @@
 //! Sums over processes as an operation of Burn's backends.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
@@ -18,6 +19,10 @@ pub trait CollectiveOps: Backend {
     /// The tensor summed over the ranks of a communicator, all of which pass equal shapes and types in one order.
     #[fusion(dtype = tensor, shape = tensor)]
     fn nccl_sum(tensor: FloatTensor<Self>, communicator: Arc<Communicator>) -> FloatTensor<Self>;
+
+    /// The same tensor. Sets `failed` if one of the operations that compute it could not be put on the device's stream.
+    #[fusion(dtype = tensor, shape = tensor)]
+    fn nccl_queued(tensor: FloatTensor<Self>, failed: Arc<AtomicBool>) -> FloatTensor<Self>;
 }
 
 impl CollectiveOps for CubeBackend {
@@ -36,6 +41,13 @@ impl CollectiveOps for CubeBackend {
             stream::sum_over_ranks(&sum.client.clone(), communicator, read, sum.handle.clone(), (number, count));
         }
         sum
+    }
+
+    fn nccl_queued(tensor: CubeTensor, failed: Arc<AtomicBool>) -> CubeTensor {
+        if tensor.client.check([&tensor.handle]).is_err() {
+            failed.store(true, Ordering::Relaxed);
+        }
+        tensor
     }
 }
 

@@ -334,7 +334,9 @@ fn sums_over_ranks_are_of_the_whole_tensors() {
     for length in LENGTHS {
         let own = numbers(&[length], 1);
         let expected: Vec<f32> = own.iter().zip(numbers(&[length], 2)).map(|(own, other)| own + other).collect();
-        let in_place = collectives::sum(on(&device, &own, &[length]), &communicator);
+        let vector = on(&device, &own, &[length]);
+        assert!(collectives::are_queued(&[vector.clone(), vector.clone().mul_scalar(2.0)]));
+        let in_place = collectives::sum(vector, &communicator);
         assert_eq!(read(in_place), expected);
         let kept = on::<1>(&device, &own, &[length]);
         assert_eq!(read(collectives::sum(kept.clone(), &communicator)), expected);
@@ -342,8 +344,9 @@ fn sums_over_ranks_are_of_the_whole_tensors() {
     }
     second.join().expect("no panic");
     communicator.abort().expect("an abort");
-    let failed = collectives::sum(on(&device, &[1.0], &[1]), &communicator).try_into_data();
-    let message = failed.expect_err("the communicator is gone").to_string();
+    let failed = collectives::sum(on(&device, &[1.0], &[1]), &communicator);
+    assert!(!collectives::are_queued(&[on(&device, &[1.0], &[1]), failed.clone().mul_scalar(2.0)]));
+    let message = failed.try_into_data().expect_err("the communicator is gone").to_string();
     assert!(message.contains("NCCL was aborted"), "{message}");
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
 
-use super::exchange::{Buckets, Computed};
+use super::exchange::{Buckets, Queued};
 use super::nccl::ended_soon;
 use super::{Rank, digest, sharding};
 use crate::loss::WeightFault;
@@ -75,6 +75,10 @@ const FINGERPRINT: usize = 2 * (u64::BITS / DIGIT_BITS) as usize;
 /// Place in a header of the parameters that have gradients.
 const PRESENT: usize = NUMBERS + FINGERPRINT;
 
+/// Of this number of steps, the second one waits for the rank's own gradients, to tell the time of the rank from that of the
+/// others. The GPU has nothing to do meanwhile.
+const TIMED: u64 = 16;
+
 /// Values of this rank's step that are equal on all ranks.
 struct Equal {
     fingerprint: Vec<f32>,
@@ -101,8 +105,8 @@ struct Applied {
 impl Stepper {
     /// Attempts a step over the samples of all ranks; `batch` has those of this rank.
     ///
-    /// A rank that runs out of memory may retry until it has read that its gradients were computed. After that, it retries
-    /// the update until it succeeds, or ends all ranks.
+    /// A rank that runs out of memory may retry until all that computes its gradients is on the device's stream. After that,
+    /// it retries the update until it succeeds, or ends all ranks.
     pub(in crate::train) fn distributed_attempt<W: Weights, B: MicroBatch, T>(
         &mut self,
         rank: &Rank,
@@ -126,10 +130,13 @@ impl Stepper {
         let header = self.header(loss, loss_weights.as_ref(), batch.len(), fingerprint.clone(), &buckets.present);
         let vectors = || std::iter::once(header).chain(buckets.take_vectors()).collect();
         let vectors = watched(Moment::Backward, vectors)?;
-        let computed = self.timer.time(Phase::Drain, || Computed::wait_for(vectors));
-        let computed = computed.map_err(|error| error.at(Moment::Backward))?;
-        rank.peers.set_step_seconds(begin.elapsed().as_secs_f64());
-        let exchange = || watched(Moment::Optimizer, || self.exchange(rank, buckets, computed))?;
+        let queued = Queued::new(vectors).map_err(|error| error.at(Moment::Backward))?;
+        if self.timer.is_on() || self.steps % TIMED == 1 {
+            let waited = self.timer.time(Phase::Drain, || queued.wait());
+            waited.map_err(|error| error.at(Moment::Backward))?;
+            rank.peers.set_step_seconds(begin.elapsed().as_secs_f64());
+        }
+        let exchange = || watched(Moment::Optimizer, || self.exchange(rank, buckets, queued))?;
         let late = |failure| late(rank, failure);
         let reduced = self.timer.time(Phase::Exchange, || rank.waiting(exchange)).map_err(late)?;
         let equal = Equal { fingerprint, learning_rate: weights.learning_rate() };
@@ -156,24 +163,29 @@ impl Stepper {
             let length = values.len();
             Tensor::<1>::from_data(TensorData::new(values, [length]), (&device, DType::F32))
         };
-        let number = |value: usize| known(vec![value as f32]);
-        let numbers = match weights {
+        // Each upload takes time of the host: numbers that it knows are one.
+        let rest = |flags: [f32; 2]| {
+            let present = present.iter().map(|present| f32::from(u8::from(*present)));
+            known(flags.into_iter().chain(fingerprint).chain(present).collect())
+        };
+        let count = samples as f32;
+        let parts = match weights {
             Some(LossWeights { sum, smallest }) => {
-                [number(samples), sum.clone(), loss, smallest.clone().clamp_max(0.0), number(1), number(0)]
+                let negative = smallest.clone().clamp_max(0.0);
+                vec![known(vec![count]), sum.clone(), loss, negative, rest([1.0, 0.0])]
             }
             // A rank without samples has no loss.
-            None if samples == 0 => [0; NUMBERS].map(number),
+            None if samples == 0 => vec![known(vec![0.0; 4]), rest([0.0; 2])],
             None => {
                 let loss = loss.cast(FloatDType::F32).mul_scalar(samples as f64);
-                [number(samples), number(samples), loss, number(0), number(0), number(1)]
+                vec![known(vec![count; 2]), loss, known(vec![0.0]), rest([0.0, 1.0])]
             }
         };
-        let present = present.iter().map(|present| f32::from(u8::from(*present))).collect();
-        Tensor::cat(numbers.into_iter().chain([known(fingerprint), known(present)]).collect(), 0)
+        Tensor::cat(parts, 0)
     }
 
     /// Sums the vectors over all ranks.
-    fn exchange(&self, rank: &Rank, mut buckets: Buckets, vectors: Computed) -> Result<ReducedGradients, StepFailure> {
+    fn exchange(&self, rank: &Rank, mut buckets: Buckets, vectors: Queued) -> Result<ReducedGradients, StepFailure> {
         let device = self.device.clone().without_autodiff();
         let all = rank.share().all() as f64;
         let mut sums = rank.sum(vectors)?;

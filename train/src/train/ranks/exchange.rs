@@ -13,17 +13,33 @@ use crate::train::StepError;
 use crate::train::outcome::StepFailure;
 use crate::train::update::{read, watched_read};
 
-/// Vectors that the device has computed, with nothing queued behind them.
+/// Vectors whose computation is on the stream of the device, so that a sum behind it has values to read.
 ///
-/// A sum of values that were not computed is not begun on the device, which would block the other ranks.
-pub(super) struct Computed(Vec<Tensor<1>>);
+/// A sum of vectors that could not be computed is not begun, which would block the other ranks.
+pub(super) struct Queued(Vec<Tensor<1>>);
 
-impl Computed {
-    /// Waits for the vectors.
-    pub(super) fn wait_for(vectors: Vec<Tensor<1>>) -> Result<Self, StepFailure> {
-        wait_for(&vectors)?;
+impl Queued {
+    /// Waits until the host has put all that computes the vectors on the stream.
+    pub(super) fn new(vectors: Vec<Tensor<1>>) -> Result<Self, StepFailure> {
+        if !are_queued(&vectors) {
+            wait_for(&vectors)?;
+        }
         Ok(Self(vectors))
     }
+
+    /// Waits until the device has computed the vectors.
+    pub(super) fn wait(&self) -> Result<(), StepFailure> {
+        wait_for(&self.0)
+    }
+}
+
+/// Returns true if a GPU will compute the vectors. On the CPU, nothing is known before they are read.
+fn are_queued(vectors: &[Tensor<1>]) -> bool {
+    #[cfg(feature = "cuda")]
+    if vectors.first().is_some_and(|vector| vector.device() != Device::flex()) {
+        return gpu_tuned_kernels::collectives::are_queued(vectors);
+    }
+    vectors.is_empty()
 }
 
 /// Waits until the device has computed the vectors.
@@ -41,7 +57,7 @@ impl Rank {
     /// # Panics
     ///
     /// If the vectors are on a GPU, and the rank has no [`Collectives`](super::Collectives).
-    pub(super) fn sum(&self, Computed(vectors): Computed) -> Result<Vec<Tensor<1>>, StepFailure> {
+    pub(super) fn sum(&self, Queued(vectors): Queued) -> Result<Vec<Tensor<1>>, StepFailure> {
         if self.share.ranks() == 1 {
             return Ok(vectors);
         }
@@ -74,7 +90,7 @@ impl Rank {
     pub(super) fn first(&self, own: Vec<Tensor<1>>) -> Result<Vec<Tensor<1>>, StepFailure> {
         let is_first = self.share.rank() == 0;
         let own = if is_first { own } else { own.into_iter().map(|vector| vector.zeros_like()).collect() };
-        self.sum(Computed::wait_for(own)?)
+        self.sum(Queued::new(own)?)
     }
 
     fn sum_on_host(&self, parts: Vec<Tensor<1>>, device: &Device) -> Result<Vec<Tensor<1>>, StepFailure> {

@@ -65,7 +65,7 @@ pub trait Peers: fmt::Debug + Send + Sync {
     /// Reports that this rank waits for others, or no longer.
     fn set_waiting(&self, is_waiting: bool);
 
-    /// Reports the seconds of this rank from the end of a step to the exchange of the next one.
+    /// Reports the seconds of this rank from the end of a step to the exchange of the next one, in steps that measure it.
     fn set_step_seconds(&self, seconds: f64);
 
     /// Returns the slowest rank in the last steps that the ranks reported, on the first rank.
@@ -87,7 +87,8 @@ pub type PeersEnded = Arc<dyn Error + Send + Sync>;
 /// # Failures
 ///
 /// A rank that runs out of memory retries its part with smaller micro-batches, and the others wait in the exchange. Before
-/// the exchange, every rank reads that its own gradients were computed, because a sum of gradients that were not is not begun.
+/// the exchange, every rank checks that all that computes its gradients is on its device's stream, because a sum of gradients
+/// that cannot be computed is not begun.
 /// A rank that fails for good ends the others through its [`Peers`], and the end aborts what they wait for in NCCL.
 #[derive(Clone, Debug)]
 pub struct Rank {

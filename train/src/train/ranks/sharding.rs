@@ -7,7 +7,7 @@ use burn::optim::GradientsParams;
 use gpu_tuned_observe::log::warn_user;
 
 use super::Rank;
-use super::exchange::{Buckets, Computed};
+use super::exchange::{Buckets, Queued};
 use crate::out_of_memory::{Moment, watched};
 use crate::shape::visit_floats;
 use crate::train::TrainerError;
@@ -110,7 +110,7 @@ pub(super) fn owners_values<M: Module>(
             }
         });
         let mut buckets = watched(Moment::Optimizer, || Buckets::new(own.1, model, 1.0, false))?;
-        let vectors = Computed::wait_for(buckets.take_vectors())?;
+        let vectors = Queued::new(buckets.take_vectors())?;
         Ok((buckets, vectors))
     };
     let (mut buckets, vectors) = patiently(&release, own_values)?;

@@ -14,14 +14,18 @@ use super::hardware;
 /// Time in which a process ends after another one was lost.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Starts a rank of two that hangs in its first step if it is the last one.
-fn start(machine: &Machine, nccl: &Fake, rank: usize, port: u16) -> Child {
-    let words = "ranks --batch 8 --global-batch 16 --steps 1 --fault hang --fault-step 0";
-    let mut command = hardware(machine, words);
+/// Starts a rank of two, with a fault in the first step of the last one.
+fn start(machine: &Machine, nccl: &Fake, (rank, port): (usize, u16), fault: &str) -> Child {
+    let words = format!("ranks --batch 8 --global-batch 16 --steps 1 --fault {fault} --fault-step 0");
+    let mut command = hardware(machine, &words);
     command.env("RANK", rank.to_string()).env("WORLD_SIZE", "2").env("LOCAL_RANK", "0").env("LOCAL_WORLD_SIZE", "2");
     command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
     command.env("GPU_TUNED_LIBRARIES", nccl.folder()).env(SUMS_VARIABLE, machine.home().join("sums"));
-    command.stderr(Stdio::piped()).spawn().expect("it starts")
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port()
 }
 
 /// Sums that a rank has begun.
@@ -33,8 +37,8 @@ fn sums(machine: &Machine) -> usize {
 fn a_rank_that_waits_in_nccl_for_a_lost_one_ends_by_itself() {
     // One GPU each: two ranks of a host with one GPU are refused.
     let (machines, nccl) = ([Machine::new("h200"), Machine::new("gh200")], Fake::new());
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
-    let [mut waiting, mut lost] = [0, 1].map(|rank| start(&machines[rank], &nccl, rank, port));
+    let port = free_port();
+    let [mut waiting, mut lost] = [0, 1].map(|rank| start(&machines[rank], &nccl, (rank, port), "hang"));
     let begin = Instant::now();
     // The first rank is ahead of the second one, and stays so: it waits in a sum.
     let mut since = None;
@@ -53,4 +57,24 @@ fn a_rank_that_waits_in_nccl_for_a_lost_one_ends_by_itself() {
     assert_eq!(output.status.code(), Some(1), "the error ends it, no signal: {errors}");
     assert!(errors.contains("rank 1"), "{errors}");
     lost.wait().expect("an end");
+}
+
+#[test]
+fn a_rank_without_memory_repeats_its_part_before_it_begins_a_sum() {
+    let (machines, nccl) = ([Machine::new("h200"), Machine::new("gh200")], Fake::new());
+    let port = free_port();
+    let ranks = [0, 1].map(|rank| start(&machines[rank], &nccl, (rank, port), "rescue"));
+    let rescues = ranks.map(|rank| {
+        let output = rank.wait_with_output().expect("an end");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let line: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a line");
+        line["rescues"]
+            .as_array()
+            .expect("steps")
+            .iter()
+            .map(|count| count.as_u64().expect("a count"))
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(rescues, [[0], [1]]);
+    assert_eq!(sums(&machines[0]), sums(&machines[1]));
 }
