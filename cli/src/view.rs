@@ -3,7 +3,7 @@
 use core::str::FromStr;
 
 use gpu_tuned_core::device::{DeviceKind, EstimatedFigure, MemoryKind};
-use gpu_tuned_core::exchange::{Exchange, Link, Topology, gradient_bytes};
+use gpu_tuned_core::exchange::{Exchange, Link, Topology, summed_bytes};
 use gpu_tuned_core::measured::{Measured, MeasurementMethod};
 use gpu_tuned_core::plan::{Explanation, Outcome, Plan, PrecisionVerdict, Verdict, with_interval};
 use gpu_tuned_core::profile::{Basis, Memory, Peak, Peaks, Profile};
@@ -169,7 +169,8 @@ impl ExchangeArgs {
     /// speeds only: see [`predict`](Self::predict).
     pub(crate) fn over(&self, goal: Goal, target: &Target, workload: &Workload) -> Goal {
         let given = self.topology(target, goal.world_size).filter(|_| !self.link.is_empty());
-        let exchange_s = given.map_or(0.0, |topology| topology.all_reduce_s(gradient_bytes(workload)));
+        let exchange_s =
+            given.map_or(0.0, |topology| topology.all_reduce_s(summed_bytes(workload, goal.shard_optimizer)));
         Goal { exchange_s, ..goal }
     }
 
@@ -185,7 +186,7 @@ impl ExchangeArgs {
         let topology = self.topology(target, plan.schedule.world_size)?;
         let mut computing = plan.clone();
         computing.count_exchange(-goal.exchange_s);
-        let exchange = Exchange::new(&computing, workload, topology);
+        let exchange = Exchange::new(&computing, workload, goal.shard_optimizer, topology);
         Some((exchange, exchange.step_ms / 1e3 - goal.exchange_s))
     }
 
@@ -219,7 +220,9 @@ impl ExchangeArgs {
 
 /// Describes an exchange in a sentence.
 pub(crate) fn describe_exchange(exchange: &Exchange) -> String {
-    let Exchange { topology, gradient_bytes, step_ms, step_share, tenth_from_batch, tenth_to_ranks } = exchange;
+    let Exchange { topology, bytes, shards_optimizer, step_ms, step_share, tenth_from_batch, tenth_to_ranks } =
+        exchange;
+    let summed = if *shards_optimizer { "gradients and new parameters" } else { "gradients" };
     let Topology { ranks, ranks_per_host, within, between, adapters } = topology;
     let links = if ranks <= ranks_per_host {
         within.name.to_owned()
@@ -228,7 +231,7 @@ pub(crate) fn describe_exchange(exchange: &Exchange) -> String {
     };
     let most = tenth_to_ranks.map_or("no 2".to_owned(), |ranks| format!("up to {}", grouped(ranks)));
     format!(
-        "exchange of {gradient_bytes} of gradients over {links}: {} ms, {:.1}% of a step; at most 10% from a global batch of \
+        "exchange of {bytes} of {summed} over {links}: {} ms, {:.1}% of a step; at most 10% from a global batch of \
          {}, or with this one among {most} ranks",
         three_digits(*step_ms),
         step_share * 100.0,

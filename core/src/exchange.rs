@@ -149,8 +149,10 @@ impl Topology {
 pub struct Exchange {
     /// Ranks and links.
     pub topology: Topology,
-    /// Bytes of the gradients, in fp32.
-    pub gradient_bytes: Bytes,
+    /// Bytes that are summed in a step: see [`summed_bytes`].
+    pub bytes: Bytes,
+    /// True if the new values of the parameters are among them.
+    pub shards_optimizer: bool,
     /// Predicted milliseconds of a step.
     pub step_ms: f64,
     /// Part of the step, 0 to 1: the exchange follows the micro-batches.
@@ -165,9 +167,9 @@ pub struct Exchange {
 
 impl Exchange {
     /// Predicts the exchange of a plan whose ranks are `topology.ranks`, and whose speed is without it.
-    pub fn new(plan: &Plan, workload: &Workload, topology: Topology) -> Self {
-        let gradient_bytes = gradient_bytes(workload);
-        let seconds = |ranks: u64| Topology { ranks, ..topology }.all_reduce_s(gradient_bytes);
+    pub fn new(plan: &Plan, workload: &Workload, shards_optimizer: bool, topology: Topology) -> Self {
+        let bytes = summed_bytes(workload, shards_optimizer);
+        let seconds = |ranks: u64| Topology { ranks, ..topology }.all_reduce_s(bytes);
         let (global_batch, own) = (plan.schedule.global_batch as f64, seconds(topology.ranks));
         let compute = global_batch / plan.samples_per_s;
         // Samples per second of all ranks grow with their number.
@@ -176,7 +178,8 @@ impl Exchange {
         let ranks = (1..u64::from(u32::BITS)).map(|doublings| 1 << doublings);
         Self {
             topology,
-            gradient_bytes,
+            bytes,
+            shards_optimizer,
             step_ms: own * 1e3,
             step_share: own / (own + compute),
             tenth_from_batch: ((9.0 * own * plan.samples_per_s).ceil() as u64).max(topology.ranks),
@@ -185,9 +188,11 @@ impl Exchange {
     }
 }
 
-/// Bytes of the gradients that ranks exchange in a step, in fp32.
-pub fn gradient_bytes(workload: &Workload) -> Bytes {
-    Bytes(workload.parameters.trained()).times(Precision::SUM_BYTES)
+/// Bytes that ranks sum in a step: the gradients in fp32, and with a sharded optimizer as many of the new values, each of which
+/// is zero on all ranks but one.
+pub fn summed_bytes(workload: &Workload, shards_optimizer: bool) -> Bytes {
+    let vectors = if shards_optimizer { 2 } else { 1 };
+    Bytes(workload.parameters.trained()).times(vectors * Precision::SUM_BYTES)
 }
 
 /// Most parameter tensors that are assigned one by one in a plan. A model of 405 billion parameters has 1,137.

@@ -100,7 +100,7 @@ fn the_share_falls_with_the_global_batch_to_a_tenth() {
         let goal = Goal { global_batch: Some(global_batch), world_size: ranks, ..Goal::default() };
         let plan = plan(&device, &workload, &goal).expect("it fits");
         let between = Link::named("100g").expect("a link");
-        Exchange::new(&plan, &workload, Topology { between, adapters: 1, ..topology(ranks, "nvlink") })
+        Exchange::new(&plan, &workload, false, Topology { between, adapters: 1, ..topology(ranks, "nvlink") })
     };
     let small = exchange(64, 16);
     assert!(small.step_share > exchange(1024, 16).step_share && small.step_share > 0.1);

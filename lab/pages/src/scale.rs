@@ -91,7 +91,7 @@ fn scaling() -> Result<String> {
             let links = if ranks > 8 { format!("{within}, {adapters} x {between}") } else { within.to_owned() };
             let [ms, share, batch, own] = match plan(&device, &workload, &goal) {
                 Ok(plan) => {
-                    let exchange = Exchange::new(&plan, &workload, topology);
+                    let exchange = Exchange::new(&plan, &workload, shard_optimizer, topology);
                     let batch = exchange.tenth_from_batch;
                     let share = format!("{:.1}%", exchange.step_share * 100.0);
                     cells![three_digits(exchange.step_ms), share, grouped(batch), grouped(batch.div_ceil(ranks))]

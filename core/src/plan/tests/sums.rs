@@ -138,10 +138,15 @@ fn the_exchange_takes_as_long_in_pure_bf16_as_in_fp32() {
     let (workload, parameters) = gpt2();
     let link = |name| Link::named(name).expect("a link");
     let topology = Topology { ranks: 2, ranks_per_host: 8, within: link("nvlink"), between: link("400g"), adapters: 1 };
-    let [f32, bf16] = [Precision::F32, Precision::Bf16Params].map(|precision| {
-        Exchange::new(&planned(&nominal("h200"), &workload, &goal(precision, 1, 2)), &workload, topology)
-    });
-    assert_eq!((bf16.gradient_bytes, bf16.step_ms.to_bits()), (Bytes(4 * parameters), f32.step_ms.to_bits()));
+    let exchange = |precision, shards| {
+        Exchange::new(&planned(&nominal("h200"), &workload, &goal(precision, 1, 2)), &workload, shards, topology)
+    };
+    let [f32, bf16] = [Precision::F32, Precision::Bf16Params].map(|precision| exchange(precision, false));
+    assert_eq!((bf16.bytes, bf16.step_ms.to_bits()), (Bytes(4 * parameters), f32.step_ms.to_bits()));
+    // The new values are a second sum over all ranks.
+    let sharded = exchange(Precision::F32, true);
+    assert_eq!(sharded.bytes, Bytes(8 * parameters));
+    assert!((1.9..=2.0).contains(&(sharded.step_ms / f32.step_ms)), "{} ms", sharded.step_ms);
 }
 
 #[test]
