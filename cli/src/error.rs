@@ -115,6 +115,11 @@ pub(crate) enum Error {
         left: &'static str,
     },
     #[error(
+        "a launcher started {world_size} processes of this command ({variable}), and each would start a training of its own\n  \
+         help: start the program itself by that launcher; for separate runs set GPU_TUNED_INDEPENDENT=1"
+    )]
+    LaunchedCopies { world_size: usize, variable: &'static str },
+    #[error(
         "rank {rank} failed: {how}{}\n  help: its messages begin with `[{rank}]`; --restarts NUMBER starts all ranks again",
         match restarts { 0 => String::new(), 1 => ", after a restart".to_owned(), _ => format!(", after {restarts} restarts") }
     )]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
 use gpu_tuned_nvml::detect;
+use gpu_tuned_ranks::Launched;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
@@ -54,6 +55,7 @@ struct Report {
 }
 
 pub(crate) fn run(common: &Common, args: &LaunchArgs) -> Result<Answer, Error> {
+    refuse_copies()?;
     let stop = Stop::on_signals()?;
     let begin = Instant::now();
     let count = args.ranks.unwrap_or_else(|| u32::try_from(detect().gpus.len()).unwrap_or(u32::MAX).max(1));
@@ -78,6 +80,18 @@ pub(crate) fn run(common: &Common, args: &LaunchArgs) -> Result<Answer, Error> {
     Ok(Answer::new(("launch", common.json), &report, String::new, Vec::new(), Code::Ok))
 }
 
+/// Refuses to run as one of several processes of a launcher, each of which would start a training of its own.
+fn refuse_copies() -> Result<(), Error> {
+    match Launched::from_env().filter(|launched| launched.world_size > 1) {
+        Some(Launched { world_size, variable }) if std::env::var_os(INDEPENDENT).is_none_or(|value| value != "1") => {
+            Err(Error::LaunchedCopies { world_size, variable })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Variable that allows processes of a launcher to train on their own: see `gpu_tuned::Options::INDEPENDENT_VARIABLE`.
+const INDEPENDENT: &str = "GPU_TUNED_INDEPENDENT";
 /// Variable with the path of the secret that ranks prove to each other.
 const SECRET_FILE: &str = "GPU_TUNED_SECRET_FILE";
 /// Variable with the name of the run.

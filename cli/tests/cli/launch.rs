@@ -52,6 +52,20 @@ fn ranks_get_the_variables_of_torchrun_and_a_secret_of_this_start() {
     }
 }
 
+/// As `srun cargo gpu-tuned launch` with several tasks would.
+#[test]
+fn one_of_several_processes_of_a_launcher_starts_no_ranks() {
+    let project = Project::new("bare");
+    let tasks = |independent: Option<&str>| {
+        let mut command = launch(&project, 1, &[], "echo trains");
+        command.envs([("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_PROCID", "1")]);
+        Ran::of(command.envs(independent.map(|value| ("GPU_TUNED_INDEPENDENT", value))))
+    };
+    let refused = tasks(None).refused(2);
+    assert!(refused.contains("a launcher started 2 processes of this command (SLURM_STEP_NUM_TASKS)"), "{refused}");
+    assert_eq!(tasks(Some("1")).ended(0), "[0] trains\n");
+}
+
 #[test]
 fn without_a_number_there_is_a_rank_for_each_gpu() {
     let project = Project::new("bare");
