@@ -91,20 +91,11 @@ grep 'no launcher started this process' "$folder/output"
 [ $# -gt 1 ] || exit 0
 echo '== preemption'
 trains="$(realpath "$2") --cpu --json --steps ${STEPS:-160}"
-# The job of docs/launchers.md.
-cat >"$folder/preempted" <<END
-#!/bin/bash
-#SBATCH --requeue
-#SBATCH --open-mode=append
-#SBATCH --signal=USR1@40
-srun --kill-on-bad-exit=1 $trains --checkpoint-dir $folder/run --resume
-code=\$?
-echo "start \${SLURM_RESTART_COUNT:-0} ends with \$code"
-if [ \$code = 99 ] || { [ \$code != 0 ] && [ "\${SLURM_RESTART_COUNT:-0}" -lt 3 ]; }; then
-  scontrol requeue "\$SLURM_JOB_ID"
-fi
-exit \$code
-END
+# The job of docs/launchers.md, without GPUs and with a shorter notice.
+awk '/^## / { is_slurm = $2 == "Slurm" } is_slurm && /^```/ { if (is_job) exit; is_job = 1; next } is_job' docs/launchers.md |
+  sed -E "/--nodes|--gpus|--ntasks/d; s/USR1@[0-9]+/USR1@40/; s|--cpus-per-task=12|--cpus-per-task=1|
+    s|^failures=|&$folder/|; s|target/release/train|$trains --checkpoint-dir $folder/run --resume|
+    s|^code=.*|&; echo \"start \${SLURM_RESTART_COUNT:-0} ends with \$code\"|" >"$folder/preempted"
 job=$(sbatch --parsable -n 2 --time=1 -o "$folder/preempted.out" "$folder/preempted")
 while state=$(squeue -h -j "$job" -o %r 2>/dev/null) && [ -n "$state" ]; do
   # Slurm waits two minutes before it starts a job again.

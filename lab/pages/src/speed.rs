@@ -206,7 +206,9 @@ pub fn picture(root: &Path) -> Result<String> {
         size: PlotSize::Narrow,
         title: format!("Samples per second on {device}"),
         note: "steps of 64 samples; as parts of PyTorch's fastest run".to_owned(),
-        names: ["Burn, plain loop in f32", "gpu-tuned: library, CUDA graphs, the faster precision", "PyTorch"].map(str::to_owned).to_vec(),
+        names: ["Burn, plain loop in f32", "gpu-tuned: library, CUDA graphs, the faster precision", "PyTorch"]
+            .map(str::to_owned)
+            .to_vec(),
         groups: Model::all(&runs).iter().map(group).collect(),
     };
     Ok(plot.svg())

@@ -66,13 +66,13 @@ fn stated_speeds_are_those_of_the_runs() {
     let (least, most) = (min(&plain).expect("models"), max(&plain).expect("models"));
     let readme = read("README.md");
     for stated in [
-        format!("{gain:.1} times as fast as in a plain loop, at {part:.2} of PyTorch's speed"),
+        format!("{gain:.1} times as fast as in a plain loop in f32, at {part:.2} of PyTorch's speed"),
         format!("{least:.2} to {most:.2} of PyTorch's speed"),
     ] {
         assert!(readme.contains(&stated), "{stated}");
     }
     let book = read("docs/kernels.md").replace('\n', " ");
-    let stated = format!("{gain:.1} times the plain loop, and {part:.2} of PyTorch's fastest run");
+    let stated = format!("{gain:.1} times the plain loop in f32, and {part:.2} of PyTorch's fastest run");
     assert!(book.contains(&stated), "{stated}");
 }
 
