@@ -43,7 +43,7 @@ impl Judged {
             if !(error <= limit) {
                 judged.wrong += 1;
             }
-            if !(error <= judged.worst) {
+            if !(judged.worst.is_nan() || error <= judged.worst) {
                 (judged.worst, judged.worst_case) = (error, case);
             }
             for (tensor, error) in errors {
