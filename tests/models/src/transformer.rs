@@ -71,7 +71,7 @@ impl Network for Gpt {
 impl Gpt {
     /// Logits for every token of some sequences, `[tokens, vocabulary]`.
     pub fn logits(&self, dimensions: &Transformer, samples: usize, device: &Device) -> Tensor<2> {
-        let [seq, width] = sizes([dimensions.seq, dimensions.d_model]);
+        let [seq, width, vocab] = sizes([dimensions.seq, dimensions.d_model, dimensions.vocab]);
         let places = self.positions.forward(positions(seq, device));
         let embedded = self.tokens.forward(Tensor::zeros([samples, seq], device)) + places;
         let mut input = TransformerEncoderInput::new(embedded);
@@ -82,11 +82,10 @@ impl Gpt {
         if let Some(norm) = &self.norm {
             hidden = norm.forward(hidden);
         }
-        // Rows of logits have padding, which a reshape of the logits would copy away.
-        let hidden = hidden.reshape([samples * seq, width]);
         match &self.head {
-            Some(head) => head.forward(hidden),
-            None => linear(hidden, self.tokens.weight.val().transpose(), None),
+            // Rows of logits have padding, which a reshape of the logits would copy away.
+            Some(head) => head.forward(hidden.reshape([samples * seq, width])),
+            None => linear(hidden, self.tokens.weight.val().transpose(), None).reshape([samples * seq, vocab]),
         }
     }
 }
