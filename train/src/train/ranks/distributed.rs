@@ -189,6 +189,7 @@ impl Stepper {
         let device = self.device.clone().without_autodiff();
         let all = rank.share().all() as f64;
         let mut sums = rank.sum(vectors)?;
+        rank.check_sums()?;
         let header = sums.remove(0);
         buckets.packed.vectors = sums;
         let scale = reciprocal(&header.clone().slice(1..2)).mul_scalar(all);

@@ -76,7 +76,7 @@ impl Rank {
         Ok(self.check_sums()?)
     }
 
-    /// Checks that the sums that were waited for are whole: an abort at the end of the ranks leaves any values.
+    /// Checks that the ranks have not ended: the abort at their end leaves any values in sums, which may have been waited for.
     ///
     /// # Errors
     ///

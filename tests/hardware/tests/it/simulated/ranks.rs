@@ -40,13 +40,14 @@ fn a_rank_that_waits_in_nccl_for_a_lost_one_ends_by_itself() {
     let port = free_port();
     let [mut waiting, mut lost] = [0, 1].map(|rank| start(&machines[rank], &nccl, (rank, port), "hang"));
     let begin = Instant::now();
-    // The first rank is ahead of the second one, and stays so: it waits in a sum.
-    let mut since = None;
-    while since.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(3)) {
+    // The first rank is ahead of the second one, and stays so, with all kernels loaded: it waits for a sum.
+    let (mut since, mut kernels) = (None, 0);
+    while since.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(5)) {
         assert_eq!(waiting.try_wait().expect("a process"), None, "the first rank ends too early");
         assert!(begin.elapsed() < Duration::from_mins(10), "the first rank does not come to a sum");
         let is_ahead = sums(&machines[0]) > sums(&machines[1]) && sums(&machines[1]) > 0;
-        since = is_ahead.then(|| since.unwrap_or_else(Instant::now));
+        let loads = kernels != std::mem::replace(&mut kernels, machines[0].kernels().len());
+        since = (is_ahead && !loads).then(|| since.unwrap_or_else(Instant::now));
         sleep(Duration::from_millis(50));
     }
     lost.kill().expect("a process");
@@ -59,22 +60,17 @@ fn a_rank_that_waits_in_nccl_for_a_lost_one_ends_by_itself() {
     lost.wait().expect("an end");
 }
 
+/// The step ends with an error on all ranks, as the driver computes nothing: what counts is that no rank waits for the other.
 #[test]
 fn a_rank_without_memory_repeats_its_part_before_it_begins_a_sum() {
     let (machines, nccl) = ([Machine::new("h200"), Machine::new("gh200")], Fake::new());
     let port = free_port();
     let ranks = [0, 1].map(|rank| start(&machines[rank], &nccl, (rank, port), "rescue"));
-    let rescues = ranks.map(|rank| {
+    let errors = ranks.map(|rank| {
         let output = rank.wait_with_output().expect("an end");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let line: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a line");
-        line["rescues"]
-            .as_array()
-            .expect("steps")
-            .iter()
-            .map(|count| count.as_u64().expect("a count"))
-            .collect::<Vec<_>>()
+        String::from_utf8_lossy(&output.stderr).into_owned()
     });
-    assert_eq!(rescues, [[0], [1]]);
-    assert_eq!(sums(&machines[0]), sums(&machines[1]));
+    let retried = errors.each_ref().map(|text| text.contains("out of memory in the backward pass: retrying the step"));
+    assert_eq!(retried, [false, true], "{errors:?}");
+    assert!(sums(&machines[0]) > 1 && sums(&machines[0]) == sums(&machines[1]), "{errors:?}");
 }
