@@ -105,17 +105,19 @@ impl Schema {
             let known = tables().flat_map(SchemaTable::names);
             return Place::Unknown { release: &self.release, near: suggest(name, known) };
         }
-        let mut above = (1..path.len()).rev().map(|end| &path[..end]);
-        let above = above.find_map(|path| {
-            let (name, parents) = path.split_last()?;
-            let table = self.tables.iter().find(|table| table.at.iter().any(|at| is_at(at, parents)))?;
-            let other = table.within.iter().find(|(key, _)| key == name);
-            let other = other.and_then(|(_, dialect)| Dialect::named(dialect)?.schema.as_ref());
-            Some((table.place(name, &Value::Null), other, path.len()))
+        let above = (1..path.len()).rev().find_map(|end| {
+            let (name, parents) = path[..end].split_last()?;
+            let mut tables = self.tables.iter().filter(|table| table.at.iter().any(|at| is_at(at, parents)));
+            let within =
+                |table: &SchemaTable| table.within.iter().find(|(key, _)| key == name).map(|(_, name)| name.clone());
+            tables.find_map(|table| Some((table.place(name, &Value::Null)?, within(table), end)))
         });
         match above {
-            Some((_, Some(other), end)) => other.place(&path[end..], entry),
-            Some((Some(Place::Harmless | Place::Changes(_)), ..)) => Place::Harmless,
+            Some((_, Some(other), end)) => {
+                let schema = Dialect::named(&other).and_then(|dialect| dialect.schema.as_ref());
+                schema.map_or(Place::Open, |schema| schema.place(&path[end..], entry))
+            }
+            Some((Place::Harmless | Place::Changes(_), ..)) => Place::Harmless,
             _ => Place::Open,
         }
     }

@@ -132,3 +132,19 @@ fn the_nearest_key_of_a_framework_is_proposed() {
     let error = Config::read(&file.entries().expect("valid YAML"), &file, &[]).err().expect("a mistake").to_string();
     assert!(error.contains("`lerning_rate` is no key of axolotl 0.18; did you mean `learning_rate`?"), "{error}");
 }
+
+#[test]
+fn a_table_of_another_framework_has_its_keys() {
+    for text in [
+        "per_device_train_batch_size: 2\noutput_dir: a\n",
+        "base_model: a/b\nmicro_batch_size: 2\nsequence_len: 64\n",
+        "model_name_or_path: a/b\nfinetuning_type: full\nper_device_train_batch_size: 2\n",
+    ] {
+        let text = format!("{text}deepspeed: {{zero_optimization: {{stage: 2, overlap_comm: true, zzfrob: 3}}}}\n");
+        let file = file(Format::Yaml, &text);
+        let error = Config::read(&file.entries().expect("valid YAML"), &file, &[]).err().expect("a mistake");
+        let error = error.to_string();
+        assert!(error.contains("`deepspeed.zero_optimization.zzfrob` is no key of DeepSpeed"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
