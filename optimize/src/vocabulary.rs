@@ -85,7 +85,6 @@ pub(crate) fn unknown<'e>(
         let misspelt = || misspelt(dialect, entry).map(|name| format!("looks like `{name}`"));
         let touched = || topic(entry).map(|topic| format!("touches {topic}"));
         let reason = match place {
-            Place::Read | Place::Harmless => None,
             Place::Changes(topic) => {
                 let text = entry.value.bare().map_or_else(String::new, |text| format!(": `{text}` is not modelled"));
                 Some((format!("changes {topic}{text}"), false))
@@ -97,7 +96,7 @@ pub(crate) fn unknown<'e>(
                 let touched = touched.map_or_else(String::new, |touched| format!(", and {touched}"));
                 Some((format!("is no key of {release}{touched}{near}"), can_be_left))
             }
-            Place::Unknown { .. } => None,
+            Place::Read | Place::Harmless | Place::Unknown { .. } => None,
             Place::Open => touched().or_else(misspelt).map(|reason| (format!("is not known, and {reason}"), false)),
         };
         let Some((reason, can_be_left)) = reason else { continue };
