@@ -6,6 +6,7 @@ use gpu_tuned_core::{Precision, Setting};
 use serde::{Deserialize, Serialize};
 
 use crate::names::Words;
+use crate::schema::Schema;
 
 /// The keys that programs of one ecosystem read.
 #[derive(Debug, Deserialize)]
@@ -27,9 +28,12 @@ pub struct Dialect {
     /// True if keys are added only on request, as a program may not read them.
     #[serde(default)]
     pub adds_on_request: bool,
-    /// Keys without an effect on memory, precision and task: ends of paths, or starts of names with a `*`.
+    /// Files of the schema.
     #[serde(default)]
-    pub(crate) harmless: Words,
+    schemas: Words,
+    /// All keys of the framework.
+    #[serde(skip)]
+    pub(crate) schema: Option<Schema>,
     #[serde(rename = "key", default)]
     pub(crate) keys: Vec<Key>,
     #[serde(rename = "default", default)]
@@ -70,17 +74,29 @@ impl Framework {
     }
 }
 
-macro_rules! dialects {
-    ($($name:literal)+) => { [$(include_str!(concat!("dialects/", $name, ".toml"))),+] };
+macro_rules! tables {
+    ($folder:literal: $($name:literal)+) => { [$(($name, include_str!(concat!($folder, $name, ".toml")))),+] };
 }
 
 /// The shipped dialects, the most specific first; the last is that of any other config.
 pub(crate) static DIALECTS: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
-    let all = dialects![
-        "axolotl" "llama_factory" "torchtune" "litgpt" "nemo" "nanotron" "olmo" "composer" "hugging_face" "gpt_neox"
+    let dialects = tables![
+        "dialects/": "axolotl" "llama_factory" "torchtune" "litgpt" "nemo" "nanotron" "olmo" "composer" "hugging_face" "gpt_neox"
         "deepspeed" "lightning" "nanogpt" "burn" "micro_batch" "plain"
     ];
-    all.iter().map(|text| toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"))).collect()
+    let schemas = tables![
+        "schemas/": "axolotl" "llama_factory" "torchtune" "litgpt" "nemo" "nanotron" "olmo" "composer" "hugging_face"
+        "gpt_neox" "deepspeed" "lightning" "nanogpt" "lightning_trainer" "training_arguments" "fsdp_config" "deepspeed_keys"
+    ];
+    let read = |(_, text): &(&str, &str)| {
+        let mut dialect: Dialect = toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"));
+        let parts = dialect.schemas.iter().filter_map(|part| schemas.iter().find(|(name, _)| *name == part));
+        let text: String = parts.flat_map(|(_, text)| [*text, "\n"]).collect();
+        let schema = || toml::from_str(&text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"));
+        dialect.schema = Some(&text).filter(|text| !text.is_empty()).map(|_| schema());
+        dialect
+    };
+    dialects.iter().map(read).collect()
 });
 
 /// Setting that a key with this normal name configures in hand-written configs, whatever table it is in.
@@ -113,6 +129,10 @@ pub(crate) fn is_word(known: &str, word: &str) -> bool {
 impl Dialect {
     pub(crate) fn plain() -> &'static Self {
         DIALECTS.last().expect("BUG: there is a dialect")
+    }
+
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+        DIALECTS.iter().find(|dialect| dialect.name == name)
     }
 
     /// Returns true for hand-written configs of no ecosystem.

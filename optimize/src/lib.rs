@@ -2,7 +2,7 @@
 //!
 //! A [`ConfigText`] is read into [`ConfigEntry`]s, in which [`Config`] finds the training settings and [`Model`] the model's
 //! dimensions. A [`Tuner`] plans the training for a device and edits the text in place. The keys of each ecosystem are in
-//! `dialects/`, the names of dimensions in `names.toml`.
+//! `dialects/`, all keys of a framework in `schemas/`, the names of dimensions in `names.toml`.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod matched;
 mod model;
 mod names;
 mod pytorch;
+mod schema;
 mod task;
 #[cfg(test)]
 mod tests;

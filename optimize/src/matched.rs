@@ -13,7 +13,8 @@ use crate::dialect::{DIALECTS, Dialect, Key, Role, Spelling, ends};
 use crate::document::{ConfigEntry, ConfigText, Sharing, TAG, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::names::Words;
-use crate::vocabulary::{is_beside_training, unknown};
+use crate::schema::{Place, SchemaKeys};
+use crate::vocabulary::{UnknownKey, is_beside_training, unknown};
 
 /// A key of the file that a dialect lists.
 #[derive(Clone, Debug)]
@@ -386,12 +387,14 @@ fn unknown_keys(
         }
         read.insert(core::ptr::from_ref(entry));
     }
-    mistakes.extend(unknown(dialect, index.entries, &read).into_iter().map(|(entry, reason)| {
+    let is_left = |key: &UnknownKey<'_>| {
+        key.can_be_left && overrides.iter().any(|it| it.role.is_none() && it.key == key.entry.shown)
+    };
+    let unknown = unknown(dialect, index.entries, &read).into_iter().filter(|key| !is_left(key));
+    mistakes.extend(unknown.map(|UnknownKey { entry, reason, can_be_left }| {
         let shown = &entry.shown;
-        let message = format!(
-            "`{shown}` is not known, and {reason}; to plan as if it had no effect: --assume {shown}={HARMLESS}"
-        );
-        source.error(&entry.key_span, message)
+        let option = if can_be_left { format!("--leave {shown}") } else { format!("--assume {shown}={HARMLESS}") };
+        source.error(&entry.key_span, format!("`{shown}` {reason}; to plan as if it had no effect: {option}"))
     }));
     mistakes
 }
@@ -450,12 +453,16 @@ fn matches<'e>(dialect: &'static Dialect, index: &Index<'e>) -> Vec<(&'static Ke
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
     let mut names: Vec<_> = read_by(dialect).flat_map(|key| key.names.iter().map(move |names| (key, names))).collect();
     let is_own = |key: &Key| dialect.keys.iter().any(|own| core::ptr::eq(own, key));
+    let keys = dialect.schema.as_ref().map(|schema| SchemaKeys::new(schema, index.entries));
     names.sort_by_key(|(key, names)| (!is_own(key), Reverse(names.matches('.').count())));
     for (key, names) in names {
         // `transforms: [{dtype: float32}]`, `callback: {model_parallel_size: 1}`
         let has_tables = key.role.is_of_precision() || key.role == Role::Method && !is_own(key);
         let is_other = |entry: &ConfigEntry| has_tables && is_beside_training(entry);
-        let entries = index.find(names).filter(|entry| !is_other(entry));
+        let is_listed = |entry: &ConfigEntry| {
+            is_own(key) || keys.as_ref().is_none_or(|keys| matches!(keys.place(entry), Place::Read | Place::Open))
+        };
+        let entries = index.find(names).filter(|entry| !is_other(entry) && is_listed(entry));
         let entries = entries.filter(|entry| seen.insert(core::ptr::from_ref(*entry)));
         found.extend(entries.map(|entry| (key, entry)));
     }

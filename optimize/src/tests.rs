@@ -6,6 +6,7 @@ mod files;
 mod guides;
 mod models;
 mod names;
+mod schemas;
 mod spelling;
 mod texts;
 
@@ -31,10 +32,29 @@ fn model(file: &ConfigText, kind: Option<&str>, optimizer: Option<Optimizer>) ->
 /// Tunes a text for one GPU. Options: `--add`, `--precision NAME`, `--world-size RANKS`, `--global-batch SAMPLES`, `--leave KEY`,
 /// `--at batch_size=KEY`, `--assume KEY=MEANING`, `--host` for known CPU cores.
 fn tuned(format: Format, text: &str, target: &str, options: &[&str]) -> Result<(Tuned, Step), OptimizeError> {
-    tuned_file(&file(format, text), target, options)
+    let whole = file(format, text);
+    let Some(rest) = text.strip_prefix(MODEL).filter(|_| has_no_place_for_models(&whole)) else {
+        return tuned_file(&whole, None, target, options);
+    };
+    let (mut tuned, step) =
+        tuned_file(&file(format, &format!("#\n{rest}")), Some(&file(format, MODEL)), target, options)?;
+    tuned.text = tuned.text.map(|text| text.replacen("#\n", MODEL, 1));
+    Ok((tuned, step))
 }
 
-fn tuned_file(file: &ConfigText, target: &str, options: &[&str]) -> Result<(Tuned, Step), OptimizeError> {
+/// Returns true if the framework of a config refuses the table of [`MODEL`].
+fn has_no_place_for_models(file: &ConfigText) -> bool {
+    let entries = file.entries();
+    let read = entries.and_then(|entries| Config::read(&entries, file, &[]));
+    read.is_err_and(|error| error.to_string().contains("`transformer` is no key of"))
+}
+
+fn tuned_file(
+    file: &ConfigText,
+    model: Option<&ConfigText>,
+    target: &str,
+    options: &[&str],
+) -> Result<(Tuned, Step), OptimizeError> {
     let option = |name: &str| options.iter().position(|option| *option == name).map(|at| options[at + 1]);
     let entries = file.entries()?;
     let left = option("--leave").map(|key| KeyOverride::leave(key, &entries)).transpose()?;
@@ -47,7 +67,10 @@ fn tuned_file(file: &ConfigText, target: &str, options: &[&str]) -> Result<(Tune
     let number = |name: &str| option(name).map(|number| number.parse().expect("a number"));
     let step = Step::new(&config, number("--global-batch"), number("--world-size"))?;
     let request = ModelRequest { optimizer: config.optimizer, config: Some(&config), ..ModelRequest::default() };
-    let model = Model::read(&entries, file, &request)?;
+    let model = match model {
+        Some(other) => Model::read(&other.entries()?, other, &request)?,
+        None => Model::read(&entries, file, &request)?,
+    };
     let workload = model.spec.workload();
     let tuner = Tuner {
         config: &config,

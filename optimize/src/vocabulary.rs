@@ -1,15 +1,17 @@
-//! The closed vocabulary (`vocabulary.toml`): keys that no table reads, and that touch what is planned.
+//! The closed vocabulary: keys that a framework's release does not read (`schemas/`), and keys of hand-written configs that touch
+//! what is planned (`vocabulary.toml`).
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::dialect::{Dialect, Key, Role, ends};
+use crate::dialect::{Dialect, Key, Role, ends, known};
 use crate::document::{ConfigEntry, Entry, Value};
 use crate::error::MOST_MISTAKES;
 use crate::matched::read_by;
 use crate::names::{Names, Words};
+use crate::schema::{Place, SchemaKeys};
 
 #[derive(Deserialize)]
 struct Vocabulary {
@@ -53,30 +55,55 @@ struct Tables {
 static VOCABULARY: LazyLock<Vocabulary> =
     LazyLock::new(|| toml::from_str(include_str!("vocabulary.toml")).expect("BUG: the vocabulary is valid"));
 
-/// Keys that no table reads and that can change the plan, each with the reason.
+/// A key that no table reads and that can change the plan.
+pub(crate) struct UnknownKey<'e> {
+    pub entry: &'e ConfigEntry,
+    pub reason: String,
+    /// True if its words touch nothing that is planned.
+    pub can_be_left: bool,
+}
+
+/// Keys that no table reads and that can change the plan.
 pub(crate) fn unknown<'e>(
     dialect: &'static Dialect,
     entries: &'e [ConfigEntry],
     read: &HashSet<*const ConfigEntry>,
-) -> Vec<(&'e ConfigEntry, String)> {
+) -> Vec<UnknownKey<'e>> {
     let is_read = |entry: &ConfigEntry| read.contains(&core::ptr::from_ref(entry));
     let tables_of = |entry: &'e ConfigEntry| (1..entry.path.len()).map(|end| &entry.path[..end]);
     let covered: HashSet<&[String]> = entries.iter().filter(|entry| is_read(entry)).flat_map(tables_of).collect();
+    let keys = dialect.schema.as_ref().map(|schema| SchemaKeys::new(schema, entries));
     let mut refused: HashSet<&[String]> = HashSet::new();
     let mut found = Vec::new();
     for entry in entries.iter().filter(|entry| !entry.key.is_empty() && !is_read(entry)) {
         let is_table = matches!(entry.value, Value::Table(_));
-        if is_table && covered.contains(entry.path.as_slice()) || tables_of(entry).any(|table| refused.contains(table))
-        {
+        let place = keys.as_ref().map_or(Place::Open, |keys| keys.place(entry));
+        let is_covered = is_table && covered.contains(entry.path.as_slice());
+        if is_covered && matches!(place, Place::Open) || tables_of(entry).any(|table| refused.contains(table)) {
             continue;
         }
         let misspelt = || misspelt(dialect, entry).map(|name| format!("looks like `{name}`"));
-        let reason = topic(dialect, entry).map(|topic| format!("touches {topic}")).or_else(misspelt);
-        let Some(reason) = reason else { continue };
+        let touched = || topic(entry).map(|topic| format!("touches {topic}"));
+        let reason = match place {
+            Place::Changes(topic) => {
+                let text = entry.value.bare().map_or_else(String::new, |text| format!(": `{text}` is not modelled"));
+                Some((format!("changes {topic}{text}"), false))
+            }
+            Place::Unknown { release, near } if entry.value != Value::Null => {
+                let is_of_others = || known(&entry.path).map(|_| "other programs read it".to_owned());
+                let touched = touched().or_else(is_of_others);
+                let can_be_left = touched.is_none();
+                let touched = touched.map_or_else(String::new, |touched| format!(", and {touched}"));
+                Some((format!("is no key of {release}{touched}{near}"), can_be_left))
+            }
+            Place::Read | Place::Harmless | Place::Unknown { .. } => None,
+            Place::Open => touched().or_else(misspelt).map(|reason| (format!("is not known, and {reason}"), false)),
+        };
+        let Some((reason, can_be_left)) = reason else { continue };
         if is_table {
             refused.insert(&entry.path);
         }
-        found.push((entry, reason));
+        found.push(UnknownKey { entry, reason, can_be_left });
         if found.len() >= MOST_MISTAKES {
             break;
         }
@@ -85,7 +112,7 @@ pub(crate) fn unknown<'e>(
 }
 
 /// What the key touches; `None` for a harmless key, or one that is off.
-fn topic(dialect: &Dialect, entry: &ConfigEntry) -> Option<&'static str> {
+fn topic(entry: &ConfigEntry) -> Option<&'static str> {
     let all = &*VOCABULARY;
     let name = entry.name();
     let is_method = |text: &String| all.methods.words.iter().any(|word| fits(&text.to_ascii_lowercase(), word));
@@ -102,7 +129,7 @@ fn topic(dialect: &Dialect, entry: &ConfigEntry) -> Option<&'static str> {
         let places = all.harmless.places.iter().filter(|_| !can_be_a_file);
         all.harmless.words.iter().chain(places).any(|word| fits(name, word))
     };
-    let is_listed = all.harmless.keys.has(name) || dialect.harmless.iter().any(|key| is_named(entry, key));
+    let is_listed = all.harmless.keys.has(name);
     let is_off = is_off(entry, topic.name == "parallelism");
     let has_value = || match &entry.value {
         Value::Text(text) => {
@@ -159,7 +186,7 @@ fn differs_by_a_letter(name: &str, known: &str) -> bool {
 }
 
 /// Returns true for a key of a model's dimension.
-fn is_named_by_models(name: &str) -> bool {
+pub(crate) fn is_named_by_models(name: &str) -> bool {
     Names::get().kinds.iter().flat_map(|kind| &kind.dims).any(|(_, keys)| keys.has(name))
 }
 
@@ -196,11 +223,6 @@ fn fits(name: &str, word: &str) -> bool {
     starts.into_iter().any(|at| is_start(at) && is_end(at + word.len()))
 }
 
-/// Returns true for a key of this path or name; a star at the end stands for any rest of the name.
-fn is_named(entry: &ConfigEntry, key: &str) -> bool {
-    key.strip_suffix('*').map_or_else(|| ends(&entry.path, key), |start| entry.name().starts_with(start))
-}
-
 /// Returns true for a value that turns a key off. One device in a dimension of parallelism is off, too. A key such as `disable_lora`
 /// is never off.
 fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
@@ -211,7 +233,7 @@ fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
     has_no_value(&entry.value, is_parallelism) && !is_on && !has(&["disable", "no", "not", "skip", "without"])
 }
 
-fn has_no_value(value: &Value, is_parallelism: bool) -> bool {
+pub(crate) fn has_no_value(value: &Value, is_parallelism: bool) -> bool {
     match value {
         Value::Null => true,
         Value::Flag(flag) => !flag,

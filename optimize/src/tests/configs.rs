@@ -79,7 +79,8 @@ fn ranks_are_read_from_data_parallel_sizes_or_noted_where_they_are_open() {
     assert_eq!(ranks(&format!("{megatron}data_parallel_size: 4\n")), (Some(4), None));
     assert_eq!(ranks(megatron), (None, Some("global_batch_size".to_owned())));
     let composer = "device_train_microbatch_size: auto\nglobal_train_batch_size: 256\nmax_duration: 48ba\n";
-    assert_eq!(ranks(composer), (None, Some("global_train_batch_size".to_owned())));
+    let composer = read(composer);
+    assert_eq!((composer.ranks, composer.open_ranks()), (None, Some("global_train_batch_size")));
     let titan =
         "local_batch_size: 1\nglobal_batch_size: 64\ndata_parallel_replicate_degree: 2\ndata_parallel_shard_degree: ";
     assert_eq!(ranks(&format!("{titan}4\n")), (Some(8), None));

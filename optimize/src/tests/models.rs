@@ -154,7 +154,7 @@ fn flags_of_megatron_change_the_model() {
         );
         let file = file(Format::Yaml, &text);
         let entries = file.entries().expect("YAML");
-        let config = Config::read(&entries, &file, &[]).expect("a config");
+        let config = Config::read(&entries, &file, &[]).map_err(|error| error.to_string())?;
         let request = ModelRequest { config: Some(&config), ..ModelRequest::default() };
         Model::read(&entries, &file, &request).map(|model| model.spec.parameters()).map_err(|error| error.to_string())
     };
@@ -436,7 +436,7 @@ fn models_of_other_programs_are_read_or_refused() {
     let moe = mistral.replace("{\"dim", "{\"moe\": {\"num_experts\": 8, \"num_experts_per_tok\": 2}, \"dim");
     let dims = "d_model: 64\nn_heads: 4\nn_layers: 2\nvocab_size: 256\nseq_len: 64\n";
     let neox = "pipe_parallel_size: 1\nmodel_parallel_size: 1\ntrain_micro_batch_size_per_gpu: 4\nnum_layers: 12\nhidden_size: 768\n\
-                num_attention_heads: 12\nseq_length: 2048\nmax_position_embeddings: 2048\nvocab_size: 50304\n";
+                num_attention_heads: 12\nseq_length: 2048\nmax_position_embeddings: 2048\npadded_vocab_size: 50304\n";
     let pythia =
         format!("{neox}pos_emb: rotary\nno_weight_tying: true\nattention_config: [[[flash], 12]]\nnorm: layernorm\n");
     assert_eq!(parameters(&pythia, Format::Yaml), 162_322_944, "as Pythia 160M");
