@@ -38,7 +38,7 @@ pub(crate) struct InitArgs {
     /// Write in spite of a refusal: no Burn or another release, Burn for tests only, or no release of gpu-tuned
     #[arg(long)]
     pub force: bool,
-    /// Depend on this checkout of gpu-tuned, in place of the release or another checkout
+    /// Depend on this checkout of gpu-tuned, in place of the release or another checkout; a relative path stays relative
     #[arg(long, value_name = "DIR", value_parser = no_standard_stream())]
     pub checkout: Option<PathBuf>,
 }

@@ -214,7 +214,9 @@ fn origins(checkout: &Path) -> Result<[Origin; 2], Error> {
     let read = |source| Error::Read { path: checkout.to_owned(), source };
     let folder = fs::canonicalize(checkout).map_err(read)?;
     let origin = |name: &'static str| match folder.join(name) {
-        path if path.join("Cargo.toml").is_file() => Ok(Origin::Path(path)),
+        folder if folder.join("Cargo.toml").is_file() => {
+            Ok(Origin::Path { folder, is_relative: checkout.is_relative() })
+        }
         _ => Err(Error::NotACheckout { path: checkout.to_owned(), missing: name }),
     };
     Ok([origin("runtime")?, origin(BUILD.folder)?])
