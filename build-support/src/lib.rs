@@ -12,7 +12,7 @@
 //!
 //! | enabled features | selection |
 //! |---|---|
-//! | none of a profile | the conservative `generic` profile |
+//! | none of a profile | the conservative `generic` profile, with more memory if the workload needs it |
 //! | one | that GPU |
 //! | several, `--all-features` | one plan that fits each of them, with what all can do |
 //! | `native` | the GPU in the build machine; without one `generic`, with a warning |
@@ -20,6 +20,7 @@
 //! | `generic` and others | the others |
 //!
 //! The environment variable `GPU_TUNED_TARGET` overrides the features: `h200`, `h200,rtx4090`, `generic` or `native`.
+//! By name, `generic` has its 8 GiB.
 //! `GPU_TUNED_PRINT=1` stops the build and prints the resolved table.
 //!
 //! `native` needs this crate's feature `native`. Forward it:

@@ -38,7 +38,7 @@ pub(crate) struct InitArgs {
     /// Write in spite of a refusal: no Burn or another release, Burn for tests only, or no release of gpu-tuned
     #[arg(long)]
     pub force: bool,
-    /// Depend on this checkout of gpu-tuned, in place of the release or another checkout
+    /// Depend on this checkout of gpu-tuned, in place of the release or another checkout; a relative path stays relative
     #[arg(long, value_name = "DIR", value_parser = no_standard_stream())]
     pub checkout: Option<PathBuf>,
 }
@@ -173,7 +173,8 @@ fn remaining(setup: &Setup) -> String {
     let steps = setup.steps.iter().map(|step| format!("    {step}\n"));
     let now = setup.now.iter().map(|step| format!("\n{}\n    {step}\n", styled(FAINT, "now, before any edit:")));
     let whose = setup.gpus.first().map_or_else(String::new, |gpu| format!(", for this machine's {}", gpu.name));
-    let then = std::iter::once(format!("\n{}\n", styled(FAINT, format!("then{whose}:"))));
+    let then = if setup.is_complete() { "then" } else { "after these edits" };
+    let then = std::iter::once(format!("\n{}\n", styled(FAINT, format!("{then}{whose}:"))));
     let parts = (!setup.parts.is_empty()).then(|| format!("\nfound: {}\n", setup.parts.join("; ")));
     let missing = (!setup.missing.is_empty()).then(|| format!("not found: {}\n", setup.missing.join("; ")));
     let imports = setup.imports.iter().map(describe_imports);

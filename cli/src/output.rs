@@ -131,7 +131,7 @@ const UNITS: [(&str, &str, &str); 9] = [
     (
         "parameter unpin checkpointing keys take_gpu free_gpu raise_limit larger_gpu",
         "_bytes",
-        "most free total limit needed",
+        "most free total limit needed without_headroom",
     ),
     ("device", "_tflops", "rates"),
     ("filling too_small larger", "_share", "utilization of_peak"),

@@ -6,7 +6,7 @@ use core::str::FromStr;
 use gpu_tuned_core::exchange::Exchange;
 use gpu_tuned_core::plan;
 use gpu_tuned_core::plan::{Misfit, Plan, PlanError, SpeedError, TRANSFER_ERROR};
-use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::profile::{ProfileId, ProfileTable};
 use gpu_tuned_core::{Goal, three_digits};
 use gpu_tuned_project::gpu_names::profile;
 use serde::Serialize;
@@ -109,6 +109,10 @@ enum Outcome {
 /// GPUs that a workload does not fit, up to which all remedies are listed.
 const MOST_DETAILED: usize = 3;
 
+/// Note on a workload that the generic card cannot hold.
+const STAND_IN: &str =
+    "a build that names no GPU compiles all the same: there, `generic` has the least of 16, 32, … 512 GiB that fits";
+
 pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
     let model = args.workload.model()?;
     let project = if model.is_some() { Project::read_if_any(common)? } else { Project::read(common)? };
@@ -136,6 +140,7 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
             let mut row = row(described, target, &goal, (&prices, &args.exchange))?;
             if let Outcome::Misfit(misfit) = &mut row.outcome {
                 targets.add_remedy(misfit, target, fit);
+                add_new(&mut notes, (target.name == ProfileId::GENERIC).then(|| STAND_IN.to_owned()));
             }
             if let Outcome::Plan(plan) = &mut row.outcome {
                 args.pins.mark(plan);

@@ -115,6 +115,19 @@ impl Project {
         }
     }
 
+    /// Names of the workspace's packages with profiles of their own. A file with mistakes may have some.
+    pub(crate) fn with_profiles(common: &Common) -> Result<Vec<String>, Error> {
+        let metadata = ask(MetadataCommand::new().manifest_path(manifest(common)?).no_deps())?;
+        let workspace = metadata.workspace_root.into_std_path_buf();
+        let has_some = |package: &Package| {
+            let mut mistakes = Mistakes::new();
+            let read = Self::read_files(package, workspace.clone(), &mut mistakes);
+            !mistakes.is_empty() || read.is_ok_and(|project| !project.file.profiles.is_empty())
+        };
+        let packages = metadata.packages.iter().filter(|package| has_some(package));
+        Ok(packages.map(|package| package.name.to_string()).collect())
+    }
+
     fn without_package() -> Self {
         Self {
             package: None,

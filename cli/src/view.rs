@@ -3,11 +3,12 @@
 use core::str::FromStr;
 
 use gpu_tuned_core::device::{DeviceKind, EstimatedFigure, MemoryKind};
+use gpu_tuned_core::dims::{self, DimValue};
 use gpu_tuned_core::exchange::{Exchange, Link, Topology, summed_bytes};
 use gpu_tuned_core::measured::{Measured, MeasurementMethod};
 use gpu_tuned_core::plan::{Explanation, Outcome, Plan, PrecisionVerdict, Verdict, with_interval};
 use gpu_tuned_core::profile::{Basis, Memory, Peak, Peaks, Profile};
-use gpu_tuned_core::workload::Workload;
+use gpu_tuned_core::workload::{ModelSpec, Workload};
 use gpu_tuned_core::{Bytes, Goal, Provenance, Setting, SettingKind, SettingValue, grouped, three_digits};
 use gpu_tuned_observe::diagnose::{Finding, Quantity};
 
@@ -110,7 +111,17 @@ pub(crate) fn heading(described: &Described<'_>, goal: &GoalArgs) -> String {
     let costs = describe_costs(&workload);
     let parameters = grouped(workload.trained_parameters().0);
     let name = styled(BOLD, described.name);
-    wrapped(&format!("{name}: {parameters} parameters, {}, {step}, {costs}", workload.optimizer), 2)
+    let dropout = describe_dropout(&workload.spec.model);
+    wrapped(&format!("{name}: {parameters} parameters, {}{dropout}, {step}, {costs}", workload.optimizer), 2)
+}
+
+/// Dropout of a model with the option, which is on by default and takes memory.
+fn describe_dropout(model: &ModelSpec) -> &'static str {
+    match (dims::named(model.kind().dims, "dropout"), model.values().get("dropout")) {
+        (None, _) => "",
+        (Some(_), Some(DimValue::Flag(false))) => ", without dropout",
+        (Some(_), _) => ", with dropout",
+    }
 }
 
 /// Origin of a workload's costs.

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
+use crate::{Precision, PrecisionPolicy};
+
 pub use crate::{choices, schema};
 
 /// A structure whose fields users set by name.
@@ -239,6 +241,15 @@ pub struct Choices {
     pub names: &'static [(&'static str, &'static str)],
 }
 
+impl Choices {
+    /// Formats the name of a precision that other frameworks name `word`, or `; did you mean …?` for a misspelt name.
+    pub fn suggest(&self, word: &str) -> String {
+        let is_precision = self.path == PrecisionPolicy::CHOICES.path;
+        let elsewhere = is_precision.then(|| Precision::explain_spelling(word)).flatten();
+        elsewhere.unwrap_or_else(|| crate::suggest(word, self.names.iter().map(|(name, _)| *name)))
+    }
+}
+
 /// Defines an enumeration of named choices: `Name: "name for messages", "path" { Variant = "name in files", … }`.
 #[doc(hidden)]
 #[macro_export]
@@ -298,9 +309,9 @@ impl DimKind {
             Value::Array(words) => words.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
             other => other.as_str().map(str::to_owned).into_iter().collect::<Vec<_>>(),
         };
-        let names = || choices.names.iter().map(|(name, _)| *name);
-        let wrong = found.map(words).unwrap_or_default().into_iter().find(|word| !names().any(|name| name == word));
-        wrong.map_or_else(String::new, |word| crate::suggest(&word, names()))
+        let is_known = |word: &String| choices.names.iter().any(|(name, _)| name == word);
+        let wrong = found.map(words).unwrap_or_default().into_iter().find(|word| !is_known(word));
+        wrong.map_or_else(String::new, |word| choices.suggest(&word))
     }
 
     /// An arbitrary value of this kind, used in place of a missing one.

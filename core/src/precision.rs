@@ -83,7 +83,10 @@ impl FromStr for Precision {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let named = Self::ALL.into_iter().find(|precision| precision.name() == text);
         named.ok_or_else(|| {
-            ParseError(format!("`{text}` is not a precision: expected f32, mixed_bf16, mixed_f16 or bf16_params"))
+            let elsewhere = Self::explain_spelling(text).unwrap_or_default();
+            ParseError(format!(
+                "`{text}` is not a precision: expected f32, mixed_bf16, mixed_f16 or bf16_params{elsewhere}"
+            ))
         })
     }
 }
@@ -143,7 +146,10 @@ impl FromStr for PrecisionPolicy {
             return Ok(Self::Auto);
         }
         text.parse().map(Self::Fixed).map_err(|_| {
-            ParseError(format!("`{text}` is not a precision: expected auto, f32, mixed_bf16, mixed_f16 or bf16_params"))
+            let elsewhere = Precision::explain_spelling(text).unwrap_or_default();
+            ParseError(format!(
+                "`{text}` is not a precision: expected auto, f32, mixed_bf16, mixed_f16 or bf16_params{elsewhere}"
+            ))
         })
     }
 }
@@ -181,6 +187,11 @@ impl Precision {
         let name: String = text.chars().filter(is_letter).map(|letter| letter.to_ascii_lowercase()).collect();
         let found = NAMES.into_iter().find(|(_, names)| names.contains(&name.as_str()));
         found.map(|(precision, _)| precision)
+    }
+
+    /// Formats the name here of a precision with a [usual name](Self::spelled) of another framework.
+    pub(crate) fn explain_spelling(text: &str) -> Option<String> {
+        Some(format!("; other frameworks' `{text}` is `{}` here", Self::spelled(text)?))
     }
 }
 

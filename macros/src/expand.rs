@@ -259,6 +259,14 @@ pub(crate) fn mentions(ty: &Type, parameters: &[String]) -> bool {
 fn document(model: &Model, checked: &Checked) -> String {
     let compiled = &checked.compiled;
     let mut text = format!("\n# Tuned for `{}`\n\n", compiled.target);
+    if let Some(memory) = compiled.stand_in {
+        line(
+            &mut text,
+            &format!(
+                "No GPU is named, and the workload needs more than `generic` has: these values are for {memory}.\n"
+            ),
+        );
+    }
     for misfit in &compiled.misfits {
         line(&mut text, &format!("`{}` is selected too, but {}.\n", misfit.device, why_not(misfit)));
     }

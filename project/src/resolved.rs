@@ -49,9 +49,9 @@ pub struct Resolved {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Selected {
-    /// The conservative profile: no feature names a GPU, or `native` found none.
+    /// Any GPU: none is named, or `native` found none. The conservative profile stands in, with more memory if that is needed.
     Generic,
-    /// Profiles, at least one, sorted by name.
+    /// Profiles, at least one, sorted by name. `generic` is named alone.
     Targets(Vec<ProfileId>),
     /// The GPU in the build machine.
     Native(Box<GpuReading>),
@@ -183,19 +183,21 @@ impl Resolved {
         }
     }
 
+    /// Returns the generic profile, if no GPU is named.
+    pub fn for_any_gpu(&self) -> Option<&Profile> {
+        matches!(self.selected, Selected::Generic).then(|| self.profile.get(ProfileId::GENERIC))?
+    }
+
     /// Returns the runtime's part of the table. The workloads and the declared targets are in the generated code.
     #[must_use]
     pub fn for_runtime(&self) -> Self {
         Self { declared: Vec::new(), workload: BTreeMap::new(), ..self.clone() }
     }
 
-    /// Returns a table without a build script: one shipped profile, or `generic`.
+    /// Returns a table without a build script: one shipped profile by its name, which may be `generic`.
     pub fn from_builtin(target: &str) -> Option<Self> {
         let profile = ProfileTable::builtin_profile(target)?;
-        let selected = match target {
-            ProfileId::GENERIC => Selected::Generic,
-            _ => Selected::Targets(vec![profile.id.clone()]),
-        };
+        let selected = Selected::Targets(vec![profile.id.clone()]);
         Some(Self::new(selected, Vec::new(), &ConfigFile::default(), &ProfileTable::from_iter([profile])))
     }
 

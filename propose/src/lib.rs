@@ -28,4 +28,4 @@ pub use imports::{Import, ImportProposal};
 pub use model::ModelWords;
 pub use proposal::{Found, Proposal, Reading};
 pub use sources::Edit;
-pub use training_loop::LoopPlaces;
+pub use training_loop::{LoopPlaces, TAKE_STEPS};

@@ -15,7 +15,7 @@ use crate::losses::Losses;
 use crate::model::{Family, ModelWords};
 use crate::sources::{self, Edit, Owner, Patch, Programs, Source, all_tokens, reached};
 use crate::training_loop::{
-    LoopPlaces, TrainingLoop, batch_of_dependency, derive_micro_batch, loop_by_hand, training_loops,
+    LoopPlaces, TAKE_STEPS, TrainingLoop, batch_of_dependency, derive_micro_batch, loop_by_hand, training_loops,
 };
 
 /// An annotation for a struct with other edits, to be shown.
@@ -129,7 +129,10 @@ impl Reading {
         let programs = Programs::find(package, sources, training, best.as_ref().map(|(source, _)| *source));
         found.add(&programs, sources);
         let burn = training.map(|it| format!("Burn's loop in `{}` ({}:{})", it.name(), it.source.name, it.line()));
-        found.part("a training loop of Burn", burn.or_else(|| loop_by_hand(sources)));
+        let known = burn.or_else(|| loop_by_hand(sources));
+        let by_hand = steps.filter(|_| known.is_none());
+        let of_its_own = by_hand.as_ref().map(|place| format!("a training loop of its own ({place})"));
+        found.part("a training loop", known.or(of_its_own));
         found.left.extend(
             sources
                 .iter()
@@ -174,6 +177,7 @@ impl Reading {
             None => found.left.extend(describe_missing(sources, &elsewhere, krate)),
         }
         if found.proposal.is_none() {
+            found.left.extend(by_hand.map(|place| format!("{place}, {TAKE_STEPS}")));
             found.notes.extend(given.losses.notes());
         }
         let mut others: Vec<_> = others.map(also).collect();

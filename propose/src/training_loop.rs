@@ -44,6 +44,10 @@ pub(super) fn loop_by_hand(sources: &[Source]) -> Option<String> {
     })
 }
 
+/// Change where a loop by hand takes its steps.
+pub const TAKE_STEPS: &str = "where steps are taken: `session.trainer(model, optimizer)?`, whose `step` takes all samples of a step; docs/loop.md \
+                              of gpu-tuned has a whole loop";
+
 /// Places of a loop by hand that its session changes, such as `src/main.rs:12`.
 #[derive(Debug, Default)]
 pub struct LoopPlaces {
@@ -124,7 +128,9 @@ impl<'a> TrainingLoop<'a> {
     /// Adds a session to the function, and its strategy to the loop; returns edits left to the user.
     pub(super) fn edit(&self, candidate: &Candidate<'_>, krate: &str, patch: &mut Patch<'a>) -> Vec<String> {
         let mut left = Vec::new();
-        match self.config(candidate).filter(|_| candidate.is_clone()) {
+        let session = self.config(candidate).filter(|_| candidate.is_clone());
+        let begin = session.as_ref().map(|(_, at, _)| *at);
+        match session {
             Some((name, at, indent)) => {
                 let call = format!("let session = {krate}::start({name}.clone()){};", self.or());
                 let reason = "the session, before anything is created on the device";
@@ -147,7 +153,8 @@ impl<'a> TrainingLoop<'a> {
             self.add_strategy(patch);
             self.remove_accumulation(patch);
         }
-        if !edit_device(self.source, &self.block.stmts, krate, patch) {
+        let is_there = edit_device(self.source, &self.block.stmts, krate, patch);
+        if !begin.is_some_and(|begin| self.edit_autodiff(begin, patch)) && !is_there {
             left.push(format!(
                 "{}:{}, in `{}`: create the model on `session.device()`, which has the planned activation checkpointing",
                 self.source.name,
@@ -156,6 +163,20 @@ impl<'a> TrainingLoop<'a> {
             ));
         }
         left
+    }
+
+    /// Replaces the only `device.autodiff()` of the function by the session's device; returns false without one behind `begin`.
+    fn edit_autodiff(&self, begin: usize, patch: &mut Patch<'a>) -> bool {
+        let mut calls = Calls::of_block(self.block).methods.into_iter();
+        let mut call = || calls.find(|call| call.method == "autodiff" && call.args.is_empty());
+        let (Some(only), None) = (call(), call()) else { return false };
+        let range = only.span().byte_range();
+        if !is_device(&only.receiver) || range.start < begin {
+            return false;
+        }
+        let what = "the session's device, with the planned activation checkpointing";
+        patch.edit(self.source, range, "session.device()", what);
+        true
     }
 
     fn remove_accumulation(&self, patch: &mut Patch<'a>) {
@@ -276,6 +297,16 @@ pub(super) fn edit_device<'a>(source: &'a Source, block: &'a [Stmt], krate: &str
     };
     patch.edit(source, start..end, ours, "the session's device: a GPU where there is one, else the CPU");
     true
+}
+
+/// Returns true for a device by its name: `device`, `train_device.clone()`, `Device::default()`.
+fn is_device(value: &Expr) -> bool {
+    match value {
+        Expr::Path(path) => path.path.get_ident().is_some_and(|name| name.to_string().ends_with("device")),
+        Expr::MethodCall(call) => call.method == "clone" && is_device(&call.receiver),
+        Expr::Call(call) => path(&call.func).is_some_and(|[ty, _]| ty == "Device"),
+        _ => false,
+    }
 }
 
 struct DeviceVariable<'a> {

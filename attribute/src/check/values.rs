@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use gpu_tuned_core::dims::{Choices, Dim, DimKind, DimValue, DimValues, PRODUCT_KEYS, Presence, Schema};
-use gpu_tuned_core::suggest;
 use gpu_tuned_core::workload::{ModelKind, ModelSpec, Training, WorkloadSpec};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -90,7 +89,7 @@ fn known(text: &str, place: &impl ToTokens, choices: &Choices, mistakes: &mut Mi
     if names().any(|name| name == text) {
         return true;
     }
-    let near = suggest(text, names());
+    let near = choices.suggest(text);
     let list: Vec<_> = names().collect();
     mistakes
         .at(place, format!("there is no {} `{text}`{near}", choices.what))

@@ -47,7 +47,7 @@ fn the_variable_overrides_the_features() {
         ("rtx4090", targets(&["rtx4090"])),
         // It may name a GPU that is no feature of the package.
         (" t4, l4 ,t4", targets(&["l4", "t4"])),
-        ("generic", Selected::Generic),
+        ("generic", targets(&["generic"])),
         ("", targets(&["h200"])),
     ] {
         let resolved = Project::enabling(&["h200"]).set("GPU_TUNED_TARGET", asked).resolve().unwrap();

@@ -6,7 +6,7 @@ use std::{fs, iter};
 use gpu_tuned_core::profile::ProfileId;
 use gpu_tuned_core::regular_file::{LARGEST, read_text};
 use gpu_tuned_core::source::{FileError, Source};
-use gpu_tuned_project::workspace::manifest;
+use gpu_tuned_project::workspace::{manifest, relative};
 use gpu_tuned_propose::diff::display_name;
 use gpu_tuned_propose::line_endings::{Style, Text};
 use gpu_tuned_propose::toml_insert::{self, Order};
@@ -114,7 +114,7 @@ impl Manifest {
             return Ok(name);
         }
         let item = match inherits {
-            None => Item::Value(described(wanted)),
+            None => Item::Value(self.described(wanted)),
             Some(style) => {
                 let root = match root {
                     Some(root) => root,
@@ -199,7 +199,7 @@ impl Manifest {
 
     /// Sets the path of a dependency to the requested checkout, wherever the package or its workspace describes it.
     fn relocate(&mut self, wanted: &Wanted<'_>, mut root: Option<&mut Self>) {
-        let Origin::Path(folder) = wanted.from else { return };
+        let Origin::Path { folder, is_relative } = wanted.from else { return };
         for keys in self.uses(wanted.krate) {
             let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
             let mut manifest = &mut *self;
@@ -209,20 +209,21 @@ impl Manifest {
             }
             let there = manifest.get(&keys).and_then(|item| item.get("path")).and_then(Item::as_str);
             let there = there.and_then(|path| fs::canonicalize(manifest.folder().join(path)).ok());
+            let path = manifest.path_to(folder, *is_relative);
             let document = manifest.document.as_item_mut();
             let found = keys.iter().try_fold(document, |item, key| item.as_table_like_mut()?.get_mut(key));
             if let Some(item) = found.filter(|_| there.as_ref() != Some(folder)) {
-                take_from(item, folder);
+                take_from(item, path);
             }
         }
     }
 
     /// Adds a dependency to those of the workspace.
     fn offer(&mut self, wanted: &Wanted<'_>) {
+        let described = Item::Value(self.described(&Wanted { features: &[], ..*wanted }));
         let offered = &mut self.document["workspace"]["dependencies"];
         if offered.get(wanted.krate).is_none() {
-            let plain = Wanted { features: &[], ..*wanted };
-            toml_insert::entry(offered, wanted.krate, Item::Value(described(&plain)), Order::Sorted);
+            toml_insert::entry(offered, wanted.krate, described, Order::Sorted);
         }
     }
 }
@@ -252,23 +253,6 @@ fn features(item: &Item) -> Vec<String> {
     list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-fn described(wanted: &Wanted<'_>) -> Value {
-    // The usual form: all compatible releases.
-    let (release, _) = env!("CARGO_PKG_VERSION").rsplit_once('.').expect("BUG: a version has three parts");
-    let mut table = match wanted.from {
-        Origin::Release if wanted.features.is_empty() => return release.into(),
-        Origin::Release => [("version", release)].into_iter().collect(),
-        Origin::Path(folder) => {
-            [("path", folder.display().to_string()), ("version", release.to_owned())].into_iter().collect()
-        }
-        Origin::Same(place) => place.clone(),
-    };
-    if !wanted.features.is_empty() {
-        table.insert("features", Value::Array(wanted.features.iter().copied().collect::<Array>()));
-    }
-    Value::InlineTable(table)
-}
-
 fn inherited(wanted: &Wanted<'_>, style: Inheritance) -> Item {
     let mut table = InlineTable::new();
     table.insert("workspace", true.into());
@@ -290,13 +274,12 @@ fn enable(dependency: &mut Item, feature: &str) {
     }
 }
 
-fn take_from(dependency: &mut Item, folder: &Path) {
+fn take_from(dependency: &mut Item, path: String) {
     if let Some(table) = dependency.as_table_like_mut() {
         for key in ["git", "branch", "tag", "rev", "registry"] {
             table.remove(key);
         }
     }
-    let path = folder.display().to_string();
     match dependency.get_mut("path").and_then(Item::as_value_mut) {
         Some(there) => {
             let decor = there.decor().clone();
@@ -325,7 +308,11 @@ fn add_key(dependency: &mut Item, key: &str, value: Value) {
 
 pub(super) enum Origin {
     Release,
-    Path(PathBuf),
+    /// A folder. Relative paths begin at the manifest.
+    Path {
+        folder: PathBuf,
+        is_relative: bool,
+    },
     /// The origin of another crate, as a manifest writes it.
     Same(InlineTable),
 }
@@ -389,6 +376,35 @@ impl Manifest {
     /// Folder of relative paths.
     fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
+    }
+
+    /// The path of a folder in this manifest, with slashes if it is relative.
+    fn path_to(&self, folder: &Path, is_relative: bool) -> String {
+        match fs::canonicalize(self.folder()) {
+            Ok(own) if is_relative => {
+                let path = relative(folder, &own);
+                path.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
+            }
+            _ => folder.display().to_string(),
+        }
+    }
+
+    /// The value of a new dependency.
+    fn described(&self, wanted: &Wanted<'_>) -> Value {
+        // The usual form: all compatible releases.
+        let (release, _) = env!("CARGO_PKG_VERSION").rsplit_once('.').expect("BUG: a version has three parts");
+        let mut table = match wanted.from {
+            Origin::Release if wanted.features.is_empty() => return release.into(),
+            Origin::Release => [("version", release)].into_iter().collect(),
+            Origin::Path { folder, is_relative } => {
+                [("path", self.path_to(folder, *is_relative)), ("version", release.to_owned())].into_iter().collect()
+            }
+            Origin::Same(place) => place.clone(),
+        };
+        if !wanted.features.is_empty() {
+            table.insert("features", Value::Array(wanted.features.iter().copied().collect::<Array>()));
+        }
+        Value::InlineTable(table)
     }
 }
 

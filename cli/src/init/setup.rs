@@ -10,7 +10,7 @@ use gpu_tuned_project::gpu_names::profiles;
 use gpu_tuned_propose::build_script::with_call;
 use gpu_tuned_propose::diff::display_name;
 use gpu_tuned_propose::release::{BurnRelease, Refusal};
-use gpu_tuned_propose::{Found, ImportProposal, LoopPlaces, Proposal, Reading};
+use gpu_tuned_propose::{Found, ImportProposal, LoopPlaces, Proposal, Reading, TAKE_STEPS};
 use serde::Serialize;
 
 use super::InitArgs;
@@ -214,7 +214,9 @@ fn origins(checkout: &Path) -> Result<[Origin; 2], Error> {
     let read = |source| Error::Read { path: checkout.to_owned(), source };
     let folder = fs::canonicalize(checkout).map_err(read)?;
     let origin = |name: &'static str| match folder.join(name) {
-        path if path.join("Cargo.toml").is_file() => Ok(Origin::Path(path)),
+        folder if folder.join("Cargo.toml").is_file() => {
+            Ok(Origin::Path { folder, is_relative: checkout.is_relative() })
+        }
         _ => Err(Error::NotACheckout { path: checkout.to_owned(), missing: name }),
     };
     Ok([origin("runtime")?, origin(BUILD.folder)?])
@@ -292,13 +294,14 @@ fn start(krate: &str, LoopPlaces { config, device, loader, step }: &LoopPlaces) 
             "`session.loader(dataset, batcher)`, which takes all samples of a step; a tuned `batch_size` is the micro-batch, and no \
              batch for a loop by hand",
         ),
-        (step, "steps are taken", "`session.trainer(model, optimizer)?`, whose `step` takes all samples of a step"),
     ];
     let line = |(place, what, change): (&Option<String>, &str, &str)| {
         let place = place.as_ref().map(|place| format!("{place}, ")).unwrap_or_default();
         format!("{place}where {what}: {change}")
     };
-    changes.map(line).to_vec()
+    let steps = step.iter().map(|place| format!("{place}, {TAKE_STEPS}"));
+    let anywhere = step.is_none().then(|| TAKE_STEPS.to_owned());
+    changes.map(line).into_iter().chain(steps).chain(anywhere).collect()
 }
 
 /// Change of the package's build script, if one is needed, or the edit by hand with its reason. `krate` is the crate's name in the package.

@@ -113,7 +113,9 @@ impl Struct {
     fn new(found: Annotated, input: PlanInput) -> Self {
         let PlanInput { resolved, has_build_script, goal, name: workload, spec, .. } = input;
         let target = match resolved.selected {
-            Selected::Targets(ids) if !has_build_script => ids.into_iter().next(),
+            Selected::Targets(ids) if !has_build_script => {
+                ids.into_iter().next().filter(|id| id.as_str() != ProfileId::GENERIC)
+            }
             _ => None,
         };
         let Annotated { name, path, is_test, .. } = found;

@@ -60,7 +60,7 @@ impl Catalogue {
         let (project, notes) = match Project::read_without_releases(common) {
             Ok(project) => (Some(project), Vec::new()),
             Err(Error::NoManifest) if !is_named => (None, Vec::new()),
-            Err(Error::SeveralPackages { names }) if !is_named => (None, vec![left_out(&names)]),
+            Err(Error::SeveralPackages { .. }) if !is_named => (None, left_out(&Project::with_profiles(common)?)),
             Err(error) => return Err(error),
         };
         let table = project.as_ref().map_or_else(|| ProfileTable::builtin().clone(), Project::profiles);
@@ -139,11 +139,11 @@ fn codes(profile: &Profile) -> impl Iterator<Item = &str> {
     sources.flat_map(|codes| codes.split(' '))
 }
 
-fn left_out(packages: &[String]) -> String {
-    format!(
-        "the workspace has several packages: their own profiles are left out; name one with -p: {}",
-        packages.join(", ")
-    )
+/// A note on packages with profiles of their own, if there are any.
+fn left_out(packages: &[String]) -> Vec<String> {
+    let note =
+        || format!("profiles of the workspace's packages are left out; name one with -p: {}", packages.join(", "));
+    if packages.is_empty() { Vec::new() } else { vec![note()] }
 }
 
 #[derive(Serialize)]

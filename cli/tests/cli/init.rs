@@ -165,6 +165,36 @@ fn check_out(project: &Project) {
 }
 
 #[test]
+fn a_relative_checkout_stays_relative_to_the_manifest_that_names_it() {
+    let member =
+        "[package]\nname = \"two\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\nburn.workspace = true\n";
+    let root = "[workspace]\nmembers = [\"two\"]\n\n[workspace.dependencies]\nburn = \"0.22\"\n";
+    let project = package(root);
+    check_out(&project);
+    project.write("two/Cargo.toml", member);
+    project.write("two/src/lib.rs", "");
+    for (folder, checkout) in [("two", "../../tuned"), ("", "../tuned")] {
+        let mut init = project.command(&["init", "-p", "two", "--yes", "--force", "--checkout", checkout]);
+        Ran::of(init.current_dir(project.path(folder))).ended(0);
+        let after = project.read("Cargo.toml");
+        for krate in ["runtime", "build-support"] {
+            assert!(after.contains(&format!("path = \"../tuned/{krate}\"")), "{checkout}: {after}");
+        }
+        project.write("Cargo.toml", root);
+        project.write("two/Cargo.toml", member);
+    }
+    // In a package without a workspace, also in place of another path.
+    for dependency in ["", "\n[dependencies]\ngpu-tuned = { path = \"/elsewhere\" }\n"] {
+        let project = package(&format!("{PLAIN}{dependency}"));
+        check_out(&project);
+        project.run(&["init", "--yes", "--force", "--checkout", "../tuned"]).ended(0);
+        let after = project.read("Cargo.toml");
+        assert!(after.contains("gpu-tuned = { path = \"../tuned/runtime\""), "{after}");
+        assert!(after.contains("gpu-tuned-build = { path = \"../tuned/build-support\""), "{after}");
+    }
+}
+
+#[test]
 fn the_build_crate_comes_from_beside_a_runtime_that_is_by_path() {
     for (dependency, added) in [
         ("gpu-tuned = { path = \"../tuned/runtime\" }\n", "gpu-tuned-build = { path = \"../tuned/build-support\" }\n"),

@@ -104,6 +104,8 @@ pub enum Remedy {
     LargerGpu {
         /// Memory that is needed, headroom included.
         needed: Bytes,
+        /// Memory of the plan.
+        without_headroom: Bytes,
         /// Smallest shipped profile of the same kind that fits, or of any board without one.
         profile: Option<String>,
     },
@@ -167,12 +169,13 @@ impl fmt::Display for Remedy {
             Self::RaiseLimit { name, limit } => {
                 write!(f, "raise the limit {name}, which allows this process {limit}: then it fits")
             }
-            Self::LargerGpu { needed, profile: Some(profile) } => {
+            Self::LargerGpu { needed, profile: Some(profile), .. } => {
                 write!(f, "use a GPU with {needed}, such as `{profile}`")
             }
-            Self::LargerGpu { needed, profile: None } => {
-                write!(f, "use a smaller model: it needs {needed}, and no GPU with a profile has that")
-            }
+            Self::LargerGpu { needed, without_headroom, profile: None } => write!(
+                f,
+                "use a smaller model: it needs {without_headroom}, which takes a GPU with {needed}, and no GPU with a profile has that"
+            ),
         }
     }
 }
@@ -379,9 +382,9 @@ fn larger_gpu(asked: Problem<'_>) -> Remedy {
     let facts = smallest.as_ref().unwrap_or(device);
     let least =
         goal.in_samples(workload).and_then(|goal| least_memory(Problem { device: facts, workload, goal: &goal }));
-    let least = least.map(|least| least.memory.total()).unwrap_or_default();
-    let needed = least.scaled(1.0 / (1.0 - facts.headroom_share(goal.memory_headroom)));
-    Remedy::LargerGpu { needed, profile: smallest.map(|facts| facts.name) }
+    let without_headroom = least.map(|least| least.memory.total()).unwrap_or_default();
+    let needed = without_headroom.scaled(1.0 / (1.0 - facts.headroom_share(goal.memory_headroom)));
+    Remedy::LargerGpu { needed, without_headroom, profile: smallest.map(|facts| facts.name) }
 }
 
 /// Profiles of GPUs that are sold in China alone.

@@ -10,7 +10,8 @@ fn every_precision_is_a_policy_by_its_own_name() {
         assert_eq!(name.parse::<PrecisionPolicy>().expect("a policy"), policy);
     }
     let error = "bf16".parse::<PrecisionPolicy>().expect_err("no policy").to_string();
-    assert_eq!(error, "`bf16` is not a precision: expected auto, f32, mixed_bf16, mixed_f16 or bf16_params");
+    let expected = "`bf16` is not a precision: expected auto, f32, mixed_bf16, mixed_f16 or bf16_params";
+    assert_eq!(error, format!("{expected}; other frameworks' `bf16` is `mixed_bf16` here"));
 }
 
 #[test]
@@ -37,4 +38,17 @@ fn case_and_separators_do_not_matter() {
         assert_eq!(Precision::spelled(text), Some(precision), "{text}");
     }
     assert_eq!(Precision::spelled("int8"), None);
+}
+
+#[test]
+fn the_name_of_another_framework_is_an_error_with_the_name_here() {
+    let error = |text: &str| text.parse::<PrecisionPolicy>().expect_err(text).to_string();
+    for (text, ours) in [("bf16-mixed", "mixed_bf16"), ("16-mixed", "mixed_f16"), ("bf16-true", "bf16_params")] {
+        let hint = format!("; other frameworks' `{text}` is `{ours}` here");
+        assert_eq!(PrecisionPolicy::CHOICES.suggest(text), hint);
+        assert!(error(text).ends_with(&hint), "{}", error(text));
+        assert!(text.parse::<Precision>().expect_err(text).to_string().ends_with(&hint));
+    }
+    assert_eq!(PrecisionPolicy::CHOICES.suggest("mixed_bf15"), "; did you mean `mixed_bf16`?");
+    assert!(!error("int8").contains("other frameworks"));
 }

@@ -91,8 +91,8 @@ fn built(model: &Model, checked: &Checked) -> TokenStream {
     let workload = checked.input.name.as_ref().map_or(none, |name| quote!(::std::option::Option::Some(#name)));
     let compiled = &checked.compiled;
     let target = &compiled.target;
-    let targets = match &checked.input.resolved.selected {
-        Selected::Targets(ids) => ids.iter().map(ProfileId::as_str).collect(),
+    let targets: Vec<&str> = match &checked.input.resolved.selected {
+        Selected::Targets(ids) => ids.iter().map(ProfileId::as_str).filter(|id| *id != ProfileId::GENERIC).collect(),
         Selected::Generic | Selected::Native(_) => Vec::new(),
     };
     let misfits = compiled.misfits.iter().map(|misfit| &misfit.device);

@@ -167,6 +167,28 @@ fn a_plain_struct_has_the_constants_of_its_targets() {
 }
 
 #[test]
+fn a_build_that_names_no_gpu_is_for_the_memory_that_the_workload_needs() {
+    let attribute = quote!(
+        transformer(layers = 24, d_model = 1024, vocab = 50257, seq = 256, dropout = false),
+        global_batch = 512,
+        precision = "mixed_bf16"
+    );
+    let expansion = |attribute, table| run(attribute, &config(&quote!()), table).to_string();
+    let expanded = expansion(attribute.clone(), table(&[]));
+    assert!(expanded.contains("more than `generic` has: these values are for 16.0 GiB."), "{expanded}");
+    for part in ["target : \"generic\" , targets : & [] ,", "precision : :: gpu_tuned :: Precision :: MixedBf16"] {
+        assert!(expanded.contains(part), "{expanded}");
+    }
+    // By name, `generic` is a card of 8 GiB without tensor cores.
+    let named = expansion(quote!(#attribute, target = "generic"), Table::Absent);
+    assert!(named.contains("generic has no bf16 tensor cores for mixed_bf16"), "{named}");
+    let named = expansion(quote!(mlp(widths = [8, 8]), target = "generic"), Table::Absent);
+    assert!(named.contains("target : \"generic\" , targets : & [] ,"), "{named}");
+    let small = expansion(quote!(mlp(widths = [8, 8])), table(&[]));
+    assert!(!small.contains("these values are for"), "{small}");
+}
+
+#[test]
 fn burn_config_gets_bare_defaults() {
     let item = quote! {
         /// Training of digits.

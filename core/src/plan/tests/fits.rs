@@ -97,8 +97,13 @@ fn what_does_not_fit_is_itemised_where_it_needs_least() {
     let wide = Declared { parameters: 1 << 32, activation_bytes_per_sample: 1 << 20, ..Declared::default() }.workload();
     let found = misfit(&nominal(GPU), &wide, &global(64));
     assert_eq!((found.memory.batch, found.memory.accumulated_gradients), (64, Bytes::ZERO), "{found}");
-    let Some(Remedy::LargerGpu { needed, profile: Some(_) }) = found.remedies.last() else { panic!("{found}") };
-    assert!(*needed < Bytes(4 << 34).scaled(1.5), "{needed}");
+    let Some(&Remedy::LargerGpu { needed, without_headroom, profile: Some(_) }) = found.remedies.last() else {
+        panic!("{found}")
+    };
+    // Parameters, gradients and two states in fp32, and the headroom.
+    assert!(without_headroom > Bytes(4 << 34) && needed < Bytes(4 << 34).scaled(1.5), "{without_headroom} of {needed}");
+    let share = without_headroom.0 as f64 / needed.0 as f64;
+    assert!((share - (1.0 - global(64).memory_headroom)).abs() < 1e-9, "{without_headroom} of {needed}");
 }
 
 /// Up to four measured micro-batches of a mode, with gradients accumulated or not.

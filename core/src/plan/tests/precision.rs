@@ -106,7 +106,7 @@ fn the_larger_gpu_that_is_offered_fits_in_the_precision_of_that_gpu() {
     let (workload, t4) = (declared.workload(), nominal("t4"));
     let small = DeviceFacts { memory_available: t4.memory_available.scaled(0.1), ..t4 };
     let misfit = misfit(&small, &workload, &auto());
-    let Some(Remedy::LargerGpu { profile: Some(id), needed }) = misfit.remedies.last() else { panic!("{misfit}") };
+    let Some(Remedy::LargerGpu { profile: Some(id), needed, .. }) = misfit.remedies.last() else { panic!("{misfit}") };
     assert!(*needed <= nominal(id).memory_available, "{id} for {needed}");
     planned(&nominal(id), &workload, &auto());
 }

@@ -100,3 +100,18 @@ fn derives_get_the_default_as_an_expression() {
     let clap = r#"#[arg(default_value_t = ::std::borrow::ToOwned::to_owned("mixed_bf16"))]"#;
     assert!(expanded(quote!(Parser)).contains(clap), "{}", expanded(quote!(Parser)));
 }
+
+#[test]
+fn the_precision_of_another_framework_is_refused_with_its_name_here() {
+    let attribute = quote!(mlp(widths = [8, 8]), precision = "bf16-mixed");
+    let item = quote! {
+        #[derive(Debug)]
+        struct Config {
+            #[tuned]
+            batch_size: usize,
+        }
+    };
+    let expanded = run(attribute, &item, table(&["h200"])).to_string();
+    let message = "there is no precision `bf16-mixed`; other frameworks' `bf16-mixed` is `mixed_bf16` here";
+    assert!(expanded.contains(message), "{expanded}");
+}

@@ -105,7 +105,7 @@ proptest! {
                     let (workload, goal) = with_keys(keys, &workload, &goal);
                     (plan(&device, &workload, &goal), needed)
                 }
-                Remedy::LargerGpu { profile: Some(id), needed } => {
+                Remedy::LargerGpu { profile: Some(id), needed, .. } => {
                     let named = DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("a shipped profile"));
                     prop_assert!(named.memory_available >= *needed, "{}", misfit);
                     prop_assert!(plan(&named, &workload, &goal).is_ok(), "{}\n{}", misfit, remedy);
