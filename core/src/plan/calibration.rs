@@ -16,19 +16,19 @@ pub(super) const REFERENCE: Speeds = Speeds {
     bandwidth_gb_s: Some(4800.0),
 };
 
-/// Exponent of the ratio of matrix-product rates in the ratio of two GPUs' speeds; that of the bandwidths has the rest.
-/// Source: least squares over published training speeds, the workloads for fitting in `docs/transfer.md`.
-pub const COMPUTE_SHARE: f64 = 0.35;
+/// Width of products at which the ratio of two GPUs' speeds follows as much from their rates of products as from their
+/// bandwidths. Source: least squares over published training speeds, the workloads for fitting in `docs/transfer.md`.
+pub const BALANCED_WIDTH: f64 = 640.0;
 
 /// Factor by which a ratio of two GPUs' speeds may be off: the 90th percentile on the workloads that were not fitted.
 /// Source: `docs/transfer.md`.
-pub const TRANSFER_ERROR: f64 = 1.68;
+pub const TRANSFER_ERROR: f64 = 1.62;
 
 /// Factor by which a predicted speed may be off, by the kind of the error: the largest error of the models that were not fitted. There
 /// are too few for a percentile: a further model lies within the largest error of eight others eight times in nine. Source:
 /// `lab/pages/data/measured`, shown in `docs/absolute.md`.
 pub const SPEED_ERRORS: [(SpeedError, f64); 3] =
-    [(SpeedError::Absolute, 2.09), (SpeedError::LaunchBound, 5.42), (SpeedError::BetweenGpus, TRANSFER_ERROR)];
+    [(SpeedError::Absolute, 1.68), (SpeedError::LaunchBound, 5.03), (SpeedError::BetweenGpus, TRANSFER_ERROR)];
 
 /// Share of the predicted time of micro-batches that launches take in a launch-bound step. Source: steps of `digits` and `char_lm` in
 /// `docs/absolute.md`. Their launches took over four times as long as predicted, so that a predicted third is most of a step.
@@ -47,12 +47,12 @@ pub(super) struct Calibration {
     gpu_reserve: f64,
     /// Bytes that loaded kernels take for each multiprocessor: code, and the stacks of all threads that could run at once.
     pub kernels_per_sm: Bytes,
-    /// Operations per second of training in f32 on the H200, as a fraction of its fp32 peak.
-    gpu_efficiency: f64,
-    /// Throughput in 16 bits over that in f32, on the H200.
-    half_speedup: f64,
-    /// Throughput with the library's kernels over that with Burn's, on the H200: in f32 with TF32, and in 16 bits.
-    library_speedup: [f64; 2],
+    /// Width of the products of a model without known shapes.
+    width: f64,
+    /// True if 16 bits were measured to be faster.
+    gains_in_half: bool,
+    /// True if the library's products were measured to be faster.
+    gains_with_library: bool,
     /// Fraction of one core's f32 peak of 96 GFLOP/s that training reaches.
     cpu_efficiency: f64,
 }
@@ -62,13 +62,12 @@ const TRANSFORMER: Calibration = Calibration {
     gpu_reserve: 1.4,
     // Source: H200, transformer: under 30 MiB on 132 multiprocessors.
     kernels_per_sm: Bytes(256 << 10),
-    gpu_efficiency: MATRIX_PRODUCTS,
+    // That of a feed-forward layer from 512 to 2,048.
+    width: 410.0,
     // Source: H200: bf16 parameters 1.39 at 64 samples, and 1.23 at 32 in another program, where mixed precision had 1.09
     // (bf16) and 1.22 (fp16).
-    half_speedup: 1.3,
-    // Source: H200, `lab/experiments/results/h200/library.jsonl`: transformer 90 and 143 TFLOP/s, GPT 83 and 175, once 6 ms of
-    // launches are deducted.
-    library_speedup: [2.65, 3.75],
+    gains_in_half: true,
+    gains_with_library: true,
     // Source: char-lm in release on one core: 15 GFLOP/s.
     cpu_efficiency: 0.16,
 };
@@ -79,15 +78,12 @@ const CONVNET: Calibration = Calibration {
     gpu_reserve: 1.8,
     // Source: H200, convnet: 424 MiB on 132 multiprocessors, with kernels that spill registers.
     kernels_per_sm: Bytes(3584 << 10),
-    // With CHANNELS. Source: H200, convnet: 807 samples/s x 14 GFLOP of 67 TFLOP/s.
-    gpu_efficiency: 0.17,
+    width: 96.0,
     // Source: H200, convnet of 8 convolutions of 96 channels: 1.45 to 1.56 with bf16 parameters, 1.49 in bf16 mixed precision.
-    // A residual CNN had 1.01, an LSTM 0.96 to 1.02 and a ResNet-18 on images of 32 pixels 0.58 on an H100: no gain is
-    // promised.
-    half_speedup: 1.0,
-    // Source: H200, `lab/experiments/results/h200/side-by-side.jsonl`: convnet with CUDA graphs 4.6 in f32; in mixed bf16 1.26 times
-    // that, a ResNet-18 on images of 32 pixels 0.96 and a U-Net 1.30: no gain of 16 bits is promised.
-    library_speedup: [4.6, 4.6],
+    // A residual CNN had 1.01, an LSTM 0.96 to 1.02 and a ResNet-18 on images of 32 pixels 0.58 on an H100. With the library,
+    // the convnet had 1.26, the ResNet-18 0.96 and a U-Net 1.30: no gain is promised.
+    gains_in_half: false,
+    gains_with_library: true,
     // Source: digits in release on one core: 8 GFLOP/s.
     cpu_efficiency: 0.085,
 };
@@ -98,7 +94,7 @@ pub(super) const fn for_family(family: Family) -> Calibration {
         Family::Transformer => TRANSFORMER,
         Family::Convnet => CONVNET,
         // The library launches fewer kernels of recurrent layers, see [`kernels`].
-        Family::Recurrent | Family::Other => Calibration { library_speedup: [1.0, 1.0], ..CONVNET },
+        Family::Recurrent | Family::Other => Calibration { gains_with_library: false, ..CONVNET },
     }
 }
 
@@ -111,13 +107,56 @@ pub(super) fn kernels(workload: &Workload, mode: Mode) -> u64 {
     }
 }
 
-/// Fraction of the f32 peak that large matrix products reach; convolutions are no faster. Source: H200, transformer: 859
-/// samples/s x 38 GFLOP of 67 TFLOP/s.
-const MATRIX_PRODUCTS: f64 = 0.49;
+/// Rate of matrix products on the H200 by their width: half of the peak at the half width.
+struct Products {
+    peak: f64,
+    half_width: f64,
+}
 
-/// Output channels of the convolutions in [`CONVNET`]. The efficiency is proportional to the channels. Source: H200: 0.07 with
-/// 32 channels, and 0.24 in a ResNet-18 of 64 to 512 channels.
-const CHANNELS: f64 = 96.0;
+/// Products of Burn's kernels in f32 with TF32, and in 16 bits, in training. Source: H200, products of feed-forward layers by
+/// width (`lab/experiments/results/h200/library.jsonl`) and the models that name `BURN` in `docs/absolute.md`. Products of
+/// widths from 2,048 on shared the GPU with tests, which made that of 512 take 1.4 to 1.6 times as long.
+const BURN: [Products; 2] =
+    [Products { peak: 73e12, half_width: 420.0 }, Products { peak: 220e12, half_width: 1650.0 }];
+
+/// Products of the library's kernels; these models name `LIBRARY`.
+const LIBRARY: [Products; 2] =
+    [Products { peak: 295e12, half_width: 320.0 }, Products { peak: 740e12, half_width: 600.0 }];
+
+impl Products {
+    /// The products of a mode, as far as their gain was measured for this kind of network.
+    fn for_mode(device: &DeviceFacts, workload: &Workload, mode: Mode) -> &'static Self {
+        // Without tensor cores the library's gain was not measured.
+        let has_tensor_cores = has_half(device, mode.precision) || device.has_tf32 && !mode.full_f32;
+        let gains = has_tensor_cores && for_family(workload.family).gains_with_library;
+        let [in_f32, in_half] = if mode.kernels.is_library() && gains { &LIBRARY } else { &BURN };
+        if rated_precision(device, workload, mode.precision) == Precision::F32 { in_f32 } else { in_half }
+    }
+
+    /// Operations per second at a width.
+    fn flops_per_s(&self, width: f64) -> f64 {
+        self.peak * width / (width + self.half_width)
+    }
+}
+
+fn has_half(device: &DeviceFacts, precision: Precision) -> bool {
+    match precision {
+        Precision::F32 => false,
+        Precision::MixedF16 => device.has_f16,
+        Precision::MixedBf16 | Precision::Bf16Params => device.has_bf16,
+    }
+}
+
+/// Precision that decides the predicted speed: f32 where no gain of 16 bits was measured, or none is possible.
+pub(super) fn rated_precision(device: &DeviceFacts, workload: &Workload, precision: Precision) -> Precision {
+    let gains = has_half(device, precision) && for_family(workload.family).gains_in_half;
+    if gains { precision } else { Precision::F32 }
+}
+
+/// Width of a workload's products, or that of its kind.
+pub(super) fn width(workload: &Workload) -> f64 {
+    workload.width().unwrap_or(for_family(workload.family).width)
+}
 
 /// Bytes that a CPU's allocator reserves for each byte in use. Ratio. Source: an assumption, not measured.
 const CPU_RESERVE: f64 = 1.2;
@@ -185,15 +224,6 @@ impl Calibration {
             DeviceKind::Cpu => CPU_RESERVE,
         }
     }
-
-    /// Fraction of the peak, for convolutions by their number of channels, where there is one.
-    fn efficiency(&self, kind: DeviceKind, channels: Option<f64>) -> f64 {
-        match (kind, channels) {
-            (DeviceKind::Gpu, Some(channels)) => (self.gpu_efficiency * channels / CHANNELS).min(MATRIX_PRODUCTS),
-            (DeviceKind::Gpu, None) => self.gpu_efficiency,
-            (DeviceKind::Cpu, _) => self.cpu_efficiency,
-        }
-    }
 }
 
 /// Bytes per second that the samples of training are predicted to move: on the H200 for a GPU, on the device for a CPU.
@@ -209,36 +239,22 @@ pub(super) fn bytes_per_s(bandwidth_gb_s: Option<f64>) -> f64 {
     bandwidth_gb_s.map_or(UNKNOWN_BANDWIDTH, |peak| peak * 1e9) * BANDWIDTH_EFFICIENCY
 }
 
-/// Operations per second that training is predicted to reach: on the H200 for a GPU, on the device for a CPU.
+/// Operations per second that products in training are predicted to reach: on the H200 for a GPU, on the device for a CPU.
 pub(super) fn flops_per_s(device: &DeviceFacts, workload: &Workload, mode: Mode) -> f64 {
+    if device.kind == DeviceKind::Gpu {
+        return Products::for_mode(device, workload, mode).flops_per_s(width(workload));
+    }
     // A CPU's threads use a fraction of the peak of all cores at a time.
-    let (peak, used) = match (device.kind, device.host_cores) {
-        (DeviceKind::Gpu, _) => (REFERENCE.fp32_tflops, 1.0),
-        (DeviceKind::Cpu, None) => (device.fp32_tflops, 1.0),
-        (DeviceKind::Cpu, Some(cores)) => (device.fp32_tflops, (cores.max(1) as f64).powf(CPU_SCALING - 1.0)),
-    };
-    let peak = peak.map_or(UNKNOWN_FLOPS, |peak| peak * 1e12) * used;
-    let calibration = for_family(workload.family);
-    let has_half = match mode.precision {
-        Precision::F32 => false,
-        Precision::MixedF16 => device.has_f16,
-        Precision::MixedBf16 | Precision::Bf16Params => device.has_bf16,
-    };
-    let speedup = if has_half { calibration.half_speedup } else { 1.0 };
-    let [in_tf32, in_half] = calibration.library_speedup;
-    let library = match mode.kernels {
-        Kernels::Library if has_half => in_half,
-        Kernels::Library if device.has_tf32 && !mode.full_f32 => in_tf32,
-        // Without tensor cores its gain was not measured.
-        Kernels::Library | Kernels::Burn => 1.0,
-    };
-    peak * calibration.efficiency(device.kind, workload.channels) * speedup * library
+    let used = device.host_cores.map_or(1.0, |cores| (cores.max(1) as f64).powf(CPU_SCALING - 1.0));
+    let peak = device.fp32_tflops.map_or(UNKNOWN_FLOPS, |peak| peak * 1e12);
+    peak * used * for_family(workload.family).cpu_efficiency
 }
 
 /// Seconds of a sample on the device over those on the H200; 1 for a CPU, which has its own rates.
-pub(super) fn slowdown(device: &DeviceFacts, mode: Mode) -> f64 {
+pub(super) fn slowdown(device: &DeviceFacts, workload: &Workload, mode: Mode) -> f64 {
+    let ratio = || Speeds::from(device).relative_to(&REFERENCE, mode, width(workload)).unwrap_or(UNKNOWN_SPEED);
     match device.kind {
-        DeviceKind::Gpu => 1.0 / Speeds::from(device).relative_to(&REFERENCE, mode).unwrap_or(UNKNOWN_SPEED),
+        DeviceKind::Gpu => 1.0 / ratio(),
         DeviceKind::Cpu => 1.0,
     }
 }

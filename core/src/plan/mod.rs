@@ -21,7 +21,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use calibration::{COMPUTE_SHARE, ESTIMATE_ERROR, SPEED_ERRORS, TRANSFER_ERROR};
+pub use calibration::{BALANCED_WIDTH, ESTIMATE_ERROR, SPEED_ERRORS, TRANSFER_ERROR};
 pub use explain::{Considered, Expected, Explanation, Outcome, curve, explain};
 pub use memory::{Item, MemoryEstimate, largest_piece};
 pub use misfit::{Misfit, Remedy, TooLarge};

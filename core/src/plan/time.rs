@@ -5,7 +5,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Plan;
-use super::calibration::{self, COMPUTE_SHARE, ESTIMATE_ERROR, LAUNCH_BOUND, REFERENCE, SPEED_ERRORS, TRANSFER_ERROR};
+use super::calibration::{self, BALANCED_WIDTH, ESTIMATE_ERROR, LAUNCH_BOUND, REFERENCE, SPEED_ERRORS, TRANSFER_ERROR};
 use super::measured::Baseline;
 use super::search::Split;
 use crate::device::{DeviceFacts, DeviceKind, Rates};
@@ -75,11 +75,11 @@ impl<'a> StepTime<'a> {
     /// Fraction of the time of the micro-batches in which the device computes at its highest measured rate, rather than
     /// waits for launches.
     pub(super) fn utilization(&self, split: Split) -> f64 {
-        let here = self.roofline.sample;
+        let here = self.roofline.sample();
         let sample = self
             .measured
             .as_ref()
-            .map_or(here, |measured| measured.micro_step.least_per_sample() * here / measured.there.sample);
+            .map_or(here, |measured| measured.micro_step.least_per_sample() * here / measured.there.sample());
         (split.samples as f64 * sample / self.micro_steps(split)).min(1.0)
     }
 
@@ -216,8 +216,8 @@ impl<'a> MeasuredTime<'a> {
 struct Roofline {
     /// Seconds of each micro-batch, whatever its size.
     launch: f64,
-    /// Seconds of each sample.
-    sample: f64,
+    /// Seconds of each sample: of its products, and of the activations that it moves.
+    sample: [f64; 2],
     /// Seconds of the optimizer.
     optimizer: f64,
     /// Kernels of a micro-batch, and seconds of each.
@@ -226,6 +226,8 @@ struct Roofline {
     recomputing: Option<f64>,
     /// Operations of a sample, and those per second.
     flops: (f64, f64),
+    /// Width of the products; `None` on a CPU, whose rate does not depend on the width.
+    width: Option<f64>,
     /// Bytes that a sample moves, and those per second.
     moved: (f64, f64),
     /// Seconds of a sample over those on the H200.
@@ -243,20 +245,22 @@ impl Roofline {
         let recomputing = checkpointing.then_some(calibration::CHECKPOINTING_SLOWDOWN);
         let factor = recomputing.unwrap_or(1.0);
         let flops = (workload.sample.flops, calibration::flops_per_s(device, workload, mode));
-        let kept = workload.sample.activations.0 as f64 * precision.activation_scale();
+        let rated = calibration::rated_precision(device, workload, precision);
+        let kept = workload.sample.activations.0 as f64 * rated.activation_scale();
         let moved = (kept * calibration::ACTIVATION_TRIPS, calibration::sample_bandwidth(device));
-        let slowdown = calibration::slowdown(device, mode);
+        let slowdown = calibration::slowdown(device, workload, mode);
         // Reads weights, gradients and state; writes weights and state.
         let (trained, state) = (workload.parameters.trained(), workload.parameters.state(workload.optimizer));
         let touched = (3.0 * trained as f64 + 2.0 * state as f64) * precision.parameter_bytes() as f64;
         let optimizer_bytes_per_s = calibration::bytes_per_s(device.bandwidth_gb_s);
         Self {
             launch: kernels.0 as f64 * kernels.1 * factor,
-            sample: (flops.0 / flops.1).max(moved.0 / moved.1) * slowdown * factor,
+            sample: [flops, moved].map(|(count, per_s)| count / per_s * slowdown * factor),
             optimizer: touched / optimizer_bytes_per_s,
             kernels,
             recomputing,
             flops,
+            width: (device.kind == DeviceKind::Gpu).then(|| calibration::width(workload)),
             moved,
             slowdown,
             updated: (trained, state, precision.parameter_bytes()),
@@ -265,7 +269,11 @@ impl Roofline {
     }
 
     fn micro_step(&self, batch: u64) -> f64 {
-        self.launch + batch as f64 * self.sample
+        self.launch + batch as f64 * self.sample()
+    }
+
+    fn sample(&self) -> f64 {
+        self.sample.iter().sum()
     }
 
     /// Returns the terms of a step, with the formulas of [`new`](Self::new).
@@ -275,20 +283,21 @@ impl Roofline {
         let (kernels, kernel_us) = (grouped(kernels), kernel_s * 1e6);
         let launches = format!("{micro_steps} x {kernels} kernels x {kernel_us:.0} us{recomputing}");
         let (count, (flops, flops_per_s), (moved, bytes_per_s)) = (grouped(split.samples), self.flops, self.moved);
-        let samples = if flops / flops_per_s >= moved / bytes_per_s {
-            format!("{count} x {flops:.3e} FLOP{recomputing} / {:.1} GFLOP/s", flops_per_s / 1e9)
-        } else {
-            format!("{count} x {moved:.3e} B moved{recomputing} / {}", gb_per_s(bytes_per_s))
-        };
+        let of_width = self.width.map_or_else(String::new, |width| format!(" (width {width:.0})"));
         let is_reference = (self.slowdown - 1.0).abs() < 1e-4;
         let scaling = format!(" on h200 x {:.4} by published rates", self.slowdown);
-        let samples = if is_reference { samples } else { samples + &scaling };
+        let scaling = if is_reference { "" } else { &scaling };
+        let rate = flops_per_s / 1e9;
+        let products = format!("{count} x {flops:.3e} FLOP{recomputing} / {rate:.1} GFLOP/s{scaling}{of_width}");
+        let activations = format!("{count} x {moved:.3e} B moved{recomputing} / {}{scaling}", gb_per_s(bytes_per_s));
+        let [of_products, of_activations] = self.sample.map(|seconds| split.samples as f64 * seconds);
         let (trained, state, each) = (grouped(self.updated.0), grouped(self.updated.1), self.updated.2);
         let optimizer = format!("(3 x {trained} + 2 x {state}) x {each} B / {}", gb_per_s(self.optimizer_bytes_per_s));
         let term = |name, formula, seconds| TimeTerm { name, formula, seconds, provenance: Provenance::Derived };
         vec![
             term("launches", launches, micro_steps as f64 * self.launch),
-            term("samples", samples, split.samples as f64 * self.sample),
+            term("products", products, of_products),
+            term("activations", activations, of_activations),
             term("optimizer", optimizer, self.optimizer),
         ]
     }
@@ -344,23 +353,25 @@ impl From<&DeviceFacts> for Speeds {
 impl Speeds {
     /// Samples per second of this GPU over those of `other`, where samples fill both.
     ///
-    /// The ratio of the rates of matrix products has the exponent [`COMPUTE_SHARE`], and that of the bandwidths the rest.
-    /// fp32 peaks replace unavailable rates. `None` if neither ratio is available.
-    pub(super) fn relative_to(&self, other: &Self, mode: Mode) -> Option<f64> {
+    /// The ratio of the rates of matrix products has an exponent that grows with the `width` of products, and that of the
+    /// bandwidths the rest: both are a half at [`BALANCED_WIDTH`]. fp32 peaks replace unavailable rates. `None` if neither ratio
+    /// is available.
+    pub(super) fn relative_to(&self, other: &Self, mode: Mode, width: f64) -> Option<f64> {
+        let share = width / (width + BALANCED_WIDTH);
         let ratio = |here: Option<f64>, there: Option<f64>| Some(here? / there?).filter(|ratio| *ratio > 0.0);
         let compute = ratio(self.rates.product_rate(mode), other.rates.product_rate(mode));
         let compute = compute.or_else(|| ratio(self.fp32_tflops, other.fp32_tflops));
         match (compute, ratio(self.bandwidth_gb_s, other.bandwidth_gb_s)) {
-            (Some(compute), Some(memory)) => Some(compute.powf(COMPUTE_SHARE) * memory.powf(1.0 - COMPUTE_SHARE)),
+            (Some(compute), Some(memory)) => Some(compute.powf(share) * memory.powf(1.0 - share)),
             (compute, memory) => compute.or(memory),
         }
     }
 }
 
-/// Samples per second of a GPU over those of another in this mode, where samples fill both; `None` without figures of
-/// either. `docs/transfer.md` compares this ratio with published ones.
-pub fn relative_speed(device: &DeviceFacts, other: &DeviceFacts, mode: Mode) -> Option<f64> {
-    Speeds::from(device).relative_to(&Speeds::from(other), mode)
+/// Samples per second of a GPU over those of another in this mode, where samples with products of this width fill both; `None`
+/// without figures of either. `docs/transfer.md` compares this ratio with published ones.
+pub fn relative_speed(device: &DeviceFacts, other: &DeviceFacts, mode: Mode, width: f64) -> Option<f64> {
+    Speeds::from(device).relative_to(&Speeds::from(other), mode, width)
 }
 
 /// What the error of a predicted speed is an error of.
@@ -393,7 +404,8 @@ impl SpeedError {
     /// the GPU is the one that was measured. Estimated figures of the GPU widen all.
     fn factor(self, device: &DeviceFacts) -> f64 {
         let own = SPEED_ERRORS.iter().find(|(error, _)| *error == self).expect("BUG: every error is in the table").1;
-        let to_reference = Speeds::from(device).relative_to(&REFERENCE, Mode::new(Precision::F32, false));
+        let to_reference =
+            Speeds::from(device).relative_to(&REFERENCE, Mode::new(Precision::F32, false), BALANCED_WIDTH);
         let is_reference = to_reference.is_some_and(|ratio| (ratio - 1.0).abs() < 1e-3);
         let factor = match self {
             Self::Absolute | Self::LaunchBound if !is_reference => own.ln().hypot(TRANSFER_ERROR.ln()).exp(),
@@ -419,7 +431,7 @@ pub fn speed_interval(device: &DeviceFacts, samples_per_s: f64, error: Option<Sp
     Some([samples_per_s / factor, samples_per_s * factor])
 }
 
-/// Formats a speed, with the factor of its interval where there is one: `1,234 ±x1.7`.
+/// Formats a speed, with the factor of its interval where there is one: `1,234 ±x1.6`.
 pub fn with_interval(samples_per_s: f64, interval: Option<[f64; 2]>) -> String {
     let factor = interval.map_or_else(String::new, |[_, high]| format!(" ±x{:.1}", high / samples_per_s));
     three_digits(samples_per_s) + &factor

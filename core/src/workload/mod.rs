@@ -83,6 +83,12 @@ impl Workload {
         packed > Bytes::ZERO || frozen > considerable || counted > 0 && counted < trained - considerable
     }
 
+    /// Width of the products, by which they reach more or less of a peak: the mean of the convolutions' channels, else that of
+    /// the dominant product. `None` without shapes.
+    pub fn width(&self) -> Option<f64> {
+        self.channels.or_else(|| self.dominant_product.map(Product::width))
+    }
+
     /// Fewest samples of a micro-batch: 2 where a sample has one value a channel for batch statistics, whose variance would be
     /// zero, else 1.
     pub fn least_micro_batch(&self) -> u64 {
@@ -165,6 +171,14 @@ pub struct Product {
     pub inner: u64,
     /// Columns of the result.
     pub columns: u64,
+}
+
+impl Product {
+    /// Half of the operations for each value of the operands with rows: `inner x columns / (inner + columns)`.
+    pub fn width(self) -> f64 {
+        let [inner, columns] = [self.inner, self.columns].map(|size| size.max(1) as f64);
+        1.0 / (1.0 / inner + 1.0 / columns)
+    }
 }
 
 choices! {

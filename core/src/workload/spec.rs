@@ -210,7 +210,7 @@ schema! {
         family: Family = Family::Other, Choice(&Family::CHOICES), "kind of network (default other)";
         batch_statistics: bool = false, Flag, "BatchNorm as the norm (default false)";
         tokens_per_sample?: u64, Count(1..=LARGEST), "tokens in a sample";
-        /// The device is probed with this product.
+        /// The device is probed with this product, and speeds are predicted from its width.
         dominant_product?: Product, Product, "the matrix product with most of the arithmetic";
     }
 }

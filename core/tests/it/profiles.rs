@@ -5,7 +5,7 @@ use std::path::Path;
 use gpu_tuned_core::device::{ComputeCapability, DeviceFacts, GpuReading};
 use gpu_tuned_core::matching::{Difference, Match, identify};
 use gpu_tuned_core::measured::Mode;
-use gpu_tuned_core::plan::{PlanError, TRANSFER_ERROR, relative_speed};
+use gpu_tuned_core::plan::{BALANCED_WIDTH, PlanError, TRANSFER_ERROR, relative_speed};
 use gpu_tuned_core::profile::{Peak, Profile, ProfileId, ProfileTable, describe_source};
 use gpu_tuned_core::workload::Transformer;
 use gpu_tuned_core::{Bytes, Goal, Precision, plan};
@@ -129,7 +129,8 @@ fn the_power_limit_of_an_h100_nvl_puts_it_below_the_sxm() {
     let device = |id: &str| DeviceFacts::nominal(ProfileTable::builtin().get(id).expect("shipped"));
     for precision in [Precision::F32, Precision::MixedBf16] {
         let mode = Mode::new(precision, false);
-        let ratio = relative_speed(&device("h100-nvl"), &device("h100-sxm5-80gb"), mode).expect("rates");
+        let ratio =
+            relative_speed(&device("h100-nvl"), &device("h100-sxm5-80gb"), mode, BALANCED_WIDTH).expect("rates");
         assert!(ratio < 1.0 && ratio / 0.80 < TRANSFER_ERROR, "{precision}: {ratio}");
     }
 }

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use gpu_tuned_core::Precision;
 use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::measured::Mode;
-use gpu_tuned_core::plan::{COMPUTE_SHARE, TRANSFER_ERROR, relative_speed};
+use gpu_tuned_core::plan::{BALANCED_WIDTH, TRANSFER_ERROR, relative_speed};
 use gpu_tuned_core::profile::{Profile, ProfileTable};
 
 use crate::figures::median;
@@ -37,7 +37,10 @@ The ratio of samples per second is
   similar GPUs. A board of a tested chip with a lower power limit has the tested rate x (limit / limit)^0.69.
 - *bandwidth*: the peak. The fraction that published stream tests reach is 0.84 to 0.98 on six of seven GPUs, so
   that the ratio of two GPUs hardly depends on it.
-- *share*: one constant for all networks, formats and GPUs, fitted on half of the workloads.
+- *share*: width / (width + {BALANCED_WIDTH}). The wider the products, the more of the time is theirs. {BALANCED_WIDTH} is one constant for all networks, formats
+  and GPUs, fitted on half of the workloads.
+- *width* of products: inner x columns / (inner + columns), or the channels of convolutions. A feed-forward layer from 512 to 2,048 has 410, a
+  ResNet-50 has 186.
 
 The comparison needs a GPU that is filled. Small micro-batches wait for the host, and the plan adds that time separately.
 ";
@@ -51,7 +54,7 @@ TF32 with GPUs that used it.
 pub fn page(root: &Path) -> Result<String> {
     let (all, clean) = (training(root, true)?, training(root, false)?);
     let (pairs, without_doubt) = (Pair::all(&all)?, Pair::all(&clean)?);
-    let mut text = INTRODUCTION.to_owned();
+    let mut text = INTRODUCTION.replace("{BALANCED_WIDTH}", &BALANCED_WIDTH.to_string());
     summary(&mut text, &pairs, &without_doubt)?;
     text.push_str(READING);
     breakdown(&mut text, "By number format", &pairs, |pair| {
@@ -75,11 +78,11 @@ fn summary(text: &mut String, pairs: &[Pair<'_>], without_doubt: &[Pair<'_>]) ->
         "\n## Result\n\nOn workloads that were not used for fitting, {} of the pairs are ordered right. So plans for different GPUs \
          are comparable without measurements. Nine of ten predicted ratios are within x{TRANSFER_ERROR} of the published ones. \
          Two GPUs within that factor may have the other order. `±x{TRANSFER_ERROR:.1}` stands beside speeds that are scaled from \
-         another GPU's measurement. A speed from dimensions alone has [a wider interval](absolute.md).\n\nThe share is {COMPUTE_SHARE}; least squares on the workloads for fitting give {:.3}, on the \
-         held-out ones {:.3}.\n\n{}",
+         another GPU's measurement. A speed from dimensions alone has [a wider interval](absolute.md).\n\nLeast squares on the \
+         workloads for fitting give a width of {}, on the held-out ones {}.\n\n{}",
         percent(held_out.ordered),
-        fitted_share(half(pairs, true)),
-        fitted_share(half(pairs, false)),
+        fitted_width(half(pairs, true)),
+        fitted_width(half(pairs, false)),
         heading("Prediction"),
     )?;
     let of = |pairs, is_fitting, by: fn(&Pair<'_>) -> f64| agreement(half(pairs, is_fitting), by);
@@ -194,6 +197,8 @@ struct Series {
     family: String,
     /// True for a workload by which constants are fitted; false for one that tests them.
     is_fitting: bool,
+    /// Width of its products.
+    width: f64,
     /// `fp32`, `tf32`, `fp16` or `bf16`.
     format: String,
     framework: String,
@@ -217,6 +222,8 @@ fn rows(root: &Path, file: &str) -> Result<Vec<BTreeMap<String, String>>> {
 
 /// Training speeds; without the rows that their sources put in doubt unless `with_doubtful`.
 fn training(root: &Path, with_doubtful: bool) -> Result<Vec<Series>> {
+    let of_workload = |row: BTreeMap<String, String>| Ok((row["workload"].clone(), row["width"].parse::<f64>()?));
+    let widths: BTreeMap<_, _> = rows(root, "widths.tsv")?.into_iter().map(of_workload).collect::<Result<_>>()?;
     let mut found: BTreeMap<[String; 3], Series> = BTreeMap::new();
     let mut speeds: BTreeMap<([String; 3], String), Vec<f64>> = BTreeMap::new();
     for row in rows(root, "training.tsv")? {
@@ -230,7 +237,8 @@ fn training(root: &Path, with_doubtful: bool) -> Result<Vec<Series>> {
         speeds.entry((key.clone(), row["gpu"].clone())).or_default().push(speed);
         let [workload, format, framework] = key.clone();
         let (family, is_fitting) = (row["family"].clone(), row["half"] == "fit");
-        let series = Series { workload, family, is_fitting, format, framework, speeds: BTreeMap::new() };
+        let width = *widths.get(&workload).with_context(|| format!("{workload} has no width"))?;
+        let series = Series { workload, family, is_fitting, width, format, framework, speeds: BTreeMap::new() };
         found.entry(key).or_insert(series);
     }
     for ((key, gpu), values) in speeds {
@@ -310,7 +318,7 @@ impl<'a> Pair<'a> {
             gpus: [gpu, other],
             is_mixed,
             published: (speed / other_speed).ln(),
-            predicted: figure(relative_speed(&device, &there, mode))?.ln(),
+            predicted: figure(relative_speed(&device, &there, mode, series.width))?.ln(),
             by_peak,
             by_root: f64::midpoint(by_peak, memory),
             compute: figure(ratio(device.rates.product_rate(mode), there.rates.product_rate(mode)))?,
@@ -347,13 +355,18 @@ impl Agreement {
     }
 }
 
-/// Exponent of the ratio of matrix-product rates that fits the pairs best: least squares of the logarithms.
-fn fitted_share<'a>(pairs: impl IntoIterator<Item = &'a Pair<'a>>) -> f64 {
-    let sums = pairs.into_iter().fold([0.0, 0.0], |[above, below], pair| {
-        let apart = pair.compute - pair.memory;
-        [above + (pair.published - pair.memory) * apart, below + apart * apart]
-    });
-    sums[0] / sums[1]
+/// Width of equal exponents that fits the pairs best: least squares of the logarithms, in steps of 10.
+fn fitted_width<'a>(pairs: impl IntoIterator<Item = &'a Pair<'a>>) -> u32 {
+    let pairs: Vec<_> = pairs.into_iter().collect();
+    let squares = |balanced: u32| -> f64 {
+        let error = |pair: &&Pair<'_>| {
+            let share = pair.series.width / (pair.series.width + f64::from(balanced));
+            pair.published - share * pair.compute - (1.0 - share) * pair.memory
+        };
+        pairs.iter().map(|pair| error(pair).powi(2)).sum()
+    };
+    let widths = (1..500).map(|tens| 10 * tens);
+    widths.min_by(|a, b| squares(*a).total_cmp(&squares(*b))).expect("BUG: there are widths")
 }
 
 /// Mode of a number format of the data.

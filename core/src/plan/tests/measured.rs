@@ -131,6 +131,27 @@ fn another_gpu_is_as_fast_as_its_rates_are() {
 }
 
 #[test]
+fn a_measured_width_scales_its_own_predictions_only() {
+    // Half as fast in f32 as predicted.
+    let (plain, bf16) = (pinned(32), Goal { precision: Some(Precision::Bf16Params.into()), ..pinned(32) });
+    let of = |width| {
+        let workload = Transformer { heads: Some(8), ..Transformer::new(2, width, 4096, 256) }.workload();
+        let speed = |workload: &Workload, goal: &Goal| planned(&nominal("h200"), workload, goal).samples_per_s;
+        let [in_f32, in_bf16] = [&plain, &bf16].map(|goal| speed(&workload, goal));
+        let batch = [(32, point(4000, Some(32.0 / (0.5 * in_f32) * 1e3)))];
+        let on = MeasuredOn { mode: [(f32(false), dry_run(batch))].into(), ..h200() };
+        let measured =
+            workload.clone().with_measured(Measured { on: [("h200".to_owned(), on)].into(), ..Measured::default() });
+        (in_bf16 / in_f32, speed(&measured, &bf16) / speed(&measured, &plain))
+    };
+    let [(narrow, scaled_narrow), (wide, scaled_wide)] = [256, 4096].map(of);
+    assert!(wide > 1.5 * narrow, "{narrow} {wide}");
+    for (derived, scaled) in [(narrow, scaled_narrow), (wide, scaled_wide)] {
+        assert!((scaled / derived - 1.0).abs() < 0.05, "{derived} {scaled}");
+    }
+}
+
+#[test]
 fn a_shared_optimizer_state_is_taken_off_the_measured_pools() {
     let [whole, shared] = [false, true].map(|shard_optimizer| {
         let goal = Goal { shard_optimizer, world_size: 4, ..pinned(128) };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::device::Rates;
-use crate::plan::calibration::{REFERENCE, SPEED_ERRORS, TRANSFER_ERROR};
+use crate::plan::calibration::{BALANCED_WIDTH, REFERENCE, SPEED_ERRORS, TRANSFER_ERROR};
 use crate::plan::time::Speeds;
 use crate::plan::{SpeedError, TimeTerm, filling, relative_speed, speed_interval, with_interval};
 use crate::workload::{Block, Convnet, Declared, Family, Recurrent, Stage};
@@ -19,11 +19,11 @@ fn workloads() -> [Workload; 2] {
 fn the_reference_has_the_figures_of_its_profile() {
     let h200 = Speeds::from(&nominal("h200"));
     for precision in Precision::ALL {
-        let ratio = h200.relative_to(&REFERENCE, Mode::new(precision, false)).expect("rates");
+        let ratio = h200.relative_to(&REFERENCE, Mode::new(precision, false), BALANCED_WIDTH).expect("rates");
         assert!((ratio - 1.0).abs() < 1e-5, "{precision}: {ratio}");
     }
     let full = Mode { full_f32: true, ..Mode::new(Precision::F32, false) };
-    assert!(h200.relative_to(&REFERENCE, full).is_some_and(|ratio| (ratio - 1.0).abs() < 1e-5));
+    assert!(h200.relative_to(&REFERENCE, full, BALANCED_WIDTH).is_some_and(|ratio| (ratio - 1.0).abs() < 1e-5));
 }
 
 #[test]
@@ -55,7 +55,9 @@ fn gpus_are_ordered_as_they_train_in_every_precision_that_both_have() {
 fn a_gpu_with_tensor_cores_gains_more_from_16_bits() {
     let gain = |id: &str, precision| {
         let (device, reference) = (nominal(id), nominal("h200"));
-        let ratio = |precision| relative_speed(&device, &reference, Mode::new(precision, false)).expect("rates");
+        let ratio = |precision| {
+            relative_speed(&device, &reference, Mode::new(precision, false), BALANCED_WIDTH).expect("rates")
+        };
         ratio(precision) / ratio(Precision::F32)
     };
     assert!(gain("v100-sxm2-16gb", Precision::MixedF16) > 1.4);
@@ -67,12 +69,15 @@ fn without_rates_the_peaks_stand_in_and_without_figures_nothing() {
     let mode = Mode::new(Precision::F32, false);
     let (l4, h200) = (nominal("l4"), nominal("h200"));
     let old = DeviceFacts { rates: Rates::default(), ..l4.clone() };
-    let ratio = relative_speed(&old, &h200, mode).expect("peaks");
-    let expected = (30.3_f64 / 67.0).powf(0.35) * (300.0_f64 / 4800.0).powf(0.65);
+    let ratio = relative_speed(&old, &h200, mode, BALANCED_WIDTH).expect("peaks");
+    let expected = (30.3_f64 / 67.0).sqrt() * (300.0_f64 / 4800.0).sqrt();
     assert!((ratio / expected - 1.0).abs() < 0.01, "{ratio} {expected}");
     let bandwidth_only = DeviceFacts { fp32_tflops: None, ..old };
-    assert_eq!(relative_speed(&bandwidth_only, &h200, mode), Some(300.0 / 4800.0));
-    assert_eq!(relative_speed(&DeviceFacts { bandwidth_gb_s: None, ..bandwidth_only }, &h200, mode), None);
+    assert_eq!(relative_speed(&bandwidth_only, &h200, mode, BALANCED_WIDTH), Some(300.0 / 4800.0));
+    assert_eq!(
+        relative_speed(&DeviceFacts { bandwidth_gb_s: None, ..bandwidth_only }, &h200, mode, BALANCED_WIDTH),
+        None
+    );
 }
 
 #[test]
@@ -98,7 +103,7 @@ fn predicted_speeds_of_gpus_have_an_interval_by_the_kind_of_their_error() {
     assert_eq!(error(Provenance::Transferred, 0.5), Some(SpeedError::BetweenGpus));
     assert_eq!(error(Provenance::Measured, 0.9), None);
     assert_eq!(SpeedError::new(&cpu, Provenance::Derived, 0.9), None);
-    assert_eq!(with_interval(1234.0, speed_interval(&l4, 1234.0, Some(SpeedError::BetweenGpus))), "1,234 ±x1.7");
+    assert_eq!(with_interval(1234.0, speed_interval(&l4, 1234.0, Some(SpeedError::BetweenGpus))), "1,234 ±x1.6");
     assert_eq!(with_interval(1234.0, speed_interval(&l4, 1234.0, None)), "1,234");
 }
 
@@ -157,6 +162,31 @@ fn derived_speeds_are_within_a_quarter_of_measured_ones() {
         let off = planned(&nominal("h200"), &workload, &pinned(batch)).samples_per_s / samples_per_s;
         assert!((0.75..1.25).contains(&off), "{name}: {off:.2} times what was measured");
     }
+}
+
+/// Burn's bf16 products over those in f32, of feed-forward layers on an H200: 1.8 at a width of 512, 3.4 at 8,192
+/// (`lab/experiments/results/h200/library.jsonl`).
+#[test]
+fn wider_products_are_faster_and_gain_more_from_16_bits_and_from_faster_gpus() {
+    let [h200, l40s] = [nominal("h200"), nominal("l40s")];
+    let rate = |device: &DeviceFacts, width: u64, precision: Precision| {
+        let workload = Transformer { heads: Some(8), ..Transformer::new(1, width, 256, 64) }.workload();
+        let goal = Goal { precision: Some(precision.into()), ..pinned(64) };
+        let terms = explain(device, &workload, &goal).expect("it fits").time;
+        let products = terms.iter().find(|term| term.name == "products").expect("a term of products");
+        assert!(products.formula.contains(&format!("(width {})", (4 * width + 2) / 5)), "{}", products.formula);
+        64.0 * workload.sample.flops / products.seconds
+    };
+    let [narrow, wide] =
+        [512, 8192].map(|width| [Precision::F32, Precision::MixedBf16].map(|it| rate(&h200, width, it)));
+    assert!(wide[0] > 1.5 * narrow[0] && wide[1] > 2.5 * narrow[1], "{narrow:?} {wide:?}");
+    for (of, measured) in [(narrow, 1.8), (wide, 3.4)] {
+        assert!((0.6..1.0).contains(&(of[1] / of[0] / measured)), "{of:?}");
+    }
+    // The H200 has 2.9 times the rate of an L40S, and 5.6 times its bandwidth.
+    let [narrow, wide] =
+        [512, 8192].map(|width| rate(&h200, width, Precision::F32) / rate(&l40s, width, Precision::F32));
+    assert!((2.9..3.2).contains(&wide) && (1.3 * wide..5.6).contains(&narrow), "{narrow} {wide}");
 }
 
 /// Samples per second with the library on an H200 at 64 samples, from `lab/experiments/results/h200/library.jsonl`. Those in
@@ -218,5 +248,5 @@ fn a_small_recurrent_network_leaves_a_device_waiting_and_a_wide_transformer_does
     let (small, large) = (of(&lstm), of(&gpt));
     assert!(small.utilization < 0.1 && large.utilization > 0.9, "{small:?} {large:?}");
     // 6 x 124 M parameters and attention, at the speed that is predicted: the share of the peak that is calibrated.
-    assert!(large.of_peak.is_some_and(|share| (0.4..0.5).contains(&share)), "{large:?}");
+    assert!(large.of_peak.is_some_and(|share| (0.45..0.55).contains(&share)), "{large:?}");
 }

@@ -2,7 +2,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use gpu_tuned_core::plan::{SPEED_ERRORS, SpeedError};
+use gpu_tuned_core::device::DeviceFacts;
+use gpu_tuned_core::plan::{SPEED_ERRORS, SpeedError, explain};
+use gpu_tuned_core::profile::ProfileTable;
+use gpu_tuned_core::workload::{Declared, Family, Product};
+use gpu_tuned_core::{Goal, Kernels, Precision};
 use serde_json::Value;
 
 use super::{Speed, page, stated};
@@ -87,6 +91,52 @@ fn speeds_are_those_of_their_sources() {
         checked.insert(speed.workload);
     }
     assert!(checked.len() >= 8, "{checked:?}");
+}
+
+/// Operations per second that the planner predicts for the products of a model on an H200.
+fn predicted_rate(inner: u64, columns: u64, precision: Precision, kernels: Kernels) -> f64 {
+    let flops = 6.0 * 8192.0 * inner as f64 * columns as f64;
+    let model = Declared {
+        parameters: inner * columns,
+        activation_bytes_per_sample: 1,
+        flops_per_sample: flops,
+        family: Family::Transformer,
+        dominant_product: Some(Product { rows_per_sample: 8192, inner, columns }),
+        ..Declared::default()
+    };
+    let goal =
+        Goal { global_batch: Some(1), precision: Some(precision.into()), kernels: Some(kernels), ..Goal::default() };
+    let h200 = DeviceFacts::nominal(ProfileTable::builtin().get("h200").expect("shipped"));
+    let terms = explain(&h200, &model.workload(), &goal).expect("it fits").time;
+    flops / terms.iter().find(|term| term.name == "products").expect("a term").seconds
+}
+
+/// Products of 0.25 ms and more: shorter ones wait for the host. A vocabulary that is no multiple of 8 has slower ones. Lines without the
+/// library ran beside tests on the same GPU.
+#[test]
+fn predicted_rates_are_near_those_of_products_of_every_width() {
+    let text = fs::read_to_string(root().join("lab/experiments/results/h200/library.jsonl")).expect("raw results");
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
+    let mut found = Vec::new();
+    for line in lines.filter(|line| line["run"] == "product times" && line["columns"] != 50_257) {
+        let size = |key: &str| line[key].as_u64().expect("a size");
+        let (rows, inner, columns) = (size("rows"), size("inner"), size("columns"));
+        let precision = if line["numbers"] == "bf16" { Precision::MixedBf16 } else { Precision::F32 };
+        for (kernels, name) in [(Kernels::Burn, "burn"), (Kernels::Library, "library")] {
+            let Some(ms) = line[name].as_f64().filter(|ms| *ms >= 0.25) else { continue };
+            let measured = (6 * rows * inner * columns) as f64 / (ms * 1e-3);
+            let off = predicted_rate(inner, columns, precision, kernels) / measured;
+            assert!((0.5..2.1).contains(&off), "{name} {inner} x {columns}, {precision}: {off:.2}");
+            found.push(off.ln());
+        }
+    }
+    let mean = (found.iter().sum::<f64>() / found.len() as f64).exp();
+    let spread = (found.iter().map(|off| off * off).sum::<f64>() / found.len() as f64).sqrt().exp();
+    assert!(
+        found.len() > 20 && (0.85..1.15).contains(&mean) && spread < 1.4,
+        "{} products: {mean} {spread}",
+        found.len()
+    );
 }
 
 #[test]

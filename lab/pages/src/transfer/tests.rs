@@ -1,4 +1,5 @@
 use gpu_tuned_core::profile::Peak;
+use gpu_tuned_core::workload::{Block, Convnet, Stage, Transformer};
 use serde::Deserialize;
 
 use super::*;
@@ -30,11 +31,31 @@ fn held_out_workloads_are_ordered_right_within_the_stated_interval() {
 }
 
 #[test]
-fn the_share_is_the_least_squares_fit_on_the_workloads_for_fitting() {
+fn the_width_is_the_least_squares_fit_on_the_workloads_for_fitting() {
     let series = training(root(), true).expect("data");
     let pairs = Pair::all(&series).expect("pairs");
-    let fitted = fitted_share(half(&pairs, true));
-    assert!((fitted - COMPUTE_SHARE).abs() < 0.01, "{fitted}");
+    assert_eq!(fitted_width(half(&pairs, true)), BALANCED_WIDTH as u32);
+}
+
+#[test]
+fn widths_of_published_workloads_are_those_of_the_planner() {
+    let of =
+        |name: &str| training(root(), true).expect("data").into_iter().find(|one| one.workload == name).expect("it");
+    let resnet = |blocks: [u64; 4]| {
+        let stages =
+            [256, 512, 1024, 2048].into_iter().zip(blocks).map(|(channels, blocks)| Stage { channels, blocks });
+        let stem = Convnet { stem_kernel: 7, stem_stride: 4, ..Convnet::default() };
+        Convnet { image: 224, classes: 1000, block: Block::Bottleneck, stages: stages.collect(), ..stem }.workload()
+    };
+    for (name, model) in [
+        ("lambda-resnet50-train", resnet([3, 4, 6, 3])),
+        ("nikolasent-resnet152-fwdbwd", resnet([3, 8, 36, 3])),
+        ("lambda-bert_base_squad-train", Transformer::new(12, 768, 30_522, 384).workload()),
+        ("lambda-bert_large_squad-train", Transformer::new(24, 1024, 30_522, 384).workload()),
+    ] {
+        let width = model.width().expect("shapes");
+        assert!((of(name).width / width - 1.0).abs() < 0.02, "{name}: {width}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use gpu_tuned_core::{Bytes, Goal, plan};
 /// Largest ratio of micro-batches, in either direction.
 const MICRO_BATCHES: f64 = 2.0;
 /// Largest ratio of speeds, in either direction.
-const SPEEDS: f64 = 3.0;
+const SPEEDS: f64 = 3.1;
 
 /// A workload of each family, small enough for every GPU.
 fn workloads() -> Vec<(&'static str, Workload)> {
