@@ -183,14 +183,14 @@ fn a_relative_checkout_stays_relative_to_the_manifest_that_names_it() {
         project.write("Cargo.toml", root);
         project.write("two/Cargo.toml", member);
     }
-    // In a package without a workspace, also in place of another path.
-    for dependency in ["", "\n[dependencies]\ngpu-tuned = { path = \"/elsewhere\" }\n"] {
+    // In a package without a workspace, also in place of a repository.
+    for dependency in ["", "\n[dependencies]\ngpu-tuned = { git = \"https://example.com/tuned\" }\n"] {
         let project = package(&format!("{PLAIN}{dependency}"));
         check_out(&project);
         project.run(&["init", "--yes", "--force", "--checkout", "../tuned"]).ended(0);
         let after = project.read("Cargo.toml");
-        assert!(after.contains("gpu-tuned = { path = \"../tuned/runtime\""), "{after}");
-        assert!(after.contains("gpu-tuned-build = { path = \"../tuned/build-support\""), "{after}");
+        assert!(after.contains("path = \"../tuned/runtime\""), "{after}");
+        assert!(after.contains("path = \"../tuned/build-support\""), "{after}");
     }
 }
 
