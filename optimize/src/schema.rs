@@ -59,10 +59,7 @@ pub(crate) enum Place<'s> {
     /// It changes this.
     Changes(&'s str),
     /// The framework has no such key.
-    Unknown {
-        release: &'s str,
-        near: String,
-    },
+    Unknown(&'s Schema),
     /// The place is the user's.
     Open,
 }
@@ -90,6 +87,11 @@ impl<'s, 'e> SchemaKeys<'s, 'e> {
 }
 
 impl Schema {
+    /// Proposes the nearest key.
+    pub(crate) fn suggest(&self, name: &str) -> String {
+        suggest(name, self.tables.iter().flat_map(SchemaTable::names).filter(|known| *known != name))
+    }
+
     fn place(&self, path: &[String], entry: &ConfigEntry) -> Place<'_> {
         let Some((name, parents)) = path.split_last() else { return Place::Open };
         let tables = || self.tables.iter().filter(|table| table.at.iter().any(|at| is_at(at, parents)));
@@ -102,8 +104,7 @@ impl Schema {
         }
         let is_of_program = || is_table || is_named_by_models(name) || !entry.aliases.is_empty();
         if tables().next().is_some() && !(self.is_shared && is_of_program()) {
-            let known = tables().flat_map(SchemaTable::names);
-            return Place::Unknown { release: &self.release, near: suggest(name, known) };
+            return Place::Unknown(self);
         }
         let above = (1..path.len()).rev().find_map(|end| {
             let (name, parents) = path[..end].split_last()?;

@@ -89,14 +89,15 @@ pub(crate) fn unknown<'e>(
                 let text = entry.value.bare().map_or_else(String::new, |text| format!(": `{text}` is not modelled"));
                 Some((format!("changes {topic}{text}"), false))
             }
-            Place::Unknown { release, near } if entry.value != Value::Null => {
+            Place::Unknown(schema) if entry.value != Value::Null => {
                 let is_of_others = || known(&entry.path).map(|_| "other programs read it".to_owned());
                 let touched = touched().or_else(is_of_others);
                 let can_be_left = touched.is_none();
                 let touched = touched.map_or_else(String::new, |touched| format!(", and {touched}"));
-                Some((format!("is no key of {release}{touched}{near}"), can_be_left))
+                let near = schema.suggest(entry.name());
+                Some((format!("is no key of {}{touched}{near}", schema.release), can_be_left))
             }
-            Place::Read | Place::Harmless | Place::Unknown { .. } => None,
+            Place::Read | Place::Harmless | Place::Unknown(_) => None,
             Place::Open => touched().or_else(misspelt).map(|reason| (format!("is not known, and {reason}"), false)),
         };
         let Some((reason, can_be_left)) = reason else { continue };
