@@ -6,7 +6,7 @@ fn simulated_memory_is_labelled() {
     project.simulate_for("rtx4090");
     insta::assert_snapshot!("explain_simulated", project.run(&["explain", "l4"]).ended(0));
     let planned = project.run(&["plan", "l4"]).ended(0);
-    assert!(planned.contains(", memory simulated for\n  rtx4090\n"), "{planned}");
+    assert!(planned.contains(", memory\n  simulated for rtx4090\n"), "{planned}");
     assert!(planned.contains("transferred memory, derived speed"), "{planned}");
     let checked = project.run(&["check"]).ended(0);
     assert!(checked.contains("lm: memory simulated for rtx4090\n"), "{checked}");

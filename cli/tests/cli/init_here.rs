@@ -34,7 +34,7 @@ fn every_scenario_names_its_gpu_and_gives_commands_that_build_for_it() {
         assert_eq!(gpus.len(), expected.gpus, "{name}");
         assert!(!text.stderr.contains("no usable GPU"), "{name}: {}", text.stderr);
         let (gpu, profile) = (gpus[0]["name"].as_str().expect("a name"), gpus[0]["profile"].as_str());
-        assert!(text.stdout.contains("then, for this machine's "), "{name}: {}", text.stdout);
+        assert!(text.stdout.contains(", for this machine's "), "{name}: {}", text.stdout);
         let is_printable = !gpu.contains(char::is_control) && gpu.is_ascii();
         assert!(!is_printable || text.stdout.contains(gpu), "{name}: {}", text.stdout);
         let named = played.gpu.iter().filter_map(|gpu| gpu.name.as_deref()).collect::<Vec<_>>();
