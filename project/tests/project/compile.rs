@@ -42,7 +42,7 @@ fn what_each_gpu_holds_alone_is_planned_for_both() {
     let compiled = |ids: &[&str]| {
         compile(&selecting(shipped(ids)), &workload, &goal).unwrap_or_else(|error| panic!("{ids:?}: {error}"))
     };
-    assert_eq!(compiled(&["h200"]).plan.settings.batch_size, 16);
+    assert_eq!(compiled(&["h200"]).plan.settings.batch_size, 32);
     let alone = compiled(&["t4"]).plan;
     let both = compiled(&["h200", "t4"]);
     assert_eq!((both.target.as_str(), both.misfits.as_slice()), ("h200 + t4", &[][..]));
