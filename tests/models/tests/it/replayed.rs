@@ -41,6 +41,9 @@ const MATTERS_MIB: u64 = 1024;
 /// Largest relative error in 95 of 100 cases. Steps on a GPU vary with autotune's choices.
 const WORST: f64 = 0.15;
 const MEDIAN: f64 = 0.05;
+/// Traces with checkpointing, of which the largest counts: Burn recomputes in an order of hash maps, and one trace in four of a
+/// residual network reserves a fifth less.
+const TRACES: usize = 6;
 
 /// Reserved MiB at micro-batches, with and without checkpointing.
 struct Reserved {
@@ -64,11 +67,14 @@ impl Errors {
     fn add<M: Module, B: Clone>(&mut self, family: Family, subject: &Subject<'_, M, B>, reserved: &[Reserved]) {
         let _counting = measure::counting();
         for Reserved { checkpointing, mib } in reserved {
-            let trace = Trace::record(&Device::flex(), subject, 1, *checkpointing).expect("two small micro-batches");
-            let planned = Planned::by(&trace, family, *checkpointing);
+            let record =
+                || Trace::record(&Device::flex(), subject, 1, *checkpointing).expect("two small micro-batches");
+            let traces: Vec<Trace> = (0..if *checkpointing { TRACES } else { 1 }).map(|_| record()).collect();
+            let planned = Planned::by(&traces[0], family, *checkpointing);
             for &(batch, mib) in *mib {
-                let replayed = trace.replayed(batch, 4, H200).expect("no tensor is large");
-                let error = replayed.reserved_bytes.mib() / mib as f64 - 1.0;
+                let replayed = traces.iter().map(|trace| trace.replayed(batch, 4, H200).expect("no tensor is large"));
+                let reserved = replayed.map(|replayed| replayed.reserved_bytes).max().expect("a trace");
+                let error = reserved.mib() / mib as f64 - 1.0;
                 let bound = planned.mib(batch) / mib as f64 - 1.0;
                 println!(
                     "checkpointing {checkpointing}, batch {batch}: {:+.1}% of {mib} MiB, planned are {:+.1}%",
