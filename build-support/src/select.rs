@@ -21,8 +21,8 @@ pub(crate) enum Choice {
 /// Parses `GPU_TUNED_TARGET`.
 pub(crate) fn by_name(asked: &str, known: &ProfileNames) -> Result<Choice, BuildError> {
     let words: BTreeSet<&str> = asked.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
-    let generic = ProfileId::GENERIC.parse().map(|id| Choice::Targets(vec![id]));
-    let alone = [(ProfileId::GENERIC, generic.unwrap_or(Choice::Generic)), (ProfileId::NATIVE, Choice::Native)];
+    let generic = Choice::Targets(vec![ProfileId::GENERIC.parse().expect("BUG: it is an identifier")]);
+    let alone = [(ProfileId::GENERIC, generic), (ProfileId::NATIVE, Choice::Native)];
     for (word, choice) in alone {
         if words.contains(word) {
             return if words.len() == 1 { Ok(choice) } else { Err(BuildError::NotAlone { word: word.to_owned() }) };

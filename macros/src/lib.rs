@@ -56,7 +56,8 @@ fn table() -> Table {
 /// The model is either `workload = "…"`, the name of a workload of `gpu-tuned.toml` (the package's, else the workspace's), or a list of dimensions, such as
 /// `transformer(…)`. Beside the model, the attribute takes keys of the goal and of the training. Packages without a build
 /// script add `target`: a shipped GPU profile, or `"generic"`. A target that cannot hold the workload is an error. Without a
-/// GPU's feature the values are placeholders: `generic` has 8 GiB, or as much as the workload needs, up to 512 GiB. Values in the attribute override those of the file.
+/// GPU's feature the values are placeholders: `generic` has 8 GiB, or as much as the workload needs, up to 512 GiB. Values in
+/// the attribute override those of the file.
 ///
 /// `global_batch` takes a number, or a field of the struct: see below.
 ///

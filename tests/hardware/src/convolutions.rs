@@ -24,7 +24,7 @@ use serde::Serialize;
 use crate::catching::catching;
 use crate::device::Choice;
 use crate::mode;
-use crate::products::{Numbers, Sums, host, on_device, random_host, worse};
+use crate::products::{Numbers, Sums, host, is_worse, on_device, random_host, worse};
 
 /// Options of `convolutions`.
 #[derive(Args, Clone, Debug)]
@@ -255,7 +255,7 @@ fn check(
             Ok(_) => checked.wrong += 1,
         }
         if let Ok(error) = error
-            && !(error <= checked.worst)
+            && is_worse(error, checked.worst)
         {
             (checked.worst, checked.worst_case) = (error, format!("{case:?}"));
         }

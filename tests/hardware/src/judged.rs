@@ -8,7 +8,7 @@ use std::time::Instant;
 use gpu_tuned_kernels::selection::cudnn_use;
 use serde::Serialize;
 
-use crate::products::worse;
+use crate::products::{is_worse, worse};
 
 /// Largest errors by tensor.
 pub(crate) type Errors = BTreeMap<&'static str, f64>;
@@ -43,7 +43,7 @@ impl Judged {
             if !(error <= limit) {
                 judged.wrong += 1;
             }
-            if !(judged.worst.is_nan() || error <= judged.worst) {
+            if is_worse(error, judged.worst) {
                 (judged.worst, judged.worst_case) = (error, case);
             }
             for (tensor, error) in errors {

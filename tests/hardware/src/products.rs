@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 if !(error <= numbers.limit()) {
                     checked.wrong += 1;
                 }
-                if !(error <= checked.worst) {
+                if is_worse(error, checked.worst) {
                     (checked.worst, checked.worst_case) = (error, format!("{case:?}"));
                 }
             }
@@ -467,6 +467,11 @@ impl Sums {
         let largest = self.sizes.iter().copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
         self.values.iter().zip(found).map(|(value, found)| (value - found).abs() / largest).fold(0.0, worse)
     }
+}
+
+/// Returns true for an error beyond the worst one so far; none is beyond NaN.
+pub(crate) fn is_worse(error: f64, worst: f64) -> bool {
+    !(worst.is_nan() || error <= worst)
 }
 
 /// The larger; NaN is the largest.

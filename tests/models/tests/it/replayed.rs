@@ -41,8 +41,7 @@ const MATTERS_MIB: u64 = 1024;
 /// Largest relative error in 95 of 100 cases. Steps on a GPU vary with autotune's choices.
 const WORST: f64 = 0.15;
 const MEDIAN: f64 = 0.05;
-/// Traces with checkpointing, of which the largest counts: Burn recomputes in an order of hash maps, and one trace in four of a
-/// residual network reserves a fifth less.
+/// Traces with checkpointing, of which the largest counts. Traces of one residual network differ: 4 of 20 reserved a fifth less.
 const TRACES: usize = 6;
 
 /// Reserved MiB at micro-batches, with and without checkpointing.

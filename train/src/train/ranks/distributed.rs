@@ -75,8 +75,8 @@ const FINGERPRINT: usize = 2 * (u64::BITS / DIGIT_BITS) as usize;
 /// Place in a header of the parameters that have gradients.
 const PRESENT: usize = NUMBERS + FINGERPRINT;
 
-/// Of this number of steps, the second one waits for the rank's own gradients, to tell the time of the rank from that of the
-/// others. The GPU has nothing to do meanwhile.
+/// Steps from one that measures the time of the rank to the next. Such a step waits for the rank's own gradients, and the GPU
+/// is idle meanwhile.
 const TIMED: u64 = 16;
 
 /// Values of this rank's step that are equal on all ranks.
