@@ -162,26 +162,26 @@ impl Layout {
 pub struct Convolution {
     /// Type of all numbers. Sums are in f32.
     pub element: Element,
-    /// `[batch, channels, sizes…]`, with two or three sizes.
+    /// `[batch, channels, rows, columns]`.
     pub input: Layout,
-    /// `[channels of the output, channels / groups, sizes of the kernel…]`, without gaps.
+    /// `[channels of the output, channels / groups, rows of the kernel, columns]`, without gaps.
     pub weight: Vec<usize>,
     /// Order of the weight in memory.
     pub format: Format,
-    /// `[batch, channels of the output, sizes…]`.
+    /// `[batch, channels of the output, rows, columns]`.
     pub output: Layout,
     /// Movement of the kernel.
     pub window: Window,
 }
 
 impl Convolution {
-    /// Returns `true` if the shapes are those of a convolution with two or three sizes, and `i32` counts all numbers.
+    /// Returns `true` if the shapes are those of a 2D convolution, and `i32` counts all numbers.
     pub fn is_valid(&self) -> bool {
         let (input, weight, output) = (&self.input.shape, &self.weight, &self.output.shape);
         let (groups, rank) = (self.window.groups, input.len());
         let is_counted = |size: usize| (1..=i32::MAX as usize).contains(&size);
         let fits = |layout: &Layout| layout.strides.len() == layout.shape.len() && is_counted(layout.span());
-        (4..=5).contains(&rank)
+        rank == 4
             && [weight.len(), output.len()] == [rank; 2]
             && fits(&self.input)
             && fits(&self.output)

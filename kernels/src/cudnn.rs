@@ -315,13 +315,6 @@ impl Pass {
     /// All.
     pub const ALL: [Self; 3] = [Self::Forward, Self::Input, Self::Weight];
 
-    /// Returns `true` if the library's kernels for tensor cores may end in an illegal instruction, after which the process computes
-    /// nothing on the device: gradients of inputs of three sizes, with a stride. Found on an H200 with cuDNN 9.14, and by
-    /// [others](https://github.com/PaddlePaddle/Paddle/issues/70838) with 9.3.
-    fn fails_on_tensor_cores(self, window: &Window) -> bool {
-        self == Self::Input && window.stride.len() == 3 && window.stride.iter().any(|stride| *stride > 1)
-    }
-
     fn functions(self, functions: &Functions) -> PassFunctions {
         match self {
             Self::Forward => PassFunctions {
@@ -420,13 +413,8 @@ impl Handle {
             Descriptor::tensor(library, element, output)?,
         ];
         let math = match element {
-            Element::F32 { tf32 } if !tf32 || pass.fails_on_tensor_cores(window) => FMA_MATH,
+            Element::F32 { tf32: false } => FMA_MATH,
             Element::F32 { .. } => DEFAULT_MATH,
-            Element::F16 | Element::Bf16 if window.stride.len() == 3 => {
-                return Err(CudnnError::NoAlgorithm(
-                    "convolutions of three sizes in 16 bits may end the process".into(),
-                ));
-            }
             Element::F16 | Element::Bf16 => TENSOR_OP_MATH,
         };
         let operation = Descriptor::convolution(library, window, math)?;

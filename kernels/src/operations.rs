@@ -75,7 +75,7 @@ pub trait LibraryOps: Backend {
         epsilon: f32,
     ) -> FloatTensor<Self>;
 
-    /// `[n, c, sizes…]` and `[k, c / groups, sizes…]` to `[n, k, sizes…]`, with one to three sizes.
+    /// `[n, c, sizes…]` and `[k, c / groups, sizes…]` to `[n, k, sizes…]`, with one or two sizes.
     #[fusion(dtype = input, shape = output_shape(input, weight, window))]
     fn library_convolution(
         input: FloatTensor<Self>,

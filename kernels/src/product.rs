@@ -366,9 +366,7 @@ fn by_cudnn<const D: usize>(
 ) -> Option<bool> {
     let dtype = input.dtype();
     let is_one_type = weight.dtype() == dtype && bias.is_none_or(|bias| bias.dtype() == dtype);
-    let is_refused = kind.is_refused(dtype)
-        || groups > 1 && Kind::Groups.is_refused(dtype)
-        || D == 5 && Kind::ThreeSizes.is_refused(dtype);
+    let is_refused = kind.is_refused(dtype) || groups > 1 && Kind::Groups.is_refused(dtype);
     by_library(input).filter(|_| has_cudnn() && is_one_type && !is_refused)
 }
 
@@ -427,9 +425,7 @@ fn joined_first_size<const D: usize>(input: Tensor<D>, kernel: usize, window: &W
     };
     let joined = Tensor::cat((0..kernel).map(read).collect(), 3);
     let joined = joined.reshape([samples * positions, channels * kernel, rows, columns]);
-    let others = |sizes: &[usize]| sizes[1..].to_vec();
-    let [stride, padding, dilation] = [&window.stride, &window.padding, &window.dilation].map(|sizes| others(sizes));
-    (joined, positions, Window { stride, padding, dilation, groups: window.groups })
+    (joined, positions, others(window))
 }
 
 #[cfg(feature = "cuda")]
@@ -441,10 +437,77 @@ fn transposed_convolution<const D: usize, const N: usize>(
     tf32: bool,
 ) -> Tensor<D> {
     assert_eq!(input.dims()[1], weight.dims()[0], "channels of a transposed convolution's input");
+    let mut added = options.padding_out.to_vec();
     let window = window(options.stride, options.padding, options.dilation, options.groups);
+    if let (&[samples, channels, length, rows, columns], &[_, outputs, first, of_rows, of_columns]) =
+        (input.dims().as_slice(), weight.dims().as_slice())
+    {
+        let dtype = input.dtype();
+        // The parts of a sum are not rounded to 16 bits. TF32 keeps all bits of their factors.
+        let [input, weight] = [input, weight].map(|tensor| tensor.cast(FloatDType::F32));
+        let input = input.swap_dims(1, 2).reshape([samples * length, channels, rows, columns]);
+        let weight = weight.reshape([channels, outputs * first, of_rows, of_columns]);
+        let (of_first, others) = (First::new(first, &window, added.remove(0)), others(&window));
+        let (input, weight) = (input.into_dispatch(), weight.into_dispatch());
+        let tf32 = tf32 || dtype != DType::F32;
+        let parts = Dispatch::library_transposed_convolution(input, weight, others, added, tf32);
+        let output = of_first.added(Tensor::from_dispatch(parts), samples).cast(dtype);
+        return with_bias(Tensor::from_dispatch(output.into_dispatch()), bias);
+    }
     let (input, weight) = (input.into_dispatch(), weight.into_dispatch());
-    let output = Dispatch::library_transposed_convolution(input, weight, window, options.padding_out.to_vec(), tf32);
+    let output = Dispatch::library_transposed_convolution(input, weight, window, added, tf32);
     with_bias(Tensor::from_dispatch(output), bias)
+}
+
+/// The window of all sizes but the first.
+#[cfg(any(test, feature = "cuda"))]
+fn others(window: &Window) -> Window {
+    let of = |sizes: &[usize]| sizes[1..].to_vec();
+    let [stride, padding, dilation] = [&window.stride, &window.padding, &window.dilation].map(|sizes| of(sizes));
+    Window { stride, padding, dilation, groups: window.groups }
+}
+
+/// The first size of a transposed 3D convolution, which is computed as a 2D one: each position is a sample, whose channels are
+/// what it adds to so many positions of the output.
+#[cfg(any(test, feature = "cuda"))]
+struct First {
+    kernel: usize,
+    stride: usize,
+    padding: usize,
+    dilation: usize,
+    /// Numbers added behind.
+    added: usize,
+}
+
+#[cfg(any(test, feature = "cuda"))]
+impl First {
+    fn new(kernel: usize, window: &Window, added: usize) -> Self {
+        let (stride, padding, dilation) = (window.stride[0], window.padding[0], window.dilation[0]);
+        Self { kernel, stride, padding, dilation, added }
+    }
+
+    /// Sums of what positions add to the output: `[samples x length, channels x kernel, rows, columns]` to
+    /// `[samples, channels, positions, rows, columns]`.
+    fn added(&self, parts: Tensor<4>, samples: usize) -> Tensor<5> {
+        let Self { kernel, stride, padding, dilation, added } = *self;
+        let [all, joined, rows, columns] = parts.dims();
+        let (length, channels, plane) = (all / samples, joined / kernel, rows * columns);
+        let reach = dilation * (kernel - 1);
+        let numbers = (length - 1) * stride + reach + 1 + added;
+        assert!(numbers > 2 * padding, "a transposed convolution of {length} numbers with padding {padding}");
+        let positions = numbers - 2 * padding;
+        let whole = (length * stride + reach).max(padding + positions);
+        let parts = parts.reshape([samples, length, channels, kernel, plane]);
+        let sum = (0..kernel).map(|number| {
+            let part = parts.clone().narrow(3, number, 1).permute([0, 2, 1, 3, 4]);
+            let apart = part.pad([(0, stride - 1), (0, 0)], PadMode::Constant(0.0));
+            let (before, strided) = (number * dilation, length * stride);
+            let placed = apart.reshape([samples * channels, strided, plane]);
+            placed.pad([(before, whole - before - strided), (0, 0)], PadMode::Constant(0.0))
+        });
+        let sum = sum.reduce(|sum, part| sum + part).expect("BUG: a kernel has numbers");
+        sum.narrow(1, padding, positions).reshape([samples, channels, positions, rows, columns])
+    }
 }
 
 #[cfg(feature = "cuda")]
@@ -461,40 +524,80 @@ fn with_bias<const D: usize>(output: Tensor<D>, bias: Option<Tensor<1>>) -> Tens
 
 #[cfg(test)]
 mod tests {
-    use burn::tensor::ops::ConvOptions;
+    use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
     use burn::tensor::{Device, Distribution, Tensor, Tolerance, module};
 
-    use super::{Window, joined_first_size};
+    use super::{First, Window, joined_first_size, others};
+
+    /// Sizes of a kernel, strides, padding, dilations, and groups.
+    const CASES: [([usize; 3], [usize; 3], [usize; 3], [usize; 3], usize); 5] = [
+        ([3, 3, 3], [1, 1, 1], [1, 1, 1], [1, 1, 1], 1),
+        ([3, 1, 1], [3, 3, 2], [1, 0, 2], [2, 1, 2], 1),
+        ([1, 1, 2], [2, 2, 3], [3, 0, 0], [1, 2, 2], 2),
+        ([2, 2, 1], [4, 3, 3], [1, 1, 1], [3, 2, 1], 4),
+        ([5, 2, 3], [2, 1, 3], [0, 1, 1], [2, 1, 1], 2),
+    ];
+
+    fn device() -> Device {
+        let device = Device::flex();
+        device.seed(5);
+        device
+    }
+
+    fn window(stride: [usize; 3], padding: [usize; 3], dilation: [usize; 3], groups: usize) -> Window {
+        Window { stride: stride.into(), padding: padding.into(), dilation: dilation.into(), groups }
+    }
+
+    fn assert_same(found: &Tensor<5>, expected: &Tensor<5>) {
+        assert_eq!(found.dims(), expected.dims());
+        found.to_data().assert_approx_eq::<f32>(&expected.to_data(), Tolerance::rel_abs(1e-5, 1e-5));
+    }
 
     #[test]
     fn a_3d_convolution_is_a_2d_one() {
-        let device = Device::flex();
-        device.seed(5);
-        for (kernel, stride, padding, dilation, groups) in [
-            ([3, 3, 3], [1, 1, 1], [1, 1, 1], [1, 1, 1], 1),
-            ([3, 1, 1], [3, 3, 2], [1, 0, 2], [2, 1, 2], 1),
-            ([1, 1, 2], [2, 2, 3], [3, 0, 0], [1, 2, 2], 2),
-            ([2, 2, 1], [4, 3, 3], [1, 1, 1], [3, 2, 1], 4),
-            ([5, 2, 3], [2, 1, 3], [0, 1, 1], [2, 1, 1], 2),
-        ] {
+        let device = device();
+        for (kernel, stride, padding, dilation, groups) in CASES {
             let input = Tensor::<5>::random([2, 4, 9, 7, 8], Distribution::Default, &device);
             let [first, rows, columns] = kernel;
             let weight = Tensor::<5>::random([8, 4 / groups, first, rows, columns], Distribution::Default, &device);
-            let expected = module::conv3d(
-                input.clone(),
-                weight.clone(),
-                None,
-                ConvOptions::new(stride, padding, dilation, groups),
-            );
-            let window = Window { stride: stride.into(), padding: padding.into(), dilation: dilation.into(), groups };
-            let (joined, positions, window) = joined_first_size(input, first, &window);
+            let options = ConvOptions::new(stride, padding, dilation, groups);
+            let expected = module::conv3d(input.clone(), weight.clone(), None, options);
+            let (joined, positions, window) =
+                joined_first_size(input, first, &window(stride, padding, dilation, groups));
             let of = |sizes: &[usize]| [sizes[0], sizes[1]];
             let options = ConvOptions::new(of(&window.stride), of(&window.padding), of(&window.dilation), groups);
             let weight = weight.reshape([8, 4 / groups * first, rows, columns]);
             let found = module::conv2d(joined, weight, None, options);
             let [_, outputs, .., rows, columns] = expected.dims();
-            let found = found.reshape([2, positions, outputs, rows, columns]).swap_dims(1, 2);
-            found.into_data().assert_approx_eq::<f32>(&expected.into_data(), Tolerance::rel_abs(1e-5, 1e-5));
+            assert_same(&found.reshape([2, positions, outputs, rows, columns]).swap_dims(1, 2), &expected);
+        }
+    }
+
+    #[test]
+    fn a_transposed_3d_convolution_is_a_2d_one() {
+        let device = device();
+        for ((kernel, stride, padding, dilation, groups), added) in
+            CASES.into_iter().flat_map(|case| [0, 1].map(|added| (case, added)))
+        {
+            let added = stride.map(|stride| added.min(stride - 1));
+            let input = Tensor::<5>::random([2, 8, 5, 7, 6], Distribution::Default, &device);
+            let [first, rows, columns] = kernel;
+            let weight = Tensor::<5>::random([8, 4 / groups, first, rows, columns], Distribution::Default, &device);
+            let options = ConvTransposeOptions::new(stride, padding, added, dilation, groups);
+            let expected = module::conv_transpose3d(input.clone(), weight.clone(), None, options);
+            let window = window(stride, padding, dilation, groups);
+            let (of_first, window) = (First::new(first, &window, added[0]), others(&window));
+            let of = |sizes: &[usize]| [sizes[0], sizes[1]];
+            let options = ConvTransposeOptions::new(
+                of(&window.stride),
+                of(&window.padding),
+                of(&added[1..]),
+                of(&window.dilation),
+                groups,
+            );
+            let input = input.swap_dims(1, 2).reshape([10, 8, 7, 6]);
+            let weight = weight.reshape([8, 4 / groups * first, rows, columns]);
+            assert_same(&of_first.added(module::conv_transpose2d(input, weight, None, options), 2), &expected);
         }
     }
 }

@@ -97,7 +97,6 @@ pub fn load_library() -> Result<&'static CublasLt, NotFound> {
 pub(crate) enum Kind {
     Convolution,
     BiasGradient,
-    ThreeSizes,
     /// Padded rows, which are read without a copy.
     Gaps,
     ChannelsLast,

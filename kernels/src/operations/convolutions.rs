@@ -3,12 +3,11 @@
 //! A pass reads its tensors as they lie in memory, if their order is that of a [`Format`]. Else, and where the library has
 //! no algorithm for gaps, tensors are copied. The result has no gaps, and the order of the tensors that were read.
 //!
-//! 3D convolutions are computed as 2D ones (`product.rs`). Transposed ones in 16 bits are computed in f32, with TF32 where it keeps all
-//! bits of their factors: strided gradients of inputs in 16 bits end in an illegal instruction in cuDNN 9.14 on an H200. Burn 0.22's
-//! strided 3D gradients are wrong in a quarter of random cases.
+//! 3D convolutions are computed as 2D ones (`product.rs`): in three sizes, cuDNN 9.14 and 9.19 end some processes with a division by
+//! zero, or an illegal instruction, and Burn 0.22's strided gradients are wrong in a quarter of random cases.
 
 use burn::backend::ops::{ConvOptions, FloatTensorOps};
-use burn::tensor::{DType, FloatDType, Shape};
+use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::conv::{ConvStrategy, conv_data_backward, conv_forward, conv_weight_backward};
 use burn_cubecl::kernel::into_contiguous;
@@ -24,15 +23,11 @@ use crate::selection::Kind;
 
 /// `[n, c, sizes…]` and `[k, c / groups, sizes…]` to `[n, k, sizes…]`.
 pub(super) fn forward(input: CubeTensor, weight: CubeTensor, window: &Window, tf32: bool) -> CubeTensor {
-    if let Some(([input, weight], float)) = in_f32([&input, &weight], window) {
-        return CubeBackend::float_cast(forward(input, weight, window, true), float);
-    }
     let shape = output_shape(input.meta.shape(), weight.meta.shape(), window);
     computed(Pass::Forward, [&input, &weight], shape, window, tf32).unwrap_or_else(|| {
         match window.stride.len() {
             1 => conv_forward::<1>(input, weight, None, options(window), ConvStrategy::default()),
-            2 => conv_forward::<2>(input, weight, None, options(window), ConvStrategy::default()),
-            _ => conv_forward::<3>(input, weight, None, options(window), ConvStrategy::default()),
+            _ => conv_forward::<2>(input, weight, None, options(window), ConvStrategy::default()),
         }
         .expect(ALL_SHAPES)
     })
@@ -46,15 +41,11 @@ pub(super) fn input_gradient(
     window: &Window,
     tf32: bool,
 ) -> CubeTensor {
-    if let Some(([gradient, weight], float)) = in_f32([&gradient, &weight], window) {
-        return CubeBackend::float_cast(input_gradient(gradient, weight, shape, window, true), float);
-    }
     let by_library = computed(Pass::Input, [&weight, &gradient], shape.clone(), window, tf32);
     by_library.unwrap_or_else(|| {
         match window.stride.len() {
             1 => conv_data_backward::<1>(gradient, weight, shape, options(window), ConvStrategy::default()),
-            2 => conv_data_backward::<2>(gradient, weight, shape, options(window), ConvStrategy::default()),
-            _ => conv_data_backward::<3>(gradient, weight, shape, options(window), ConvStrategy::default()),
+            _ => conv_data_backward::<2>(gradient, weight, shape, options(window), ConvStrategy::default()),
         }
         .expect(ALL_SHAPES)
     })
@@ -68,25 +59,14 @@ pub(super) fn weight_gradient(
     window: &Window,
     tf32: bool,
 ) -> CubeTensor {
-    if let Some(([input, gradient], float)) = in_f32([&input, &gradient], window) {
-        return CubeBackend::float_cast(weight_gradient(input, gradient, shape, window, true), float);
-    }
     let by_library = computed(Pass::Weight, [&input, &gradient], shape.clone(), window, tf32);
     by_library.unwrap_or_else(|| {
         match window.stride.len() {
             1 => conv_weight_backward::<1>(input, gradient, shape, options(window), ConvStrategy::default()),
-            2 => conv_weight_backward::<2>(input, gradient, shape, options(window), ConvStrategy::default()),
-            _ => conv_weight_backward::<3>(input, gradient, shape, options(window), ConvStrategy::default()),
+            _ => conv_weight_backward::<2>(input, gradient, shape, options(window), ConvStrategy::default()),
         }
         .expect(ALL_SHAPES)
     })
-}
-
-/// Tensors of a convolution of three sizes in 16 bits, in f32, with their own type.
-fn in_f32(tensors: [&CubeTensor; 2], window: &Window) -> Option<([CubeTensor; 2], FloatDType)> {
-    let dtype = tensors[0].dtype;
-    let is_half = matches!(dtype, DType::F16 | DType::BF16) && window.stride.len() == 3;
-    is_half.then(|| (tensors.map(|tensor| CubeBackend::float_cast(tensor.clone(), FloatDType::F32)), dtype.into()))
 }
 
 /// Burn's backend panics as well where none of its kernels computes a convolution.
@@ -159,11 +139,11 @@ fn computed(pass: Pass, read: [&CubeTensor; 2], result: Shape, window: &Window, 
     // The input of the forward pass and of the weight's gradient, or the output's gradient.
     let format = format_of(&read[usize::from(pass == Pass::Input)]);
     let other = Format::ALL.into_iter().find(|other| *other != format).unwrap_or(format);
-    let (dtype, has_three_sizes) = (read[0].dtype, shape.len() > 4);
+    let dtype = read[0].dtype;
     // What the check at start compares.
     let is_allowed = |&(format, has_gaps): &(Format, bool)| match format {
         Format::ChannelsFirst => !has_gaps || !Kind::Gaps.is_refused(dtype),
-        Format::ChannelsLast => !has_gaps && !has_three_sizes && !Kind::ChannelsLast.is_refused(dtype),
+        Format::ChannelsLast => !has_gaps && !Kind::ChannelsLast.is_refused(dtype),
     };
     for (format, has_gaps) in [(format, true), (format, false), (other, false)].into_iter().filter(is_allowed) {
         let is_weight = |which: usize| (pass, which) == (Pass::Forward, 1) || (pass, which) == (Pass::Input, 0);

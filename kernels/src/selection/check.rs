@@ -89,7 +89,7 @@ const OPERATIONS: [(&str, Operation); 7] = [
 ];
 
 /// Kinds that are part of later ones come first.
-pub(super) const OF_CUDNN: [(Kind, &str, Operation); 13] = [
+pub(super) const OF_CUDNN: [(Kind, &str, Operation); 12] = [
     (Kind::Convolution, "a convolution", |left, right, _| {
         let options = ConvOptions::new([1, 2], [1, 0], [2, 1], 1);
         squares(product::conv2d(image(left), kernel(right, [57, 6]), None, options).flatten(1, 3))
@@ -97,11 +97,6 @@ pub(super) const OF_CUDNN: [(Kind, &str, Operation); 13] = [
     (Kind::BiasGradient, "a bias of a convolution", |left, right, bias| {
         let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
         squares(product::conv2d(image(left), kernel(right, [57, 6]), Some(bias), options).flatten(1, 3))
-    }),
-    (Kind::ThreeSizes, "a convolution of three sizes", |left, right, _| {
-        let options = ConvOptions::new([1, 1, 2], [1, 1, 0], [1, 1, 1], 1);
-        let weight = numbers(right, [19, 6, 3, 3, 3]);
-        squares(product::conv3d(numbers(left, [2, 6, 4, 5, 21]), weight, None, options).flatten(1, 4))
     }),
     (Kind::Gaps, "a convolution with padded rows", |left, right, _| {
         let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
