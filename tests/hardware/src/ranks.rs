@@ -20,7 +20,7 @@ use checkpoint::Checkpoint;
 
 use crate::device::kernels;
 use crate::lesson::Lesson;
-use crate::network::{Dimensions, Model, Network};
+use crate::network::{Batch, Dimensions, Model, Network};
 use crate::weights::seeded;
 
 const LEARNING_RATE: f64 = 1e-4;
@@ -120,7 +120,7 @@ pub(crate) struct Line {
     rescues: Vec<usize>,
     /// Until the first step was taken: compiling, tuning, and the start of NCCL.
     first_step_seconds: f64,
-    /// Samples of all ranks per second, after the warm-up.
+    /// Samples of all ranks per second, in the median of the steps after the warm-up.
     samples_per_second: Option<f64>,
     /// Memory after the last step, on a GPU.
     memory: Option<Memory>,
@@ -181,24 +181,22 @@ impl Arguments {
             memory: None,
             parameters: String::new(),
         };
-        let begin = Instant::now();
-        let mut timed = None;
+        let mut seconds = Vec::new();
         for number in resumed_after..self.steps {
-            let done = number - resumed_after;
-            if done == WARM_UP {
-                timed = Some(Instant::now());
-            }
-            self.step(session, &lesson, &mut trainer, number, &mut line)?;
-            if done == 0 {
-                line.first_step_seconds = begin.elapsed().as_secs_f64();
-            }
+            // Drawn on the host, which is none of the step's time.
+            let all = lesson.batch(number as u64, self.global_batch);
+            let batch = all.narrow(session.part(self.global_batch)).on_device(&session.inner_device());
+            let begin = Instant::now();
+            self.step(session, &mut trainer, batch, number, &mut line)?;
+            seconds.push(begin.elapsed().as_secs_f64());
             if let Some(checkpoint) = &checkpoint {
                 checkpoint.save(session, &trainer, number + 1)?;
             }
         }
-        let timed_steps = line.losses.len().saturating_sub(WARM_UP) as f64;
-        line.samples_per_second =
-            timed.map(|begin| timed_steps * self.global_batch as f64 / begin.elapsed().as_secs_f64());
+        line.first_step_seconds = seconds.first().copied().unwrap_or_default();
+        let mut timed = seconds.split_off(WARM_UP.min(seconds.len()));
+        timed.sort_by(f64::total_cmp);
+        line.samples_per_second = timed.get(timed.len() / 2).map(|median| self.global_batch as f64 / median);
         let usage = session.inner_device().memory_pool_usage();
         line.memory =
             usage.map(|usage| Memory { in_use_bytes: usage.bytes_in_use, reserved_bytes: usage.bytes_reserved });
@@ -226,16 +224,14 @@ impl Arguments {
     fn step<C: Tuned>(
         &self,
         session: &Session<C>,
-        lesson: &Lesson,
         trainer: &mut Trainer<Network>,
+        batch: Batch,
         number: usize,
         line: &mut Line,
     ) -> anyhow::Result<()> {
         let is_last = session.rank() + 1 == session.world_size();
         let fault = self.fault.filter(|_| is_last && self.fault_step == Some(number));
         let device = session.inner_device();
-        let all = lesson.batch(number as u64, self.global_batch);
-        let batch = all.narrow(session.part(self.global_batch)).on_device(&device);
         let step = trainer.step(LEARNING_RATE, batch, |model: &Network, micro| {
             let samples = micro.len();
             let loss = model.loss(micro);
