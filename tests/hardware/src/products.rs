@@ -445,7 +445,7 @@ fn linear_in_one<const D: usize>(left: Tensor<D>, weight: Tensor<2>, bias: Tenso
 
 /// Sums in f64, with the sizes of their terms.
 pub(crate) struct Sums {
-    values: Vec<f64>,
+    pub(crate) values: Vec<f64>,
     sizes: Vec<f64>,
 }
 
@@ -455,16 +455,31 @@ impl Sums {
     }
 
     pub(crate) fn add(&mut self, at: usize, term: f64) {
-        self.values[at] += term;
-        self.sizes[at] += term.abs();
+        self.add_sum(at, term, term.abs());
+    }
+
+    /// Adds a sum, with that of its absolute terms.
+    pub(crate) fn add_sum(&mut self, at: usize, sum: f64, size: f64) {
+        self.values[at] += sum;
+        self.sizes[at] += size;
     }
 
     /// Largest error, relative to the largest sum of absolute terms.
     pub(crate) fn error(&self, found: &[f64]) -> f64 {
+        self.error_of(found, self.sizes.iter().copied().fold(0.0, f64::max))
+    }
+
+    /// Largest error, relative to the largest sum, or to this part of the largest sum of absolute terms if that is more.
+    pub(crate) fn error_beside(&self, found: &[f64], part: f64) -> f64 {
+        let sizes = self.sizes.iter().map(|size| size * part);
+        self.error_of(found, self.values.iter().map(|value| value.abs()).chain(sizes).fold(0.0, f64::max))
+    }
+
+    fn error_of(&self, found: &[f64], largest: f64) -> f64 {
         if found.len() != self.values.len() {
             return f64::INFINITY;
         }
-        let largest = self.sizes.iter().copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+        let largest = largest.max(f64::MIN_POSITIVE);
         self.values.iter().zip(found).map(|(value, found)| (value - found).abs() / largest).fold(0.0, worse)
     }
 }
