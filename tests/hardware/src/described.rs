@@ -46,6 +46,20 @@ described! {
     ResNetConfig;
 
     #[gpu_tuned(
+        convnet(image = 64, classes = 10, stages = [[64, 3], [128, 3], [256, 3]], block = "basic",
+                batch_statistics = true),
+        global_batch = 512, target = "h200"
+    )]
+    ResidualConfig;
+
+    #[gpu_tuned(
+        convnet(image = 64, classes = 10, stages = [[64, 3], [128, 3], [256, 3]], block = "separable", stem_kernel = 3,
+                stem_stride = 2, stem_channels = 64, last_channels = 256, batch_statistics = true),
+        global_batch = 512, target = "h200"
+    )]
+    DepthwiseConfig;
+
+    #[gpu_tuned(
         recurrent(inputs = 64, hidden = 256, layers = 3, seq = 60, outputs = 10),
         global_batch = 512, target = "h200"
     )]
@@ -80,14 +94,31 @@ pub(crate) const GLOBAL_BATCH: usize = 512;
 impl Model {
     /// Does `work` with the config of the model in a precision.
     pub fn with_config<W: WithConfig>(self, precision: Precision, work: W) -> W::Output {
+        self.with_precision(Some(precision), work)
+    }
+
+    /// Does `work` with the config of the model as planned.
+    pub(crate) fn with_planned_config<W: WithConfig>(self, work: W) -> W::Output {
+        self.with_precision(None, work)
+    }
+
+    fn with_precision<W: WithConfig>(self, precision: Option<Precision>, work: W) -> W::Output {
+        macro_rules! run {
+            ($config:ident) => {{
+                let planned = $config::default();
+                work.run($config { precision: precision.unwrap_or(planned.precision) })
+            }};
+        }
         match self {
-            Self::Transformer => work.run(TransformerConfig { precision }),
-            Self::Gpt => work.run(GptConfig { precision }),
-            Self::Convnet => work.run(ConvnetConfig { precision }),
-            Self::ResNet => work.run(ResNetConfig { precision }),
-            Self::Lstm => work.run(LstmConfig { precision }),
-            Self::UNet => work.run(UNetConfig { precision }),
-            Self::Vit => work.run(VitConfig { precision }),
+            Self::Transformer => run!(TransformerConfig),
+            Self::Gpt => run!(GptConfig),
+            Self::Convnet => run!(ConvnetConfig),
+            Self::ResNet => run!(ResNetConfig),
+            Self::Residual => run!(ResidualConfig),
+            Self::Depthwise => run!(DepthwiseConfig),
+            Self::Lstm => run!(LstmConfig),
+            Self::UNet => run!(UNetConfig),
+            Self::Vit => run!(VitConfig),
         }
     }
 
@@ -107,7 +138,7 @@ mod tests {
     use burn::{module::Module, tensor::Device};
     use gpu_tuned::Tuned;
 
-    use super::{ConvnetConfig, GptConfig, LstmConfig, ResNetConfig, TransformerConfig, UNetConfig, VitConfig};
+    use super::*;
     use crate::network::Model;
 
     #[test]
@@ -117,6 +148,8 @@ mod tests {
             (Model::Gpt, GptConfig::default().workload()),
             (Model::Convnet, ConvnetConfig::default().workload()),
             (Model::ResNet, ResNetConfig::default().workload()),
+            (Model::Residual, ResidualConfig::default().workload()),
+            (Model::Depthwise, DepthwiseConfig::default().workload()),
             (Model::Lstm, LstmConfig::default().workload()),
             (Model::UNet, UNetConfig::default().workload()),
             (Model::Vit, VitConfig::default().workload()),

@@ -53,6 +53,11 @@ impl Lesson {
                 let (side, classes) = (convnet.image, patterns(convnet.classes, squares, &mut random));
                 Kind::Images { side, shifts: side, classes }
             }
+            Dimensions::Depthwise(convnet) => {
+                let side = convnet.image as usize;
+                let classes = patterns(convnet.classes as usize, 3 * (side / SQUARE).pow(2), &mut random);
+                Kind::Images { side, shifts: side, classes }
+            }
             // Patches have places, so that a pattern is learned where it is.
             Dimensions::Vit(vit) => {
                 let classes = patterns(CLASSES, 3 * (vit.image / SQUARE).pow(2), &mut random);

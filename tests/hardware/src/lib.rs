@@ -10,6 +10,7 @@ mod beside;
 #[cfg(feature = "cuda")]
 pub mod card;
 pub mod catching;
+mod compare;
 mod convolutions;
 pub mod described;
 pub mod device;
@@ -71,6 +72,8 @@ enum Command {
     Soak(soak::Arguments),
     /// Time of optimizer steps of one global batch, in many splits into micro-batches
     Sweep(sweep::Arguments),
+    /// Speed as planned from a lock, beside other micro-batches and precisions, with and without CUDA graphs
+    Compare(compare::Arguments),
     /// Checks of metrics: memory and utilisation of the GPU, and gradients
     Observe(observe::Arguments),
     /// Gradients of one split step, compared with fp64
@@ -105,9 +108,9 @@ struct Measure {
     /// The model
     #[arg(long)]
     model: network::Model,
-    /// Format of parameters and activations
-    #[arg(long, default_value = "f32")]
-    precision: mode::Precision,
+    /// Format of parameters and activations, in place of the planned one
+    #[arg(long)]
+    precision: Option<mode::Precision>,
 }
 
 /// Ends the process once the model is measured.
@@ -129,10 +132,14 @@ pub fn run() -> anyhow::Result<()> {
         Command::Trace(arguments) => trace::run(&arguments),
         #[cfg(feature = "cuda")]
         Command::Hold(arguments) => hold::run(&arguments),
-        Command::Measure(arguments) => arguments.model.with_config(arguments.precision.into(), &arguments),
+        Command::Measure(arguments) => match arguments.precision {
+            Some(precision) => arguments.model.with_config(precision.into(), &arguments),
+            None => arguments.model.with_planned_config(&arguments),
+        },
         Command::Beside(arguments) => beside::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
         Command::Observe(arguments) => observe::run(&arguments),
         Command::Exact(arguments) => exact::run(&arguments),
         Command::Steps(arguments) => steps::run(&arguments),

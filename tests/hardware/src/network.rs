@@ -7,9 +7,11 @@ use burn::{
 use clap::ValueEnum;
 use gpu_tuned::mixed::in_f32;
 use gpu_tuned::nn::loss::CrossEntropyLossConfig;
-use gpu_tuned_core::workload::Block;
+use gpu_tuned_core::workload::{self, Block, Stage};
 use models_tests::{
+    Network as _,
     convnet::{self, Convnet},
+    mobile::Mobile,
     recurrent::{self, Recurrent},
     unet::{self, UNet},
 };
@@ -33,6 +35,8 @@ pub enum Dimensions {
     Encoder(EncoderDimensions),
     /// Dimensions of [`Network::Convnet`]
     Convnet(convnet::Dimensions),
+    /// Dimensions of [`Network::Depthwise`]
+    Depthwise(workload::Convnet),
     /// Dimensions of [`Network::Lstm`]
     Lstm,
     /// Dimensions of [`Network::UNet`]
@@ -47,6 +51,7 @@ impl Dimensions {
         match self {
             Self::Encoder(dimensions) => Network::Transformer(Encoder::new(dimensions, device)),
             Self::Convnet(dimensions) => Network::Convnet(Convnet::new(dimensions, device)),
+            Self::Depthwise(dimensions) => Network::Depthwise(Mobile::new(dimensions, device)),
             Self::Lstm => Network::Lstm(Recurrent::new(&SEQUENCES, device)),
             Self::UNet(dimensions) => Network::UNet(UNet::new(dimensions, device)),
             Self::Vit(dimensions) => Network::Vit(Vit::new(dimensions, device)),
@@ -67,6 +72,10 @@ pub enum Model {
     /// ResNet-18 without its stem on 32x32 images
     #[value(name = "resnet")]
     ResNet,
+    /// Nine residual blocks of 64 to 256 channels on 64x64 images
+    Residual,
+    /// Nine depthwise blocks of 64 to 256 channels on 64x64 images
+    Depthwise,
     /// Three layers of width 256 over 60 steps
     Lstm,
     /// Widths of 32 to 256 on images of 128x128, two classes of a pixel
@@ -82,8 +91,10 @@ pub enum Model {
 pub enum Network {
     /// [`Model::Transformer`]
     Transformer(Encoder),
-    /// [`Model::Convnet`] and [`Model::ResNet`]
+    /// [`Model::Convnet`], [`Model::ResNet`] and [`Model::Residual`]
     Convnet(Convnet),
+    /// [`Model::Depthwise`]
+    Depthwise(Mobile),
     /// [`Model::Lstm`]
     Lstm(Recurrent),
     /// [`Model::UNet`]
@@ -145,6 +156,8 @@ impl Model {
             Self::Gpt => "gpt",
             Self::Convnet => "convnet",
             Self::ResNet => "resnet",
+            Self::Residual => "residual",
+            Self::Depthwise => "depthwise",
             Self::Lstm => "lstm",
             Self::UNet => "unet",
             Self::Vit => "vit",
@@ -161,7 +174,8 @@ impl Model {
         match self {
             Self::Transformer => Dimensions::Encoder(ENCODER),
             Self::Gpt => Dimensions::Encoder(GPT),
-            Self::Convnet | Self::ResNet => Dimensions::Convnet(self.images()),
+            Self::Convnet | Self::ResNet | Self::Residual => Dimensions::Convnet(self.images()),
+            Self::Depthwise => Dimensions::Depthwise(depthwise(SIDE, DEPTHWISE)),
             Self::Lstm => Dimensions::Lstm,
             Self::UNet => Dimensions::UNet(PIXELS),
             Self::Vit => Dimensions::Vit(PATCHES),
@@ -177,8 +191,8 @@ impl Model {
                 let tokens = fill.below(vocab, [samples, length], device);
                 (Samples::Tokens(tokens), classes(vocab, samples * length))
             }
-            Self::Convnet | Self::ResNet => {
-                let side = self.images().image;
+            Self::Convnet | Self::ResNet | Self::Residual | Self::Depthwise => {
+                let side = if self == Self::Depthwise { SIDE } else { self.images().image };
                 (Samples::Images(fill.floats([samples, 3, side, side], device)), classes(CLASSES, samples))
             }
             Self::Lstm => {
@@ -202,7 +216,8 @@ impl Model {
     pub fn small(self) -> Dimensions {
         match self {
             Self::Transformer | Self::Gpt => Dimensions::Encoder(SMALL_ENCODER),
-            Self::Convnet | Self::ResNet => {
+            Self::Depthwise => Dimensions::Depthwise(depthwise(16, &[(16, 1), (32, 1)])),
+            Self::Convnet | Self::ResNet | Self::Residual => {
                 let small = convnet::Dimensions { image: 16, stages: vec![[16, 2], [32, 2]], ..self.images() };
                 Dimensions::Convnet(small)
             }
@@ -215,9 +230,34 @@ impl Model {
     fn images(self) -> convnet::Dimensions {
         let (image, stages, kind) = match self {
             Self::ResNet => (32, vec![[64, 2], [128, 2], [256, 2], [512, 2]], Block::Basic),
-            _ => (64, vec![[96, 8]], Block::Plain),
+            Self::Residual => (SIDE, vec![[64, 3], [128, 3], [256, 3]], Block::Basic),
+            _ => (SIDE, vec![[96, 8]], Block::Plain),
         };
         convnet::Dimensions { image, stages, classes: CLASSES, kind, group_norm: false, stem: false }
+    }
+}
+
+/// Side of most images.
+const SIDE: usize = 64;
+
+/// Channels and blocks of the depthwise network.
+const DEPTHWISE: &[(u64, u64)] = &[(64, 3), (128, 3), (256, 3)];
+
+/// `MobileNet`'s separable convolutions, in stages of channels and blocks.
+fn depthwise(image: usize, stages: &[(u64, u64)]) -> workload::Convnet {
+    let (first, last) = (stages[0].0, stages[stages.len() - 1].0);
+    workload::Convnet {
+        image: image as u64,
+        classes: CLASSES as u64,
+        stages: stages.iter().map(|&(channels, blocks)| Stage::from([channels, blocks])).collect(),
+        block: Block::Separable,
+        kernels: vec![3],
+        stem_kernel: 3,
+        stem_stride: 2,
+        stem_channels: Some(first),
+        last_channels: Some(last),
+        batch_statistics: true,
+        ..workload::Convnet::default()
     }
 }
 
@@ -265,6 +305,7 @@ impl Network {
         match (self, samples) {
             (Self::Transformer(encoder), Samples::Tokens(tokens)) => encoder.logits(tokens),
             (Self::Convnet(convnet), Samples::Images(images)) => convnet.logits(images),
+            (Self::Depthwise(mobile), Samples::Images(images)) => mobile.logits(&depthwise(SIDE, DEPTHWISE), images),
             (Self::Lstm(lstm), Samples::Sequences(sequences)) => lstm.logits(&SEQUENCES, sequences),
             (Self::UNet(unet), Samples::Images(images)) => unet.logits(images),
             (Self::Vit(vit), Samples::Images(images)) => vit.logits(images),

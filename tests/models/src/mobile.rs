@@ -7,6 +7,7 @@ use burn::{
         activation::{relu, sigmoid, silu},
     },
 };
+use gpu_tuned::mixed::InF32;
 use gpu_tuned::nn::{
     BatchNorm, BatchNormConfig, Linear, LinearConfig,
     conv::{Conv2d, Conv2dConfig},
@@ -24,13 +25,13 @@ fn activate(dimensions: &Convnet, input: Tensor<4>) -> Tensor<4> {
 #[derive(Module, Debug)]
 struct Conv {
     conv: Conv2d,
-    norm: BatchNorm,
+    norm: InF32<BatchNorm>,
 }
 
 impl Conv {
     fn new(channels: [usize; 2], kernel: usize, stride: usize, groups: usize, device: &Device) -> Self {
         let conv = same(channels, kernel, stride).with_groups(groups).with_bias(false);
-        Self { conv: conv.init(device), norm: BatchNormConfig::new(channels[1]).init(device) }
+        Self { conv: conv.init(device), norm: BatchNormConfig::new(channels[1]).init(device).into() }
     }
 
     fn forward(&self, input: Tensor<4>) -> Tensor<4> {
@@ -129,11 +130,18 @@ impl Network for Mobile {
 
     fn loss(&self, dimensions: &Convnet, samples: usize, device: &Device) -> Tensor<1> {
         let side = dimensions.image as usize;
-        let mut hidden = activate(dimensions, self.stem.forward(Tensor::zeros([samples, 3, side, side], device)));
+        cross_entropy(self.logits(dimensions, Tensor::zeros([samples, 3, side, side], device)))
+    }
+}
+
+impl Mobile {
+    /// Logits for some images, `[images, classes]`.
+    pub fn logits(&self, dimensions: &Convnet, images: Tensor<4>) -> Tensor<2> {
+        let mut hidden = activate(dimensions, self.stem.forward(images));
         for block in &self.blocks {
             hidden = block.forward(dimensions, hidden);
         }
         hidden = activate(dimensions, self.last.forward(hidden));
-        cross_entropy(self.head.forward(self.pool.forward(hidden).flatten(1, 3)))
+        self.head.forward(self.pool.forward(hidden).flatten(1, 3))
     }
 }
