@@ -34,10 +34,10 @@ const TOO_LONG: Duration = Duration::from_secs(10);
 
 /// Times warm steps, for about as long as `spend`; ignores `step.micro_batches`.
 ///
-/// On a GPU, steps of one micro-batch and of many are timed in turns, several in a row with one wait for the device at
-/// the end. Many means three to sixteen, to fill a fifth of a second. The difference is the time of micro-steps; the
-/// rest of the short step is the optimizer. Overlapping work so counts once. On the CPU nothing overlaps, and each part
-/// of a step is timed by itself. Long steps are repeated less.
+/// On a GPU, steps of one micro-batch and of many are timed in turns, each with a wait for the device at its end, as a trainer
+/// waits for the loss. Many means three to sixteen, to fill a fifth of a second. The difference is the time of micro-steps; the
+/// rest of the short step is the optimizer, with what the wait costs. Overlapping work so counts once. On the CPU nothing
+/// overlaps, and each part of a step is timed by itself. Long steps are repeated less.
 ///
 /// The steps must fit the device's memory with much to spare, gradients added up included: a device that ran out of it is
 /// slow from then on.
@@ -233,11 +233,13 @@ impl<'s, 'a, M: Module, B: Clone> Clock<'s, 'a, M, B> {
         Seconds { step: micro_step + optimizer, micro_step, optimizer }
     }
 
-    /// Times so many equal steps, in seconds a step.
+    /// Times so many equal steps, in seconds a step. Each is waited for, as by a trainer.
     pub(super) fn time(&mut self, steps: usize, micro_batches: usize) -> Result<f64, MeasureError> {
         let begin = Instant::now();
-        (0..steps).for_each(|_| self.training.step(micro_batches));
-        self.wait()?;
+        for _ in 0..steps {
+            self.training.step(micro_batches);
+            self.wait()?;
+        }
         Ok(begin.elapsed().as_secs_f64() / steps as f64)
     }
 
@@ -264,7 +266,7 @@ const LEAST_MS: f64 = 1e-3;
 pub struct Times {
     /// Milliseconds of the forward and backward pass of a micro-batch.
     pub micro_step_ms: f64,
-    /// Milliseconds of the optimizer.
+    /// Milliseconds of the optimizer, and on a GPU of the wait at the end of a step.
     pub optimizer_ms: f64,
     /// Half of the range of the repeats of a step, as a share of their median.
     pub spread: f64,
