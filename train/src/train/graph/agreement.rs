@@ -1,9 +1,11 @@
 //! Comparison of replays with plain micro-steps on the same samples.
 
 use std::fmt;
+use std::mem::take;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
+use burn::tensor::ops::PadMode;
 use burn::tensor::{DType, FloatDType, Tensor};
 
 use super::micro_step::MicroStep;
@@ -86,13 +88,34 @@ enum Agreement {
     Unknown,
 }
 
-/// Device values of the differences, [`COUNT`](Self::COUNT) for each tensor.
+/// Absolute values on the device, [`COUNT`](Self::COUNT) of each tensor: itself and its differences.
+///
+/// Tensors are cut into rows of one length, so that all share few kernels: a reduction of each shape is compiled and tuned by
+/// itself, which took up to 40 s of the first step.
 #[derive(Default)]
 struct Pending {
-    values: Vec<Tensor<1>>,
-    tensors: Vec<(Values, String, DType)>,
+    /// Rows whose largest values are not yet computed.
+    rows: [Vec<Tensor<2>>; Self::COUNT],
+    /// Number of these.
+    open: usize,
+    /// Largest values of the others, `[rows]` each.
+    largest: [Vec<Tensor<1>>; Self::COUNT],
+    tensors: Vec<Compared>,
     incomplete: Option<String>,
 }
+
+struct Compared {
+    values: Values,
+    path: String,
+    dtype: DType,
+    /// Rows in each of the lists.
+    rows: usize,
+}
+
+/// Numbers in a row.
+const ROW: usize = 4096;
+/// Rows after which largest values are computed: 64 MiB for each list.
+const MOST_ROWS: usize = 4096;
 
 impl Pending {
     const COUNT: usize = 5;
@@ -104,19 +127,66 @@ impl Pending {
             }
             return;
         };
-        self.tensors.push((values, path, plain.dtype()));
-        let [plain, other_plain, replay, other_replay, rounded] =
-            [plain, other_plain, replay, other_replay, rounded].map(|tensor| tensor.cast(FloatDType::F32));
-        let largest = |tensor: Tensor<D>| tensor.abs().max();
-        let values: [_; Self::COUNT] = [
-            largest(plain.clone()),
-            largest(plain.clone() - other_plain),
-            largest(plain - replay.clone()),
-            largest(replay.clone() - other_replay),
-            largest(replay - rounded),
+        let (dtype, numbers) = (plain.dtype(), plain.shape().num_elements());
+        let rows = numbers.div_ceil(ROW);
+        self.tensors.push(Compared { values, path, dtype, rows });
+        let [plain, other_plain, replay, other_replay, rounded] = [plain, other_plain, replay, other_replay, rounded]
+            .map(|tensor| {
+                let flat = tensor.cast(FloatDType::F32).reshape([numbers]);
+                flat.pad([(0, rows * ROW - numbers)], PadMode::Constant(0.0)).reshape([rows, ROW])
+            });
+        let differences: [_; Self::COUNT] = [
+            plain.clone(),
+            plain.clone() - other_plain,
+            plain - replay.clone(),
+            replay.clone() - other_replay,
+            replay - rounded,
         ];
-        self.values.extend(values);
+        for (all, difference) in self.rows.iter_mut().zip(differences) {
+            all.push(difference);
+        }
+        self.open += rows;
+        if self.open >= MOST_ROWS {
+            self.close();
+        }
     }
+
+    fn close(&mut self) {
+        if take(&mut self.open) == 0 {
+            return;
+        }
+        for (rows, largest) in self.rows.iter_mut().zip(&mut self.largest) {
+            largest.push(Tensor::cat(take(rows), 0).abs().max_dim(1).squeeze_dim(1));
+        }
+    }
+
+    /// Waits for the device.
+    fn read(mut self) -> Result<Comparison, StepFailure> {
+        self.close();
+        let Self { largest, tensors, incomplete, .. } = self;
+        let all: Vec<_> = largest.into_iter().flatten().collect();
+        let all = if all.is_empty() {
+            Vec::new()
+        } else {
+            let all = Tensor::cat(all, 0);
+            watched_read(|| all.try_into_vec_as::<f32>())?
+        };
+        let of_each = all.len() / Self::COUNT;
+        let mut next = 0;
+        let differences = tensors.into_iter().map(|Compared { values, path, dtype, rows }| {
+            let begin = next;
+            next += rows;
+            let [largest, plain, apart, replays, rounded] =
+                [0, 1, 2, 3, 4].map(|list| all[list * of_each..][begin..next].iter().copied().fold(0.0, larger));
+            Difference { values, path, largest, plain, apart, replays, rounded, epsilon: epsilon(dtype) }
+        });
+        Ok(Comparison { differences: differences.collect(), incomplete })
+    }
+}
+
+/// NaN if one of the numbers is.
+fn larger(one: f32, other: f32) -> f32 {
+    if other > one || other.is_nan() { other } else { one }
 }
 
 /// Visitor that compares gradients or running statistics.
@@ -151,17 +221,7 @@ impl Comparison {
             model.visit(&mut comparing);
             pending = comparing.pending;
         }
-        let Pending { values, tensors, incomplete } = pending;
-        if values.is_empty() {
-            return Ok(Self { differences: Vec::new(), incomplete });
-        }
-        let values = Tensor::cat(values, 0);
-        let values = watched_read(|| values.try_into_vec_as::<f32>())?;
-        let differences = values.chunks_exact(Pending::COUNT).zip(tensors).map(|(found, (values, path, dtype))| {
-            let [largest, plain, apart, replays, rounded] = [0, 1, 2, 3, 4].map(|at| found[at]);
-            Difference { values, path, largest, plain, apart, replays, rounded, epsilon: epsilon(dtype) }
-        });
-        Ok(Self { differences: differences.collect(), incomplete })
+        pending.read()
     }
 
     pub(super) fn agreement(&self) -> Agreement {

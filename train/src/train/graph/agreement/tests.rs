@@ -4,7 +4,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::activation::relu;
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 
-use super::{Agreement, Comparison, Difference, Outcome, Outcomes, Values, with_rounding_errors};
+use super::{Agreement, Comparison, Difference, Outcome, Outcomes, Pending, ROW, Values, with_rounding_errors};
 use crate::mixed::{Half, Master};
 use crate::train::accumulation::MicroBatchGradients;
 use crate::train::buffers::Buffers;
@@ -111,6 +111,36 @@ fn gradients_and_statistics_are_compared() {
     let missing = reason(agreement([Some(1.0), None], [0.5, 0.5]));
     assert!(missing.starts_with("some micro-steps on the same samples have a gradient of `weight`"), "{missing}");
     assert_eq!(agreement([Some(1.0), Some(1.0)], [f32::NAN, 0.5]), Agreement::Unknown);
+}
+
+#[test]
+fn each_tensor_has_the_largest_values_of_its_own_rows() {
+    let device = Device::flex();
+    // Of the second tensor, the last number of the second row; the third is a number, and the fourth empty.
+    let lengths = [ROW, 2 * ROW, 1, 0, ROW + 1];
+    let mut pending = Pending::default();
+    for (at, length) in lengths.into_iter().enumerate() {
+        let tensors = [0.5, 0.25, -1.0, 2.0, f32::NAN].map(|last| {
+            let mut numbers = vec![0.125 * at as f32; length];
+            if let Some(number) = numbers.last_mut() {
+                *number = last;
+            }
+            Some(Tensor::<1>::from_data(TensorData::new(numbers, [length]), &device))
+        });
+        pending.push(Values::Gradient, at.to_string(), tensors);
+        // As before the memory of the rows grows large.
+        if at == 1 {
+            pending.close();
+        }
+    }
+    let differences = pending.read().ok().expect("values").differences;
+    for (difference, length) in differences.iter().zip(lengths) {
+        let Difference { largest, plain, apart, replays, rounded, .. } = *difference;
+        let expected = if length == 0 { [0.0; 4] } else { [0.5, 0.25, 1.5, 3.0] };
+        assert_eq!([largest, plain, apart, replays], expected, "{length} numbers");
+        assert_eq!(rounded.is_nan(), length > 0);
+    }
+    assert_eq!(differences.len(), lengths.len());
 }
 
 /// Layers with norms, whose activations are rounded to the places of TF32 or not at all.
