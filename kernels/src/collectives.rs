@@ -1,7 +1,7 @@
 //! Sums of tensors over processes with one GPU each, by NCCL.
 //!
 //! A sum is put on the stream of its tensor, behind the kernels that write the tensor and before those that read the sum.
-//! [`sum`] is all that depends on the stream: sums beside the backward pass would take another one there.
+//! [`sums`] is all that depends on the stream: sums beside the backward pass would take another one there.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -54,24 +54,33 @@ pub fn is_summed(dtype: DType) -> bool {
     number(dtype).is_some()
 }
 
-/// Sums a tensor over the ranks of a communicator, which make the same calls in the same order, from one thread.
+/// Sums tensors over the ranks of a communicator, which make the same calls in the same order, from one thread.
 ///
-/// The sum has begun once this returns: Burn's fusion would reorder operations that do not depend on each other, and ranks
-/// with another order wait without end. A failure is the error of reading the sum, or what is computed from it.
+/// Each sum depends on the one before: Burn's fusion would reorder them otherwise, and ranks with another order wait without end.
+/// Nothing is flushed. They begin with the next operation that does that, at the latest when one of them is read. A failure is
+/// the error of reading a sum, or what is computed from it.
 ///
 /// # Panics
 ///
-/// If NCCL does not sum the type of the tensor, or the tensor is not on a CUDA device.
-pub fn sum(tensor: Tensor<1>, communicator: &Arc<Communicator>) -> Tensor<1> {
-    let (device, dtype) = (tensor.device(), tensor.dtype());
-    assert!(is_summed(dtype), "NCCL does not sum {dtype:?}");
-    let sum = Tensor::from_dispatch(Dispatch::nccl_sum(tensor.into_dispatch(), Arc::clone(communicator)));
-    // A broken device is the error of reading the sum.
-    let _ = device.flush();
-    sum
+/// If NCCL does not sum the type of a tensor, or a tensor is not on a CUDA device.
+pub fn sums(tensors: Vec<Tensor<1>>, communicator: &Arc<Communicator>) -> Vec<Tensor<1>> {
+    let mut last = None::<Tensor<1>>;
+    let sum = |tensor: Tensor<1>| {
+        let dtype = tensor.dtype();
+        assert!(is_summed(dtype), "NCCL does not sum {dtype:?}");
+        let (tensor, communicator) = (tensor.into_dispatch(), Arc::clone(communicator));
+        let sum = Tensor::from_dispatch(match last.take() {
+            None => Dispatch::nccl_sum(tensor, communicator),
+            Some(before) => Dispatch::nccl_sum_after(tensor, before.into_dispatch(), communicator),
+        });
+        last = Some(sum.clone());
+        sum
+    };
+    tensors.into_iter().map(sum).collect()
 }
 
-/// Returns true once all that computes the tensors is on the stream of their device. Does not wait for the device.
+/// Returns true once all that computes the tensors is on the stream of their device. Does not wait for the device, unless it is
+/// called again soon: a flush of CubeCL waits for what was on the stream at the last one.
 ///
 /// False means that an operation failed before it was on the stream, as without memory for its result: to read one of the
 /// tensors is the error.

@@ -20,6 +20,14 @@ pub trait CollectiveOps: Backend {
     #[fusion(dtype = tensor, shape = tensor)]
     fn nccl_sum(tensor: FloatTensor<Self>, communicator: Arc<Communicator>) -> FloatTensor<Self>;
 
+    /// The same, behind the operation that computes another tensor.
+    #[fusion(dtype = tensor, shape = tensor)]
+    fn nccl_sum_after(
+        tensor: FloatTensor<Self>,
+        before: FloatTensor<Self>,
+        communicator: Arc<Communicator>,
+    ) -> FloatTensor<Self>;
+
     /// The same tensor. Sets `failed` if one of the operations that compute it could not be put on the device's stream.
     #[fusion(dtype = tensor, shape = tensor)]
     fn nccl_queued(tensor: FloatTensor<Self>, failed: Arc<AtomicBool>) -> FloatTensor<Self>;
@@ -41,6 +49,11 @@ impl CollectiveOps for CubeBackend {
             stream::sum_over_ranks(&sum.client.clone(), communicator, read, sum.handle.clone(), (number, count));
         }
         sum
+    }
+
+    fn nccl_sum_after(tensor: CubeTensor, before: CubeTensor, communicator: Arc<Communicator>) -> CubeTensor {
+        drop(before);
+        Self::nccl_sum(tensor, communicator)
     }
 
     fn nccl_queued(tensor: CubeTensor, failed: Arc<AtomicBool>) -> CubeTensor {

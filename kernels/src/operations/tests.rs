@@ -318,7 +318,7 @@ fn sums_over_ranks_are_of_the_whole_tensors() {
     let second = std::thread::spawn(move || {
         let communicator = library.join(id, 1, 2).expect("a communicator");
         wait_for(&communicator);
-        LENGTHS.iter().flat_map(|length| [length, length]).for_each(|length| {
+        LENGTHS.iter().flat_map(|length| [length, length]).chain(&LENGTHS).for_each(|length| {
             let mut own = numbers(&[*length], 2);
             let memory = Memory { address: own.as_mut_ptr().addr() as u64, bytes: size_of_val(&own[..]) as u64 };
             // SAFETY: the fake sums the memory of this process.
@@ -328,21 +328,37 @@ fn sums_over_ranks_are_of_the_whole_tensors() {
     let communicator = collectives::join(&device, library, id, 0, 2).expect("a communicator");
     wait_for(&communicator);
     let communicator = Arc::new(communicator);
+    let sum = |vector| collectives::sums(vec![vector], &communicator).remove(0);
     for length in LENGTHS {
         let own = numbers(&[length], 1);
         let expected: Vec<f32> = own.iter().zip(numbers(&[length], 2)).map(|(own, other)| own + other).collect();
         let vector = on(&device, &own, &[length]);
         assert!(collectives::are_queued(&[vector.clone(), vector.clone().mul_scalar(2.0)]));
-        let in_place = collectives::sum(vector, &communicator);
-        assert_eq!(read(in_place), expected);
+        assert_eq!(read(sum(vector)), expected);
         let kept = on::<1>(&device, &own, &[length]);
-        assert_eq!(read(collectives::sum(kept.clone(), &communicator)), expected);
+        assert_eq!(read(sum(kept.clone())), expected);
         assert_eq!(read(kept), own, "another tensor has the memory");
+    }
+    // In one order, whichever is read first: the other rank sums lengths in this one.
+    let all = LENGTHS.map(|length| on(&device, &numbers(&[length], 1), &[length]));
+    for (length, sum) in LENGTHS.into_iter().zip(collectives::sums(all.to_vec(), &communicator)).rev() {
+        let expected = numbers(&[length], 1).into_iter().zip(numbers(&[length], 2)).map(|(own, other)| own + other);
+        assert_eq!(read(sum), expected.collect::<Vec<f32>>());
     }
     second.join().expect("no panic");
     communicator.abort().expect("an abort");
-    let failed = collectives::sum(on(&device, &[1.0], &[1]), &communicator);
+    let failed = sum(on(&device, &[1.0], &[1]));
     assert!(!collectives::are_queued(&[on(&device, &[1.0], &[1]), failed.clone().mul_scalar(2.0)]));
+    // One part of a vector is enough.
+    let other = |length: usize| on::<1>(&device, &vec![1.0; length], &[length]);
+    let loss = (other(1) + failed.clone().mul_scalar(0.0)).mul_scalar(3.0);
+    let joined = |parts: &[Tensor<1>]| collectives::are_queued(&[Tensor::cat(parts.to_vec(), 0)]);
+    assert!(joined(&[other(1), other(1)]));
+    for parts in
+        [[other(1), failed.clone(), other(1)], [failed.clone(), other(2), other(100)], [other(2), loss, other(100)]]
+    {
+        assert!(!joined(&parts));
+    }
     let message = failed.try_into_data().expect_err("the communicator is gone").to_string();
     assert!(message.contains("NCCL was aborted"), "{message}");
 }

@@ -75,13 +75,13 @@ impl Collectives {
     /// Sums vectors, one after the other, on their stream.
     #[cfg(feature = "cuda")]
     pub(super) fn sum(&self, vectors: Vec<Tensor<1>>) -> Result<Vec<Tensor<1>>, StepFailure> {
-        use gpu_tuned_kernels::collectives::{is_summed, sum};
+        use gpu_tuned_kernels::collectives::{is_summed, sums};
 
         if let Some(vector) = vectors.iter().find(|vector| !is_summed(vector.dtype())) {
             let message = format!("NCCL does not sum numbers of {:?}: train in f32", vector.dtype());
             return Err(StepError::Peers(Arc::from(Box::<dyn Error + Send + Sync>::from(message))).into());
         }
-        Ok(vectors.into_iter().map(|vector| sum(vector, &self.communicator)).collect())
+        Ok(sums(vectors, &self.communicator))
     }
 
     /// Waits until a communicator has joined the other ranks. From now on, the end of the ranks aborts the communicator, and an
