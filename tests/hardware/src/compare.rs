@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
-use burn::optim::AdamWConfig;
 use burn::tensor::{DType, Device, FloatDType};
 use clap::Args;
 use gpu_tuned::mixed::Half;
+use gpu_tuned::optim::AdamWConfig;
 use gpu_tuned::train::{GraphStatus, Trainer};
 use gpu_tuned::{Goal, Kernels, Precision, PrecisionPolicy};
 use serde::Serialize;

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::optim::AdamWConfig;
 use burn::tensor::{DType, Device, Distribution, Tensor};
 use clap::{Args, ValueEnum};
+use gpu_tuned::optim::AdamWConfig;
 use gpu_tuned::train::Trainer;
 use gpu_tuned::{Kernels, MicroBatch, Options, Session, Tuned, gpu_tuned};
 use serde::Serialize;
@@ -153,6 +153,13 @@ impl Arguments {
     }
 
     fn train_in<C: Tuned>(&self, session: &Session<C>) -> anyhow::Result<Line> {
+        let planned = session.schedule().micro_batch;
+        // Values that are those of the build ask for nothing.
+        ensure!(
+            planned == self.batch as u64,
+            "micro-batches are of {planned} samples: ask for others than {}",
+            self.batch
+        );
         let device = session.device();
         let checkpoint = self.checkpoint.as_deref().map(Checkpoint::new);
         let saved = checkpoint.as_ref().filter(|checkpoint| checkpoint.exists());

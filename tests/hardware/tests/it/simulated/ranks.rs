@@ -14,9 +14,9 @@ use super::hardware;
 /// Time in which a process ends after another one was lost.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Starts a rank of two, with a fault in the first step of the last one.
-fn start(machine: &Machine, nccl: &Fake, (rank, port): (usize, u16), fault: &str) -> Child {
-    let words = format!("ranks --batch 8 --global-batch 16 --steps 1 --fault {fault} --fault-step 0");
+/// Starts a rank of two, with a fault of the last one in a step.
+fn start(machine: &Machine, nccl: &Fake, (rank, port): (usize, u16), fault: &str, step: usize) -> Child {
+    let words = format!("ranks --batch 6 --global-batch 12 --steps 1 --fault {fault} --fault-step {step}");
     let mut command = hardware(machine, &words);
     command.env("RANK", rank.to_string()).env("WORLD_SIZE", "2").env("LOCAL_RANK", "0").env("LOCAL_WORLD_SIZE", "2");
     command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
@@ -37,12 +37,20 @@ fn sums(machine: &Machine) -> usize {
 fn a_rank_that_waits_in_nccl_for_a_lost_one_ends_by_itself() {
     // One GPU each: two ranks of a host with one GPU are refused.
     let (machines, nccl) = ([Machine::new("h200"), Machine::new("gh200")], Fake::new());
+    // Compiles kernels, without the fault. Sums of the fake library block the thread that launches those behind them.
     let port = free_port();
-    let [mut waiting, mut lost] = [0, 1].map(|rank| start(&machines[rank], &nccl, (rank, port), "hang"));
+    for mut rank in [0, 1].map(|rank| start(&machines[rank], &nccl, (rank, port), "hang", 1)) {
+        rank.wait().expect("an end");
+    }
+    for machine in &machines {
+        fs::remove_file(machine.home().join("sums")).expect("sums");
+    }
+    let port = free_port();
+    let [mut waiting, mut lost] = [0, 1].map(|rank| start(&machines[rank], &nccl, (rank, port), "hang", 0));
     let begin = Instant::now();
     // The first rank is ahead of the second one, and stays so, with all kernels loaded: it waits for a sum.
     let (mut since, mut kernels) = (None, 0);
-    while since.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(5)) {
+    while since.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(3)) {
         assert_eq!(waiting.try_wait().expect("a process"), None, "the first rank ends too early");
         assert!(begin.elapsed() < Duration::from_mins(10), "the first rank does not come to a sum");
         let is_ahead = sums(&machines[0]) > sums(&machines[1]) && sums(&machines[1]) > 0;
@@ -65,7 +73,7 @@ fn a_rank_that_waits_in_nccl_for_a_lost_one_ends_by_itself() {
 fn a_rank_without_memory_repeats_its_part_before_it_begins_a_sum() {
     let (machines, nccl) = ([Machine::new("h200"), Machine::new("gh200")], Fake::new());
     let port = free_port();
-    let ranks = [0, 1].map(|rank| start(&machines[rank], &nccl, (rank, port), "rescue"));
+    let ranks = [0, 1].map(|rank| start(&machines[rank], &nccl, (rank, port), "rescue", 0));
     let errors = ranks.map(|rank| {
         let output = rank.wait_with_output().expect("an end");
         String::from_utf8_lossy(&output.stderr).into_owned()
