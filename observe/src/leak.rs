@@ -43,13 +43,6 @@ pub struct Leak {
     pub in_use_bytes: u64,
 }
 
-impl Leak {
-    /// Returns the number of further steps that take `bytes_more`.
-    pub fn steps_until(&self, bytes_more: u64) -> u64 {
-        (bytes_more as f64 / self.bytes_per_step) as u64
-    }
-}
-
 /// Returns the leak of a series of steps and the bytes in use after them, in ascending order; `None` if there is none, or
 /// if the series has fewer than 20 steps.
 ///

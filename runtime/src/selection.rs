@@ -65,11 +65,6 @@ impl Selection {
     pub fn device(&self) -> Option<&Match> {
         self.gpu.as_ref().map(|gpu| &gpu.found)
     }
-
-    /// Name of the device.
-    pub fn device_name(&self) -> String {
-        self.gpu.as_ref().map_or_else(|| "CPU".to_owned(), UsableGpu::name)
-    }
 }
 
 /// One line for the device, then one a fallback, one for the saved run and one for the changes.

@@ -21,16 +21,22 @@ use crate::cublaslt::Element;
 use crate::cudnn::Pass;
 use crate::selection::Kind;
 
+/// A pass by Burn's kernels. Burn's backend panics as well where none of them computes a convolution.
+macro_rules! by_burn {
+    ($pass:ident($($argument:expr),+), $window:expr) => {
+        match $window.stride.len() {
+            1 => $pass::<1>($($argument),+, options($window), ConvStrategy::default()),
+            _ => $pass::<2>($($argument),+, options($window), ConvStrategy::default()),
+        }
+        .expect("BUG: Burn's kernels compute all convolutions")
+    };
+}
+
 /// `[n, c, sizes…]` and `[k, c / groups, sizes…]` to `[n, k, sizes…]`.
 pub(super) fn forward(input: CubeTensor, weight: CubeTensor, window: &Window, tf32: bool) -> CubeTensor {
     let shape = output_shape(input.meta.shape(), weight.meta.shape(), window);
-    computed(Pass::Forward, [&input, &weight], shape, window, tf32).unwrap_or_else(|| {
-        match window.stride.len() {
-            1 => conv_forward::<1>(input, weight, None, options(window), ConvStrategy::default()),
-            _ => conv_forward::<2>(input, weight, None, options(window), ConvStrategy::default()),
-        }
-        .expect(ALL_SHAPES)
-    })
+    computed(Pass::Forward, [&input, &weight], shape, window, tf32)
+        .unwrap_or_else(|| by_burn!(conv_forward(input, weight, None), window))
 }
 
 /// The gradient of the input, which has this shape.
@@ -42,13 +48,7 @@ pub(super) fn input_gradient(
     tf32: bool,
 ) -> CubeTensor {
     let by_library = computed(Pass::Input, [&weight, &gradient], shape.clone(), window, tf32);
-    by_library.unwrap_or_else(|| {
-        match window.stride.len() {
-            1 => conv_data_backward::<1>(gradient, weight, shape, options(window), ConvStrategy::default()),
-            _ => conv_data_backward::<2>(gradient, weight, shape, options(window), ConvStrategy::default()),
-        }
-        .expect(ALL_SHAPES)
-    })
+    by_library.unwrap_or_else(|| by_burn!(conv_data_backward(gradient, weight, shape), window))
 }
 
 /// The gradient of the weight, which has this shape.
@@ -60,17 +60,8 @@ pub(super) fn weight_gradient(
     tf32: bool,
 ) -> CubeTensor {
     let by_library = computed(Pass::Weight, [&input, &gradient], shape.clone(), window, tf32);
-    by_library.unwrap_or_else(|| {
-        match window.stride.len() {
-            1 => conv_weight_backward::<1>(input, gradient, shape, options(window), ConvStrategy::default()),
-            _ => conv_weight_backward::<2>(input, gradient, shape, options(window), ConvStrategy::default()),
-        }
-        .expect(ALL_SHAPES)
-    })
+    by_library.unwrap_or_else(|| by_burn!(conv_weight_backward(input, gradient, shape), window))
 }
-
-/// Burn's backend panics as well where none of its kernels computes a convolution.
-const ALL_SHAPES: &str = "BUG: Burn's kernels compute all convolutions";
 
 /// Sums of the channels of `[n, c, sizes…]`: `[c]`.
 ///

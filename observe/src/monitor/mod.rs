@@ -103,13 +103,6 @@ impl Monitor {
         locked(&self.state).observe(vec![Record::Value(Value::new(now(), name, value))]);
     }
 
-    /// Records a value of an optimizer step.
-    pub fn value_at_step(&self, name: impl Into<String>, value: f64, step: u64) {
-        let mut record = Value::new(now(), name, value);
-        record.step = Some(step);
-        locked(&self.state).observe(vec![Record::Value(record)]);
-    }
-
     /// Returns the last record of each device and value.
     pub fn latest(&self) -> Latest {
         locked(&self.state).latest.clone()

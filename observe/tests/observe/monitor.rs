@@ -38,12 +38,11 @@ fn the_host_is_sampled_without_a_driver_and_the_reason_is_given() {
 }
 
 #[test]
-fn values_of_the_program_are_kept_with_their_steps() {
+fn the_last_value_of_the_program_is_kept() {
     let monitor = Monitor::start(&without_driver().no_program()).unwrap();
     monitor.value("valid/loss", 2.0);
-    monitor.value_at_step("valid/loss", 1.0, 400);
-    let latest = monitor.latest();
-    assert_eq!((latest.values["valid/loss"].value, latest.values["valid/loss"].step), (1.0, Some(400)));
+    monitor.value("valid/loss", 1.0);
+    assert_eq!(monitor.latest().values["valid/loss"].value, 1.0);
     let prometheus = monitor.to_prometheus();
     assert!(prometheus.contains("\ngpu_tuned_value{name=\"valid/loss\"} 1\n"), "{prometheus}");
     let stats = monitor.stop().unwrap().values["valid/loss"];

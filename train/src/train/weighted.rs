@@ -68,11 +68,6 @@ impl<O: Send + 'static> Weighted<O> {
     pub const fn weight(&self) -> &Weight {
         &self.weight
     }
-
-    /// Returns the output.
-    pub fn into_output(self) -> O {
-        self.output
-    }
 }
 
 impl<O: ItemLazy + 'static> ItemLazy for Weighted<O> {

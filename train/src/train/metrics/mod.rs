@@ -39,12 +39,6 @@ impl Metrics {
         Self { history, gpu: gpu.map_or_else(Gpu::none, |gpu| Gpu::of(gpu, None)) }
     }
 
-    /// The same, with another GPU, or with a driver's library that is at none of its usual places.
-    #[must_use]
-    pub fn with_gpu(self, gpu: Gpu) -> Self {
-        Self { gpu, ..self }
-    }
-
     /// Used GPU memory, in GiB.
     pub fn gpu_memory(&self) -> GpuMemory {
         self.gpu.memory()
