@@ -529,8 +529,10 @@ mod tests {
 
     use super::{First, Window, joined_first_size, others};
 
+    type Three = [usize; 3];
+
     /// Sizes of a kernel, strides, padding, dilations, and groups.
-    const CASES: [([usize; 3], [usize; 3], [usize; 3], [usize; 3], usize); 5] = [
+    const CASES: [(Three, Three, Three, Three, usize); 5] = [
         ([3, 3, 3], [1, 1, 1], [1, 1, 1], [1, 1, 1], 1),
         ([3, 1, 1], [3, 3, 2], [1, 0, 2], [2, 1, 2], 1),
         ([1, 1, 2], [2, 2, 3], [3, 0, 0], [1, 2, 2], 2),
@@ -544,7 +546,7 @@ mod tests {
         device
     }
 
-    fn window(stride: [usize; 3], padding: [usize; 3], dilation: [usize; 3], groups: usize) -> Window {
+    fn window(stride: Three, padding: Three, dilation: Three, groups: usize) -> Window {
         Window { stride: stride.into(), padding: padding.into(), dilation: dilation.into(), groups }
     }
 

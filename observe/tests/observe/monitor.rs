@@ -42,7 +42,8 @@ fn the_last_value_of_the_program_is_kept() {
     let monitor = Monitor::start(&without_driver().no_program()).unwrap();
     monitor.value("valid/loss", 2.0);
     monitor.value("valid/loss", 1.0);
-    assert_eq!(monitor.latest().values["valid/loss"].value, 1.0);
+    let latest = &monitor.latest().values["valid/loss"];
+    assert_eq!((latest.value, latest.step), (1.0, None));
     let prometheus = monitor.to_prometheus();
     assert!(prometheus.contains("\ngpu_tuned_value{name=\"valid/loss\"} 1\n"), "{prometheus}");
     let stats = monitor.stop().unwrap().values["valid/loss"];
