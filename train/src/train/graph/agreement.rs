@@ -91,7 +91,7 @@ enum Agreement {
 /// Absolute values on the device, [`COUNT`](Self::COUNT) of each tensor: itself and its differences.
 ///
 /// Tensors are cut into rows of one length, so that all share few kernels: a reduction of each shape is compiled and tuned by
-/// itself, which took up to 40 s of the first step.
+/// itself.
 #[derive(Default)]
 struct Pending {
     /// Rows whose largest values are not yet computed.
