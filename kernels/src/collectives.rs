@@ -57,8 +57,8 @@ pub fn is_summed(dtype: DType) -> bool {
 /// Sums tensors over the ranks of a communicator, which make the same calls in the same order, from one thread.
 ///
 /// Each sum depends on the one before: Burn's fusion would reorder them otherwise, and ranks with another order wait without end.
-/// Nothing is flushed. They begin with the next operation that does that, at the latest when one of them is read. A failure is
-/// the error of reading a sum, or what is computed from it.
+/// Nothing is flushed. They begin when Burn's queue is next executed, at the latest when one of them is read. A failure is the
+/// error of reading a sum, or what is computed from it.
 ///
 /// # Panics
 ///

@@ -451,7 +451,7 @@ fn transposed_convolution<const D: usize, const N: usize>(
         let (input, weight) = (input.into_dispatch(), weight.into_dispatch());
         let tf32 = tf32 || dtype != DType::F32;
         let parts = Dispatch::library_transposed_convolution(input, weight, others, added, tf32);
-        let output = of_first.added(Tensor::from_dispatch(parts), samples).cast(dtype);
+        let output = of_first.added(Tensor::from_dispatch(parts), [samples, length]).cast(dtype);
         return with_bias(Tensor::from_dispatch(output.into_dispatch()), bias);
     }
     let (input, weight) = (input.into_dispatch(), weight.into_dispatch());
@@ -488,13 +488,15 @@ impl First {
 
     /// Sums of what positions add to the output: `[samples x length, channels x kernel, rows, columns]` to
     /// `[samples, channels, positions, rows, columns]`.
-    fn added(&self, parts: Tensor<4>, samples: usize) -> Tensor<5> {
+    fn added(&self, parts: Tensor<4>, [samples, length]: [usize; 2]) -> Tensor<5> {
         let Self { kernel, stride, padding, dilation, added } = *self;
-        let [all, joined, rows, columns] = parts.dims();
-        let (length, channels, plane) = (all / samples, joined / kernel, rows * columns);
-        let reach = dilation * (kernel - 1);
-        let numbers = (length - 1) * stride + reach + 1 + added;
-        assert!(numbers > 2 * padding, "a transposed convolution of {length} numbers with padding {padding}");
+        let [_, joined, rows, columns] = parts.dims();
+        let numbers = length.saturating_sub(1) * stride + dilation * kernel.saturating_sub(1) + 1 + added;
+        assert!(
+            length > 0 && kernel > 0 && numbers > 2 * padding,
+            "no transposed convolution of {length} numbers with a kernel of {kernel} and padding {padding}"
+        );
+        let (channels, plane, reach) = (joined / kernel, rows * columns, dilation * (kernel - 1));
         let positions = numbers - 2 * padding;
         let whole = (length * stride + reach).max(padding + positions);
         let parts = parts.reshape([samples, length, channels, kernel, plane]);
@@ -581,8 +583,8 @@ mod tests {
         for ((kernel, stride, padding, dilation, groups), added) in
             CASES.into_iter().flat_map(|case| [0, 1].map(|added| (case, added)))
         {
-            let added = stride.map(|stride| added.min(stride - 1));
-            let input = Tensor::<5>::random([2, 8, 5, 7, 6], Distribution::Default, &device);
+            let (samples, added) = (added + 1, stride.map(|stride| added.min(stride - 1)));
+            let input = Tensor::<5>::random([samples, 8, 5, 7, 6], Distribution::Default, &device);
             let [first, rows, columns] = kernel;
             let weight = Tensor::<5>::random([8, 4 / groups, first, rows, columns], Distribution::Default, &device);
             let options = ConvTransposeOptions::new(stride, padding, added, dilation, groups);
@@ -597,9 +599,17 @@ mod tests {
                 of(&window.dilation),
                 groups,
             );
-            let input = input.swap_dims(1, 2).reshape([10, 8, 7, 6]);
+            let input = input.swap_dims(1, 2).reshape([5 * samples, 8, 7, 6]);
             let weight = weight.reshape([8, 4 / groups * first, rows, columns]);
-            assert_same(&of_first.added(module::conv_transpose2d(input, weight, None, options), 2), &expected);
+            let parts = module::conv_transpose2d(input, weight, None, options);
+            assert_same(&of_first.added(parts, [samples, 5]), &expected);
         }
+    }
+
+    #[test]
+    fn a_transposed_3d_convolution_of_no_samples_has_none() {
+        let window = window([2, 1, 1], [0; 3], [1; 3], 1);
+        let parts = Tensor::<4>::zeros([0, 6, 7, 6], &device());
+        assert_eq!(First::new(3, &window, 1).added(parts, [0, 5]).dims(), [0, 2, 12, 7, 6]);
     }
 }

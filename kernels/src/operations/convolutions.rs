@@ -184,7 +184,7 @@ pub(super) fn untiled(tensor: CubeTensor) -> CubeTensor {
     if tensor.meta.is_tiled() { into_contiguous(tensor) } else { tensor }
 }
 
-/// The shape with sizes of 1 before its own: the library's tensors have two sizes or three.
+/// The shape with sizes of 1 before its own: the library's tensors have two sizes, and those of norms up to three.
 fn lifted(shape: &Shape) -> Vec<usize> {
     let added = vec![1; 4_usize.saturating_sub(shape.num_dims())];
     [&shape[..2], &added, &shape[2..]].concat()

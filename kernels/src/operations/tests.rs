@@ -339,7 +339,7 @@ fn sums_over_ranks_are_of_the_whole_tensors() {
         assert_eq!(read(sum(kept.clone())), expected);
         assert_eq!(read(kept), own, "another tensor has the memory");
     }
-    // In one order, whichever is read first: the other rank sums lengths in this one.
+    // Several in one call, of which the last is read first.
     let all = LENGTHS.map(|length| on(&device, &numbers(&[length], 1), &[length]));
     for (length, sum) in LENGTHS.into_iter().zip(collectives::sums(all.to_vec(), &communicator)).rev() {
         let expected = numbers(&[length], 1).into_iter().zip(numbers(&[length], 2)).map(|(own, other)| own + other);

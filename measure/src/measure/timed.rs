@@ -12,7 +12,7 @@ use super::bench::ACCUMULATING;
 use super::training::Training;
 use super::{MeasureError, Step, Subject, isolated, release, reserved};
 
-/// Shorter windows than this are mostly waiting for the device.
+/// Shorter windows than this vary more.
 const WINDOW: f64 = 0.1;
 /// Seconds of the longer of the two timed steps, as a target. The host's work that a short step hides counts once for
 /// all its micro-batches.

@@ -15,7 +15,7 @@ use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
 use crate::measure::timed::{Clock, median};
 use crate::measure::{MeasureError, Step, Subject};
 
-/// Shorter windows than this are mostly waiting for the device.
+/// Shorter windows than this vary more.
 const WINDOW: f64 = 0.1;
 const MOST_STEPS: usize = 100;
 const REPEATS: (usize, usize) = (3, 9);
@@ -32,7 +32,7 @@ pub(super) struct Timing<'t> {
 /// Numbers of steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Repeats {
-    /// In a row, with one wait for the device at the end.
+    /// Between two readings of the clock; each is waited for, as a trainer waits.
     steps: usize,
     repeats: usize,
 }
@@ -138,8 +138,8 @@ impl<M: Module, B: Clone> Clock<'_, '_, M, B> {
             for _ in 0..steps {
                 waited += before();
                 self.training.step(1);
+                self.wait()?;
             }
-            self.wait()?;
             let each = |all: Duration| all.as_secs_f64() / steps as f64;
             all.push(Seconds { step: each(begin.elapsed()), waited: each(waited) });
         }

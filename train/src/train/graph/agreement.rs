@@ -114,7 +114,7 @@ struct Compared {
 
 /// Numbers in a row.
 const ROW: usize = 4096;
-/// Rows after which largest values are computed: 64 MiB for each list.
+/// Rows after which largest values are computed: 64 MiB for each list, or one large tensor.
 const MOST_ROWS: usize = 4096;
 
 impl Pending {
@@ -130,39 +130,41 @@ impl Pending {
         let (dtype, numbers) = (plain.dtype(), plain.shape().num_elements());
         let rows = numbers.div_ceil(ROW);
         self.tensors.push(Compared { values, path, dtype, rows });
-        let [plain, other_plain, replay, other_replay, rounded] = [plain, other_plain, replay, other_replay, rounded]
-            .map(|tensor| {
-                let flat = tensor.cast(FloatDType::F32).reshape([numbers]);
-                flat.pad([(0, rows * ROW - numbers)], PadMode::Constant(0.0)).reshape([rows, ROW])
-            });
-        let differences: [_; Self::COUNT] = [
-            plain.clone(),
-            plain.clone() - other_plain,
-            plain - replay.clone(),
-            replay.clone() - other_replay,
-            replay - rounded,
+        let [plain, other_plain, replay, other_replay, rounded] =
+            [plain, other_plain, replay, other_replay, rounded].map(|it| it.cast(FloatDType::F32).reshape([numbers]));
+        let pairs = [
+            (plain.clone(), None),
+            (plain.clone(), Some(other_plain)),
+            (plain, Some(replay.clone())),
+            (replay.clone(), Some(other_replay)),
+            (replay, Some(rounded)),
         ];
-        for (all, difference) in self.rows.iter_mut().zip(differences) {
-            all.push(difference);
-        }
         self.open += rows;
+        for (list, (one, other)) in pairs.into_iter().enumerate() {
+            let difference = other.map_or_else(|| one.clone(), |other| one.clone() - other);
+            let rest = rows * ROW - numbers;
+            let whole = if rest == 0 { difference } else { difference.pad([(0, rest)], PadMode::Constant(0.0)) };
+            self.rows[list].push(whole.reshape([rows, ROW]));
+            // One difference of a large tensor is in memory at a time.
+            if self.open >= MOST_ROWS {
+                self.close(list);
+            }
+        }
         if self.open >= MOST_ROWS {
-            self.close();
+            self.open = 0;
         }
     }
 
-    fn close(&mut self) {
-        if take(&mut self.open) == 0 {
-            return;
-        }
-        for (rows, largest) in self.rows.iter_mut().zip(&mut self.largest) {
-            largest.push(Tensor::cat(take(rows), 0).abs().max_dim(1).squeeze_dim(1));
+    fn close(&mut self, list: usize) {
+        let rows = take(&mut self.rows[list]);
+        if rows.iter().any(|rows| rows.dims()[0] > 0) {
+            self.largest[list].push(Tensor::cat(rows, 0).abs().max_dim(1).squeeze_dim(1));
         }
     }
 
     /// Waits for the device.
     fn read(mut self) -> Result<Comparison, StepFailure> {
-        self.close();
+        (0..Self::COUNT).for_each(|list| self.close(list));
         let Self { largest, tensors, incomplete, .. } = self;
         let all: Vec<_> = largest.into_iter().flatten().collect();
         let all = if all.is_empty() {

@@ -37,7 +37,8 @@ fn sums(machine: &Machine) -> usize {
 fn a_rank_that_waits_in_nccl_for_a_lost_one_ends_by_itself() {
     // One GPU each: two ranks of a host with one GPU are refused.
     let (machines, nccl) = ([Machine::new("h200"), Machine::new("gh200")], Fake::new());
-    // Compiles kernels, without the fault. Sums of the fake library block the thread that launches those behind them.
+    // Compiles kernels, without the fault. Sums of the fake library block the thread that launches those behind them. Both ranks
+    // end with an error, as the driver computes nothing.
     let port = free_port();
     for mut rank in [0, 1].map(|rank| start(&machines[rank], &nccl, (rank, port), "hang", 1)) {
         rank.wait().expect("an end");
