@@ -139,19 +139,17 @@ impl Pending {
             (replay.clone(), Some(other_replay)),
             (replay, Some(rounded)),
         ];
-        self.open += rows;
+        let is_full = self.open + rows >= MOST_ROWS;
+        self.open = if is_full { 0 } else { self.open + rows };
         for (list, (one, other)) in pairs.into_iter().enumerate() {
             let difference = other.map_or_else(|| one.clone(), |other| one.clone() - other);
             let rest = rows * ROW - numbers;
             let whole = if rest == 0 { difference } else { difference.pad([(0, rest)], PadMode::Constant(0.0)) };
             self.rows[list].push(whole.reshape([rows, ROW]));
             // One difference of a large tensor is in memory at a time.
-            if self.open >= MOST_ROWS {
+            if is_full {
                 self.close(list);
             }
-        }
-        if self.open >= MOST_ROWS {
-            self.open = 0;
         }
     }
 
