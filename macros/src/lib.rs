@@ -38,7 +38,7 @@ fn table() -> Table {
 /// }
 /// ```
 ///
-/// The attribute stands above `#[derive(…)]`, on a struct with named fields. It implements `gpu_tuned::Tuned`, and:
+/// The attribute is above `#[derive(…)]`, on a struct with named fields. It implements `gpu_tuned::Tuned`, and:
 ///
 /// | struct | expansion |
 /// |---|---|
@@ -55,7 +55,7 @@ fn table() -> Table {
 ///
 /// The model is either `workload = "…"`, the name of a workload of `gpu-tuned.toml` (the package's, else the workspace's), or a list of dimensions, such as
 /// `transformer(…)`. Beside the model, the attribute takes keys of the goal and of the training. Packages without a build
-/// script add `target`: a shipped GPU profile, or `"generic"`. A target that cannot hold the workload is an error. Without a
+/// script add `target`: a shipped GPU profile, or `"generic"`. A workload that does not fit the target is an error. Without a
 /// GPU's feature the values are placeholders: `generic` has 8 GiB, or as much as the workload needs, up to 512 GiB. Values in
 /// the attribute override those of the file.
 ///

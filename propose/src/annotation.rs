@@ -251,7 +251,7 @@ impl Annotation<'_, '_, '_> {
         let item = candidate.item;
         let start = start(&item.attrs, &item.vis, item.struct_token.span);
         self.patch.note(self.source, start, "the config: the model, and the samples of a step");
-        // The attribute stands above a derive.
+        // The attribute is above a derive.
         if !item.attrs.iter().any(|it| it.path().is_ident("derive")) {
             self.patch.above(self.source, start, &self.new_derive(candidate));
         }

@@ -90,7 +90,7 @@ fn what_was_measured_of_one_gpu_is_not_taken_for_the_other() {
 #[test]
 fn where_no_plan_is_for_all_the_gpu_with_the_least_memory_is_left_out() {
     let goal = Goal { global_batch: Some(8), ..Goal::default() };
-    // The one holds a step at once, where nothing is added for what is not known, the other one sample at a time.
+    // A step fits the one at once, if nothing is added for unknown memory, and the other one sample at a time.
     let workload = measured(&[("t4", &[(8, 12_500)]), ("rtx4090", &[(1, 16_000), (8, 40_000)])]);
     let compiled = compile(&selecting(shipped(&["rtx4090", "t4"])), &workload, &goal).unwrap();
     assert_eq!((compiled.target.as_str(), compiled.plan.settings.batch_size), ("rtx4090", 1), "{}", compiled.plan);
@@ -167,7 +167,7 @@ proptest! {
         slack in prop::collection::vec(prop_oneof![1.0..1.1f64, 1.0..3.0f64], 6),
         workload in workloads(), goal in goals(),
     ) {
-        // With `auto` a GPU may hold the workload alone only in a precision that another one lacks.
+        // With `auto` the workload may fit a GPU only in a precision that another one lacks.
         let goal = Goal { precision: goal.precision.filter(|policy| *policy != PrecisionPolicy::Auto), ..goal };
         let profiles = tight(&profiles, &slack, &workload, &goal);
         prop_assume!(!profiles.is_empty());

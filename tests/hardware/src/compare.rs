@@ -1,7 +1,6 @@
 //! Steps as planned from measurements, beside steps in other micro-batches and precisions, with and without CUDA graphs.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -14,10 +13,10 @@ use gpu_tuned::{Goal, Kernels, Precision, PrecisionPolicy};
 use serde::Serialize;
 
 use crate::described::GLOBAL_BATCH;
-use crate::device::{Choice, alone, kernels};
+use crate::device::{alone, kernels};
 use crate::line::print_under;
 use crate::network::{Batch, Fill, Model, Network};
-use crate::planned::{h200, settings, workload};
+use crate::planned::{Locked, h200, settings};
 use crate::weights::seeded;
 
 const LEARNING_RATE: f64 = 1e-4;
@@ -32,13 +31,7 @@ const LEAST_STEPS: usize = 3;
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    choice: Choice,
-    /// The model
-    #[arg(long)]
-    model: Model,
-    /// Lock with measurements of the model
-    #[arg(long)]
-    lock: PathBuf,
+    locked: Locked,
     /// Samples in a micro-batch
     #[arg(long, value_delimiter = ',', required = true)]
     batches: Vec<usize>,
@@ -79,8 +72,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let precision = arguments.precision;
     // The type of batches, and of a recurrent layer's first states.
     let float = if precision == Precision::F32 { FloatDType::F32 } else { FloatDType::BF16 };
-    let device = arguments.choice.open_in(float)?;
-    let workload = workload(&arguments.lock, arguments.model)?;
+    let device = arguments.locked.choice.open_in(float)?;
+    let workload = arguments.locked.workload()?;
     let goal = Goal {
         global_batch: Some(GLOBAL_BATCH as u64),
         precision: Some(PrecisionPolicy::Auto),
@@ -99,12 +92,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         |&batch| [false, true].map(|cuda_graphs| Setting { precision, batch, cuda_graphs, checkpointing: false });
     let others: BTreeSet<_> = arguments.batches.iter().flat_map(of_batch).chain([planned]).collect();
     if planned.precision != precision {
-        eprintln!("{} is planned in {}", arguments.model.name(), planned.precision);
+        eprintln!("{} is planned in {}", arguments.locked.model.name(), planned.precision);
     }
     for setting in others.into_iter().filter(|setting| setting.precision == precision) {
         let outcome = alone(&device, || arguments.timed(setting, &device));
         let is_planned = setting == planned;
-        let head = Head { run: "compare", model: arguments.model, kernels: kernels(), is_planned, setting };
+        let head = Head { run: "compare", model: arguments.locked.model, kernels: kernels(), is_planned, setting };
         print_under(&head, &outcome)?;
     }
     Ok(())
@@ -114,7 +107,7 @@ impl Arguments {
     fn timed(&self, setting: Setting, device: &Device) -> anyhow::Result<Timed> {
         let training = device.clone().autodiff();
         let training = if setting.checkpointing { training.gradient_checkpointing() } else { training };
-        let network = seeded(&self.model.dimensions(), 0, Some(DType::F32), &training);
+        let network = seeded(&self.locked.model.dimensions(), 0, Some(DType::F32), &training);
         let mut trainer = Trainer::new(network, AdamWConfig::new().init(), training, setting.batch);
         if let Some(half) = Half::of(setting.precision) {
             trainer = trainer.mixed(half)?;
@@ -122,7 +115,7 @@ impl Arguments {
         if setting.cuda_graphs {
             trainer = trainer.cuda_graphs();
         }
-        let batch = self.model.batch(GLOBAL_BATCH, Fill::Random, device);
+        let batch = self.locked.model.batch(GLOBAL_BATCH, Fill::Random, device);
         let step = |trainer: &mut Trainer<Network>| {
             let begin = Instant::now();
             trainer.step(LEARNING_RATE, batch.clone(), |model: &Network, micro: Batch| model.loss(micro))?;

@@ -92,17 +92,9 @@ pub trait WithConfig {
 pub(crate) const GLOBAL_BATCH: usize = 512;
 
 impl Model {
-    /// Does `work` with the config of the model in a precision.
-    pub fn with_config<W: WithConfig>(self, precision: Precision, work: W) -> W::Output {
-        self.with_precision(Some(precision), work)
-    }
-
-    /// Does `work` with the config of the model as planned.
-    pub(crate) fn with_planned_config<W: WithConfig>(self, work: W) -> W::Output {
-        self.with_precision(None, work)
-    }
-
-    fn with_precision<W: WithConfig>(self, precision: Option<Precision>, work: W) -> W::Output {
+    /// Does `work` with the config of the model, in the planned precision or in another.
+    pub fn with_config<W: WithConfig>(self, precision: impl Into<Option<Precision>>, work: W) -> W::Output {
+        let precision = precision.into();
         macro_rules! run {
             ($config:ident) => {{
                 let planned = $config::default();

@@ -132,10 +132,9 @@ pub fn run() -> anyhow::Result<()> {
         Command::Trace(arguments) => trace::run(&arguments),
         #[cfg(feature = "cuda")]
         Command::Hold(arguments) => hold::run(&arguments),
-        Command::Measure(arguments) => match arguments.precision {
-            Some(precision) => arguments.model.with_config(precision.into(), &arguments),
-            None => arguments.model.with_planned_config(&arguments),
-        },
+        Command::Measure(arguments) => {
+            arguments.model.with_config(arguments.precision.map(gpu_tuned::Precision::from), &arguments)
+        }
         Command::Beside(arguments) => beside::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),

@@ -1,12 +1,33 @@
 //! Plans for measured models.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use clap::Args;
 use gpu_tuned::{DeviceFacts, Goal, Settings, lock::LockFile, workload::Workload};
 use gpu_tuned_core::{Bytes, plan, profile::ProfileTable};
 
-use crate::{described::GLOBAL_BATCH, mode::Precision, network::Model};
+use crate::{described::GLOBAL_BATCH, device::Choice, mode::Precision, network::Model};
+
+/// A model that was measured.
+#[derive(Args)]
+pub(crate) struct Locked {
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// The model
+    #[arg(long)]
+    pub(crate) model: Model,
+    /// Lock with measurements of the model
+    #[arg(long)]
+    lock: PathBuf,
+}
+
+impl Locked {
+    /// The model as the lock has it.
+    pub(crate) fn workload(&self) -> anyhow::Result<Workload> {
+        workload(&self.lock, self.model)
+    }
+}
 
 /// The model as `lock` has it.
 pub(crate) fn workload(lock: &Path, model: Model) -> anyhow::Result<Workload> {

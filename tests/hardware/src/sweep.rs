@@ -1,6 +1,6 @@
 //! Time of optimizer steps of one global batch, in every split that a plan may choose.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Instant};
+use std::{collections::BTreeSet, time::Instant};
 
 use burn::tensor::Device;
 use clap::Args;
@@ -11,11 +11,11 @@ use serde::Serialize;
 use crate::{
     catching::catching,
     described::GLOBAL_BATCH,
-    device::{Choice, release},
+    device::release,
     line::print,
     mode::{Mode, Precision},
-    network::{Fill, Model},
-    planned::{goal, h200, settings, workload},
+    network::Fill,
+    planned::{Locked, goal, h200, settings},
     training::Training,
 };
 
@@ -23,17 +23,11 @@ use crate::{
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    choice: Choice,
-    /// The model
-    #[arg(long)]
-    model: Model,
+    locked: Locked,
     /// Format of parameters and activations
     #[arg(long, default_value = "f32")]
     precision: Precision,
-    /// Lock with measurements of the model; its planned batches are swept, too
-    #[arg(long)]
-    lock: PathBuf,
-    /// Samples in a micro-batch
+    /// Samples in a micro-batch; those of plans are swept, too
     #[arg(long, value_delimiter = ',', required = true)]
     batches: Vec<usize>,
     /// Sweep these batches only, not planned ones
@@ -69,8 +63,8 @@ const WINDOW_SECONDS: f64 = 0.25;
 
 /// Prints a line for every batch, mode and repeat.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let workload = workload(&arguments.lock, arguments.model)?;
-    let device = arguments.choice.open(arguments.precision)?;
+    let workload = arguments.locked.workload()?;
+    let device = arguments.locked.choice.open(arguments.precision)?;
     let left_out = [arguments.checkpointed, arguments.plain];
     for checkpointing in [false, true].into_iter().filter(|checkpointing| !left_out[usize::from(*checkpointing)]) {
         let batches = arguments.batches(&workload, checkpointing)?;
@@ -109,12 +103,12 @@ impl Arguments {
 
     /// Times steps of all batches in turns, with one model.
     fn sweep(&self, batches: &[usize], checkpointing: bool, device: &Device) -> anyhow::Result<()> {
-        let mode = |accumulate| Mode { model: self.model, precision: self.precision, checkpointing, accumulate };
+        let mode = |accumulate| Mode { model: self.locked.model, precision: self.precision, checkpointing, accumulate };
         let mut training = Training::new(mode(1), 1, Fill::Random, device);
         for repeat in 0..=self.repeats {
             for &batch in batches {
                 let micro_steps = GLOBAL_BATCH.div_ceil(batch).min(MOST_MICRO_STEPS) as u32;
-                let samples = self.model.batch(batch, Fill::Random, device);
+                let samples = self.locked.model.batch(batch, Fill::Random, device);
                 training = training.accumulating(micro_steps).on(samples);
                 let outcome = catching(|| timed(training, repeat, batch, device));
                 // The first turn compiles and tunes.

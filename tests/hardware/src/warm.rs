@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let wanted = Wanted { model: *model, micro_batches: *micro_batches, begin: Instant::now() };
     let warmed = match plain {
         Some(samples) => wanted.take_plain(*precision, *samples),
-        None => model.with_config((*precision).into(), wanted),
+        None => model.with_config(gpu_tuned::Precision::from(*precision), wanted),
     };
     let (warmed, error) = match warmed {
         Ok(warmed) => (Some(warmed), None),
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn the_first_steps_of_a_session_are_taken() {
         let wanted = Wanted { model: Model::Lstm, micro_batches: 1, begin: Instant::now() };
-        let warmed = Model::Lstm.with_config(Precision::F32.into(), wanted).expect("steps");
+        let warmed = Model::Lstm.with_config(gpu_tuned::Precision::F32, wanted).expect("steps");
         assert!(warmed.loss.is_some_and(f32::is_finite) && warmed.samples == warmed.micro_batch, "{warmed:?}");
         assert!(is_complete(&warmed), "{warmed:?}");
     }
