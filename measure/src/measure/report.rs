@@ -77,6 +77,14 @@ pub(super) fn no_graphs(mode: Mode, error: &super::MeasureError) {
     eprintln!("  {mode} is left out: {error}");
 }
 
+/// Prints that steps ran out of memory which had been free.
+#[cfg(any(feature = "cuda", test))]
+pub(super) fn taken(mode: Mode, batch: u64) {
+    eprintln!(
+        "  {mode}, batch {batch} is not timed: another process took the GPU's memory; measure again when the GPU is free"
+    );
+}
+
 /// Prints a line for a try, which begins with the time so far.
 pub(super) fn point(budget: &Budget, mode: Mode, tried: &Tried) {
     eprintln!("  {budget}; {mode}, {}", line(tried.batch, &tried.measured()));

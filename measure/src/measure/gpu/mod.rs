@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use gpu_tuned_core::Bytes;
 use gpu_tuned_core::measured::{MeasuredBatch, MeasuredMode, MeasurementMethod, Mode};
+use gpu_tuned_train::out_of_memory::is_out_of_memory;
 
 use super::bench::{Budget, Tried};
 use super::timed::Run;
@@ -186,8 +187,8 @@ impl Search<'_, '_> {
         self.modes[mode].tried.insert(batch, tried);
         self.store(mode)?;
         let between = self.trial.now();
+        let is_timed = is_timed && self.time(mode, batch)?;
         if is_timed {
-            self.time(mode, batch)?;
             self.store(mode)?;
         }
         let took = Took { batch, dry: between - begin, run: self.trial.now() - between };
@@ -207,14 +208,22 @@ impl Search<'_, '_> {
         Ok(Tried { batch, memory: Some(memory), accumulating, ..Tried::default() })
     }
 
-    fn time(&mut self, mode: usize, batch: u64) -> Result<(), MeasureError> {
+    /// Returns false if memory runs out: another process took it since the start. Larger sizes are left out then.
+    fn time(&mut self, mode: usize, batch: u64) -> Result<bool, MeasureError> {
         let step = Step::single(batch, self.modes[mode].mode.checkpointing);
         let spend = SPEND.min(self.plan.budget.left(self.trial.now()));
-        let Run { times, reserved } = self.trial.run(step, spend)?;
+        let Run { times, reserved } = match self.trial.run(step, spend) {
+            Err(MeasureError::Step { message, .. }) if is_out_of_memory(&message) => {
+                report::taken(self.modes[mode].mode, batch);
+                self.modes[mode].exclude(batch);
+                return Ok(false);
+            }
+            run => run?,
+        };
         if let Some(tried) = self.modes[mode].tried.get_mut(&batch) {
             (tried.times, tried.ran) = (Some(times), reserved);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Returns true if steps of a micro-batch may run: one alone, and several whose gradients are accumulated.

@@ -166,6 +166,20 @@ fn a_model_that_hardly_fits_is_not_run() {
 }
 
 #[test]
+fn steps_without_the_memory_that_another_process_took_are_left_out() {
+    let ms = |batch: f64| if batch > 100.0 { f64::INFINITY } else { 2.0 + batch };
+    let fake = Fake { ms: [ms, ms], ..fake() };
+    let found = fake.measured(4096);
+    let timed: Vec<_> =
+        batches(&found, PLAIN).into_iter().filter(|(_, measured)| measured.micro_step_ms.is_some()).collect();
+    assert!(timed.len() > 1 && timed.iter().all(|(batch, _)| *batch <= 100), "{timed:?}");
+    // Memory was measured by a dry run.
+    let (_, lacking) = batches(&found, PLAIN).into_iter().find(|(batch, _)| *batch > 100).expect("a larger size");
+    assert!(lacking.reserved_accumulating_bytes.is_some());
+    assert_eq!(fake.ran(false).iter().filter(|batch| **batch > 100).count(), 1);
+}
+
+#[test]
 fn a_batch_that_cannot_accumulate_keeps_its_memory() {
     let found = Fake { accumulated: 32, ..fake() }.measured(64);
     let points = batches(&found, PLAIN);

@@ -137,6 +137,9 @@ impl Trial for Fake {
             Some(ms) => ms(step.batch as f64),
             None => self.ms[usize::from(step.checkpointing)](step.batch as f64),
         };
+        if ms.is_infinite() {
+            return Err(step.failed(&"out of device memory allocating 13187940352 bytes"));
+        }
         if ms.is_nan() {
             return Err(step.failed(&"refused: random operations"));
         }
