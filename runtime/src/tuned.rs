@@ -148,7 +148,7 @@ pub struct Field<'f, T: ?Sized>(pub &'f T);
 
 impl<T: Debug + ?Sized> Field<'_, T> {
     /// Returns the `Debug` text.
-    pub fn text(&self) -> Option<String> {
+    pub fn __gpu_tuned_text(&self) -> Option<String> {
         Some(format!("{:?}", self.0))
     }
 }
@@ -156,7 +156,7 @@ impl<T: Debug + ?Sized> Field<'_, T> {
 /// Config fields of types without `Debug`.
 pub trait WithoutText {
     /// Returns `None`.
-    fn text(&self) -> Option<String> {
+    fn __gpu_tuned_text(&self) -> Option<String> {
         None
     }
 }
@@ -173,10 +173,9 @@ pub fn with_text(fields: &[(&'static str, Option<String>)]) -> Vec<(&'static str
 #[macro_export]
 macro_rules! __compared {
     ($config:expr, $($(#[$cfg:meta])* $field:ident),*) => {{
-        #[allow(unused_imports)]
         use $crate::__private::WithoutText as _;
         $crate::__private::with_text(&[
-            $($(#[$cfg])* (::std::stringify!($field), $crate::__private::Field(&$config.$field).text())),*
+            $($(#[$cfg])* (::std::stringify!($field), $crate::__private::Field(&$config.$field).__gpu_tuned_text())),*
         ])
     }};
 }

@@ -46,13 +46,13 @@ names! { $
 impl Candidate<NoVariantForPrecision> {
     /// Returns the other candidate.
     #[must_use]
-    pub fn or<U>(self, other: Candidate<U>) -> Candidate<U> {
+    pub fn __gpu_tuned_or<U>(self, other: Candidate<U>) -> Candidate<U> {
         other
     }
 
     /// Returns `None`.
     #[must_use]
-    pub fn found<T>(self) -> Option<T> {
+    pub fn __gpu_tuned_found<T>(self) -> Option<T> {
         None
     }
 }
@@ -61,18 +61,18 @@ impl Candidate<NoVariantForPrecision> {
 pub trait Or<T>: Sized {
     /// Returns this candidate.
     #[must_use]
-    fn or<U>(self, other: Candidate<U>) -> Self;
+    fn __gpu_tuned_or<U>(self, other: Candidate<U>) -> Self;
 
     /// Returns the variant.
-    fn found(self) -> Option<T>;
+    fn __gpu_tuned_found(self) -> Option<T>;
 }
 
 impl<T> Or<T> for Candidate<T> {
-    fn or<U>(self, _: Candidate<U>) -> Self {
+    fn __gpu_tuned_or<U>(self, _: Candidate<U>) -> Self {
         self
     }
 
-    fn found(self) -> Option<T> {
+    fn __gpu_tuned_found(self) -> Option<T> {
         Some(self.0)
     }
 }
@@ -99,10 +99,9 @@ macro_rules! __precision_variant {
 #[macro_export]
 macro_rules! __found_variant {
     ($held:ty, $precision:ident) => {{
-        #[allow(unused_imports)]
         use $crate::variant::Or as _;
         let __candidate = $crate::__precision_names! { __candidate [$held] $precision };
-        let __variant: ::std::option::Option<$held> = __candidate.found();
+        let __variant: ::std::option::Option<$held> = __candidate.__gpu_tuned_found();
         __variant
     }};
 }
@@ -159,9 +158,8 @@ macro_rules! __precision_of {
 #[macro_export]
 macro_rules! __any_variant {
     ([$held:ty, $is:ident] $($name:ident)+) => {{
-        #[allow(unused_imports)]
         use $crate::variant::{Names as _, Or as _};
-        $($is($crate::variant::Candidate(<$held>::$name).found()))||+
+        $($is($crate::variant::Candidate(<$held>::$name).__gpu_tuned_found()))||+
     }};
 }
 
@@ -199,9 +197,8 @@ macro_rules! __require_precisions {
 #[macro_export]
 macro_rules! __candidate {
     ([$held:ty] $first:ident $($name:ident)*) => {{
-        #[allow(unused_imports)]
         use $crate::variant::{Names as _, Or as _};
-        $crate::variant::Candidate(<$held>::$first) $(.or($crate::variant::Candidate(<$held>::$name)))*
+        $crate::variant::Candidate(<$held>::$first) $(.__gpu_tuned_or($crate::variant::Candidate(<$held>::$name)))*
     }};
 }
 

@@ -162,6 +162,37 @@ mod forbidding {
         #[tuned(setting = precision)]
         amp: bool,
     }
+
+    /// Without `Debug`.
+    #[derive(Clone, Default)]
+    pub(super) struct Untold;
+
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Numbers {
+        Full,
+        Half,
+        Bf16,
+    }
+
+    /// Methods of every type, with usual names.
+    #[expect(dead_code, reason = "only its names count")]
+    trait OfAll {
+        fn text(&self) {}
+        fn or(&self) {}
+        fn found(&self) {}
+    }
+
+    impl<T> OfAll for T {}
+
+    #[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
+    #[derive(Clone)]
+    pub(super) struct WithTraits {
+        #[tuned]
+        batch_size: u32,
+        #[tuned]
+        precision: Numbers,
+        untold: Untold,
+    }
 }
 
 #[deny(warnings)]
@@ -289,6 +320,7 @@ fn expansions_add_no_warning() {
     check::<strict::Text>();
     check::<restricted::Restricted>();
     check::<forbidding::Forbidding>();
+    check::<forbidding::WithTraits>();
     check::<deprecated::Fields>();
     check::<deprecated::Dims>();
     #[allow(deprecated, reason = "the shape under test")]
