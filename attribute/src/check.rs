@@ -29,8 +29,8 @@ pub enum Table {
 }
 
 impl Table {
-    /// Reads the table at this path; `None` for a package without a build script.
-    pub fn read(path: Option<&Path>) -> Self {
+    /// Reads the table at this path; `None` for a package without a build script, as is the table of another `package`.
+    pub fn read(path: Option<&Path>, package: Option<&str>) -> Self {
         let Some(path) = path else { return Self::Absent };
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -42,6 +42,7 @@ impl Table {
             }
         };
         match Resolved::from_toml(&text) {
+            Ok(resolved) if package.is_some_and(|package| !resolved.is_of(package)) => Self::Absent,
             Ok(resolved) => Self::Resolved(Box::new(resolved)),
             Err(error) => Self::Broken(error.to_string()),
         }

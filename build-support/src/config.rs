@@ -82,6 +82,7 @@ impl Config {
         };
         let resolved =
             resolve(selected, known.among(package.features.keys()), &file).with_measured(lock).with_file(path);
+        let resolved = resolved.with_package(&package.name);
         for warning in unsupported(&resolved) {
             directives.warning(&warning)?;
         }

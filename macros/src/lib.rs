@@ -19,9 +19,10 @@ use gpu_tuned_attribute::Table;
 use gpu_tuned_project::resolved::Resolved;
 use proc_macro::TokenStream;
 
-/// Reads the table whose path the build script put into the compiler's environment.
+/// Reads the table whose path the package's build script put into the compiler's environment.
 fn table() -> Table {
-    Table::read(std::env::var_os(Resolved::VARIABLE).as_ref().map(Path::new))
+    let package = std::env::var("CARGO_PKG_NAME").ok();
+    Table::read(std::env::var_os(Resolved::VARIABLE).as_ref().map(Path::new), package.as_deref())
 }
 
 /// Fills a training config with the planned settings of the build's GPU.

@@ -23,6 +23,9 @@ use crate::lock::Lock;
 pub struct Resolved {
     /// The layout's version. A build script and an attribute of different releases refuse each other by this number.
     pub format: u32,
+    /// The package whose build script wrote the table; `None` for the runtime's part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
     /// The path of the package's `gpu-tuned.toml`, from its folder; `None` for the package's own under the usual name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -111,6 +114,7 @@ impl Resolved {
         let profile = needed.cloned().collect();
         Self {
             format: Self::FORMAT,
+            package: None,
             file: None,
             declared,
             selected,
@@ -119,6 +123,22 @@ impl Resolved {
             measured: Lock::default(),
             profile,
         }
+    }
+
+    /// Adds the name of the package whose build script writes the table.
+    #[must_use]
+    pub fn with_package(mut self, name: &str) -> Self {
+        self.package = (!name.is_empty()).then(|| name.to_owned());
+        self
+    }
+
+    /// Returns true for the table of this package, or of the one that it is a compile test of: a program or test that cargo
+    /// runs passes the variables of its build script on to any cargo that it runs.
+    pub fn is_of(&self, package: &str) -> bool {
+        // Trybuild adds the ending.
+        self.package
+            .as_deref()
+            .is_none_or(|own| package.strip_suffix("-tests").unwrap_or(package) == own || package == own)
     }
 
     /// Adds the path of the file that the table was read from.
@@ -191,7 +211,7 @@ impl Resolved {
     /// Returns the runtime's part of the table. The workloads and the declared targets are in the generated code.
     #[must_use]
     pub fn for_runtime(&self) -> Self {
-        Self { declared: Vec::new(), workload: BTreeMap::new(), ..self.clone() }
+        Self { package: None, declared: Vec::new(), workload: BTreeMap::new(), ..self.clone() }
     }
 
     /// Returns a table without a build script: one shipped profile by its name, which may be `generic`.

@@ -11,7 +11,7 @@ use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::{regular_file, suggest_key};
 use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
-use toml::{Table, Value};
+use toml::{Spanned, Table, Value};
 
 use crate::config::ConfigFile;
 use crate::file::merge_marker;
@@ -37,13 +37,17 @@ impl PackageMetadata {
     pub fn parse(source: Source<'_>) -> Result<Self, Vec<FileError>> {
         let root = DeTable::parse(source.text).map_err(|error| vec![source.toml_error(&error)])?;
         let mut metadata = Self::default();
-        let section = ["package", "metadata", "gpu-tuned"];
-        let table = section.iter().try_fold(root.get_ref(), |table, key| match table.get(*key)?.get_ref() {
-            DeValue::Table(below) => Some(below),
-            _ => None,
-        });
         let mut mistakes = Vec::new();
-        for (key, value) in table.into_iter().flatten() {
+        let of_tools = ["package", "metadata"].iter().try_fold(root.get_ref(), |table, key| as_table(table.get(*key)?));
+        for (name, value) in of_tools.into_iter().flatten().filter(|(name, _)| name.get_ref().replace('_', "-") == NAME)
+        {
+            let is_table = name.get_ref() == NAME && as_table(value).is_some();
+            if !is_table {
+                let message = format!("expected a table [package.metadata.{NAME}] with config-file");
+                mistakes.push(source.error(&name.span(), message));
+            }
+        }
+        for (key, value) in of_tools.and_then(|table| as_table(table.get(NAME)?)).into_iter().flatten() {
             match (key.get_ref().as_ref(), value.get_ref().as_str()) {
                 (Self::CONFIG_FILE, Some(path)) => metadata.config_file = Some(path.into()),
                 (Self::CONFIG_FILE, None) => {
@@ -51,12 +55,22 @@ impl PackageMetadata {
                 }
                 (other, _) => {
                     let near = suggest_key(other, &[Self::CONFIG_FILE]);
-                    let message = format!("unknown key `{other}`{near}; [{}] takes config-file", section.join("."));
+                    let message = format!("unknown key `{other}`{near}; [package.metadata.{NAME}] takes config-file");
                     mistakes.push(source.error(&key.span(), message));
                 }
             }
         }
         if mistakes.is_empty() { Ok(metadata) } else { Err(mistakes) }
+    }
+}
+
+/// The name of the table.
+const NAME: &str = "gpu-tuned";
+
+fn as_table<'t, 'i>(value: &'t Spanned<DeValue<'i>>) -> Option<&'t DeTable<'i>> {
+    match value.get_ref() {
+        DeValue::Table(table) => Some(table),
+        _ => None,
     }
 }
 
@@ -71,10 +85,14 @@ pub fn root(package: &Path) -> Option<PathBuf> {
     root.filter(|root| root == package || has_member(root, &manifests, package))
 }
 
-/// Returns the manifests above the package that decide about its workspace.
+/// Returns the manifests above the package that decide about its workspace, whether they exist or not.
 pub fn manifests_above(package: &Path) -> Vec<PathBuf> {
-    let is_above = |folder: &PathBuf| folder != package;
-    above(package).0.into_keys().filter(is_above).map(|folder| folder.join(MANIFEST)).collect()
+    let (manifests, root) = above(package);
+    let is_searched = |folder: &&Path| root.as_ref().is_none_or(|root| folder.starts_with(root));
+    let last = package.ancestors().position(is_unpacked).unwrap_or(usize::MAX);
+    let searched = package.ancestors().take(last).filter(is_searched).map(Path::to_owned);
+    let folders: BTreeSet<_> = manifests.into_keys().chain(searched).filter(|folder| folder != package).collect();
+    folders.into_iter().map(|folder| folder.join(MANIFEST)).collect()
 }
 
 /// Manifests by their folders.

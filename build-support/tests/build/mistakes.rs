@@ -86,7 +86,7 @@ fn a_file_of_the_metadata_has_to_exist() {
 fn the_table_is_printed_on_request_and_the_build_stops() {
     let project = Project::enabling(&["h200"]).set("GPU_TUNED_PRINT", "1");
     let report = report(&project);
-    assert!(report.starts_with("format = 1\ndeclared = [\"h200\", \"rtx4090\"]\n"), "{report}");
+    assert!(report.starts_with("format = 1\npackage = \"user\"\ndeclared = [\"h200\", \"rtx4090\"]\n"), "{report}");
     let end = "error: the build stops here because GPU_TUNED_PRINT is set\n  = help: unset GPU_TUNED_PRINT to build\n";
     assert!(report.ends_with(end), "{report}");
     assert!(project.set("GPU_TUNED_PRINT", "0").resolve().is_ok());

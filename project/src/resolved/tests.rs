@@ -25,6 +25,19 @@ fn a_program_takes_along_what_is_selected_and_what_is_the_users_own() {
     assert_eq!(Resolved::from_toml(&taken.to_toml()).expect("it reads back"), taken);
 }
 
+/// A test passes the variables of its build script on to the cargo that it runs.
+#[test]
+fn a_table_is_of_the_package_that_wrote_it_and_of_its_compile_tests() {
+    let table = || Resolved::from_builtin("h200").expect("a profile");
+    let of_package = table().with_package("lm");
+    for (package, expected) in [("lm", true), ("lm-tests", true), ("other", false), ("other-tests", false)] {
+        assert_eq!(of_package.is_of(package), expected, "{package}");
+    }
+    assert!(table().with_package("my-tests").is_of("my-tests"));
+    assert!(table().is_of("any"));
+    assert!(!of_package.for_runtime().to_toml().contains("lm"));
+}
+
 const WORKLOAD: &str = "[workload.m.mlp]\nwidths = [8, 4]\n";
 
 const LOCK: &str = r#"format = 2

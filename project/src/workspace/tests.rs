@@ -129,6 +129,18 @@ fn files_are_those_of_the_workspace_of_which_the_package_is_a_member() {
 }
 
 #[test]
+fn manifests_that_may_appear_above_the_package_decide_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let package = folder.path().join("a/b");
+    write(&package.join(MANIFEST), "[package]\n");
+    let above = manifests_above(&package);
+    for missing in [folder.path().join("a"), folder.path().to_owned()] {
+        assert!(above.contains(&missing.join(MANIFEST)), "{above:?}");
+    }
+    assert!(!above.contains(&package.join(MANIFEST)));
+}
+
+#[test]
 fn the_file_is_named_in_the_metadata() {
     let parse = |text: &str| {
         let parsed = PackageMetadata::parse(Source { file: MANIFEST, text });
@@ -143,6 +155,10 @@ fn the_file_is_named_in_the_metadata() {
     ] {
         let found = parse(&with(line)).expect_err(line);
         assert!(found.starts_with(expected), "{found}");
+    }
+    for other in ["[package.metadata.gpu_tuned]\nconfig-file = \"a\"", "[package.metadata]\ngpu-tuned = \"a.toml\""] {
+        let found = parse(other).expect_err(other);
+        assert!(found.contains("expected a table [package.metadata.gpu-tuned] with config-file"), "{found}");
     }
 }
 
