@@ -146,8 +146,9 @@ impl Editor<'_> {
             return self.record(Some(setting), key, values, reason, ChangeState::Implied);
         }
         // A key with the default as its value is not added.
+        let of_default = config.dialect.default_of(role, "").and_then(|value| value.parse().ok());
         let is_needed = match setting {
-            Setting::GradientAccumulation => planned > 1,
+            Setting::GradientAccumulation => Some(planned) != of_default.or(Some(1)),
             Setting::NumWorkers => {
                 self.decision.loader_stays.is_none() && (config.dialect.is_plain() || self.adds(role))
             }
@@ -274,8 +275,7 @@ impl Editor<'_> {
         // The format of the weights turns on no mixed precision.
         let is_off =
             if wanted.is_mixed() { all().all(|key| key.role == Role::Weights) } else { all().next().is_none() };
-        let is_default = wanted == config.precision && config.dialect.default_of(Role::Precision, "").is_some();
-        if is_off && wanted != Precision::F32 && !is_default {
+        if is_off && wanted != config.precision {
             // Without a key, the edited text is refused.
             if let Some((path, word, is_read)) = precision_key(config.dialect, wanted, self.add_keys) {
                 let after = spelled(&Value::Null, "", word, self.config.file.format);
@@ -332,8 +332,11 @@ fn precision_key(
     if dialect.is_plain() || rows().next().is_none() {
         return Some((Setting::Precision.name(), wanted.name(), add_keys && dialect.adds_on_request));
     }
+    let default = dialect.default_of(Role::Precision, "").unwrap_or_default();
     let word = |row: &'static Key| match row.spelling {
-        Spelling::FlagFor(precision) => Some("true").filter(|_| precision == wanted),
+        Spelling::FlagFor(precision) if precision == wanted => Some("true"),
+        // What is on by default.
+        Spelling::FlagFor(precision) if wanted == Precision::F32 && precision.name() == default => Some("false"),
         Spelling::Words => row.word_for(wanted.name()),
         _ => None,
     };

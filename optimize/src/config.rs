@@ -77,7 +77,10 @@ impl Config {
             dialect: keys.dialect,
             batch,
             data_set: data_set(&mut keys, batch.unwrap_or(1)),
-            accumulation: keys.count(Role::Accumulation, 1..=MAX_BATCH),
+            accumulation: keys.count(Role::Accumulation, 1..=MAX_BATCH).or_else(|| {
+                let has_key = keys.with_role(Role::Accumulation).next().is_some();
+                keys.dialect.default_of(Role::Accumulation, "").filter(|_| !has_key)?.parse().ok()
+            }),
             global_batch: keys.count(Role::GlobalBatch, 1..=MAX_BATCH),
             ranks,
             devices_of_node,
@@ -168,8 +171,13 @@ impl Config {
                 _ => key.entry.value.bare().filter(|_| key.row.words.is_empty()),
             }
         });
-        let default = || self.dialect.default_of(Role::Feature, name).map(str::to_owned);
+        let is_default = |row: &&DefaultValue| row.role == Role::Feature && row.dim == name && self.has_effect(row);
+        let default = || self.dialect.defaults.iter().find(is_default).map(|row| row.value.clone());
         of_keys.max().or_else(default)
+    }
+
+    fn has_effect(&self, default: &DefaultValue) -> bool {
+        default.beside.is_empty() || self.entries.iter().any(|entry| entry.name() == default.beside)
     }
 
     pub(crate) fn has_feature(&self, name: &str) -> bool {
@@ -191,9 +199,9 @@ impl Config {
     /// Values without a key, by the framework's defaults: the setting, its value, and the address of the documentation.
     pub fn defaults(&self, ranks: u64) -> impl Iterator<Item = (&str, &str, &str)> {
         let is_used = move |row: &&DefaultValue| match row.role {
-            _ if row.dim == "zero_stage" && ranks == 1 || row.dim == "prepared" => false,
+            _ if row.dim == "zero_stage" && ranks == 1 || row.dim == "prepared" || !self.has_effect(row) => false,
             Role::Feature => self.with_role(Role::Feature).all(|key| key.row.dim != row.dim || key.is_open()),
-            Role::Checkpointing | Role::Optimizer | Role::Precision => {
+            Role::Checkpointing | Role::Optimizer | Role::Precision | Role::Accumulation => {
                 self.with_role(row.role).all(MatchedKey::is_open)
             }
             _ => false,
@@ -203,6 +211,7 @@ impl Config {
                 (Role::Checkpointing, _) => "checkpointing",
                 (Role::Optimizer, _) => "optimizer",
                 (Role::Precision, _) => "precision",
+                (Role::Accumulation, _) => "micro-batches of a step",
                 (_, "flash_attention") => "flash attention",
                 (_, "half_weights") => "weights in 16 bits",
                 (_, "fused_cross_entropy") => "chunked loss",
@@ -217,6 +226,14 @@ impl Config {
     pub(crate) fn global_batch_of(&self, ranks: u64) -> Option<u64> {
         let is_per_rank = self.matched(Role::GlobalBatch).is_some_and(|key| key.spelling == Spelling::CountPerRank);
         self.global_batch.map(|global| if is_per_rank { global.saturating_mul(ranks) } else { global })
+    }
+
+    /// The error of a file without the micro-batches of a step, for which the framework has no fixed default.
+    fn chosen_by_the_program(&self) -> Option<OptimizeError> {
+        self.dialect.default_of(Role::Accumulation, "")?;
+        let (name, key) = (&self.dialect.name, self.dialect.addition(Role::Accumulation)?);
+        let message = format!("{name} chooses the micro-batches of a step without `{key}`: write it into the file");
+        Some(self.mistake(Role::Batch, message))
     }
 
     /// Returns true if the file leaves the micro-batch to the program.
@@ -426,9 +443,18 @@ fn precision(keys: &mut MatchedKeys<'_>) -> Precision {
         };
         requested.extend(keys.keep(read).map(|precision| (precision, key)));
     }
+    // `mixed_precision: {enabled: false, dtype: bf16}`
+    let is_off = |key: &&MatchedKey| key.spelling == Spelling::AmpSwitch && matches!(key.flag(source), Ok(Some(false)));
+    let off: Vec<&[String]> =
+        all.iter().filter(is_off).filter_map(|key| Some(key.entry.path.split_last()?.1)).collect();
+    let is_in_one = |key: &MatchedKey| off.iter().any(|table| !table.is_empty() && key.entry.path.starts_with(table));
+    requested.retain(|(_, key)| !is_in_one(key));
     let default = keys.dialect.default_of(Role::Precision, "");
     if let (true, Some(default)) = (requested.is_empty(), default) {
-        return default.parse().expect("BUG: the tables have precisions");
+        let default = default.parse().expect("BUG: the tables have precisions");
+        let is_off = |key: &MatchedKey| matches!(key.flag(source), Ok(Some(false)));
+        let is_refused = all.iter().any(|key| key.spelling == Spelling::FlagFor(default) && is_off(key));
+        return if is_refused { Precision::F32 } else { default };
     }
     let format = requested.iter().find(|(_, key)| key.role == Role::AmpFormat).map(|(format, _)| *format);
     let has_switch = all.iter().any(|key| key.spelling == Spelling::AmpSwitch);
@@ -515,6 +541,7 @@ impl Step {
             (None, None) if open(Role::Accumulation) && global.or(global_batch).is_none() => {
                 return Err(left_open(config, Role::Accumulation));
             }
+            (None, None) if let Some(missing) = config.chosen_by_the_program() => return Err(missing),
             (None, None) => 1,
         };
         if !config.is_training {
@@ -572,7 +599,9 @@ fn no_batch(config: &Config) -> OptimizeError {
 /// Returns true if the devices share the count of a role.
 pub(crate) fn is_over_ranks(config: &Config, role: Role) -> bool {
     let is_split = || role == Role::Batch && config.has_feature("split_batches");
-    is_split() || config.matched(role).is_some_and(|key| key.spelling == Spelling::CountOverRanks)
+    let added = || config.dialect.rows(role).find(|row| row.add.is_some()).map(|row| row.spelling);
+    let spelling = config.matched(role).map(|key| key.spelling).or_else(added);
+    is_split() || spelling == Some(Spelling::CountOverRanks)
 }
 
 /// Micro-batches of a step where keys set the global batch and the micro-batch, and none the accumulation.

@@ -28,6 +28,9 @@ pub struct Dialect {
     /// True if keys are added only on request, as a program may not read them.
     #[serde(default)]
     pub adds_on_request: bool,
+    /// File of keys that dialects share.
+    #[serde(default)]
+    keys_of: String,
     /// Files of the schema.
     #[serde(default)]
     schemas: Words,
@@ -38,6 +41,14 @@ pub struct Dialect {
     pub(crate) keys: Vec<Key>,
     #[serde(rename = "default", default)]
     pub(crate) defaults: Vec<DefaultValue>,
+}
+
+/// Keys that dialects share.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SharedKeys {
+    #[serde(rename = "key")]
+    keys: Vec<Key>,
 }
 
 /// The framework that runs a training, whose memory decides.
@@ -81,15 +92,20 @@ macro_rules! tables {
 /// The shipped dialects, the most specific first; the last is that of any other config.
 pub(crate) static DIALECTS: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
     let dialects = tables![
-        "dialects/": "axolotl" "llama_factory" "torchtune" "litgpt" "nemo" "nanotron" "olmo" "composer" "hugging_face" "gpt_neox"
-        "deepspeed" "lightning" "nanogpt" "burn" "micro_batch" "plain"
+        "dialects/": "axolotl" "llama_factory" "torchtune" "litgpt" "nemo" "nanotron" "olmo" "composer" "ms_swift" "trl"
+        "hugging_face" "gpt_neox" "deepspeed" "lightning" "nanogpt" "burn" "micro_batch" "plain"
     ];
+    let keys = tables!["dialects/": "training_arguments"];
     let schemas = tables![
         "schemas/": "axolotl" "llama_factory" "torchtune" "litgpt" "nemo" "nanotron" "olmo" "composer" "hugging_face"
         "gpt_neox" "deepspeed" "lightning" "nanogpt" "lightning_trainer" "training_arguments" "fsdp_config" "deepspeed_keys"
     ];
     let read = |(_, text): &(&str, &str)| {
         let mut dialect: Dialect = toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"));
+        if let Some((_, text)) = keys.iter().find(|(name, _)| *name == dialect.keys_of) {
+            let SharedKeys { keys } = toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"));
+            dialect.keys = keys;
+        }
         let parts = dialect.schemas.iter().filter_map(|part| schemas.iter().find(|(name, _)| *name == part));
         let text: String = parts.flat_map(|(_, text)| [*text, "\n"]).collect();
         let schema = || toml::from_str(&text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"));
@@ -297,6 +313,9 @@ pub(crate) struct DefaultValue {
     #[serde(default)]
     pub dim: String,
     pub value: String,
+    /// Key without which the default has no effect.
+    #[serde(default)]
+    pub beside: String,
     /// Address of the documentation.
     pub source: String,
 }

@@ -238,10 +238,8 @@ impl MatchedKey {
             // `fsdp: [full_shard, auto_wrap]`, `[[["flash"], 12]]`
             value => {
                 joined = value.texts().join(" ");
-                if joined.is_empty() {
-                    return Meaning::Unknown;
-                }
-                &joined
+                // The keys of tables are matched by themselves.
+                if joined.is_empty() { "{}" } else { &joined }
             }
         };
         let word = word.rsplit("torch.").next().unwrap_or(word).to_ascii_lowercase();

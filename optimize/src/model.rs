@@ -377,7 +377,14 @@ fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> V
         if mistakes.len() >= MOST_MISTAKES {
             break;
         }
-        let Some(dim) = find(&key.row.dim) else { continue };
+        let Some(dim) = find(&key.row.dim) else {
+            if key.row.dim == "source_seq" {
+                let message =
+                    format!("`{}`: a decoder's sequence has source and target: give --dim seq=…", key.entry.shown);
+                mistakes.push(source.error(&key.entry.place(), message));
+            }
+            continue;
+        };
         let read = match key.meaning(source.text) {
             _ if let (true, Some(assumed)) = (key.row.words.is_empty(), &key.assumed) => {
                 Ok(dim.kind.read(&parse_value(assumed)))

@@ -25,6 +25,7 @@ pub(crate) struct Names {
     pub(crate) unmodelled: Words,
     /// Keys of norms, and words of those of whole micro-batches.
     pub(crate) norms: Words,
+    pub(crate) norm_switches: Words,
     pub(crate) of_batches: Words,
     pub(crate) losses: Words,
     /// Words of losses and models that compare the samples of a micro-batch.

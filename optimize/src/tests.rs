@@ -281,9 +281,11 @@ fn sharding_is_counted_in_every_framework_that_has_it() {
         assert!(after < before, "{text}: {without} {before}, {with} {after}");
     }
     // Hybrid sharding has the state of a node, on any number of nodes.
-    let hybrid = transformers.replace("HOW", "hybrid_shard");
+    let hybrid = transformers.replace("HOW", "hybrid_shard auto_wrap");
     assert_eq!(needed_on(64, &hybrid), needed_on(8, &hybrid));
-    assert_eq!(needed_on(8, &hybrid), needed_on(8, &transformers.replace("HOW", "full_shard")));
+    let full = |how: &str| needed_on(8, &transformers.replace("HOW", how));
+    assert_eq!(needed_on(8, &hybrid), full("full_shard auto_wrap"));
+    assert!(full("full_shard") > full("full_shard auto_wrap"));
     // Recipes of torchtune and LitGPT on several devices shard.
     let tune = "model: {_component_: x}\ntokenizer: {_component_: y}\nbatch_size: 1\ndtype: bf16\n";
     assert!(needed_on(8, tune) < needed(tune));

@@ -19,6 +19,7 @@ struct Vocabulary {
     topics: Vec<Topic>,
     harmless: Harmless,
     methods: Methods,
+    switches: Switches,
     tables: Tables,
 }
 
@@ -45,10 +46,17 @@ struct Methods {
 }
 
 #[derive(Deserialize)]
+struct Switches {
+    usual: Words,
+    of: Vec<(Words, Words)>,
+}
+
+#[derive(Deserialize)]
 struct Tables {
     words: Words,
     except: Words,
     files: Words,
+    other_files: Words,
     of_batches: Words,
 }
 
@@ -73,6 +81,7 @@ pub(crate) fn unknown<'e>(
     let tables_of = |entry: &'e ConfigEntry| (1..entry.path.len()).map(|end| &entry.path[..end]);
     let covered: HashSet<&[String]> = entries.iter().filter(|entry| is_read(entry)).flat_map(tables_of).collect();
     let keys = dialect.schema.as_ref().map(|schema| SchemaKeys::new(schema, entries));
+    let on: Vec<_> = entries.iter().filter(|entry| is_read(entry) && !has_no_value(&entry.value, true)).collect();
     let mut refused: HashSet<&[String]> = HashSet::new();
     let mut found = Vec::new();
     for entry in entries.iter().filter(|entry| !entry.key.is_empty() && !is_read(entry)) {
@@ -97,8 +106,11 @@ pub(crate) fn unknown<'e>(
                 let near = schema.suggest(entry.name());
                 Some((format!("is no key of {}{touched}{near}", schema.release), can_be_left))
             }
-            Place::Read | Place::Harmless | Place::Unknown(_) => None,
-            Place::Open => touched().or_else(misspelt).map(|reason| (format!("is not known, and {reason}"), false)),
+            Place::Open if let Some(reason) = touched().or_else(misspelt) => {
+                Some((format!("is not known, and {reason}"), false))
+            }
+            Place::Read | Place::Harmless | Place::Unknown(_) | Place::Open => switched_off(entry, &on, keys.is_none())
+                .map(|other| (format!("turns off what `{}` sets: delete what is not used", other.shown), false)),
         };
         let Some((reason, can_be_left)) = reason else { continue };
         if is_table {
@@ -112,6 +124,32 @@ pub(crate) fn unknown<'e>(
     found
 }
 
+/// A key that is read, in a section that another key turns off, such as `lora.rank` beside `lora.enabled: false` or `use_lora: false`.
+fn switched_off<'e>(entry: &ConfigEntry, on: &[&'e ConfigEntry], by_name: bool) -> Option<&'e ConfigEntry> {
+    let is_off = matches!(entry.value, Value::Null | Value::Flag(false)) && !is_beside_training(entry);
+    let (name, tables) = entry.path.split_last().filter(|_| is_off)?;
+    let is_set = |other: &&&ConfigEntry| !core::ptr::eq(**other, entry);
+    if ["enabled", "enable", "use", "active"].contains(&name.as_str()) && !tables.is_empty() {
+        return on.iter().filter(is_set).find(|other| other.path.starts_with(tables)).copied();
+    }
+    if !by_name {
+        return None;
+    }
+    let Switches { usual, of } = &VOCABULARY.switches;
+    let prefixed = ["use_", "enable_", "with_"].iter().find_map(|prefix| name.strip_prefix(prefix));
+    let of_topic = || VOCABULARY.topics.iter().any(|topic| topic.words.has(name));
+    let switch = prefixed.or_else(|| name.strip_suffix("_enabled").or_else(|| name.strip_suffix("_enable")));
+    let beside = |word: &str| {
+        let has = |own: &Words| own.has(word);
+        of.iter().filter(|(own, _)| has(own)).flat_map(|(_, beside)| beside.iter()).collect::<Vec<_>>()
+    };
+    let is_whole = || !name.contains('_') && (of_topic() || !beside(name).is_empty());
+    let switch = switch.or_else(|| Some(name.as_str()).filter(|_| is_whole()))?;
+    let words = switch.split('_').filter(|word| word.len() > 2 && !usual.has(word));
+    let words: Vec<&str> = words.chain(switch.split('_').flat_map(beside)).collect();
+    on.iter().filter(is_set).find(|other| words.iter().any(|word| fits(other.name(), word))).copied()
+}
+
 /// What the key touches; `None` for a harmless key, or one that is off.
 fn topic(entry: &ConfigEntry) -> Option<&'static str> {
     let all = &*VOCABULARY;
@@ -122,6 +160,9 @@ fn topic(entry: &ConfigEntry) -> Option<&'static str> {
     }
     if entry.path.len() == 1 && all.tables.files.has(name) && names_files(&entry.value) {
         return Some("settings in other files");
+    }
+    if is_of_settings(entry) {
+        return Some("settings in another file");
     }
     let topic = all.topics.iter().find(|topic| topic.words.iter().any(|word| fits(name, word)))?;
     let is_about_task = ["the task", "the loss"].contains(&topic.name.as_str());
@@ -200,6 +241,18 @@ fn names_files(value: &Value) -> bool {
     }
 }
 
+/// Returns true for a key such as `_base_` in any table, and for the name of a file of settings.
+fn is_of_settings(entry: &ConfigEntry) -> bool {
+    let Value::Text(text) = &entry.value else { return false };
+    let name = entry.name();
+    let (text, is) = (text.to_ascii_lowercase(), |words: &[&str]| words.iter().any(|word| fits(name, word)));
+    let is_reference = ["_base_", "__base__", "$ref"].contains(&entry.key.as_str());
+    let is_yaml = [".yaml", ".yml", ".toml"].iter().any(|end| text.ends_with(end));
+    let is_json = text.ends_with(".json") && is(&["config", "cfg", "args", "ds", "deepspeed"]);
+    let is_other = VOCABULARY.tables.other_files.iter().any(|word| fits(name, word)) || is_beside_training(entry);
+    is_reference || (is_yaml || is_json) && !is_other
+}
+
 /// Returns true for a key of data, evaluation or logging.
 pub(crate) fn is_beside_training(entry: &ConfigEntry) -> bool {
     let Tables { words, except, .. } = &VOCABULARY.tables;
@@ -228,11 +281,16 @@ fn fits(name: &str, word: &str) -> bool {
 /// is never off.
 fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| fits(entry.name(), word));
+    // A number of 1 is the first stage, or true.
+    let is_parallelism = is_parallelism && !has(&["zero", "zero1", "sharded", "sharding", "fsdp"]);
     let is_empty = matches!(&entry.value, Value::Table(entries) if entries.is_empty());
     // `swa: {}` is on, with its defaults, and `quantization_config: {}` is off.
     let is_on = is_empty && !has(&["config", "kwargs", "args"]);
-    has_no_value(&entry.value, is_parallelism) && !is_on && !has(&["disable", "no", "not", "skip", "without"])
+    has_no_value(&entry.value, is_parallelism) && !is_on && !has(&NEGATED)
 }
+
+/// Words of keys that change the plan where they are off.
+const NEGATED: [&str; 8] = ["disable", "no", "not", "skip", "without", "trainable", "requires_grad", "fp32"];
 
 pub(crate) fn has_no_value(value: &Value, is_parallelism: bool) -> bool {
     match value {

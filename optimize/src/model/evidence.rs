@@ -102,6 +102,9 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
     if let Some(entry) = unmodelled {
         return Err(OptimizeError::NotModelled { what: what(entry) });
     }
+    if let Some(table) = of_other_module(entries, evidence) {
+        return Err(OptimizeError::NotModelled { what: what(table) });
+    }
     let is_unknown = |text: &str| {
         let has = |words: &Words| words.iter().any(|word| contains_word(text, word));
         has(&names.unmodelled_words) && !names.kinds.iter().any(|kind| has(&kind.words))
@@ -110,7 +113,8 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         return Err(OptimizeError::NotModelled { what });
     }
     let of = |name: &str| entries.iter().find(|entry| entry.path.len() == 1 && entry.name() == name);
-    let of_published = ["architectures", "transformers_version", "initializer_range", "hidden_act"];
+    let of_published =
+        ["architectures", "transformers_version", "initializer_range", "hidden_act", "num_hidden_layers"];
     let is_published = of_published.into_iter().any(|name| of(name).is_some());
     let Some(model_type) = of("model_type").filter(|_| is_published) else { return Ok(()) };
     if let Some(packed) = of("quantization_config").filter(|entry| entry.value != Value::Null) {
@@ -133,7 +137,8 @@ pub(crate) fn use_of_micro_batch(entries: &[ConfigEntry]) -> Option<&'static str
     };
     let has = |text: &str, words: &Words| words.iter().any(|word| contains_word(text, word));
     let models = entries.iter().flat_map(names_of_models).map(|(text, _)| text);
-    if texts(&names.norms).any(|text| has(&text, &names.of_batches)) {
+    let is_on = |entry: &ConfigEntry| names.norm_switches.has(entry.name()) && entry.value == Value::Flag(true);
+    if entries.iter().any(is_on) || texts(&names.norms).any(|text| has(&text, &names.of_batches)) {
         return Some("the model computes statistics over");
     }
     let compares = models.chain(texts(&names.losses)).any(|text| has(&text, &names.comparing));
@@ -160,6 +165,26 @@ pub(super) fn names_of_models(entry: &ConfigEntry) -> Vec<(String, String)> {
     let class = last.rsplit_once('.').map(|(_, class)| class).filter(|class| class.starts_with(char::is_alphabetic));
     let class = class.unwrap_or(last);
     vec![(normal(class), format!("`{} = {text}`", entry.shown))]
+}
+
+/// A table of another module beside the one that is named after the kind: with dimensions of the kind, or of Burn's modules.
+fn of_other_module<'e>(entries: &'e [ConfigEntry], evidence: &Evidence) -> Option<&'e ConfigEntry> {
+    let is_table = |entry: &&ConfigEntry| matches!(entry.value, Value::Table(_));
+    let section = entries.iter().filter(is_table).find(|table| evidence.by == format!("`{}`", table.shown))?;
+    let is_apart =
+        |table: &&ConfigEntry| !table.path.starts_with(&section.path) && !section.path.starts_with(&table.path);
+    let has_module = |table: &&ConfigEntry| {
+        let parts = || {
+            entries
+                .iter()
+                .filter(|entry| entry.path.len() == table.path.len() + 1 && entry.path.starts_with(&table.path))
+        };
+        let has = |name: &str| parts().any(|entry| entry.name() == name);
+        let of_burn = [["d_input", "d_output"], ["channels", "kernel_size"]];
+        dims_of(evidence.names, parts()) >= MIN_DIMS || of_burn.iter().any(|names| names.iter().all(|name| has(name)))
+    };
+    let mut others = entries.iter().filter(is_table).filter(is_apart).filter(|table| !is_beside_training(table));
+    others.find(has_module)
 }
 
 /// Evidence of a table that is named after the kind, with dimensions of the kind in it.

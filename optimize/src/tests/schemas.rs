@@ -78,7 +78,7 @@ fn schemas_have_the_keys_that_frameworks_declare() {
 }
 
 /// The smallest config of each closed dialect.
-const CONFIGS: [(&str, &str); 13] = [
+const CONFIGS: [(&str, &str); 15] = [
     ("axolotl", "base_model: a/b\nmicro_batch_size: 2\nsequence_len: 64\n"),
     ("LLaMA-Factory", "model_name_or_path: a/b\nfinetuning_type: full\nper_device_train_batch_size: 2\n"),
     ("torchtune", "model: {_component_: a.b}\ntokenizer: {_component_: a.c, max_seq_len: 64}\nbatch_size: 2\n"),
@@ -87,6 +87,8 @@ const CONFIGS: [(&str, &str); 13] = [
     ("nanotron", "tokens: {micro_batch_size: 2, batch_accumulation_per_replica: 4, sequence_length: 64}\n"),
     ("OLMo", "device_train_microbatch_size: 2\nglobal_train_batch_size: 8\nmodel: {mlp_ratio: 4}\n"),
     ("Composer", "device_train_microbatch_size: 2\nglobal_train_batch_size: 8\nmax_duration: 1ep\n"),
+    ("ms-swift", "tuner_type: full\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 1\n"),
+    ("TRL", "model_name_or_path: a/b\npacking: true\nper_device_train_batch_size: 2\n"),
     ("Hugging Face", "output_dir: a\nper_device_train_batch_size: 2\n"),
     ("GPT-NeoX", "pipe_parallel_size: 0\nmodel_parallel_size: 1\ntrain_micro_batch_size_per_gpu: 2\n"),
     ("DeepSpeed", "train_micro_batch_size_per_gpu: 2\nsteps_per_print: 10\n"),
