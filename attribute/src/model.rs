@@ -301,8 +301,17 @@ pub(crate) fn attribute_keys() -> Vec<&'static str> {
 
 /// Returns true for a key of an attribute, or of the list of a model.
 pub(crate) fn is_known_key(name: &str) -> bool {
-    let mut dims = ModelKind::ALL.iter().flat_map(|kind| kind.dims);
-    attribute_keys().contains(&name) || FIELD_KEYS.contains(&name) || dims.any(|dim| dim.name == name)
+    attribute_keys().contains(&name) || FIELD_KEYS.contains(&name) || of_models().any(|dim| dim.name == name)
+}
+
+/// The dimensions of the model in an attribute.
+fn of_given_model(arguments: &[Argument]) -> impl Iterator<Item = &'static Dim> {
+    arguments.iter().filter_map(|argument| ModelKind::named(&argument.name())).flat_map(|kind| kind.dims)
+}
+
+/// The dimensions of all kinds of models.
+fn of_models() -> impl Iterator<Item = &'static Dim> {
+    ModelKind::ALL.iter().flat_map(|kind| kind.dims)
 }
 
 /// The keys of `#[tuned(…)]`.
@@ -320,6 +329,10 @@ pub(crate) fn check_keys(arguments: &[Argument], owner: &str, known: &[&str], mi
             let mistake = mistakes.at(&argument.key, format!("`{owner}` does not take `{name}`{near}"));
             if ModelKind::named(owner).is_some() && attribute_keys().contains(&name.as_str()) {
                 mistake.help(format!("write `{name}` beside `{owner}(…)`, not in it"));
+            } else if owner == "#[gpu_tuned]" && of_given_model(arguments).any(|dim| dim.name == name) {
+                let model = arguments.iter().map(Argument::name).find(|name| ModelKind::named(name).is_some());
+                mistake
+                    .help(format!("write it in the list of the model: `{}(…, {name} = …)`", model.unwrap_or_default()));
             } else {
                 mistake.help(format!("it takes {}", known.join(", ")));
             }

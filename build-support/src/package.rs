@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use gpu_tuned_core::regular_file;
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_project::file::{self, ReadError};
-use gpu_tuned_project::workspace::{MANIFEST, PackageMetadata, dependency_name};
+use gpu_tuned_project::workspace::{self, MANIFEST, PackageMetadata, dependency_name};
 use toml::{Table, Value};
 
 use crate::BuildError;
@@ -188,7 +188,9 @@ fn link(package: &Package, missing: &[&Path], folder: &Path) -> io::Result<bool>
     }
     fs::create_dir(folder)?;
     for (number, file) in missing.iter().enumerate() {
-        symlink(package.root.join(file), folder.join(number.to_string()))?;
+        // A project that is moved takes the links along.
+        let file = workspace::normalized(&package.root.join(file));
+        symlink(workspace::relative(&file, folder), folder.join(number.to_string()))?;
     }
     // The folder must not look newer than this run. The manifest is watched anyway.
     let manifest = fs::metadata(package.root.join(MANIFEST))?;

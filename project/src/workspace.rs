@@ -199,7 +199,7 @@ const DEPENDENCIES: [&str; 5] =
     ["dependencies", "dev-dependencies", "build-dependencies", "dev_dependencies", "build_dependencies"];
 
 /// Returns the path without `.` and `..`, as cargo compares paths.
-fn normalized(path: &Path) -> PathBuf {
+pub fn normalized(path: &Path) -> PathBuf {
     let mut normalized = PathBuf::new();
     for component in path.components() {
         match component {
@@ -233,11 +233,13 @@ pub fn config_files(package: &Path) -> Vec<PathBuf> {
     core::iter::once(own).chain(shared.map(|root| relative(&root, package).join(ConfigFile::NAME))).collect()
 }
 
-/// Returns the path from the folder `from`.
+/// Returns the path from the folder `from`; the whole path if `from` is a link, above which other folders are.
 pub fn relative(path: &Path, from: &Path) -> PathBuf {
     let shared = path.components().zip(from.components()).take_while(|(one, other)| one == other).count();
     let up = from.components().skip(shared).map(|_| Component::ParentDir);
-    up.chain(path.components().skip(shared)).collect()
+    let relative: PathBuf = up.chain(path.components().skip(shared)).collect();
+    let folder = |path: &Path| path.ancestors().find_map(|folder| folder.canonicalize().ok());
+    if folder(&from.join(&relative)) == folder(path) { relative } else { path.to_owned() }
 }
 
 /// Returns the path of the package's `gpu-tuned.toml`, from its folder. Without such a file, the path of its own.

@@ -126,8 +126,11 @@ fn resolve(arguments: &[Argument], table: Table, mistakes: &mut Mistakes) -> Opt
 }
 
 /// Keys of the attribute, each with the keys of the file that it replaces.
-const REPLACED: [(&str, &[&str]); 2] =
-    [("global_batch", &["global_tokens", "mean_tokens"]), ("global_tokens", &["global_batch"])];
+const REPLACED: [(&str, &[&str]); 3] = [
+    ("global_batch", &["global_tokens", "mean_tokens"]),
+    ("global_tokens", &["global_batch"]),
+    ("throughput_tolerance", &["target_utilization"]),
+];
 
 /// The table's goal with the attribute's values over it.
 fn goal(

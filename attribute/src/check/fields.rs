@@ -66,7 +66,7 @@ impl<'m> Fields<'_, 'm> {
                 self.dims.mark_faulty();
             }
             (None, Some(dim), default) => return self.dimension(field, dim, default, mistakes),
-            (None, None, Some(default)) if self.is_own(field) => return self.untouched(default, mistakes),
+            (None, None, Some(default)) if self.is_own(field) => return self.untouched(field, default, mistakes),
             // An unknown key may be the one that names the setting.
             _ if mistakes.len() > before => self.dims.mark_faulty(),
             (setting, None, default) => return self.tuned(field, setting, default, mistakes),
@@ -94,7 +94,7 @@ impl<'m> Fields<'_, 'm> {
             self.dims.mark_faulty();
         }
         match default {
-            Some(default) => self.untouched(default, mistakes),
+            Some(default) => self.untouched(field, default, mistakes),
             None => Role::Untouched(peer_default(field)),
         }
     }
@@ -104,7 +104,7 @@ impl<'m> Fields<'_, 'm> {
         field.setting().is_none() || self.global_batch.as_ref() == Some(&field.name())
     }
 
-    fn untouched(&self, default: &Argument, mistakes: &mut Mistakes) -> Role {
+    fn untouched(&self, field: &Field, default: &Argument, mistakes: &mut Mistakes) -> Role {
         let Value::Is(tokens) = &default.value else {
             mistakes.at(default, "`default` takes an expression: write `default = …`");
             return Role::Untouched(None);
@@ -117,6 +117,11 @@ impl<'m> Fields<'_, 'm> {
             mistakes
                 .at(&default.key, "in a Burn `Config`, fields that are not tuned get their default from Burn")
                 .help(format!("write `#[config(default = {tokens})]`"));
+        }
+        // A default that is read, and differs.
+        let of_peer = peer_default(field).filter(|theirs| theirs.to_string() != tokens.to_string());
+        if let (Some(_), Some(theirs)) = (of_peer, field.defaults.iter().find(|default| !default.is_conditional)) {
+            refuse_second(default, theirs, mistakes);
         }
         Role::Untouched(Some(tokens.clone()))
     }
@@ -215,7 +220,7 @@ impl<'m> Fields<'_, 'm> {
         if mistakes.len() > before || list.is_empty() {
             self.dims.mark_faulty();
         }
-        let default = default.and_then(|default| match self.untouched(default, mistakes) {
+        let default = default.and_then(|default| match self.untouched(field, default, mistakes) {
             Role::Untouched(default) => default,
             _ => None,
         });
@@ -251,9 +256,9 @@ impl Fields<'_, '_> {
         let dim = self.named(name, &place, argument, mistakes)?;
         let kind = kind_of(dim);
         if kind.is_none() {
-            mistakes
-                .at(place, format!("`{name}` cannot be a field"))
-                .help(format!("give it in the attribute: `{name} = …`"));
+            let is_of_training = dims::named(Training::DIMS, name).is_some();
+            let list = if is_of_training { "the attribute" } else { "the list of the model" };
+            mistakes.at(place, format!("`{name}` cannot be a field")).help(format!("give it in {list}: `{name} = …`"));
         }
         Some((dim, kind?))
     }
@@ -365,7 +370,7 @@ fn is_expression(tokens: &TokenStream) -> bool {
 }
 
 /// Returns the default of a user's own field by another macro's attribute: clap's expression, serde's function, or a
-/// number or flag of the field's own type.
+/// number, flag or text of the field's own type.
 pub fn peer_default(field: &Field) -> Option<TokenStream> {
     field.defaults.iter().filter(|default| !default.is_conditional).find_map(|default| {
         let Value::Is(tokens) = &default.argument.value else { return None };
@@ -377,20 +382,30 @@ pub fn peer_default(field: &Field) -> Option<TokenStream> {
         if default.argument.key == "default_value_t" && is_expression(tokens) {
             return Some(tokens.clone());
         }
+        let is_text = default.attribute == "arg" && field.type_name().as_deref() == Some("String");
+        if let (true, Ok(text)) = (is_text, syn::parse2::<LitStr>(tokens.clone())) {
+            return Some(quote!(::std::borrow::ToOwned::to_owned(#text)));
+        }
         let Value::Is(tokens) = &default.unquoted.value else { return None };
-        is_literal_of(tokens, field).then(|| tokens.clone())
+        literal_of(tokens, field)
     })
 }
 
-/// Returns true for a number or a flag of the field's type.
-fn is_literal_of(tokens: &TokenStream, field: &Field) -> bool {
-    let types: &[&str] = match syn::parse2::<Lit>(tokens.clone()) {
-        Ok(Lit::Bool(_)) => &["bool"],
-        Ok(Lit::Float(_)) => &["f32", "f64"],
-        Ok(Lit::Int(_)) => &values::INTEGERS,
-        _ => &[],
+/// Returns a number or a flag of the field's type.
+fn literal_of(tokens: &TokenStream, field: &Field) -> Option<TokenStream> {
+    let name = field.type_name()?;
+    let is_float = ["f32", "f64"].contains(&name.as_str());
+    let is_own = match syn::parse2::<Lit>(tokens.clone()) {
+        Ok(Lit::Bool(_)) => name == "bool",
+        Ok(Lit::Float(_)) => is_float,
+        // `default_value = "1"` of a rate.
+        Ok(Lit::Int(number)) if is_float && number.suffix().is_empty() => {
+            return syn::parse_str(&format!("{}.0", number.base10_digits())).ok();
+        }
+        Ok(Lit::Int(_)) => values::INTEGERS.contains(&name.as_str()),
+        _ => false,
     };
-    field.type_name().is_some_and(|name| types.contains(&name.as_str()))
+    is_own.then(|| tokens.clone())
 }
 
 /// Reports a default in `#[tuned]` on a tuned field.
@@ -437,6 +452,12 @@ fn refuse_default_at(
     };
 }
 
+/// Reports our default beside another macro's.
+fn refuse_second(ours: &Argument, theirs: &ForeignDefault, mistakes: &mut Mistakes) {
+    let message = format!("`#[{}]` gives this field a default already", theirs.attribute);
+    mistakes.at(ours, message).help("keep one of them");
+}
+
 /// Returns the only default of a dimension: ours, or another macro's.
 fn default_of_dimension<'m>(
     field: &'m Field,
@@ -447,9 +468,7 @@ fn default_of_dimension<'m>(
     let theirs = field.defaults.iter().find(|default| default.form == DefaultForm::Value);
     match (ours, theirs) {
         (Some(ours), Some(theirs)) => {
-            mistakes
-                .at(ours, format!("`#[{}]` gives this field a default already", theirs.attribute))
-                .help("keep one of them");
+            refuse_second(ours, theirs, mistakes);
             None
         }
         (Some(ours), None) => Some(ours),

@@ -9,7 +9,7 @@ use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Expr, ExprLit, Lit, LitBool, LitFloat, LitInt, LitStr, Token, bracketed, parse_str, parse2};
+use syn::{Expr, ExprLit, Lit, LitBool, LitInt, LitStr, Token, bracketed, parse_str, parse2};
 
 use crate::model::{Argument, Mistakes, Value, check_keys};
 
@@ -115,7 +115,9 @@ fn wrong<T>(argument: &Argument, found: &TokenStream, expected: &str, mistakes: 
 
 /// Returns the way to write a value of another form.
 fn remedy(found: &TokenStream, expected: &str) -> Option<String> {
-    let is_bare = |text: &str| parse_str::<Lit>(text).is_ok() || parse_str::<Ident>(text).is_ok();
+    // Settings and dimensions are named without quotes.
+    let is_word = |text: &str| expected.contains("name") && parse_str::<Ident>(text).is_ok();
+    let is_bare = |text: &str| parse_str::<Lit>(text).is_ok() || is_word(text);
     match parse2::<Lit>(found.clone()).ok() {
         // No whole number is negative, in quotes or without.
         Some(Lit::Str(text)) if expected == WHOLE && text.value().starts_with('-') => None,
@@ -132,7 +134,7 @@ fn remedy(found: &TokenStream, expected: &str) -> Option<String> {
             match number.base10_parse::<i64>() {
                 Ok(_) if number.suffix().is_empty() => None,
                 Ok(count) => Some(format!("write it without a suffix: {count}")),
-                Err(_) => Some(format!("the largest is {}", i64::MAX)),
+                Err(_) => Some("the largest of most dimensions is 2^30".to_owned()),
             }
         }
         Some(_) => None,
@@ -190,17 +192,19 @@ impl Parse for Number {
     }
 }
 
-/// A number with or without a point.
+/// A number with or without a point, and with the suffix of a type or without.
 struct Real(f64);
 
 impl Parse for Real {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        if input.peek(LitInt) {
-            input.parse::<LitInt>()?.base10_parse()
-        } else {
-            input.parse::<LitFloat>()?.base10_parse()
-        }
-        .map(Self)
+        let literal: Lit = input.parse()?;
+        let (value, suffix) = match &literal {
+            Lit::Int(literal) => (literal.base10_parse()?, literal.suffix()),
+            Lit::Float(literal) => (literal.base10_parse()?, literal.suffix()),
+            other => return Err(syn::Error::new(other.span(), "no number")),
+        };
+        let is_type = suffix.is_empty() || ["f32", "f64"].contains(&suffix) || INTEGERS.contains(&suffix);
+        if is_type { Ok(Self(value)) } else { Err(syn::Error::new(literal.span(), "a unit")) }
     }
 }
 

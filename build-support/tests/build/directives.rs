@@ -4,6 +4,7 @@ use std::fs;
 use std::time::{Duration, SystemTime};
 
 use gpu_tuned_build::{Resolved, configure};
+use gpu_tuned_project::workspace::normalized;
 use tempfile::TempDir;
 
 use crate::project::Project;
@@ -140,7 +141,11 @@ fn the_manifest_with_the_list_of_members_is_watched() {
 fn a_file_that_the_workspace_may_get_is_watched() {
     let (_workspace, project) = member(None);
     assert_eq!(project.resolve().unwrap().file(), "gpu-tuned.toml");
-    let links = fs::read_dir(project.path("out/gpu-tuned.missing")).unwrap();
-    let links: Vec<_> = links.map(|link| fs::read_link(link.unwrap().path()).unwrap()).collect();
-    assert!(links.contains(&project.path("../../gpu-tuned.toml")), "{links:?}");
+    let folder = project.path("out/gpu-tuned.missing");
+    let links: Vec<_> =
+        fs::read_dir(&folder).unwrap().map(|link| fs::read_link(link.unwrap().path()).unwrap()).collect();
+    let watched: Vec<_> = links.iter().map(|link| normalized(&folder.join(link))).collect();
+    assert!(watched.contains(&normalized(&project.path("../../gpu-tuned.toml"))), "{watched:?}");
+    // A project that is moved takes them along.
+    assert!(links.iter().all(|link| link.is_relative()), "{links:?}");
 }
