@@ -64,6 +64,7 @@ fn findings(project: &Project, args: &CheckArgs) -> Result<Vec<Finding>, Error> 
         Err(Error::Files { .. }) if !found.is_empty() => return Ok(found),
         other => other?,
     };
+    found.extend(project.unread().map(|unread| Finding::new(Level::Mistake, unread)));
     found.extend(undescribed(project, wanted));
     found.extend(without_releases(project, &workloads));
     for described in &workloads {

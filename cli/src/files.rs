@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Write};
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
@@ -110,10 +110,14 @@ pub(crate) fn colored(diff: &str) -> String {
 pub(crate) fn write_all(changes: &[Change]) -> Result<(), Error> {
     let mut drafts = Vec::new();
     for change in changes {
-        check_unchanged(change)?;
         let draft = draft(&change.path, &change.after);
         drafts.push((draft.map_err(|source| Error::Write { path: change.path.clone(), source })?, change));
     }
+    // Another command waits for its turn, and then finds the files changed. Some file systems lock no folders.
+    let folder = changes.first().and_then(|change| change.path.parent());
+    let turn = folder.and_then(|folder| File::open(folder).ok());
+    let _locked = turn.as_ref().map(File::lock);
+    changes.iter().try_for_each(check_unchanged)?;
     commit_all(drafts)
 }
 

@@ -64,6 +64,9 @@ pub(crate) fn run(common: &Common, args: &GenerateArgs) -> Result<Answer, Error>
         return Ok(Answer { text, form: Form::Data, notes: Vec::new(), code: Code::Ok });
     }
     check_replaceable(output, "what this command writes", begin(&text))?;
+    if let Some(folder) = output.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).map_err(|source| Error::Write { path: folder.to_owned(), source })?;
+    }
     write(output, |file| file.write_all(text.as_bytes()))?;
     Ok(written(common, &[output.display().to_string()]))
 }

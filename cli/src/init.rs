@@ -157,9 +157,9 @@ impl Outcome {
 fn ask(setup: &Setup, from: &mut impl BufRead, to: &mut impl Write) -> io::Result<Outcome> {
     write!(to, "Write {}? [y/N] ", names(setup))?;
     to.flush()?;
-    let mut answer = String::new();
-    from.read_line(&mut answer)?;
-    let is_yes = ["y", "yes"].contains(&answer.trim().to_lowercase().as_str());
+    let mut answer = Vec::new();
+    from.read_until(b'\n', &mut answer)?;
+    let is_yes = ["y", "yes"].contains(&String::from_utf8_lossy(&answer).trim().to_lowercase().as_str());
     Ok(if is_yes { Outcome::Written } else { Outcome::Declined })
 }
 

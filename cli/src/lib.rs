@@ -37,6 +37,7 @@ use std::thread;
 use std::time::Instant;
 
 use anstream::ColorChoice;
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use gpu_tuned_attribute::sources::STACK;
 
@@ -97,6 +98,9 @@ commands! {
     Generate(generate, generate::GenerateArgs),
 }
 
+/// Commands that read files or devices alone.
+const WITHOUT_PACKAGE: [&str; 6] = ["launch", "diagnose", "monitor", "trace", "export", "generate"];
+
 /// The command line with all commands, as in the reference of the book.
 pub fn command() -> clap::Command {
     let mut command = description();
@@ -153,6 +157,10 @@ fn on_large_stack() -> ExitCode {
         Ok(args) => args,
         Err(refusal) => return ExitCode::from(explained(&refusal) as u8),
     };
+    if args.common.names_a_package() && WITHOUT_PACKAGE.contains(&args.command.name()) {
+        let message = format!("`{}` reads no package: leave out --package and --manifest-path", args.command.name());
+        return ExitCode::from(explained(&Args::command().error(ErrorKind::ArgumentConflict, message)) as u8);
+    }
     match (args.common.quiet, args.common.verbose) {
         (true, _) => Verbosity::Quiet,
         (_, true) => Verbosity::Verbose,

@@ -191,6 +191,11 @@ impl Project {
         !self.structs.is_empty()
     }
 
+    /// Returns one sentence for each source that is not read.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = &str> {
+        self.structs.unread()
+    }
+
     /// Returns the mistakes in annotated structs of the program, each with the text of its file.
     pub(crate) fn struct_mistakes(&self) -> impl Iterator<Item = &(FileError, Arc<str>)> {
         self.structs.broken.iter().filter(|it| !it.is_test).flat_map(|it| &it.mistakes)

@@ -240,10 +240,13 @@ pub(crate) fn describe_exchange(exchange: &Exchange) -> String {
     } else {
         format!("{} and {adapters} x {}", within.name, between.name)
     };
-    let most = tenth_to_ranks.map_or("no 2".to_owned(), |ranks| format!("up to {}", grouped(ranks)));
+    let most = match tenth_to_ranks {
+        Some(ranks) => format!("or with this one among up to {} ranks", grouped(*ranks)),
+        None => "and more with this one on any number of ranks".to_owned(),
+    };
     format!(
         "exchange of {bytes} of {summed} over {links}: {} ms, {:.1}% of a step; at most 10% from a global batch of \
-         {}, or with this one among {most} ranks",
+         {}, {most}",
         three_digits(*step_ms),
         step_share * 100.0,
         grouped(*tenth_from_batch)

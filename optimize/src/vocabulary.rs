@@ -247,8 +247,9 @@ fn is_of_settings(entry: &ConfigEntry) -> bool {
     let name = entry.name();
     let (text, is) = (text.to_ascii_lowercase(), |words: &[&str]| words.iter().any(|word| fits(name, word)));
     let is_reference = ["_base_", "__base__", "$ref"].contains(&entry.key.as_str());
-    let is_yaml = [".yaml", ".yml", ".toml"].iter().any(|end| text.ends_with(end));
-    let is_json = text.ends_with(".json") && is(&["config", "cfg", "args", "ds", "deepspeed"]);
+    let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let is_yaml = ["yaml", "yml", "toml"].contains(&ending);
+    let is_json = ending == "json" && is(&["config", "cfg", "args", "ds", "deepspeed"]);
     let is_other = VOCABULARY.tables.other_files.iter().any(|word| fits(name, word)) || is_beside_training(entry);
     is_reference || (is_yaml || is_json) && !is_other
 }

@@ -237,6 +237,8 @@ fn unknown(profiles: &[&Profile], words: &[&str]) -> UnknownGpu {
     let name = words.join(" ");
     let several =
         named(profiles, words).and_then(|found| did_you_mean(found.iter().map(|profile| profile.id.as_str())));
+    let here = || "; the GPU of this machine is `--here`, and a build has it with feature `native`".to_owned();
+    let several = several.or_else(|| name.eq_ignore_ascii_case("native").then(here));
     let hint = several.or_else(|| suggest(&known, words)).or_else(|| with_same_begin(profiles, &bare(&name)));
     UnknownGpu { hint: hint.unwrap_or_else(|| known.suggest_or_advise(&name)), name }
 }

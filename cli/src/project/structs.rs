@@ -90,6 +90,11 @@ impl Structs {
         broken.chain(self.unread.iter().cloned())
     }
 
+    /// Returns one sentence for each file that is not read.
+    pub(super) fn unread(&self) -> impl Iterator<Item = &str> {
+        self.unread.iter().map(String::as_str)
+    }
+
     /// Returns the first mistake of each struct of the program, with the struct's name.
     pub(super) fn first_mistakes(&self) -> impl Iterator<Item = (&str, &FileError)> {
         let broken = self.broken.iter().filter(|it| !it.is_test);

@@ -104,7 +104,8 @@ fn with_memory(input: &DiagnosisInput<'_>, finding: Finding) -> Finding {
 pub(super) fn no_accumulation(input: &DiagnosisInput<'_>) -> Option<Finding> {
     let (model, run) = (input.model.as_ref()?, input.stats.run?);
     let (asked, taken) = (run.global_batch? as f64, model.parts.samples);
-    if taken >= REACHED * asked {
+    // Steps that record no samples are those of a program with its own loop.
+    if taken <= 0.0 || taken >= REACHED * asked {
         return None;
     }
     let of_rank = asked / run.world_size.max(1) as f64;

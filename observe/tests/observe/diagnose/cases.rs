@@ -198,6 +198,7 @@ fn of_settings() -> Vec<Case> {
         (Kind::NoLibrary, measured(1.9), measured(1.04)),
         (Kind::NoLibrary, measured(1.9), measured(1.9).with_settings(|settings| settings.kernels = Kernels::Library)),
         (Kind::NoAccumulation, global(512), global(130)),
+        (Kind::NoAccumulation, global(512), global(512).each_step(|step| step.samples = 0)),
         (Kind::NeedlessCheckpointing, recomputing(true), recomputing(false)),
         (Kind::WrongTarget, built_for("rtx4090"), built_for("generic")),
         (Kind::NoCuda, on_cpu(&["h200"], without_cuda), on_cpu(&["h200", "cuda"], "CUDA_VISIBLE_DEVICES is empty")),
