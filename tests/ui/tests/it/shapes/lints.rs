@@ -175,7 +175,6 @@ mod forbidding {
     }
 
     /// Methods of every type, with usual names.
-    #[expect(dead_code, reason = "only its names count")]
     trait OfAll {
         fn text(&self) {}
         fn or(&self) {}
@@ -183,6 +182,12 @@ mod forbidding {
     }
 
     impl<T> OfAll for T {}
+
+    pub(super) fn call_all() {
+        ().text();
+        ().or();
+        ().found();
+    }
 
     #[gpu_tuned(mlp(widths = [8, 8]), global_batch = 64, target = "h200")]
     #[derive(Clone)]
@@ -321,6 +326,7 @@ fn expansions_add_no_warning() {
     check::<restricted::Restricted>();
     check::<forbidding::Forbidding>();
     check::<forbidding::WithTraits>();
+    forbidding::call_all();
     check::<deprecated::Fields>();
     check::<deprecated::Dims>();
     #[allow(deprecated, reason = "the shape under test")]
