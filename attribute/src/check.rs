@@ -29,7 +29,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// Reads the table at this path; `None` for a package without a build script, as is the table of another `package`.
+    /// Reads the table at this path; `None` for a package without a build script. The table of another package is as none.
     pub fn read(path: Option<&Path>, package: Option<&str>) -> Self {
         let Some(path) = path else { return Self::Absent };
         let text = match std::fs::read_to_string(path) {

@@ -64,7 +64,10 @@ fn findings(project: &Project, args: &CheckArgs) -> Result<Vec<Finding>, Error> 
         Err(Error::Files { .. }) if !found.is_empty() => return Ok(found),
         other => other?,
     };
-    found.extend(project.unread().map(|unread| Finding::new(Level::Mistake, unread)));
+    found.extend(project.unread().map(|unread| {
+        let advice = "`cargo check` shows why; a struct that a macro makes is planned with --workload or --model";
+        Finding::new(Level::Mistake, unread).with_fix(advice)
+    }));
     found.extend(undescribed(project, wanted));
     found.extend(without_releases(project, &workloads));
     for described in &workloads {

@@ -6,7 +6,7 @@ use gpu_tuned_core::{Precision, Provenance, Setting};
 use serde::Serialize;
 
 use crate::config::{Config, implied_accumulation, is_over_ranks};
-use crate::dialect::{Dialect, Key, Role, Spelling, ends};
+use crate::dialect::{Key, Role, Spelling, ends};
 use crate::document::{ConfigEntry, Sharing, Value};
 use crate::edit::{Edit, apply, insertion, like, spelled};
 use crate::matched::MatchedKey;
@@ -146,7 +146,7 @@ impl Editor<'_> {
             return self.record(Some(setting), key, values, reason, ChangeState::Implied);
         }
         // A key with the default as its value is not added.
-        let of_default = config.dialect.default_of(role, "").and_then(|value| value.parse().ok());
+        let of_default = config.dialect.default_of(role, "", &config.entries).and_then(|value| value.parse().ok());
         let is_needed = match setting {
             Setting::GradientAccumulation => Some(planned) != of_default.or(Some(1)),
             Setting::NumWorkers => {
@@ -277,7 +277,7 @@ impl Editor<'_> {
             if wanted.is_mixed() { all().all(|key| key.role == Role::Weights) } else { all().next().is_none() };
         if is_off && wanted != config.precision {
             // Without a key, the edited text is refused.
-            if let Some((path, word, is_read)) = precision_key(config.dialect, wanted, self.add_keys) {
+            if let Some((path, word, is_read)) = precision_key(config, wanted, self.add_keys) {
                 let after = spelled(&Value::Null, "", word, self.config.file.format);
                 self.add_key(path, Setting::Precision, after, is_read);
             }
@@ -323,16 +323,13 @@ impl Editor<'_> {
 
 /// The path and word that are added for a precision, and whether the program reads them. Where the dialect has no key for the
 /// precision, they are the planner's.
-fn precision_key(
-    dialect: &'static Dialect,
-    wanted: Precision,
-    add_keys: bool,
-) -> Option<(&'static str, &'static str, bool)> {
+fn precision_key(config: &Config, wanted: Precision, add_keys: bool) -> Option<(&'static str, &'static str, bool)> {
+    let dialect = config.dialect;
     let rows = || dialect.rows(Role::Precision);
     if dialect.is_plain() || rows().next().is_none() {
         return Some((Setting::Precision.name(), wanted.name(), add_keys && dialect.adds_on_request));
     }
-    let default = dialect.default_of(Role::Precision, "").unwrap_or_default();
+    let default = dialect.default_of(Role::Precision, "", &config.entries).unwrap_or_default();
     let word = |row: &'static Key| match row.spelling {
         Spelling::FlagFor(precision) if precision == wanted => Some("true"),
         // What is on by default.

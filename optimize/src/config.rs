@@ -79,7 +79,7 @@ impl Config {
             data_set: data_set(&mut keys, batch.unwrap_or(1)),
             accumulation: keys.count(Role::Accumulation, 1..=MAX_BATCH).or_else(|| {
                 let has_key = keys.with_role(Role::Accumulation).next().is_some();
-                keys.dialect.default_of(Role::Accumulation, "").filter(|_| !has_key)?.parse().ok()
+                keys.dialect.default_of(Role::Accumulation, "", entries).filter(|_| !has_key)?.parse().ok()
             }),
             global_batch: keys.count(Role::GlobalBatch, 1..=MAX_BATCH),
             ranks,
@@ -87,11 +87,11 @@ impl Config {
             open_ranks,
             workers: keys.count(Role::Workers, 0..=4096),
             prefetch: keys.count(Role::Prefetch, 0..=1 << 16),
-            precision: precision(&mut keys),
+            precision: precision(entries, &mut keys),
             tf32: keys.flag(Role::Tf32),
-            checkpointing: checkpointing(&mut keys),
+            checkpointing: checkpointing(entries, &mut keys),
             optimizer: optimizer(entries, &mut keys)
-                .or_else(|| optimizer_in(keys.dialect.default_of(Role::Optimizer, "")?)),
+                .or_else(|| optimizer_in(keys.dialect.default_of(Role::Optimizer, "", entries)?)),
             use_of_micro_batch: use_of_micro_batch(entries),
             of_pytorch: keys.dialect.is_plain() && entries.iter().any(is_of_pytorch),
             is_training: !overrides.is_empty() || is_training(entries, &keys),
@@ -171,13 +171,8 @@ impl Config {
                 _ => key.entry.value.bare().filter(|_| key.row.words.is_empty()),
             }
         });
-        let is_default = |row: &&DefaultValue| row.role == Role::Feature && row.dim == name && self.has_effect(row);
-        let default = || self.dialect.defaults.iter().find(is_default).map(|row| row.value.clone());
+        let default = || self.dialect.default_of(Role::Feature, name, &self.entries).map(str::to_owned);
         of_keys.max().or_else(default)
-    }
-
-    fn has_effect(&self, default: &DefaultValue) -> bool {
-        default.beside.is_empty() || self.entries.iter().any(|entry| entry.name() == default.beside)
     }
 
     pub(crate) fn has_feature(&self, name: &str) -> bool {
@@ -199,7 +194,9 @@ impl Config {
     /// Values without a key, by the framework's defaults: the setting, its value, and the address of the documentation.
     pub fn defaults(&self, ranks: u64) -> impl Iterator<Item = (&str, &str, &str)> {
         let is_used = move |row: &&DefaultValue| match row.role {
-            _ if row.dim == "zero_stage" && ranks == 1 || row.dim == "prepared" || !self.has_effect(row) => false,
+            _ if row.dim == "zero_stage" && ranks == 1 || row.dim == "prepared" || !row.has_effect(&self.entries) => {
+                false
+            }
             Role::Feature => self.with_role(Role::Feature).all(|key| key.row.dim != row.dim || key.is_open()),
             Role::Checkpointing | Role::Optimizer | Role::Precision | Role::Accumulation => {
                 self.with_role(row.role).all(MatchedKey::is_open)
@@ -230,7 +227,7 @@ impl Config {
 
     /// The error of a file without the micro-batches of a step, for which the framework has no fixed default.
     fn chosen_by_the_program(&self) -> Option<OptimizeError> {
-        self.dialect.default_of(Role::Accumulation, "")?;
+        self.dialect.default_of(Role::Accumulation, "", &self.entries)?;
         let (name, key) = (&self.dialect.name, self.dialect.addition(Role::Accumulation)?);
         let message = format!("{name} chooses the micro-batches of a step without `{key}`: write it into the file");
         Some(self.mistake(Role::Batch, message))
@@ -419,14 +416,14 @@ fn optimizer(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<Opti
 }
 
 /// Activation checkpointing by its key, else by the dialect's default.
-fn checkpointing(keys: &mut MatchedKeys<'_>) -> Option<bool> {
-    let default = keys.dialect.default_of(Role::Checkpointing, "").map(|word| word == "true");
+fn checkpointing(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<bool> {
+    let default = keys.dialect.default_of(Role::Checkpointing, "", entries).map(|word| word == "true");
     let has_key = keys.with_role(Role::Checkpointing).next().is_some();
     keys.flag(Role::Checkpointing).or(default.filter(|_| !has_key))
 }
 
 /// The precision that the keys request together; fp32 without any.
-fn precision(keys: &mut MatchedKeys<'_>) -> Precision {
+fn precision(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Precision {
     let source = keys.source;
     let all: Vec<MatchedKey> = keys.all.iter().filter(|key| key.role.is_of_precision()).cloned().collect();
     let mut requested: Vec<(Precision, &MatchedKey)> = Vec::new();
@@ -444,12 +441,12 @@ fn precision(keys: &mut MatchedKeys<'_>) -> Precision {
         requested.extend(keys.keep(read).map(|precision| (precision, key)));
     }
     // `mixed_precision: {enabled: false, dtype: bf16}`
-    let is_off = |key: &&MatchedKey| key.spelling == Spelling::AmpSwitch && matches!(key.flag(source), Ok(Some(false)));
+    let is_off = |key: &&MatchedKey| key.entry.name() == "enabled" && matches!(key.flag(source), Ok(Some(false)));
     let off: Vec<&[String]> =
         all.iter().filter(is_off).filter_map(|key| Some(key.entry.path.split_last()?.1)).collect();
     let is_in_one = |key: &MatchedKey| off.iter().any(|table| !table.is_empty() && key.entry.path.starts_with(table));
     requested.retain(|(_, key)| !is_in_one(key));
-    let default = keys.dialect.default_of(Role::Precision, "");
+    let default = keys.dialect.default_of(Role::Precision, "", entries);
     if let (true, Some(default)) = (requested.is_empty(), default) {
         let default = default.parse().expect("BUG: the tables have precisions");
         let is_off = |key: &MatchedKey| matches!(key.flag(source), Ok(Some(false)));
@@ -541,7 +538,12 @@ impl Step {
             (None, None) if open(Role::Accumulation) && global.or(global_batch).is_none() => {
                 return Err(left_open(config, Role::Accumulation));
             }
-            (None, None) if let Some(missing) = config.chosen_by_the_program() => return Err(missing),
+            (None, None)
+                if global_batch.is_none()
+                    && let Some(missing) = config.chosen_by_the_program() =>
+            {
+                return Err(missing);
+            }
             (None, None) => 1,
         };
         if !config.is_training {

@@ -5,8 +5,10 @@ use std::sync::LazyLock;
 use gpu_tuned_core::{Precision, Setting};
 use serde::{Deserialize, Serialize};
 
+use crate::document::ConfigEntry;
 use crate::names::Words;
 use crate::schema::Schema;
+use crate::vocabulary::has_no_value;
 
 /// The keys that programs of one ecosystem read.
 #[derive(Debug, Deserialize)]
@@ -161,8 +163,9 @@ impl Dialect {
     }
 
     /// Meaning of a setting without its key.
-    pub(crate) fn default_of(&self, role: Role, dim: &str) -> Option<&str> {
-        self.defaults.iter().find(|row| row.role == role && row.dim == dim).map(|row| row.value.as_str())
+    pub(crate) fn default_of(&self, role: Role, dim: &str, entries: &[ConfigEntry]) -> Option<&str> {
+        let is_it = |row: &&DefaultValue| row.role == role && row.dim == dim && row.has_effect(entries);
+        self.defaults.iter().find(is_it).map(|row| row.value.as_str())
     }
 
     /// The path that is added for a role.
@@ -318,6 +321,14 @@ pub(crate) struct DefaultValue {
     pub beside: String,
     /// Address of the documentation.
     pub source: String,
+}
+
+impl DefaultValue {
+    /// Returns true with the key that it needs, unless that is off.
+    pub(crate) fn has_effect(&self, entries: &[ConfigEntry]) -> bool {
+        let is_on = |entry: &ConfigEntry| entry.name() == self.beside && !has_no_value(&entry.value, false);
+        self.beside.is_empty() || entries.iter().any(is_on)
+    }
 }
 
 impl Key {

@@ -107,7 +107,13 @@ impl Model {
         request: &ModelRequest<'_>,
     ) -> Result<Self, OptimizeError> {
         let all = entries;
-        let is_own = |entry: &&ConfigEntry| !entry.tables().any(|table| Names::get().keys.parts.has(table));
+        // Without grouped queries Megatron-LM does not read their number.
+        let is_grouped =
+            |entry: &ConfigEntry| entry.name() != "group_query_attention" || entry.value != Value::Flag(false);
+        let has_groups = all.iter().all(is_grouped);
+        let is_read = |entry: &ConfigEntry| has_groups || entry.name() != "num_query_groups";
+        let is_own =
+            |entry: &&ConfigEntry| is_read(entry) && !entry.tables().any(|table| Names::get().keys.parts.has(table));
         let own: Vec<_> = all.iter().filter(is_own).collect();
         let own = if own.len() == all.len() { Cow::Borrowed(all) } else { own.into_iter().cloned().collect() };
         let entries = &*own;
@@ -366,7 +372,7 @@ fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> V
         }
     }
     if switches.is_empty() {
-        switches.extend(config.dialect.default_of(Role::Adapter, ""));
+        switches.extend(config.dialect.default_of(Role::Adapter, "", &config.entries));
     }
     let is_adapted = switches.iter().all(|word| *word == "on");
     let find = |name: &str| {
@@ -378,7 +384,7 @@ fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> V
             break;
         }
         let Some(dim) = find(&key.row.dim) else {
-            if key.row.dim == "source_seq" {
+            if key.row.dim == "source_seq" && dims.origin("seq") != Some(&Origin::Option) {
                 let message =
                     format!("`{}`: a decoder's sequence has source and target: give --dim seq=…", key.entry.shown);
                 mistakes.push(source.error(&key.entry.place(), message));
@@ -444,7 +450,10 @@ fn targets(config: &Config, is_adapted: bool, dims: &mut Dims) -> Result<(), Fil
         return Err(key.unknown(source));
     }
     let all: Vec<_> = keys().map(|key| (key, words(key))).filter(|(_, words)| !words.concat().is_empty()).collect();
-    let default = config.dialect.default_of(Role::Dim, "lora_targets").and_then(|word| Names::get().matrices(word));
+    let default = config
+        .dialect
+        .default_of(Role::Dim, "lora_targets", &config.entries)
+        .and_then(|word| Names::get().matrices(word));
     if let (Some((key, _)), true) = (all.first(), is_adapted && !dims.has("lora_rank")) {
         return Err(missing_rank(key, source));
     }

@@ -19,7 +19,8 @@ struct Vocabulary {
     topics: Vec<Topic>,
     harmless: Harmless,
     methods: Methods,
-    switches: Switches,
+    #[serde(rename = "switch")]
+    switches: Vec<Switch>,
     tables: Tables,
 }
 
@@ -46,9 +47,9 @@ struct Methods {
 }
 
 #[derive(Deserialize)]
-struct Switches {
-    usual: Words,
-    of: Vec<(Words, Words)>,
+struct Switch {
+    names: Words,
+    of: Words,
 }
 
 #[derive(Deserialize)]
@@ -56,7 +57,6 @@ struct Tables {
     words: Words,
     except: Words,
     files: Words,
-    other_files: Words,
     of_batches: Words,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn unknown<'e>(
             Place::Open if let Some(reason) = touched().or_else(misspelt) => {
                 Some((format!("is not known, and {reason}"), false))
             }
-            Place::Read | Place::Harmless | Place::Unknown(_) | Place::Open => switched_off(entry, &on, keys.is_none())
+            Place::Read | Place::Harmless | Place::Unknown(_) | Place::Open => switched_off(dialect, entry, &on)
                 .map(|other| (format!("turns off what `{}` sets: delete what is not used", other.shown), false)),
         };
         let Some((reason, can_be_left)) = reason else { continue };
@@ -124,30 +124,29 @@ pub(crate) fn unknown<'e>(
     found
 }
 
-/// A key that is read, in a section that another key turns off, such as `lora.rank` beside `lora.enabled: false` or `use_lora: false`.
-fn switched_off<'e>(entry: &ConfigEntry, on: &[&'e ConfigEntry], by_name: bool) -> Option<&'e ConfigEntry> {
-    let is_off = matches!(entry.value, Value::Null | Value::Flag(false)) && !is_beside_training(entry);
+/// A key that is read, in a section that another key turns off: `lora.rank` beside `lora.enabled: false` or `enable_lora: false`.
+fn switched_off<'e>(dialect: &'static Dialect, entry: &ConfigEntry, on: &[&'e ConfigEntry]) -> Option<&'e ConfigEntry> {
+    let is_off = entry.value == Value::Flag(false) && !is_beside_training(entry);
     let (name, tables) = entry.path.split_last().filter(|_| is_off)?;
-    let is_set = |other: &&&ConfigEntry| !core::ptr::eq(**other, entry);
+    let mut others = on.iter().filter(|other| !core::ptr::eq(**other, entry) && is_planned(dialect, other));
     if ["enabled", "enable", "use", "active"].contains(&name.as_str()) && !tables.is_empty() {
-        return on.iter().filter(is_set).find(|other| other.path.starts_with(tables)).copied();
+        return others.find(|other| other.path.starts_with(tables)).copied();
     }
-    if !by_name {
-        return None;
-    }
-    let Switches { usual, of } = &VOCABULARY.switches;
-    let prefixed = ["use_", "enable_", "with_"].iter().find_map(|prefix| name.strip_prefix(prefix));
-    let of_topic = || VOCABULARY.topics.iter().any(|topic| topic.words.has(name));
-    let switch = prefixed.or_else(|| name.strip_suffix("_enabled").or_else(|| name.strip_suffix("_enable")));
-    let beside = |word: &str| {
-        let has = |own: &Words| own.has(word);
-        of.iter().filter(|(own, _)| has(own)).flat_map(|(_, beside)| beside.iter()).collect::<Vec<_>>()
-    };
-    let is_whole = || !name.contains('_') && (of_topic() || !beside(name).is_empty());
-    let switch = switch.or_else(|| Some(name.as_str()).filter(|_| is_whole()))?;
-    let words = switch.split('_').filter(|word| word.len() > 2 && !usual.has(word));
-    let words: Vec<&str> = words.chain(switch.split('_').flat_map(beside)).collect();
-    on.iter().filter(is_set).find(|other| words.iter().any(|word| fits(other.name(), word))).copied()
+    let own = ["use_", "enable_"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+    let own = own.strip_suffix("_enabled").unwrap_or(own);
+    let switch = VOCABULARY.switches.iter().find(|switch| dialect.is_plain() && switch.names.has(own))?;
+    others.find(|other| switch.of.iter().any(|word| fits(other.name(), word))).copied()
+}
+
+/// Returns true for a key that the plan depends on.
+fn is_planned(dialect: &'static Dialect, entry: &ConfigEntry) -> bool {
+    let has_name = |key: &&Key| key.names.iter().any(|names| ends(&entry.path, names));
+    read_by(dialect).filter(has_name).any(is_of_plan)
+}
+
+fn is_of_plan(key: &Key) -> bool {
+    let beside = [Role::Workers, Role::Prefetch, Role::EvalBatch, Role::ModelFile, Role::Samples, Role::MicroBatches];
+    !beside.contains(&key.role)
 }
 
 /// What the key touches; `None` for a harmless key, or one that is off.
@@ -205,12 +204,7 @@ fn misspelt(dialect: &'static Dialect, entry: &ConfigEntry) -> Option<&'static s
         };
         differs_by_a_letter(name, last) && is_there
     };
-    let is_planned = |key: &&Key| {
-        let beside =
-            matches!(key.role, Role::Workers | Role::Prefetch | Role::EvalBatch | Role::ModelFile | Role::Samples);
-        !beside && key.role != Role::MicroBatches
-    };
-    let of_settings = || read_by(dialect).filter(is_planned).flat_map(|key| key.names.iter());
+    let of_settings = || read_by(dialect).filter(|key| is_of_plan(key)).flat_map(|key| key.names.iter());
     let dims = Names::get().kind("transformer").filter(|_| matches!(entry.value, Value::Number(_)));
     let of_dims = dims.into_iter().flat_map(|kind| &kind.dims).flat_map(|(_, keys)| keys.iter());
     let near = of_settings().chain(of_dims).find(is_near).filter(|_| !is_beside_training(entry))?;
@@ -221,10 +215,25 @@ fn misspelt(dialect: &'static Dialect, entry: &ConfigEntry) -> Option<&'static s
 /// Returns true for names that differ by one letter, two swapped ones, or underscores; those of three letters by a missing one.
 fn differs_by_a_letter(name: &str, known: &str) -> bool {
     let is_short = name.len().min(known.len()) < if name.len() < known.len() { 3 } else { 4 };
-    if is_short || name.len().abs_diff(known.len()) > 3 {
-        return false;
+    let letters = |text: &'_ str| text.bytes().filter(|letter| *letter != b'_').collect::<Vec<_>>();
+    let is_near = || name.bytes().next() == known.bytes().next() && letters(name) == letters(known);
+    !is_short && name.len().abs_diff(known.len()) <= 3 && (is_near() || is_one_off(name.as_bytes(), known.as_bytes()))
+}
+
+/// Returns true for texts that differ by a letter or by two swapped ones.
+fn is_one_off(one: &[u8], other: &[u8]) -> bool {
+    let shared = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+    match (&one[shared..], &other[shared..]) {
+        ([_, one @ ..], [_, other @ ..]) if one == other => true,
+        ([first, second, one @ ..], [third, fourth, other @ ..])
+            if (first, second) == (fourth, third) && one == other =>
+        {
+            true
+        }
+        ([_, rest @ ..], other) if rest == other => true,
+        (one, [_, rest @ ..]) => rest == one,
+        (one, other) => one == other,
     }
-    name.replace('_', "") == known.replace('_', "") || strsim::osa_distance(name, known) <= 1
 }
 
 /// Returns true for a key of a model's dimension.
@@ -244,14 +253,13 @@ fn names_files(value: &Value) -> bool {
 /// Returns true for a key such as `_base_` in any table, and for the name of a file of settings.
 fn is_of_settings(entry: &ConfigEntry) -> bool {
     let Value::Text(text) = &entry.value else { return false };
-    let name = entry.name();
-    let (text, is) = (text.to_ascii_lowercase(), |words: &[&str]| words.iter().any(|word| fits(name, word)));
+    let has = |words: &[&str]| words.iter().any(|word| fits(entry.name(), word));
+    let text = text.to_ascii_lowercase();
+    let is_file = ["yaml", "yml", "toml", "json"].contains(&text.rsplit_once('.').map_or("", |(_, ending)| ending));
+    let is_named = has(&["config", "cfg", "args", "hparams", "settings", "base", "ds", "deepspeed"]);
+    let is_other = VOCABULARY.harmless.words.iter().any(|word| fits(entry.name(), word)) || is_beside_training(entry);
     let is_reference = ["_base_", "__base__", "$ref"].contains(&entry.key.as_str());
-    let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let is_yaml = ["yaml", "yml", "toml"].contains(&ending);
-    let is_json = ending == "json" && is(&["config", "cfg", "args", "ds", "deepspeed"]);
-    let is_other = VOCABULARY.tables.other_files.iter().any(|word| fits(name, word)) || is_beside_training(entry);
-    is_reference || (is_yaml || is_json) && !is_other
+    is_reference || is_file && is_named && !is_other
 }
 
 /// Returns true for a key of data, evaluation or logging.
@@ -282,8 +290,12 @@ fn fits(name: &str, word: &str) -> bool {
 /// is never off.
 fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| fits(entry.name(), word));
+    if has(&["trainable", "requires_grad"]) {
+        return entry.value == Value::Flag(true) || entry.value == Value::Null;
+    }
     // A number of 1 is the first stage, or true.
-    let is_parallelism = is_parallelism && !has(&["zero", "zero1", "sharded", "sharding", "fsdp"]);
+    let own = entry.name().trim_start_matches("use_");
+    let is_parallelism = is_parallelism && !["zero", "zero1", "fsdp", "sharded", "sharding"].contains(&own);
     let is_empty = matches!(&entry.value, Value::Table(entries) if entries.is_empty());
     // `swa: {}` is on, with its defaults, and `quantization_config: {}` is off.
     let is_on = is_empty && !has(&["config", "kwargs", "args"]);
@@ -291,7 +303,7 @@ fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
 }
 
 /// Words of keys that change the plan where they are off.
-const NEGATED: [&str; 8] = ["disable", "no", "not", "skip", "without", "trainable", "requires_grad", "fp32"];
+const NEGATED: [&str; 8] = ["disable", "no", "not", "skip", "without", "keep_fp32", "fp32_params", "fp32_weights"];
 
 pub(crate) fn has_no_value(value: &Value, is_parallelism: bool) -> bool {
     match value {

@@ -132,8 +132,8 @@ impl Resolved {
         self
     }
 
-    /// Returns true for the table of this package, or of the one that it is a compile test of: a program or test that cargo
-    /// runs passes the variables of its build script on to any cargo that it runs.
+    /// Returns true for the package that wrote the table, and for a compile test of it. A program or test that cargo runs passes
+    /// the variables of its build script on to any cargo that it runs.
     pub fn is_of(&self, package: &str) -> bool {
         // Trybuild adds the ending.
         self.package

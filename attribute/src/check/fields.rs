@@ -118,9 +118,10 @@ impl<'m> Fields<'_, 'm> {
                 .at(&default.key, "in a Burn `Config`, fields that are not tuned get their default from Burn")
                 .help(format!("write `#[config(default = {tokens})]`"));
         }
-        // A default that is read, and differs.
+        // One that is read, and differs. A function of serde is that of a missing key.
         let of_peer = peer_default(field).filter(|theirs| theirs.to_string() != tokens.to_string());
-        if let (Some(_), Some(theirs)) = (of_peer, field.defaults.iter().find(|default| !default.is_conditional)) {
+        let is_value = |default: &&ForeignDefault| !default.is_conditional && default.form == DefaultForm::Value;
+        if let (Some(_), Some(theirs)) = (of_peer, field.defaults.iter().find(is_value)) {
             refuse_second(default, theirs, mistakes);
         }
         Role::Untouched(Some(tokens.clone()))

@@ -134,7 +134,7 @@ fn remedy(found: &TokenStream, expected: &str) -> Option<String> {
             match number.base10_parse::<i64>() {
                 Ok(_) if number.suffix().is_empty() => None,
                 Ok(count) => Some(format!("write it without a suffix: {count}")),
-                Err(_) => Some("the largest of most dimensions is 2^30".to_owned()),
+                Err(_) => Some("no setting and no dimension is that large".to_owned()),
             }
         }
         Some(_) => None,

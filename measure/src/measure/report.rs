@@ -79,9 +79,10 @@ pub(super) fn no_graphs(mode: Mode, error: &super::MeasureError) {
 
 /// Prints that steps ran out of memory which had been free.
 #[cfg(any(feature = "cuda", test))]
-pub(super) fn taken(mode: Mode, batch: u64) {
+pub(super) fn lacking(mode: Mode, batch: u64) {
     eprintln!(
-        "  {mode}, batch {batch} is not timed: another process took the GPU's memory; measure again when the GPU is free"
+        "  {mode}, batch {batch} is not timed: memory ran out that had been free; if another program uses the GPU, measure again \
+         without it"
     );
 }
 

@@ -93,7 +93,8 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         let general = names.unmodelled.iter().map(split).find(|(name, _)| *name == key);
         let general = general.filter(|_| !of_dims.iter().any(|keys| keys.has(key)));
         let own = own.filter(|own| own.has(key)).map(|_| (key, "0"));
-        own.or(general).is_some_and(|(_, usual)| is_given(entry, usual) && !has_meaning(entry))
+        let is_of_model = |(_, usual): (&str, &str)| is_given(entry, usual) && !has_meaning(entry);
+        own.or(general).is_some_and(is_of_model) && !is_beside_training(entry)
     });
     let what = |entry: &ConfigEntry| match entry.value.bare() {
         Some(value) => format!("`{} = {value}`", entry.shown),
@@ -173,15 +174,21 @@ fn of_other_module<'e>(entries: &'e [ConfigEntry], evidence: &Evidence) -> Optio
     let section = entries.iter().filter(is_table).find(|table| evidence.by == format!("`{}`", table.shown))?;
     let is_apart =
         |table: &&ConfigEntry| !table.path.starts_with(&section.path) && !section.path.starts_with(&table.path);
+    let parts = |table: &ConfigEntry| {
+        let is_part =
+            |entry: &&ConfigEntry| entry.path.len() == table.path.len() + 1 && entry.path.starts_with(&table.path);
+        entries.iter().filter(is_part).collect::<Vec<_>>()
+    };
+    // The width or the depth again: a table of the vocabulary belongs to the model.
+    let sizes = |table: &ConfigEntry| {
+        let dims = evidence.names.dims.iter().filter(|(dim, _)| ["layers", "d_model"].contains(&dim.as_str()));
+        dims.filter(|(_, keys)| parts(table).iter().any(|entry| keys.has(entry.name()))).count()
+    };
     let has_module = |table: &&ConfigEntry| {
-        let parts = || {
-            entries
-                .iter()
-                .filter(|entry| entry.path.len() == table.path.len() + 1 && entry.path.starts_with(&table.path))
-        };
-        let has = |name: &str| parts().any(|entry| entry.name() == name);
+        let parts = parts(table);
+        let has = |name: &&str| parts.iter().any(|entry| entry.name() == *name);
         let of_burn = [["d_input", "d_output"], ["channels", "kernel_size"]];
-        dims_of(evidence.names, parts()) >= MIN_DIMS || of_burn.iter().any(|names| names.iter().all(|name| has(name)))
+        sizes(table) > 0 && sizes(section) > 0 || of_burn.iter().any(|names| names.iter().all(has))
     };
     let mut others = entries.iter().filter(is_table).filter(is_apart).filter(|table| !is_beside_training(table));
     others.find(has_module)

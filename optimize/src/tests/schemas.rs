@@ -88,7 +88,7 @@ const CONFIGS: [(&str, &str); 15] = [
     ("OLMo", "device_train_microbatch_size: 2\nglobal_train_batch_size: 8\nmodel: {mlp_ratio: 4}\n"),
     ("Composer", "device_train_microbatch_size: 2\nglobal_train_batch_size: 8\nmax_duration: 1ep\n"),
     ("ms-swift", "tuner_type: full\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 1\n"),
-    ("TRL", "model_name_or_path: a/b\npacking: true\nper_device_train_batch_size: 2\n"),
+    ("TRL", "model_name_or_path: a/b\npadding_free: true\nper_device_train_batch_size: 2\n"),
     ("Hugging Face", "output_dir: a\nper_device_train_batch_size: 2\n"),
     ("GPT-NeoX", "pipe_parallel_size: 0\nmodel_parallel_size: 1\ntrain_micro_batch_size_per_gpu: 2\n"),
     ("DeepSpeed", "train_micro_batch_size_per_gpu: 2\nsteps_per_print: 10\n"),

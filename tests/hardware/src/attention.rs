@@ -53,7 +53,7 @@ struct Checked {
 
 /// Part of a sum's absolute terms whose errors count as its own. Gradients of scores are differences with the rounded output: of
 /// two keys of which one has all the weight, nothing but rounding is left. With the limit of 1e-2 that is 1e-3 of the terms: what
-/// two roundings to float16 are at most (2^-10), and a quarter of two to bfloat16.
+/// two roundings to float16 are at most (2^-10), and an eighth of two to bfloat16.
 const CANCELLED: f64 = 0.1;
 
 /// Weights are rounded to 16 bits before their products with values.

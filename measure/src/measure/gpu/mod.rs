@@ -80,7 +80,7 @@ pub(super) fn measure(
     let Plan { largest_batch, global, planned, tolerance, .. } = plan;
     let limits = Limits { largest_batch, global, planned, tolerance, most };
     let modes = modes.iter().map(|mode| ModeTries::new(*mode)).collect();
-    Search { trial, plan, limits, modes, durations: Vec::new(), keep }.run()
+    Search { trial, plan, limits, modes, durations: Vec::new(), lacking: None, keep }.run()
 }
 
 /// Search for the micro-batches that fit the GPU, in some modes.
@@ -92,6 +92,8 @@ struct Search<'c, 'k> {
     modes: Vec<ModeTries>,
     /// All tries that were timed, in their order.
     durations: Vec<Took>,
+    /// The first try that ran out of memory which had been free.
+    lacking: Option<MeasureError>,
     keep: &'c mut Keep<'k>,
 }
 
@@ -115,8 +117,13 @@ impl Search<'_, '_> {
         }
         self.try_all(&[Need::Plan, Need::Rest], self.modes.len())?;
         // The best throughput of one mode decides which sizes of another are needed.
-        (0..self.modes.len())
-            .try_for_each(|mode| if self.modes[mode].tried.is_empty() { Ok(()) } else { self.store(mode) })
+        for mode in 0..self.modes.len() {
+            if !self.modes[mode].tried.is_empty() {
+                self.store(mode)?;
+            }
+        }
+        // Nothing was timed.
+        self.lacking.take().filter(|_| self.durations.is_empty()).map_or(Ok(()), Err)
     }
 
     /// Tries the micro-batches that are needed in so many modes.
@@ -208,14 +215,15 @@ impl Search<'_, '_> {
         Ok(Tried { batch, memory: Some(memory), accumulating, ..Tried::default() })
     }
 
-    /// Returns false if memory runs out: another process took it since the start. Larger sizes are left out then.
+    /// Returns false if memory runs out that had been free, as when another process takes it. Larger sizes are left out then.
     fn time(&mut self, mode: usize, batch: u64) -> Result<bool, MeasureError> {
         let step = Step::single(batch, self.modes[mode].mode.checkpointing);
         let spend = SPEND.min(self.plan.budget.left(self.trial.now()));
         let Run { times, reserved } = match self.trial.run(step, spend) {
-            Err(MeasureError::Step { message, .. }) if is_out_of_memory(&message) => {
-                report::taken(self.modes[mode].mode, batch);
+            Err(MeasureError::Step { step, message }) if is_out_of_memory(&message) => {
+                report::lacking(self.modes[mode].mode, batch);
                 self.modes[mode].exclude(batch);
+                self.lacking.get_or_insert(MeasureError::Step { step, message });
                 return Ok(false);
             }
             run => run?,

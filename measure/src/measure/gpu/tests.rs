@@ -177,6 +177,10 @@ fn steps_without_the_memory_that_another_process_took_are_left_out() {
     let (_, lacking) = batches(&found, PLAIN).into_iter().find(|(batch, _)| *batch > 100).expect("a larger size");
     assert!(lacking.reserved_accumulating_bytes.is_some());
     assert_eq!(fake.ran(false).iter().filter(|batch| **batch > 100).count(), 1);
+    // Nothing can be timed.
+    let none = |_: f64| f64::INFINITY;
+    let fake = Fake { ms: [none, none], ..fake };
+    assert!(matches!(fake.search(fake.plan(64, &Budget::new(BUDGET))), Err(MeasureError::Step { .. })));
 }
 
 #[test]

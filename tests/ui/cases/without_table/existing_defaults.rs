@@ -32,6 +32,20 @@ struct Arguments {
     layers: usize,
 }
 
+/// A second default that differs, and one that is the same.
+#[gpu_tuned(mlp(widths = [784, 10]), global_batch = 64, target = "h200")]
+#[derive(Parser, Debug)]
+struct Own {
+    #[tuned]
+    batch_size: usize,
+    #[tuned(default = 3)]
+    #[arg(long, default_value_t = 4)]
+    other: u8,
+    #[tuned(default = 3)]
+    #[arg(long, default_value_t = 3)]
+    same: u8,
+}
+
 fn main() {
     println!("{:?}", Arguments::parse());
 }

@@ -37,4 +37,12 @@ struct Misspelled {
     batch_size: usize,
 }
 
+/// Units, and a dimension beside the model.
+#[gpu_tuned(mlp(widths = [784, 10]), memory_headroom = 0.5percent, host_ms_per_sample = 300us, layers = 6, widths = [1], target = "h200")]
+#[derive(Debug)]
+struct Units {
+    #[tuned]
+    batch_size: usize,
+}
+
 fn main() {}

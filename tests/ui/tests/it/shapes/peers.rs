@@ -18,6 +18,7 @@ shapes! { defaults_of_other_derives_are_those_of_the_struct:
             #[arg(long, num_args = 1)] #[tuned] cuda_graphs: bool,
             #[arg(long, default_value_t = 3)] epochs: u32,
             #[arg(long, default_value = "adam")] optimizer: String,
+            #[arg(long, default_value = "1")] rate: f64,
             #[arg(long, default_values_t = [1, 2])] sizes: Vec<u8>,
             #[clap(skip)] skipped: Option<u8>,
         }
@@ -166,6 +167,8 @@ fn fields_have_the_defaults_of_burn_and_builders() {
 fn clap_fills_what_is_not_given() {
     let command = Command::parse_from(["train"]);
     assert_eq!(command.tuned(), Command::default().tuned());
+    let default = Command::default();
+    assert_eq!((default.optimizer.as_str(), default.rate.to_bits()), ("adam", 1.0_f64.to_bits()));
     assert_eq!((command.epochs, command.optimizer.as_str(), command.sizes.as_slice()), (3, "adam", &[1, 2][..]));
     let command = Command::parse_from(["train", "-b", "3", "--allow-tf32", "false", "--cuda-graphs", "true"]);
     assert_eq!((command.batch_size, command.allow_tf32, command.cuda_graphs), (3, false, true));
