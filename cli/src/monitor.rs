@@ -162,9 +162,10 @@ fn gpus(records: &[Record]) -> BTreeSet<u32> {
 
 /// Watch the GPUs, the host and a training program: live on a terminal, as lines in a pipe, with a summary at the end
 ///
-/// Steps that a program records into the file of --record are shown, too. Lines and the screen have times from the start of monitor; negative
-/// ones are from before, and are not counted. Files and --json have Unix times, in seconds. Nothing is changed on the GPUs, and no package is needed. Utilisation is the driver's:
-/// the share of time in which any kernel ran. SM activity, from Hopper on, is the share of the GPU that kernels used.
+/// Steps that a program records into the file of --record are shown, too. Lines and the screen have times from the start of
+/// monitor; negative ones are from before, and are not counted. Files and --json have Unix times, in seconds. Nothing is
+/// changed on the GPUs, and no package is needed. Utilisation is the driver's: the share of time in which any kernel ran. SM
+/// activity, from Hopper on, is the share of the GPU that kernels used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("monitor/help.txt"))]
 pub(crate) struct MonitorArgs {

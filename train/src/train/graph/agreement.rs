@@ -41,13 +41,13 @@ struct Difference {
     path: String,
     /// Largest absolute value of a plain micro-step.
     largest: f32,
-    /// Between two plain micro-steps.
+    /// Difference of two plain micro-steps.
     plain: f32,
-    /// Between a plain micro-step and a replay.
+    /// Difference of a plain micro-step and a replay.
     apart: f32,
-    /// Between two replays.
+    /// Difference of two replays.
     replays: f32,
-    /// Between two replays of which one has parameters with rounding errors.
+    /// Difference of two replays of which one has parameters with rounding errors.
     rounded: f32,
     /// Relative rounding error of the type.
     epsilon: f32,
