@@ -11,8 +11,19 @@ use crate::profile::Profile;
 use crate::workload::{Optimizer, Parameters, Tensors, Workload};
 use crate::{Bytes, Precision};
 
-/// Bytes of packed gradients that are exchanged at once. The gradient of a larger parameter is exchanged unpacked.
-pub const BUCKET_BYTES: u64 = 64 << 20;
+/// Bytes of a bucket, the packed gradients that are exchanged at once, where all gradients have so many bytes: an eighth of them,
+/// from 4 to 64 MiB, so that most are exchanged beside the backward pass. The gradient of a larger parameter is exchanged
+/// unpacked.
+pub const fn bucket_bytes(gradients: u64) -> u64 {
+    let (eighth, least, most) = (gradients / 8, 4 << 20, 64 << 20);
+    if eighth < least {
+        least
+    } else if eighth > most {
+        most
+    } else {
+        eighth
+    }
+}
 
 /// Bytes of the packed gradients while they are exchanged: one bucket, and a second one that it is computed from. `each` is
 /// the size of a gradient's value in bytes. Zero for one rank.
@@ -21,8 +32,9 @@ pub fn buffers(parameters: &Parameters, world_size: u64, each: u64) -> Bytes {
         return Bytes::ZERO;
     }
     let bytes = |values: u64| Bytes(values).times(each);
-    let packed = parameters.trained.iter().filter(|group| bytes(group.values_each()).0 <= BUCKET_BYTES);
-    packed.map(|group| bytes(group.values())).sum::<Bytes>().min(Bytes(BUCKET_BYTES)).times(2)
+    let bucket = Bytes(bucket_bytes(bytes(parameters.trained()).0));
+    let packed = parameters.trained.iter().filter(|group| bytes(group.values_each()) <= bucket);
+    packed.map(|group| bytes(group.values())).sum::<Bytes>().min(bucket).times(2)
 }
 
 /// Rates of a link with NCCL.
@@ -122,25 +134,29 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Seconds of an all-reduce of gradients, bucket by bucket: a reduce-scatter within each host, an all-reduce between
-    /// hosts by a ring or a tree, and an all-gather within each host.
+    /// Seconds of an all-reduce of gradients, bucket by bucket.
     pub fn all_reduce_s(&self, bytes: Bytes) -> f64 {
+        let buckets = bytes.0.div_ceil(bucket_bytes(bytes.0)).max(1) as f64;
+        buckets * self.bucket_s(bytes.0 as f64 / buckets)
+    }
+
+    /// Seconds of an all-reduce of one bucket of so many bytes: a reduce-scatter within each host, an all-reduce between hosts by
+    /// a ring or a tree, and an all-gather within each host.
+    pub fn bucket_s(&self, bytes: f64) -> f64 {
         let (local, hosts) = (self.ranks.min(self.ranks_per_host), self.ranks.div_ceil(self.ranks_per_host));
-        let buckets = bytes.0.div_ceil(BUCKET_BYTES).max(1) as f64;
-        let bucket = bytes.0 as f64 / buckets;
         let ring = |ranks: u64, link: &Link, gb_s: f64| {
             let steps = 2.0 * (ranks - 1) as f64;
-            steps * link.latency_us[0] * 1e-6 + steps / ranks as f64 * bucket / (gb_s * 1e9)
+            steps * link.latency_us[0] * 1e-6 + steps / ranks as f64 * bytes / (gb_s * 1e9)
         };
         let tree = |ranks: u64, link: &Link, gb_s: f64| {
             let levels = 2.0 * f64::from(ranks.next_power_of_two().ilog2());
-            levels * link.latency_us[1] * 1e-6 + 2.0 * bucket / (TREE * gb_s * 1e9)
+            levels * link.latency_us[1] * 1e-6 + 2.0 * bytes / (TREE * gb_s * 1e9)
         };
         let between_gb_s = self.between.gb_s * self.adapters as f64;
         let between = ring(hosts, &self.between, between_gb_s).min(tree(hosts, &self.between, between_gb_s));
         let within = ring(local, &self.within, self.within.gb_s);
         let between = if hosts > 1 { between } else { 0.0 };
-        if self.ranks == 1 { 0.0 } else { buckets * (BASE_US * 1e-6 + within + between) }
+        if self.ranks == 1 { 0.0 } else { BASE_US * 1e-6 + within + between }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sums of tensors over processes with one GPU each, by NCCL.
 //!
 //! A sum is put on the stream of its tensor, behind the kernels that write the tensor and before those that read the sum.
-//! [`sums`] is all that depends on the stream: sums beside the backward pass would take another one there.
+//! [`SumsBeside`] run on another stream, beside the kernels that were put on the first one after them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,8 @@ use burn::tensor::{DType, Device, Tensor};
 
 use crate::find::{self, NotFound};
 use crate::nccl::{Communicator, Nccl, NcclError, UniqueId};
-use crate::operations::{CollectiveOps, number, on_device};
+pub use crate::operations::SharedStream;
+use crate::operations::{Beside, CollectiveOps, number, on_device};
 use crate::product::device_id;
 
 static LIBRARY: OnceLock<Nccl> = OnceLock::new();
@@ -77,6 +78,55 @@ pub fn sums(tensors: Vec<Tensor<1>>, communicator: &Arc<Communicator>) -> Vec<Te
         sum
     };
     tensors.into_iter().map(sum).collect()
+}
+
+/// Sums of a step over the ranks of a communicator, beside the kernels of the device. All ranks begin equal sums in equal order,
+/// from one thread.
+#[derive(Debug)]
+pub struct SumsBeside {
+    sums: Arc<Beside>,
+    /// Those that were begun.
+    begun: Vec<Tensor<1>>,
+}
+
+impl SumsBeside {
+    /// No sums yet. The steps of a communicator share a stream.
+    pub fn new(communicator: Arc<Communicator>, stream: SharedStream) -> Self {
+        Self { sums: Arc::new(Beside::new(communicator, stream)), begun: Vec::new() }
+    }
+
+    /// Begins the sum of a tensor once it is computed, and the sums before it have begun. Nothing is flushed.
+    ///
+    /// # Panics
+    ///
+    /// As [`sums`].
+    pub fn begin(&mut self, tensor: Tensor<1>) {
+        let dtype = tensor.dtype();
+        assert!(is_summed(dtype), "NCCL does not sum {dtype:?}");
+        let (tensor, index, sums) = (tensor.into_dispatch(), self.begun.len(), Arc::clone(&self.sums));
+        let sum = match self.begun.last().cloned().map(Tensor::into_dispatch) {
+            None => Dispatch::nccl_begin(tensor, index, sums),
+            Some(before) => Dispatch::nccl_begin_after(tensor, before, index, sums),
+        };
+        self.begun.push(Tensor::from_dispatch(sum));
+    }
+
+    /// Puts all sums on the streams, and drops those that could not be begun, because what computes their tensors failed, as
+    /// without memory. Returns the number of the others.
+    pub fn flush(&mut self) -> usize {
+        // The error of a flush is that of the sums.
+        let _ = self.begun.last().map(|last| last.device().flush());
+        self.begun.truncate(self.sums.begun());
+        self.begun.len()
+    }
+
+    /// The sums. What uses them waits for them on the device.
+    pub fn end(self) -> Vec<Tensor<1>> {
+        let end = |(index, sum): (usize, Tensor<1>)| {
+            Tensor::from_dispatch(Dispatch::nccl_end(sum.into_dispatch(), index, Arc::clone(&self.sums)))
+        };
+        self.begun.into_iter().enumerate().map(end).collect()
+    }
 }
 
 /// Returns true once all that computes the tensors is on the stream of their device. Does not wait for the device, unless it is

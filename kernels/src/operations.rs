@@ -9,6 +9,7 @@ mod gelu;
 mod norms;
 mod recurrences;
 mod rows;
+mod second_stream;
 mod stream;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub use attention::AttentionPlans;
 pub use collectives::CollectiveOps;
 pub(crate) use collectives::number;
 use convolutions::{output_shape, transposed_shape};
+pub use stream::{Beside, SharedStream};
 
 /// Products by the library, with sums in f32. Shapes are in rows; all strides are read.
 ///

@@ -10,7 +10,9 @@ use crate::{Goal, PrecisionPolicy, plan};
 fn a_bucket_is_as_large_as_its_gradients_and_a_large_parameter_needs_none() {
     let of = |tensors| buffers(&Parameters { trained: vec![tensors], ..Parameters::default() }, 2, 4);
     assert_eq!(of(Tensors::vectors(3, 1000)), Bytes(2 * 12_000));
-    assert_eq!(of(Tensors::vectors(100, 1 << 20)), Bytes(2 * BUCKET_BYTES));
+    assert_eq!(of(Tensors::vectors(100, 1 << 20)), Bytes(2 * 52_428_800));
+    assert_eq!(of(Tensors::vectors(1000, 1 << 20)), Bytes(2 * (64 << 20)));
+    assert_eq!(of(Tensors::vectors(8, 1 << 20)), Bytes(2 * (4 << 20)));
     assert_eq!(of(Tensors::vectors(1, 1 << 25)), Bytes::ZERO);
     assert_eq!(buffers(&Parameters::default(), 1, 4), Bytes::ZERO);
 }
@@ -40,7 +42,8 @@ fn more_bytes_ranks_and_hosts_take_longer_and_one_rank_nothing() {
         assert!(seconds(ranks * 2, 100) > seconds(ranks, 100), "{ranks}");
     }
     // Trees keep the latency of 1,280 hosts below a millisecond a bucket.
-    assert!(seconds(10_240, 64) < 3e-3, "{}", seconds(10_240, 64));
+    let bucket = topology(10_240, "nvlink").bucket_s(f64::from(64 << 20));
+    assert!(bucket < 3e-3, "{bucket}");
 }
 
 #[test]

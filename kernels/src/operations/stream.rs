@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::error::Error;
 use std::ffi::c_void;
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Formatter};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cubecl::client::Client;
 use cubecl::cuda::CudaRuntime;
@@ -19,6 +20,7 @@ use cubecl_runtime::server::{ServerError, ServerStorage};
 use cubecl_server::command::DeviceStream;
 use cubecl_server::stream::{ExecuteScope, WriteScoped, failed_writing};
 
+use super::second_stream::SecondStream;
 use crate::attention::Attention;
 use crate::convolution::{Convolution, Layout};
 use crate::cublaslt::{CublasError, Element, Handle, Memory, Operands, Plan, Product};
@@ -43,7 +45,7 @@ impl<K: Clone + Eq + Hash, P> Plans<K, P> {
     }
 
     /// The plan for a device, made at its first call. A failure of a call is not for good: the next call tries again.
-    fn get_or_make<E: std::error::Error>(
+    fn get_or_make<E: Error>(
         &self,
         device: DeviceId,
         key: &K,
@@ -427,6 +429,106 @@ pub(super) fn sum_over_ranks(
         let read = read.first().copied().unwrap_or(written[0]);
         // SAFETY: as `call` promises.
         unsafe { communicator.sum(read, written[0], number, count, stream) }.map_err(|error| error.to_string())
+    });
+}
+
+/// Sums of a step beside the device's kernels, on a stream that all steps of a communicator share.
+#[derive(Debug)]
+pub struct Beside {
+    communicator: Arc<Communicator>,
+    stream: SharedStream,
+    /// Sums that NCCL has begun: those before this number.
+    begun: AtomicUsize,
+    /// Memory of the sums that have not ended, by their number.
+    in_use: Mutex<Vec<(usize, Buffer)>>,
+}
+
+/// The second stream of a device, made by the first sum.
+#[derive(Clone, Default)]
+pub struct SharedStream(Arc<Mutex<Option<SecondStream>>>);
+
+impl Debug for SharedStream {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SharedStream(..)")
+    }
+}
+
+impl Beside {
+    pub(crate) fn new(communicator: Arc<Communicator>, stream: SharedStream) -> Self {
+        Self { communicator, stream, begun: AtomicUsize::new(0), in_use: Mutex::new(Vec::new()) }
+    }
+
+    /// Number of sums that NCCL has begun.
+    pub(crate) fn begun(&self) -> usize {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// Calls with the second stream, on the thread of the device.
+    fn with_stream(&self, work: impl FnOnce(&SecondStream) -> Result<(), Box<dyn Error>>) -> Result<(), String> {
+        let mut stream = self.stream.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = || {
+            if stream.is_none() {
+                *stream = Some(SecondStream::new()?);
+            }
+            work(stream.as_ref().expect("it was made"))
+        };
+        run().map_err(|error| error.to_string())
+    }
+
+    fn in_use(&self) -> MutexGuard<'_, Vec<(usize, Buffer)>> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Beside {
+    /// NCCL may still write the memory of sums that were left: it stays allocated. Only ranks that have ended leave sums.
+    fn drop(&mut self) {
+        std::mem::take(&mut *self.in_use()).into_iter().for_each(std::mem::forget);
+    }
+}
+
+/// Begins the sum that is number `index` beside the device's kernels, behind those before it. Without memory to read, it is in
+/// place. A sum behind one that could not be begun fails, so that ranks begin equal sums in equal order.
+pub(super) fn begin_sum(
+    client: &Client,
+    sums: Arc<Beside>,
+    read: Option<Buffer>,
+    sum: Buffer,
+    (number, count): (Number, usize),
+    index: usize,
+) {
+    let in_use = [Some(sum.clone()), read.clone()];
+    call(client, read.into_iter().collect(), vec![sum], 0, move |Call { read, written, stream, .. }| {
+        let begun = sums.begun();
+        if begun != index {
+            return Err(format!("sum {begun} of the ranks comes before sum {index}"));
+        }
+        let read = read.first().copied().unwrap_or(written[0]);
+        // Before the call: NCCL may have begun even where it reports an error.
+        sums.in_use().extend(in_use.into_iter().flatten().map(|buffer| (index, buffer)));
+        sums.with_stream(|second| {
+            // SAFETY: the stream is of this device, as is the second one, which was made on its thread. Memory stays until the
+            // sum has ended.
+            unsafe {
+                second.follow(stream)?;
+                if count > 0 {
+                    sums.communicator.sum(read, written[0], number, count, second.handle())?;
+                }
+            }
+            Ok(())
+        })?;
+        sums.begun.store(index + 1, Ordering::Release);
+        Ok(())
+    });
+}
+
+/// Orders what uses a sum later behind it.
+pub(super) fn end_sum(client: &Client, sums: Arc<Beside>, sum: Buffer, index: usize) {
+    call(client, Vec::new(), vec![sum], 0, move |Call { stream, .. }| {
+        // SAFETY: as in `begin_sum`.
+        sums.with_stream(|second| Ok(unsafe { second.precede(stream) }?))?;
+        sums.in_use().retain(|(of, _)| *of != index);
+        Ok(())
     });
 }
 

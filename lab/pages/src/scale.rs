@@ -71,7 +71,7 @@ fn pairs() -> Result<String> {
     let mib = [1, 8, 64, 512];
     let row = |name: &str| {
         let topology = topology(2, name, "400g", 1)?;
-        let [a, b, c, d] = mib.map(|mib| three_digits(topology.all_reduce_s(Bytes::from_mib(mib)) * 1e3));
+        let [a, b, c, d] = mib.map(|mib| three_digits(topology.bucket_s(Bytes::from_mib(mib).0 as f64) * 1e3));
         Ok(cells![format!("`{name}`"), a, b, c, d])
     };
     let rows: Result<Vec<_>> = ["nvlink", "pcie", "sockets"].into_iter().map(row).collect();

@@ -97,7 +97,8 @@ impl ModuleVisitor for Addition<'_> {
     }
 }
 
-fn multiplied<const D: usize>(gradient: Tensor<D>, factor: &Factor) -> Tensor<D> {
+/// Gradient times a factor.
+pub(crate) fn multiplied<const D: usize>(gradient: Tensor<D>, factor: &Factor) -> Tensor<D> {
     match factor {
         #[expect(clippy::float_cmp, reason = "exactly 1 is what bf16 has")]
         Factor::Number(number) if *number == 1.0 => gradient,

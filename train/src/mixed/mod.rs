@@ -122,7 +122,7 @@ use gpu_tuned_core::Precision;
 use thiserror::Error;
 
 pub use gradients::{Factor, LossScale, StepOutcome, clip, global_norm, widen, widen_onto};
-pub(crate) use gradients::{TOGETHER, clip_factor, multiply};
+pub(crate) use gradients::{TOGETHER, clip_factor, multiplied, multiply};
 #[doc(hidden)]
 pub use gradients::{accumulate, in_parameter_types};
 pub use island::InF32;

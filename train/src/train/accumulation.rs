@@ -8,6 +8,8 @@ use burn::tensor::{DType, Device, Tensor};
 
 use super::buffers::Variances;
 use super::outcome::{StepError, StepFailure};
+use super::ranks::GradientSums;
+use super::stepper::Part;
 use crate::loss::{StepWeight, WeightFault};
 use crate::micro_batch::MicroBatch;
 use crate::mixed::{accumulate, clip_factor, global_norm, multiply};
@@ -40,6 +42,8 @@ pub(super) struct Accumulation<'s> {
     pub is_even: bool,
     /// True for a model with batch norms until a micro-batch of one sample has passed the check of their statistics.
     pub checks_variance: bool,
+    /// Sums over ranks that begin in the backward pass of the last micro-batch.
+    pub sums: Option<&'s GradientSums>,
     pub device: &'s Device,
     pub timer: &'s StepTimer,
 }
@@ -99,7 +103,8 @@ fn known(value: f64, device: &Device) -> Tensor<1> {
 
 impl<T> AccumulatedGradients<T> {
     /// Computes the gradients of the mean loss over all samples of `batch`. `part` computes the gradients of a micro-batch with
-    /// the given share of the samples, and the number by which they are multiplied in the sum.
+    /// the given share of the samples, and the number by which they are multiplied in the sum. With sums over ranks, those of the
+    /// last micro-batch are handed to them.
     ///
     /// Reads no value, so the host runs ahead of the device, unless the statistics of a single sample are checked.
     ///
@@ -110,7 +115,7 @@ impl<T> AccumulatedGradients<T> {
         model: &M,
         batch: &B,
         rules: &mut Accumulation<'_>,
-        part: impl Fn(&M, B, f64) -> Result<(MicroBatchGradients<T>, f64), StepFailure>,
+        part: impl Part<M, B, T>,
     ) -> Result<Self, StepFailure> {
         let samples = batch.len();
         let (device, timer) = (rules.device, rules.timer);
@@ -120,9 +125,19 @@ impl<T> AccumulatedGradients<T> {
         for cut in cuts(samples, rules.micro_batch, rules.is_even) {
             let share = cut.len() as f64 / samples as f64;
             let before = (rules.checks_variance && cut.len() == 1).then(|| Variances::read(model)).transpose()?;
+            let sums = rules.sums.filter(|_| cut.end == samples);
             let (loss, weight, output) = timer.micro_batch(cut.len(), || {
                 let upload = || watched(Moment::Upload, || batch.narrow(cut).on_device(device));
-                let (found, number) = part(model, timer.time(Phase::Upload, upload)?, share)?;
+                let micro = timer.time(Phase::Upload, upload)?;
+                let (found, number) = match sums {
+                    Some(sums) => {
+                        let hooked = watched(Moment::Forward, || sums.hooked(model, std::mem::take(&mut sum)))?;
+                        let found = part(&hooked, micro, share, Some(sums))?;
+                        sums.check(model).map_err(StepError::from)?;
+                        found
+                    }
+                    None => part(model, micro, share, None)?,
+                };
                 let MicroBatchGradients { gradients, loss, weight, output } = found;
                 let factor = if rules.weighs { StepWeight::factor } else { StepWeight::factor_alone };
                 let factor = factor(weight.as_ref(), number);

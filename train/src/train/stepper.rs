@@ -14,7 +14,7 @@ use super::buffers::{BatchNorms, Buffers, other_running_state, warn_of_running_s
 use super::checks::{Skips, check_repeated};
 use super::health::{Counts, LayerHealth};
 use super::outcome::{Step, StepError, StepFailure};
-use super::ranks::Rank;
+use super::ranks::{GradientSums, Rank};
 use super::recipe::NotReady;
 use super::rescue::{AdaptiveSize, Replanning, SHORT_PATIENCE};
 use super::update::{Sizes, StepValues, Update, Weights, difference, pending_values, read, updated, witness};
@@ -53,6 +53,8 @@ pub(super) struct Stepper {
     /// Steps that ended, skipped ones included.
     pub(super) steps: u64,
     pub(super) skips: Skips,
+    /// True if sums over ranks begin in the backward pass.
+    pub begins_sums_early: bool,
     /// True if some steps check on the CPU that the loss does not depend on the micro-batch.
     pub checks_halves: bool,
     /// Set by the first step.
@@ -60,10 +62,17 @@ pub(super) struct Stepper {
     stalled: bool,
 }
 
-/// Gradients of a micro-batch with the given share of the samples, and the number by which they are multiplied in a sum.
-pub(super) trait Part<M, B, T>: Fn(&M, B, f64) -> Result<(MicroBatchGradients<T>, f64), StepFailure> {}
+/// Gradients of a micro-batch with the given share of the samples, and the number by which they are multiplied in a sum. Sums over
+/// ranks, if there are any, get both the weight of the loss and the number before the backward pass.
+pub(super) trait Part<M, B, T>:
+    Fn(&M, B, f64, Option<&GradientSums>) -> Result<(MicroBatchGradients<T>, f64), StepFailure>
+{
+}
 
-impl<M, B, T, F: Fn(&M, B, f64) -> Result<(MicroBatchGradients<T>, f64), StepFailure>> Part<M, B, T> for F {}
+impl<M, B, T, F> Part<M, B, T> for F where
+    F: Fn(&M, B, f64, Option<&GradientSums>) -> Result<(MicroBatchGradients<T>, f64), StepFailure>
+{
+}
 
 impl Stepper {
     pub(super) fn new(device: Device, micro_batch: usize) -> Self {
@@ -83,6 +92,7 @@ impl Stepper {
             sizes: None,
             steps: 0,
             skips: Skips::default(),
+            begins_sums_early: true,
             checks_halves: true,
             batch_norms: None,
             stalled: false,
@@ -135,10 +145,11 @@ impl Stepper {
         let _progress = (self.steps == 0).then(|| Progress::begin("first step"));
         let mut rescues = Vec::new();
         let rank = self.rank.clone();
+        let mut sums = None;
         loop {
             let buffers = Buffers::copy_of(&weights.model());
             let outcome = match &rank {
-                Some(rank) => self.distributed_attempt(rank, weights, learns, batch, &part),
+                Some(rank) => self.distributed_attempt(rank, &mut sums, weights, learns, batch, &part),
                 None => self.attempt(weights, learns, batch, &part, !rescues.is_empty()),
             };
             if let Some(buffers) = buffers.filter(|_| !matches!(&outcome, Ok((step, _)) if step.applied)) {
@@ -175,7 +186,7 @@ impl Stepper {
     ) -> Result<(Step, Vec<T>), StepFailure> {
         let micro_batch = self.micro_batch();
         let model = weights.model();
-        let sum = self.accumulated(weights, &model, batch, part)?;
+        let sum = self.accumulated(weights, &model, batch, part, None)?;
         weights.complete()?;
         // Counted before clipping, which destroys gradients with a norm that is not finite.
         let health = self.health_counts(&sum.gradients, &model)?;
@@ -194,13 +205,15 @@ impl Stepper {
         Ok((self.step_result(update, learns, batch.len(), micro_batch, outputs.len()), outputs))
     }
 
-    /// Gradients of all micro-batches, which `part` computes one by one.
+    /// Gradients of all micro-batches, which `part` computes one by one. Those of the last one are handed to the sums over ranks, if
+    /// there are any.
     pub(super) fn accumulated<W: Weights, B: MicroBatch, T>(
         &mut self,
         weights: &W,
         model: &W::Model,
         batch: &B,
         part: impl Part<W::Model, B, T>,
+        sums: Option<&GradientSums>,
     ) -> Result<AccumulatedGradients<T>, StepFailure> {
         let (micro_batch, norms) = (self.micro_batch(), self.batch_norms.unwrap_or_default());
         let is_shared = self.is_shared();
@@ -211,6 +224,7 @@ impl Stepper {
             widens: weights.is_mixed() || is_shared || is_cut,
             weighs: is_cut || self.rank.is_some(),
             checks_variance: norms.checks_variance,
+            sums,
             device: &self.device,
             timer: &self.timer,
         };
@@ -228,7 +242,7 @@ impl Stepper {
     ) -> Option<LayerHealth> {
         let model = weights.model();
         let buffers = Buffers::copy_of(&model);
-        let counted = self.accumulated(weights, &model, batch, part).and_then(|sum| {
+        let counted = self.accumulated(weights, &model, batch, part, None).and_then(|sum| {
             weights.complete()?;
             watched(Moment::Backward, || Counts::new(&sum.gradients, &model))?.watched()
         });
@@ -319,14 +333,18 @@ impl Stepper {
         }
     }
 
+    /// Returns true in steps that count kinds of gradient values.
+    pub(super) fn counts_health(&self) -> bool {
+        self.health_every.is_some_and(|every| self.steps.is_multiple_of(every.max(1)))
+    }
+
     /// Counts kinds of gradient values on the device, in the steps that are due.
     pub(super) fn health_counts<M: Module>(
         &self,
         gradients: &GradientsParams,
         model: &M,
     ) -> Result<Option<Counts>, OutOfMemory> {
-        let is_due = self.health_every.is_some_and(|every| self.steps.is_multiple_of(every.max(1)));
-        is_due.then(|| watched(Moment::Backward, || Counts::new(gradients, model))).transpose()
+        self.counts_health().then(|| watched(Moment::Backward, || Counts::new(gradients, model))).transpose()
     }
 
     /// Ends the other ranks with an error of this one.

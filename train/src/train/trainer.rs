@@ -17,11 +17,12 @@ use super::checks::{StepSizeCheck, check_halves, check_parameters, check_statist
 use super::graph::{Factors, SharedGraphs};
 use super::optimizer_files::StateSummary;
 use super::outcome::{Step, StepError, TrainerError};
+use super::ranks::GradientSums;
 use super::ranks::sharding::check_state;
 use super::recipe::{NotReady, Recipe};
 use super::stepper::Stepper;
 use super::update::Weights;
-use crate::loss::Loss;
+use crate::loss::{Loss, StepWeight};
 use crate::micro_batch::MicroBatch;
 use crate::mixed::{Half, LossScale, Master, MixedError, StepOutcome, in_parameter_types, with_values};
 use crate::out_of_memory::OutOfMemory;
@@ -185,6 +186,14 @@ impl<M: Module> Trainer<M> {
         self
     }
 
+    /// Begins the sums of gradients over [ranks](super::Rank) behind the backward pass, in place of beside it: to compare the times.
+    /// The sums are the same. A rank chooses for itself.
+    #[must_use]
+    pub fn sum_after_backward(mut self) -> Self {
+        self.stepper.begins_sums_early = false;
+        self
+    }
+
     /// Counts NaN, infinite and zero gradients of each parameter, in the first step and in every `every`th after it. The counts
     /// are in [`Step::gradient_health`]; see [`gradient_health`](super::gradient_health()). Each of several
     /// [ranks](super::Rank) counts the gradients of its own samples.
@@ -282,19 +291,26 @@ impl<M: Module> Trainer<M> {
         let (is_mixed, scale) = (self.trained.weights.is_mixed(), &self.scale);
         let timer = self.stepper.timer.clone();
         let refuses_half = is_mixed && !self.accepts_half_loss;
-        let differentiate = |model: &M, micro: B, factors: Factors<'_>| {
-            MicroBatchGradients::compute(|| loss(model, micro).into(), model, factors, refuses_half, &timer)
-        };
         let graphs = self.trained.graphs.clone();
         graphs.lock().begin_step(self.stepper.micro_batch());
-        let part = |model: &M, micro: B, share: f64| {
+        let part = |model: &M, micro: B, share: f64, sums: Option<&GradientSums>| {
             // Gradients in 16 bits get their share in the sum, in fp32: small ones times a small share are zero in f16.
-            let in_loss = if is_mixed { 1.0 } else { share };
+            let (in_loss, in_sum) = if is_mixed { (1.0, share) } else { (share, 1.0) };
+            let in_sum = |weight: Option<&StepWeight>| if weight.is_some() { 1.0 } else { in_sum };
+            let number = |weight: Option<&StepWeight>| in_sum(weight) * scale.value().recip();
+            let weighed = |weight: Option<&StepWeight>| {
+                if let Some(sums) = sums {
+                    sums.expect(weight, number(weight));
+                }
+            };
+            let differentiate = |model: &M, micro: B, factors: Factors<'_>| {
+                let loss = || loss(model, micro).into();
+                MicroBatchGradients::compute(loss, model, factors, refuses_half, &timer, weighed)
+            };
             let mut found = graphs.lock().differentiate(model, micro, (in_loss, scale), &differentiate)?;
-            let mut number = scale.value().recip();
+            let (in_sum, number) = (in_sum(found.weight.as_ref()), number(found.weight.as_ref()));
             if is_mixed && found.weight.is_none() {
-                found.loss = found.loss.map(|loss| loss.mul_scalar(share));
-                number *= share;
+                found.loss = found.loss.map(|loss| loss.mul_scalar(in_sum));
             }
             Ok((found, number))
         };
@@ -474,6 +490,10 @@ impl<M: Module> Weights for ModelAndOptimizer<M> {
 
     fn is_mixed(&self) -> bool {
         self.weights.is_mixed()
+    }
+
+    fn differentiates(&self) -> bool {
+        !self.graphs.lock().are_on()
     }
 
     fn complete(&self) -> Result<(), OutOfMemory> {

@@ -47,6 +47,11 @@ pub(super) trait Weights: Clone {
     /// Returns true if the master has other types than the model that computes.
     fn is_mixed(&self) -> bool;
 
+    /// Returns true if backward passes are those of the model that is passed to them, not replays.
+    fn differentiates(&self) -> bool {
+        true
+    }
+
     /// Completes the micro-steps of a step before the update, such as the running statistics of replays.
     fn complete(&self) -> Result<(), OutOfMemory> {
         Ok(())

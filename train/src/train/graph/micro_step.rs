@@ -54,13 +54,15 @@ impl Factors<'_> {
 
 impl MicroBatchGradients<()> {
     /// Computes the gradients of a mean loss times the loss scale, in the type of the parameters, and times the share of
-    /// samples where the loss has no weight. A loss in 16 bits is an error if the step `refuses_half`.
+    /// samples where the loss has no weight. A loss in 16 bits is an error if the step `refuses_half`. `weighed` is called with the
+    /// weight before the backward pass.
     pub(in crate::train) fn compute<M: Module>(
         loss: impl FnOnce() -> Loss,
         model: &M,
         factors: Factors<'_>,
         refuses_half: bool,
         timer: &StepTimer,
+        weighed: impl FnOnce(Option<&StepWeight>),
     ) -> Result<Self, StepFailure> {
         let (mean, weight) = timer.time(Phase::Loss, || watched(Moment::Forward, || loss().into_parts()))?;
         check_loss(&mean, refuses_half)?;
@@ -80,6 +82,7 @@ impl MicroBatchGradients<()> {
             let shared = watched(Moment::Forward, || factors.share(mean))?;
             (shared.clone().without_autodiff(), shared)
         };
+        weighed(weight.as_ref());
         let backward = || GradientsParams::from_grads(factors.scale(minimised).backward(), model);
         let gradients = timer.time(Phase::Backward, || watched(Moment::Backward, backward))?;
         Ok(Self { gradients, loss: Some(value), weight, output: () })

@@ -145,6 +145,11 @@ impl<M: Module, T: 'static> Graphs<M, T> {
         self.is_due = self.checked < CHECKS || self.unchecked >= RECHECK;
     }
 
+    /// Returns true if micro-steps are recorded, or will be.
+    pub(super) const fn are_on(&self) -> bool {
+        !matches!(self.status, GraphStatus::Off | GraphStatus::Refused { .. })
+    }
+
     /// Drops the recording and its memory after an out-of-memory error. Returns true if there was one.
     pub(super) fn release(&mut self) -> bool {
         if self.recorded.is_none() {
@@ -214,7 +219,7 @@ impl<M: Module, T: 'static> Graphs<M, T> {
         factors: (f64, &LossScale),
         work: Work<'_, M, B, T>,
     ) -> bool {
-        if matches!(self.status, GraphStatus::Off | GraphStatus::Refused { .. }) {
+        if !self.are_on() {
             return false;
         }
         if micro.len() > self.size {
@@ -400,7 +405,7 @@ impl<M: Module> FixedBatchGraphs<M> {
     ) -> Result<(GradientsParams, Factor), String> {
         let timer = StepTimer::default();
         let work = |model: &M, _: Samples, factors: Factors<'_>| {
-            MicroBatchGradients::compute(|| loss(model), model, factors, false, &timer)
+            MicroBatchGradients::compute(|| loss(model), model, factors, false, &timer, |_| {})
         };
         let result = self.0.differentiate(model, Samples(samples), (share, scale), &work);
         let result = result.map_err(StepFailure::into_message)?;

@@ -5,9 +5,9 @@ use std::time::Instant;
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
 
-use super::exchange::{Buckets, Queued};
+use super::exchange::Buckets;
 use super::nccl::ended_soon;
-use super::{Rank, digest, sharding};
+use super::{GradientSums, Rank, digest, sharding};
 use crate::loss::WeightFault;
 use crate::micro_batch::MicroBatch;
 use crate::mixed::clip_factor;
@@ -103,13 +103,14 @@ struct Applied {
 }
 
 impl Stepper {
-    /// Attempts a step over the samples of all ranks; `batch` has those of this rank.
+    /// Attempts a step over the samples of all ranks; `batch` has those of this rank. The sums of gradients last for all attempts.
     ///
-    /// A rank that runs out of memory may retry until all that computes its gradients is on the device's stream. After that,
-    /// it retries the update until it succeeds, or ends all ranks.
+    /// A rank that runs out of memory may retry until all its sums have begun. After that, it retries the update until it
+    /// succeeds, or ends all ranks.
     pub(in crate::train) fn distributed_attempt<W: Weights, B: MicroBatch, T>(
         &mut self,
         rank: &Rank,
+        sums: &mut Option<GradientSums>,
         weights: &mut W,
         learns: bool,
         batch: &B,
@@ -118,25 +119,33 @@ impl Stepper {
         let begin = self.last_end.unwrap_or_else(Instant::now);
         let micro_batch = self.micro_batch();
         let model = weights.model();
+        let sums = match sums {
+            Some(sums) => sums,
+            none => none.insert(GradientSums::new(rank, &weights.master(), batch.len())?),
+        };
+        sums.begin_attempt();
+        // The first step tunes kernels, the rank's own time is measured without sums, and counts are of whole gradients.
+        let is_timed = self.timer.is_on() || self.steps % TIMED == 1;
+        let allows_early = self.begins_sums_early && self.steps > 0 && weights.differentiates();
+        let begins_early = allows_early && !is_timed && !self.counts_health();
         let AccumulatedGradients { gradients, loss, weights: loss_weights, outputs, .. } =
-            self.accumulated(weights, &model, batch, part)?;
+            self.accumulated(weights, &model, batch, part, begins_early.then_some(&*sums))?;
         weights.complete()?;
-        // Read before the exchange: after it, a step cannot be begun again.
+        // Read before the sums: after them, a step cannot be begun again.
         let health = self.health_counts(&gradients, &model)?.map(Counts::watched).transpose()?;
         drop(model);
-        let own = if loss_weights.is_some() { 1.0 } else { batch.len() as f64 } / rank.share().all() as f64;
-        let mut buckets = watched(Moment::Backward, || Buckets::new(gradients, &weights.master(), own, true))?;
+        let is_weighted = loss_weights.is_some();
+        watched(Moment::Backward, || sums.complete(gradients, is_weighted, &weights.master()))?;
         let fingerprint = fingerprint(weights.learning_rate(), self.steps, rank.inputs.digest());
-        let header = self.header(loss, loss_weights.as_ref(), batch.len(), fingerprint.clone(), &buckets.present);
-        let vectors = || std::iter::once(header).chain(buckets.take_vectors()).collect();
-        let vectors = watched(Moment::Backward, vectors)?;
-        let queued = Queued::new(vectors).map_err(|error| error.at(Moment::Backward))?;
-        if self.timer.is_on() || self.steps % TIMED == 1 {
-            let waited = self.timer.time(Phase::Drain, || queued.wait());
-            waited.map_err(|error| error.at(Moment::Backward))?;
+        let present = sums.present();
+        let header = || self.header(loss, loss_weights.as_ref(), batch.len(), fingerprint.clone(), &present);
+        let header = watched(Moment::Backward, header)?;
+        if is_timed {
+            self.timer.time(Phase::Drain, || sums.wait()).map_err(|error| error.at(Moment::Backward))?;
             rank.peers.set_step_seconds(begin.elapsed().as_secs_f64());
         }
-        let exchange = || watched(Moment::Optimizer, || self.exchange(rank, buckets, queued))?;
+        watched(Moment::Backward, || sums.begin_all(header))??;
+        let exchange = || watched(Moment::Optimizer, || self.exchange(rank, sums))?;
         let late = |failure| late(rank, failure);
         let reduced = self.timer.time(Phase::Exchange, || rank.waiting(exchange)).map_err(late)?;
         let equal = Equal { fingerprint, learning_rate: weights.learning_rate() };
@@ -149,7 +158,7 @@ impl Stepper {
         Ok((self.step_result(update, learns, totals.samples as usize, micro_batch, outputs.len()), outputs))
     }
 
-    /// Vector that is exchanged before the gradients: [`NUMBERS`], the fingerprint, and which parameters have gradients.
+    /// Vector that is summed behind the gradients: [`NUMBERS`], the fingerprint, and which parameters have gradients.
     fn header(
         &self,
         loss: Tensor<1>,
@@ -184,14 +193,12 @@ impl Stepper {
         Tensor::cat(parts, 0)
     }
 
-    /// Sums the vectors over all ranks.
-    fn exchange(&self, rank: &Rank, mut buckets: Buckets, vectors: Queued) -> Result<ReducedGradients, StepFailure> {
+    /// Sums of all ranks, and what follows from them.
+    fn exchange(&self, rank: &Rank, sums: &GradientSums) -> Result<ReducedGradients, StepFailure> {
         let device = self.device.clone().without_autodiff();
         let all = rank.share().all() as f64;
-        let mut sums = rank.sum(vectors)?;
+        let (buckets, header) = sums.end()?;
         rank.check_sums()?;
-        let header = sums.remove(0);
-        buckets.packed.vectors = sums;
         let scale = reciprocal(&header.clone().slice(1..2)).mul_scalar(all);
         let norm = buckets.norm().unwrap_or_else(|| Tensor::zeros([1], (&device, DType::F32))) * scale.clone();
         // Each device autotunes its own reductions, which may differ in the last bit.

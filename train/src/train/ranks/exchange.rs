@@ -2,9 +2,10 @@
 
 use std::mem::take;
 
-use burn::module::Module;
+use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
+use gpu_tuned_core::exchange::bucket_bytes;
 
 use super::{PeersEnded, Rank};
 use crate::mixed::{TOGETHER, is_half};
@@ -16,7 +17,7 @@ use crate::train::update::{read, watched_read};
 /// Vectors whose computation is on the stream of the device, so that a sum behind it has values to read.
 ///
 /// A sum of vectors that could not be computed is not begun, which would block the other ranks.
-pub(super) struct Queued(Vec<Tensor<1>>);
+pub(super) struct Queued(pub Vec<Tensor<1>>);
 
 impl Queued {
     /// Waits until the host has put all that computes the vectors on the stream.
@@ -25,11 +26,6 @@ impl Queued {
             wait_for(&vectors)?;
         }
         Ok(Self(vectors))
-    }
-
-    /// Waits until the device has computed the vectors.
-    pub(super) fn wait(&self) -> Result<(), StepFailure> {
-        wait_for(&self.0)
     }
 }
 
@@ -43,7 +39,7 @@ fn are_queued(vectors: &[Tensor<1>]) -> bool {
 }
 
 /// Waits until the device has computed the vectors.
-fn wait_for(vectors: &[Tensor<1>]) -> Result<(), StepFailure> {
+pub(super) fn wait_for(vectors: &[Tensor<1>]) -> Result<(), StepFailure> {
     let corner = |vector: &Tensor<1>| vector.clone().slice(0..1).cast(FloatDType::F32);
     let corners: Vec<_> = vectors.iter().filter(|vector| vector.dims()[0] > 0).map(corner).collect();
     if corners.is_empty() { Ok(()) } else { read(corners).map(drop) }
@@ -135,43 +131,63 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Bytes of a vector; a larger tensor has its own. Packing allocates one vector twice.
-const VECTOR_BYTES: usize = gpu_tuned_core::exchange::BUCKET_BYTES as usize;
-
 /// Tensors packed into vectors. All ranks that pack equal shapes have equal vectors.
+#[derive(Default)]
 pub(super) struct Packed {
-    /// Vectors, which share no memory with the tensors.
+    /// Vectors that are whole and were not taken. They share no memory with the tensors.
     pub vectors: Vec<Tensor<1>>,
     /// The vector of each tensor, and where the tensor begins and ends in it.
     places: Vec<(usize, usize, usize)>,
+    /// Tensors that are waiting for the rest of their vector.
+    open: Vec<Tensor<1>>,
+    /// Tensors that were added.
+    added: usize,
+    pub factor: f64,
 }
 
 impl Packed {
     /// The tensors times `factor`; each is released when its vector is made.
-    pub(super) fn new(parts: impl IntoIterator<Item = Tensor<1>>, factor: f64) -> Self {
-        let mut packed = Self { vectors: Vec::new(), places: Vec::new() };
-        let (mut open, mut elements) = (Vec::<Tensor<1>>::new(), 0);
-        for part in parts {
-            let (length, dtype) = (part.dims()[0], part.dtype());
-            let is_full = (elements + length) * dtype.size() > VECTOR_BYTES || open.len() == TOGETHER;
-            if open.first().is_some_and(|first| is_full || first.dtype() != dtype) {
-                packed.close(&mut open, factor);
-                elements = 0;
-            }
-            packed.places.push((packed.vectors.len(), elements, elements + length));
-            elements += length;
-            open.push(part);
-        }
-        packed.close(&mut open, factor);
+    pub(super) fn new(parts: Vec<Tensor<1>>, factor: f64) -> Self {
+        let mut packed = Self::of(parts.iter().map(|part| (part.dims()[0], part.dtype())), factor);
+        parts.into_iter().for_each(|part| packed.add(part));
         packed
     }
 
-    fn close(&mut self, open: &mut Vec<Tensor<1>>, factor: f64) {
-        if open.is_empty() {
+    /// No tensors yet of those with these lengths and types. A larger tensor than [`bucket_bytes`] has its own vector; packing
+    /// allocates one vector twice.
+    fn of(sizes: impl Iterator<Item = (usize, DType)> + Clone, factor: f64) -> Self {
+        let all: usize = sizes.clone().map(|(length, dtype)| length * dtype.size()).sum();
+        let most = bucket_bytes(all as u64) as usize;
+        let mut places = Vec::new();
+        let (mut vector, mut tensors, mut end, mut last) = (0, 0, 0, None);
+        for (length, dtype) in sizes {
+            let is_full = (end + length) * dtype.size() > most || tensors == TOGETHER;
+            if last.is_some_and(|last| is_full || last != dtype) {
+                (vector, tensors, end) = (vector + 1, 0, 0);
+            }
+            places.push((vector, end, end + length));
+            (tensors, end, last) = (tensors + 1, end + length, Some(dtype));
+        }
+        Self { vectors: Vec::new(), places, open: Vec::new(), added: 0, factor }
+    }
+
+    /// Adds the next tensor.
+    fn add(&mut self, part: Tensor<1>) {
+        self.open.push(part);
+        self.added += 1;
+        let vector = |at: usize| self.places.get(at).map(|(vector, ..)| *vector);
+        if vector(self.added) == vector(self.added - 1) {
             return;
         }
-        let vector = if open.len() == 1 { open.remove(0) } else { Tensor::cat(take(open), 0) };
-        self.vectors.push(vector.mul_scalar(factor));
+        let vector = if self.open.len() == 1 { self.open.remove(0) } else { Tensor::cat(take(&mut self.open), 0) };
+        self.vectors.push(vector.mul_scalar(self.factor));
+    }
+
+    /// Begins again behind the first vectors, which were taken.
+    fn begin_again(&mut self, behind: usize) {
+        self.vectors.clear();
+        self.open.clear();
+        self.added = self.places.iter().take_while(|(vector, ..)| *vector < behind).count();
     }
 
     /// The tensors in the order of packing.
@@ -179,47 +195,119 @@ impl Packed {
         self.places.iter().map(|place| self.part(place))
     }
 
-    /// The tensors that are wanted, and `None` for the others.
-    fn some_parts(&self, wanted: &[bool]) -> impl Iterator<Item = Option<Tensor<1>>> {
-        self.places.iter().zip(wanted).map(|(place, wanted)| wanted.then(|| self.part(place)))
-    }
-
     fn part(&self, (vector, begin, end): &(usize, usize, usize)) -> Tensor<1> {
         self.vectors[*vector].clone().slice(*begin..*end)
     }
 }
 
-/// Gradients of all trained parameters of a model, in its order, with zeros for missing ones. All ranks have equal
-/// buckets.
+/// Gradients of all trained parameters of a model, from the last parameter to the first, as a backward pass completes them. All
+/// ranks have equal buckets.
+#[derive(Default)]
 pub(in crate::train) struct Buckets {
     pub(super) packed: Packed,
+    /// The trained parameters in the order of the model.
+    slots: Vec<Slot>,
     /// For each parameter, true if it has a gradient on this rank.
     pub present: Vec<bool>,
+    /// Gradients that are whole, while one that is packed before them is not.
+    early: Vec<Option<Tensor<1>>>,
+}
+
+/// A trained parameter.
+struct Slot {
+    id: ParamId,
+    elements: usize,
+    /// Type of its gradient in sums.
+    dtype: DType,
 }
 
 impl Buckets {
-    /// The gradients times `share`, as they are summed: those in 16 bits are widened to fp32 if `widens`. Each is released
-    /// when its vector is made. New values of some parameters are packed without widening.
+    /// No gradients yet. They are multiplied by `share` as they are summed; those in 16 bits are widened to fp32 if `widens`. New
+    /// values of some parameters are packed without widening.
+    pub(in crate::train) fn of<M: Module>(master: &M, share: f64, widens: bool) -> Self {
+        let state = (Vec::new(), widens);
+        let (slots, _) = visit_floats!(master, (slots, widens) = state, (Vec<Slot>, bool), |param| {
+            if param.is_require_grad() {
+                let own = param.dtype();
+                let dtype = if *widens && is_half(own) { DType::F32 } else { own };
+                slots.push(Slot { id: param.id, elements: param.shape().num_elements(), dtype });
+            }
+        });
+        let packed = Packed::of(slots.iter().rev().map(|slot| (slot.elements, slot.dtype)), share);
+        let count = slots.len();
+        Self { packed, slots, present: vec![false; count], early: vec![None; count] }
+    }
+
+    /// Number of vectors.
+    #[cfg(feature = "cuda")]
+    pub(super) fn count(&self) -> usize {
+        self.packed.places.last().map_or(0, |(vector, ..)| vector + 1)
+    }
+
+    /// Types of the gradients in sums.
+    #[cfg(feature = "cuda")]
+    pub(super) fn types(&self) -> impl Iterator<Item = DType> {
+        self.slots.iter().map(|slot| slot.dtype)
+    }
+
+    /// All gradients of a model, with zeros for missing ones. Each is released when its vector is made.
     pub(in crate::train) fn new<M: Module>(gradients: GradientsParams, master: &M, share: f64, widens: bool) -> Self {
-        type Packing = (GradientsParams, Vec<Tensor<1>>, Vec<bool>, bool);
-        let state = (gradients, Vec::new(), Vec::new(), widens);
-        let (_, parts, present, _) =
-            visit_floats!(master, (gradients, parts, present, widens) = state, Packing, |param| {
-                if param.is_require_grad() {
-                    let value = param.base().without_autodiff();
-                    let (shape, own) = (value.shape(), value.dtype());
-                    let dtype = if *widens && is_half(own) { DType::F32 } else { own };
+        let mut buckets = Self::of(master, share, widens);
+        buckets.complete(gradients, master);
+        buckets
+    }
+
+    /// Adds a gradient, flat. One that is packed already is left as it is.
+    pub(super) fn add(&mut self, id: ParamId, gradient: Tensor<1>) {
+        let next = self.slots.len() - self.packed.added;
+        let Some(at) = self.slots[..next].iter().position(|slot| slot.id == id) else { return };
+        let dtype = self.slots[at].dtype;
+        self.early[at] = Some(if gradient.dtype() == dtype { gradient } else { gradient.cast(dtype) });
+        self.present[at] = true;
+        self.pack();
+    }
+
+    /// Packs what is next, as far as it is there.
+    fn pack(&mut self) {
+        while let Some(next) = (self.slots.len() - self.packed.added).checked_sub(1)
+            && let Some(gradient) = self.early[next].take()
+        {
+            self.packed.add(gradient);
+        }
+    }
+
+    /// Adds the gradients that are left, and zeros for missing ones.
+    pub(super) fn complete<M: Module>(&mut self, gradients: GradientsParams, master: &M) {
+        type Left<'v> = (GradientsParams, &'v mut Buckets, usize, usize);
+        let left = self.slots.len() - self.packed.added;
+        visit_floats!(master, (gradients, buckets, at, left) = (gradients, self, 0, left), Left<'v>, |param| {
+            if param.is_require_grad() {
+                if *at < *left && buckets.early[*at].is_none() {
+                    let Slot { elements, dtype, .. } = buckets.slots[*at];
                     let found = gradients.remove::<D>(param.id);
-                    present.push(found.is_some());
+                    buckets.present[*at] = found.is_some();
                     let gradient = match found {
                         Some(gradient) if gradient.dtype() == dtype => gradient,
                         Some(gradient) => gradient.cast(dtype),
-                        None => Tensor::zeros(shape.clone(), (&value.device(), dtype)),
+                        None => {
+                            let device = param.base().device().without_autodiff();
+                            Tensor::zeros(param.shape(), (&device, dtype))
+                        }
                     };
-                    parts.push(gradient.without_autodiff().reshape([shape.num_elements()]));
+                    buckets.early[*at] = Some(gradient.without_autodiff().reshape([elements]));
                 }
-            });
-        Self { packed: Packed::new(parts, share), present }
+                *at += 1;
+            }
+        });
+        self.pack();
+    }
+
+    /// Begins again behind the first vectors, which were taken: the gradients of the others are to be added again.
+    pub(super) fn begin_again(&mut self, behind: usize) {
+        self.packed.begin_again(behind);
+        let left = self.slots.len() - self.packed.added;
+        self.present[..left].fill(false);
+        self.early.fill(None);
     }
 
     /// The vectors, which the sums of all ranks replace.
@@ -247,7 +335,8 @@ impl Buckets {
             };
             self.packed.vectors = self.take_vectors().into_iter().map(scaled).collect();
         }
-        let parts: Vec<_> = self.packed.some_parts(present).collect();
+        let places = self.packed.places.iter().rev().zip(present);
+        let parts: Vec<_> = places.map(|(place, present)| present.then(|| self.packed.part(place))).collect();
         drop(self);
         let state = (parts.into_iter(), GradientsParams::new());
         let split = visit_floats!(

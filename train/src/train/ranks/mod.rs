@@ -2,8 +2,10 @@
 
 mod distributed;
 mod exchange;
+mod hook;
 mod nccl;
 pub(in crate::train) mod sharding;
+mod sums;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -26,7 +28,9 @@ use super::{StepError, TrainerError};
 use crate::load::Share;
 use crate::shape::{parameters, shape, visit_floats, with_autodiff_of};
 use exchange::Packed;
+use hook::Anchors;
 pub use nccl::{Collectives, CollectivesError};
+pub(in crate::train) use sums::GradientSums;
 
 /// Connection to the processes that train together.
 ///
@@ -80,15 +84,15 @@ pub type PeersEnded = Arc<dyn Error + Send + Sync>;
 /// # A step
 ///
 /// Each rank has a replica of the model, and accumulates the gradients of its own part of the samples in micro-batches.
-/// Once a step, NCCL sums them over the ranks, weighted by samples; on the CPU, the first rank does. The step equals that
+/// Once a step, NCCL sums them over the ranks, weighted by samples; on the CPU, the first rank does. The sums begin in the backward
+/// pass of the last micro-batch, which gets a copy of the model whose tensors are no leaves of the graph. The step equals that
 /// of one large batch, however unevenly it is distributed; a rank may even have no samples. Clipping uses the norm of the
 /// sum. Gradients that are not finite on one rank make all ranks skip the step. Running statistics of norms stay separate.
 ///
 /// # Failures
 ///
-/// A rank that runs out of memory retries its part with smaller micro-batches, and the others wait in the exchange. Before
-/// the exchange, every rank checks that all that computes its gradients is on its device's stream, because a sum of gradients
-/// that cannot be computed is not begun.
+/// A rank that runs out of memory retries its part with smaller micro-batches, and the others wait in the exchange. A sum of
+/// gradients that could not be computed is not begun; the retry begins those that are left.
 /// A rank that fails for good ends the others through its [`Peers`], and the end aborts what they wait for in NCCL.
 #[derive(Clone, Debug)]
 pub struct Rank {
@@ -97,13 +101,21 @@ pub struct Rank {
     shards_optimizer: bool,
     pub(crate) inputs: Inputs,
     collectives: Option<Collectives>,
+    anchors: Anchors,
 }
 
 impl Rank {
     /// A rank with its share of every optimizer step. One of several with GPUs also needs
     /// [`with_collectives`](Self::with_collectives).
     pub fn new(peers: Arc<dyn Peers>, share: Share) -> Self {
-        Self { peers, share, shards_optimizer: false, inputs: Inputs::default(), collectives: None }
+        Self {
+            peers,
+            share,
+            shards_optimizer: false,
+            inputs: Inputs::default(),
+            collectives: None,
+            anchors: Anchors::default(),
+        }
     }
 
     /// Sums tensors on GPUs by NCCL.

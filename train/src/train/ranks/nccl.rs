@@ -7,7 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 #[cfg(feature = "cuda")]
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
+#[cfg(feature = "cuda")]
+use gpu_tuned_kernels::collectives::{self, SharedStream, SumsBeside};
 use gpu_tuned_kernels::find::NotFound;
 use gpu_tuned_kernels::nccl::{Communicator, NcclError};
 use gpu_tuned_observe::log::warn_user;
@@ -31,6 +33,9 @@ const CAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Collectives {
     communicator: Arc<Communicator>,
+    /// Of the sums beside kernels.
+    #[cfg(feature = "cuda")]
+    stream: SharedStream,
     /// For the thread that watches the connections, which keeps no group of ranks from finishing.
     _peers: Arc<dyn Peers>,
 }
@@ -61,7 +66,6 @@ impl Collectives {
     /// When the library is missing or fails, and if the ranks end meanwhile.
     #[cfg(feature = "cuda")]
     pub fn join(device: &Device, peers: &Arc<dyn Peers>, rank: usize, ranks: usize) -> Result<Self, CollectivesError> {
-        use gpu_tuned_kernels::collectives;
         use gpu_tuned_kernels::nccl::UniqueId;
 
         let library = collectives::load()?;
@@ -75,13 +79,15 @@ impl Collectives {
     /// Sums vectors, one after the other, on their stream.
     #[cfg(feature = "cuda")]
     pub(super) fn sum(&self, vectors: Vec<Tensor<1>>) -> Result<Vec<Tensor<1>>, StepFailure> {
-        use gpu_tuned_kernels::collectives::{is_summed, sums};
+        check_types(vectors.iter().map(Tensor::dtype))?;
+        Ok(collectives::sums(vectors, &self.communicator))
+    }
 
-        if let Some(vector) = vectors.iter().find(|vector| !is_summed(vector.dtype())) {
-            let message = format!("NCCL does not sum numbers of {:?}: train in f32", vector.dtype());
-            return Err(StepError::Peers(Arc::from(Box::<dyn Error + Send + Sync>::from(message))).into());
-        }
-        Ok(sums(vectors, &self.communicator))
+    /// Begins sums of vectors of these types beside the kernels.
+    #[cfg(feature = "cuda")]
+    pub(super) fn sums_beside(&self, mut types: impl Iterator<Item = DType>) -> Result<SumsBeside, StepError> {
+        check_types(&mut types)?;
+        Ok(SumsBeside::new(Arc::clone(&self.communicator), self.stream.clone()))
     }
 
     /// Waits until a communicator has joined the other ranks. From now on, the end of the ranks aborts the communicator, and an
@@ -114,13 +120,26 @@ impl Collectives {
         if let Err(error) = watching {
             warn_user(&format!("errors of NCCL's connections are seen late: no thread looks for them ({error})"));
         }
-        Ok(Self { communicator, _peers: Arc::clone(peers) })
+        Ok(Self {
+            communicator,
+            #[cfg(feature = "cuda")]
+            stream: SharedStream::default(),
+            _peers: Arc::clone(peers),
+        })
     }
 
     /// Membership in NCCL.
     pub fn communicator(&self) -> &Arc<Communicator> {
         &self.communicator
     }
+}
+
+/// Checks that NCCL sums numbers of these types.
+#[cfg(feature = "cuda")]
+fn check_types(mut types: impl Iterator<Item = DType>) -> Result<(), StepError> {
+    let Some(dtype) = types.find(|dtype| !collectives::is_summed(*dtype)) else { return Ok(()) };
+    let message = format!("NCCL does not sum numbers of {dtype:?}: train in f32");
+    Err(StepError::Peers(Arc::from(Box::<dyn Error + Send + Sync>::from(message))))
 }
 
 /// Ends the ranks with the first error of a communicator's connections, unless they end by themselves.

@@ -1,5 +1,6 @@
 //! Ranks on the CPU: what their steps add up to, and how they end.
 
+mod early;
 mod failures;
 mod inputs;
 pub(in crate::train) mod threads;

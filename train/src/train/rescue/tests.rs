@@ -20,6 +20,7 @@ use crate::shape::visit_floats;
 use crate::train::accumulation::MicroBatchGradients;
 use crate::train::graph::SharedGraphs;
 use crate::train::outcome::StepFailure;
+use crate::train::ranks::GradientSums;
 use crate::train::stepper::Stepper;
 use crate::train::tests::{Batch, Network, OUT_OF_MEMORY, batch, parameters, sgd};
 use crate::train::trainer::{ModelAndOptimizer, ModelWeights};
@@ -105,7 +106,7 @@ fn stepper(micro_batch: usize) -> Stepper {
 
 fn step(stepper: &mut Stepper, weights: &mut Hungry, batch: &Batch) -> Result<Step, StepError> {
     let is_mixed = weights.inner.weights.is_mixed();
-    let part = |model: &Network, micro: Batch, share: f64| {
+    let part = |model: &Network, micro: Batch, share: f64, _: Option<&GradientSums>| {
         let micro = if is_mixed { (micro.0.cast(Half::Bf16.float()), micro.1) } else { micro };
         let loss = crate::mixed::in_f32(model.loss(micro)).mul_scalar(share);
         let value = loss.clone().without_autodiff();

@@ -23,6 +23,7 @@ use crate::train::graph::memory::output_loss;
 use crate::train::graph::{Factors, SharedGraphs, check_loss};
 use crate::train::metrics::StepHistory;
 use crate::train::outcome::StepError;
+use crate::train::ranks::GradientSums;
 use crate::train::rescue::release_memory;
 use crate::train::stepper::Stepper;
 use crate::train::update::Weights;
@@ -95,7 +96,7 @@ where
         let graphs = self.learning.graphs.clone();
         graphs.lock().begin_step(self.stepper.micro_batch());
         let unscaled = LossScale::none();
-        let part = |model: &M, micro: <M as TrainStep>::Input, share: f64| {
+        let part = |model: &M, micro: <M as TrainStep>::Input, share: f64, _: Option<&GradientSums>| {
             // The share is multiplied into other memory, which later replays leave alone.
             let gradients = graphs.lock().differentiate(model, micro, (1.0, &unscaled), &differentiate)?;
             let number = if gradients.weight.is_some() { 1.0 } else { share };

@@ -15,7 +15,7 @@ proptest! {
     ) {
         let tensor = |(value, length): (usize, &usize)| Tensor::<1>::full([*length], value as f64, &Device::flex());
         let tensors: Vec<_> = lengths.iter().enumerate().map(tensor).collect();
-        let packed = Packed::new(tensors.iter().map(|tensor| tensor.clone().cast(dtype)), 2.0);
+        let packed = Packed::new(tensors.iter().map(|tensor| tensor.clone().cast(dtype)).collect(), 2.0);
         let values = |tensor: Tensor<1>| tensor.cast(FloatDType::F32).into_data().iter::<f32>().collect::<Vec<_>>();
         let parts: Vec<_> = packed.parts().map(values).collect();
         prop_assert_eq!(parts, tensors.into_iter().map(|tensor| values(tensor * 2.0)).collect::<Vec<_>>());
