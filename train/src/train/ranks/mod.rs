@@ -191,6 +191,7 @@ impl Rank {
     /// Ends all ranks with an error of this one.
     pub(super) fn fail(&self, error: &dyn Error) {
         self.peers.fail(&error.to_string());
+        self.collectives.iter().for_each(Collectives::abort);
     }
 }
 

@@ -36,8 +36,8 @@ pub struct Collectives {
     /// Of the sums beside kernels.
     #[cfg(feature = "cuda")]
     stream: SharedStream,
-    /// For the thread that watches the connections, which keeps no group of ranks from finishing.
-    _peers: Arc<dyn Peers>,
+    /// Also for the thread that watches the connections, which keeps no group of ranks from finishing.
+    peers: Arc<dyn Peers>,
 }
 
 /// Reason why NCCL does not connect the ranks.
@@ -124,8 +124,21 @@ impl Collectives {
             communicator,
             #[cfg(feature = "cuda")]
             stream: SharedStream::default(),
-            _peers: Arc::clone(peers),
+            peers: Arc::clone(peers),
         })
+    }
+
+    /// Why the ranks ended, if their end has aborted the communicator, or a failure of NCCL will.
+    #[cfg(feature = "cuda")]
+    pub(super) fn aborted_by(&self) -> Option<PeersEnded> {
+        self.communicator.is_ready().err().and_then(|_| ended_soon(&*self.peers))
+    }
+
+    /// Ends what this rank waits for in NCCL, or waits until another thread has: a process that exits meanwhile crashes.
+    pub(super) fn abort(&self) {
+        if let Err(error) = self.communicator.abort() {
+            tracing::debug!(%error, "NCCL was not aborted");
+        }
     }
 
     /// Membership in NCCL.

@@ -10,6 +10,8 @@ use burn::tensor::{DType, FloatDType, Tensor};
 #[cfg(feature = "cuda")]
 use gpu_tuned_kernels::collectives::SumsBeside;
 
+#[cfg(feature = "cuda")]
+use super::Collectives;
 use super::Rank;
 use super::exchange::{Buckets, Queued, wait_for};
 use super::hook::Receive;
@@ -164,7 +166,7 @@ impl GradientSums {
     ///
     /// # Errors
     ///
-    /// An out-of-memory error if some could not be begun.
+    /// An out-of-memory error if some could not be begun, and [`StepError::Peers`] if the ranks have ended.
     pub(super) fn begin_all(&self, header: Tensor<1>) -> Result<(), StepFailure> {
         let mut state = self.state();
         state.buckets.packed.vectors.push(header);
@@ -175,6 +177,10 @@ impl GradientSums {
             let beside = state.beside.as_mut().expect("it is some");
             let begun = beside.flush();
             if begun < all {
+                // NCCL begins nothing after an abort.
+                if let Some(ended) = self.rank.collectives.as_ref().and_then(Collectives::aborted_by) {
+                    return Err(StepError::Peers(ended).into());
+                }
                 let message = format!("{} of {all} sums of gradients could not be begun", all - begun);
                 return Err(OutOfMemory { moment: Moment::Backward, message }.into());
             }
