@@ -36,28 +36,28 @@ const BEGIN: &str = "{\"otherData\":{\"producer\":\"gpu-tuned\"}";
 pub(crate) fn run(common: &Common, args: &TraceArgs) -> Result<Answer, Error> {
     let Recorded { records, mut notes } = read_recording(&args.recording)?;
     let steps = args.steps.unwrap_or(Steps::ALL);
-    let trace = from_records(&records, steps);
-    if trace.is_empty() {
+    let Some(trace) = from_records(&records, steps) else {
         notes.push(nothing(&args.recording, &records));
         let nothing = Written { file: None, steps: 0, events: 0 };
         return Ok(Answer::new(("trace", common.json), &nothing, String::new, notes, Code::No));
-    }
-    let output = args.output.clone().unwrap_or_else(|| output_beside(&args.recording));
+    };
+    let beside = || args.recording.with_extension(if is_standard(&args.recording) { "" } else { "trace.json" });
+    let output = args.output.clone().unwrap_or_else(beside);
     alone(&output, common.json)?;
     if is_standard(&output) {
-        let text = serde_json::to_string(&trace).expect("BUG: a trace is always JSON");
-        return Ok(Answer { text: for_json(&text).into_owned() + "\n", form: Form::Data, notes, code: Code::Ok });
+        let mut text = Vec::new();
+        trace.write(&mut text).expect("BUG: memory takes all bytes");
+        text.push(b'\n');
+        let text = String::from_utf8(text).expect("BUG: JSON is UTF-8");
+        return Ok(Answer { text: for_json(&text).into_owned(), form: Form::Data, notes, code: Code::Ok });
     }
     distinct(&args.recording, &output)?;
     check_replaceable(&output, "a trace", BEGIN)?;
-    write(&output, |file| trace.write(file))?;
-    let written =
-        Written { file: Some(output.display().to_string()), steps: counted(&records, steps), events: trace.len() };
+    let mut events = 0;
+    write(&output, |file| trace.write(file).map(|count| events = count))?;
+    let steps = records.iter().filter_map(Record::step).filter(|step| steps.has(step.step)).count();
+    let written = Written { file: Some(output.display().to_string()), steps, events };
     Ok(Answer::new(("trace", common.json), &written, || written.describe(&output), notes, Code::Ok))
-}
-
-fn counted(records: &[Record], steps: Steps) -> usize {
-    records.iter().filter(|record| record.step().is_some_and(|step| steps.has(step.step))).count()
 }
 
 #[derive(Serialize)]
@@ -85,9 +85,4 @@ fn nothing(recording: &Path, records: &[Record]) -> String {
             quoted(recording)
         ),
     }
-}
-
-/// The output for a recording: `run.trace.json` for `run.jsonl`, standard output for standard input.
-fn output_beside(recording: &Path) -> PathBuf {
-    if is_standard(recording) { recording.to_owned() } else { recording.with_extension("trace.json") }
 }

@@ -17,16 +17,18 @@
 //! let mut step = StepRecord::new(100.0, 1);
 //! step.seconds = 0.5;
 //! step.drain_s = Some(0.4);
-//! let trace = trace::from_records(&[Record::Step(Box::new(step))], Steps::ALL);
-//! let json = serde_json::to_string(&trace)?;
-//! assert!(json.contains(r#""name":"drain""#));
-//! # Ok::<(), serde_json::Error>(())
+//! let records = [Record::Step(Box::new(step))];
+//! let mut json = Vec::new();
+//! trace::from_records(&records, Steps::ALL).expect("there is a step").write(&mut json)?;
+//! assert!(String::from_utf8_lossy(&json).contains(r#""name":"drain""#));
+//! # Ok::<(), std::io::Error>(())
 //! ```
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -35,7 +37,7 @@ use std::time::Instant;
 
 use gpu_tuned_core::atomic_file;
 use serde::Serialize;
-use serde::ser::{SerializeStruct, Serializer};
+use serde::ser::Serializer;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -191,34 +193,18 @@ impl Trace {
         self.events.push(Event { name, process, thread, phase: "M", begin: None, length: None, args });
     }
 
-    /// Number of events.
-    pub fn len(&self) -> usize {
-        self.events.len()
-    }
-
-    /// Returns whether there are no events.
-    pub fn is_empty(&self) -> bool {
-        self.events.is_empty()
-    }
-
-    /// Writes the trace as JSON.
-    ///
-    /// # Errors
-    ///
-    /// If the output cannot be written.
-    pub fn write(&self, into: impl Write) -> io::Result<()> {
-        serde_json::to_writer(into, self).map_err(io::Error::from)
-    }
-
-    /// Writes the trace to a file, completely or not at all.
+    /// Writes the trace to a file as JSON, completely or not at all.
     ///
     /// # Errors
     ///
     /// If the file cannot be written; an existing file then stays unchanged.
     pub fn save(&self, path: &Path) -> io::Result<()> {
+        let mut events: Vec<&Event> = self.events.iter().collect();
+        // Metadata come first. Of spans that begin together, the enclosing one comes first.
+        events.sort_by_key(|event| (event.begin, Reverse(event.length)));
         atomic_file::replace_with(path, |file| {
             let mut buffered = io::BufWriter::new(file);
-            self.write(&mut buffered)?;
+            write_events(&mut buffered, events)?;
             buffered.flush()
         })
     }
@@ -230,18 +216,17 @@ fn finite(figures: &[(&'static str, f64)]) -> Map<String, Value> {
     finite.map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect()
 }
 
-/// Serializes as the format's JSON object.
-impl Serialize for Trace {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut events: Vec<&Event> = self.events.iter().collect();
-        // Metadata come first. Of spans that begin together, the enclosing one comes first.
-        events.sort_by_key(|event| (event.begin, Reverse(event.length)));
-        let mut object = serializer.serialize_struct("Trace", 2)?;
-        object.serialize_field("otherData", &BTreeMap::from([("producer", "gpu-tuned")]))?;
-        object.serialize_field("displayTimeUnit", "ms")?;
-        object.serialize_field("traceEvents", &events)?;
-        object.end()
+/// Writes the format's JSON object, and returns the number of events.
+fn write_events(mut into: impl Write, events: impl IntoIterator<Item = impl Serialize>) -> io::Result<usize> {
+    into.write_all(br#"{"otherData":{"producer":"gpu-tuned"},"displayTimeUnit":"ms","traceEvents":["#)?;
+    let mut count = 0;
+    for event in events {
+        into.write_all(if count == 0 { b"" } else { b"," })?;
+        serde_json::to_writer(&mut into, &event)?;
+        count += 1;
     }
+    into.write_all(b"]}")?;
+    Ok(count)
 }
 
 /// Spans in a trace at most: hundreds of steps with many micro-batches.
@@ -300,7 +285,7 @@ impl Tracer {
     pub fn span(&self, track: &str, name: &str, begin: Instant, end: Instant, figures: &[(&'static str, f64)]) {
         let micros = |at: Instant| at.saturating_duration_since(self.0.begin).as_secs_f64() * 1e6;
         let mut spans = self.0.spans();
-        if !spans.is_written && spans.trace.len() < MAX_SPANS {
+        if !spans.is_written && spans.trace.events.len() < MAX_SPANS {
             let track = spans.trace.track(std::process::id(), track);
             let (at, length) = (micros(begin), micros(end) - micros(begin));
             spans.trace.complete(track, name, at, length, figures);
@@ -374,38 +359,39 @@ const MACHINE: u32 = 1 << 23;
 /// Process of a program without a recorded ID.
 const PROGRAM: u32 = 1;
 
-/// Builds the trace of a recording: the requested steps, with the figures of their time.
-pub fn from_records(records: &[Record], steps: Steps) -> Trace {
-    let mut trace = Trace::default();
-    let Some((begin, end)) = span(records, steps) else { return trace };
-    let mut drawing = Drawing { trace: &mut trace, begin, program: PROGRAM, ended: BTreeMap::new() };
-    drawing.trace.name_process(MACHINE, "machine");
-    if !records.iter().any(|record| record.run().is_some()) {
-        drawing.trace.name_process(PROGRAM, "training program");
-    }
-    let is_within = |at: f64| (begin..=end).contains(&at);
-    for record in records {
-        match record {
-            Record::Run(run) => {
-                drawing.program = run.pid;
-                drawing.trace.name_process(run.pid, &run.workload);
-            }
-            Record::Step(step) if steps.has(step.step) => drawing.step(step),
-            Record::Gpu(sample) if is_within(sample.at) => {
-                let slot = sample.mig_slot.map(|slot| format!(" slice {slot}")).unwrap_or_default();
-                drawing.figures(&GPU_FIGURES, &format!("GPU {}{slot}", sample.gpu), sample.at, sample);
-            }
-            Record::Host(sample) if is_within(sample.at) => {
-                drawing.figures(&HOST_FIGURES, "host", sample.at, sample);
-            }
-            Record::Value(value) if is_within(value.at) => {
-                let micros = drawing.micros(value.at);
-                drawing.trace.counter(drawing.program, &value.name, micros, &[("value", value.value)]);
-            }
-            _ => {}
+/// The trace of a recording. Its events are drawn while they are written.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordedTrace<'r> {
+    records: &'r [Record],
+    steps: Steps,
+    span: (f64, f64),
+}
+
+/// Returns the trace of a recording: the requested steps, with the figures of their time. `None` if there are none.
+pub fn from_records(records: &[Record], steps: Steps) -> Option<RecordedTrace<'_>> {
+    Some(RecordedTrace { records, steps, span: span(records, steps)? })
+}
+
+impl RecordedTrace<'_> {
+    /// Writes the trace as JSON, with the events of each record in the order of the recording, and returns their number.
+    ///
+    /// # Errors
+    ///
+    /// If the output cannot be written.
+    pub fn write(&self, into: impl Write) -> io::Result<usize> {
+        let Self { records, steps, span: (begin, end) } = *self;
+        let mut drawing = Drawing { begin, program: PROGRAM, ..Drawing::default() };
+        drawing.trace.name_process(MACHINE, "machine");
+        if !records.iter().any(|record| record.run().is_some()) {
+            drawing.trace.name_process(PROGRAM, "training program");
         }
+        let named = std::mem::take(&mut drawing.trace.events);
+        let drawn = records.iter().flat_map(|record| {
+            drawing.record(record, steps, begin..=end);
+            std::mem::take(&mut drawing.trace.events)
+        });
+        write_events(into, named.into_iter().chain(drawn))
     }
-    trace
 }
 
 /// Returns begin and end of the shown time; `None` if there is nothing to show.
@@ -423,8 +409,9 @@ fn span(records: &[Record], steps: Steps) -> Option<(f64, f64)> {
     }
 }
 
-struct Drawing<'t> {
-    trace: &'t mut Trace,
+#[derive(Default)]
+struct Drawing {
+    trace: Trace,
     /// Time of the trace's zero.
     begin: f64,
     program: u32,
@@ -432,9 +419,31 @@ struct Drawing<'t> {
     ended: BTreeMap<(u32, u64), f64>,
 }
 
-impl Drawing<'_> {
+impl Drawing {
     fn micros(&self, at: f64) -> f64 {
         (at - self.begin) * 1e6
+    }
+
+    fn record(&mut self, record: &Record, steps: Steps, shown: RangeInclusive<f64>) {
+        match record {
+            Record::Run(run) => {
+                self.program = run.pid;
+                self.trace.name_process(run.pid, &run.workload);
+            }
+            Record::Step(step) if steps.has(step.step) => self.step(step),
+            Record::Gpu(sample) if shown.contains(&sample.at) => {
+                let slot = sample.mig_slot.map(|slot| format!(" slice {slot}")).unwrap_or_default();
+                self.figures(&GPU_FIGURES, &format!("GPU {}{slot}", sample.gpu), sample.at, sample);
+            }
+            Record::Host(sample) if shown.contains(&sample.at) => {
+                self.figures(&HOST_FIGURES, "host", sample.at, sample);
+            }
+            Record::Value(value) if shown.contains(&value.at) => {
+                let micros = self.micros(value.at);
+                self.trace.counter(self.program, &value.name, micros, &[("value", value.value)]);
+            }
+            _ => {}
+        }
     }
 
     /// Adds a step, and below it its phases, one after the other.

@@ -35,6 +35,32 @@ fn a_recording_is_exported_for_tensorboard() {
     assert!(bytes.windows(10).any(|part| part == b"train/loss"));
 }
 
+/// Events of a trace take several times the memory of their records.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_trace_takes_no_more_memory_than_other_readers_of_its_recording() {
+    let project = recorded();
+    let text = project.read("run.jsonl");
+    let lines: Vec<_> = text.split_inclusive('\n').collect();
+    project.write("long.jsonl", &format!("{}{}", lines[0], lines[1..3].concat().repeat(20_000)));
+    let peak = |args: &[&str]| {
+        let mut child = project.command(args).stdout(std::process::Stdio::null()).spawn().expect("the command starts");
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak_kib = 0;
+        while child.try_wait().expect("a child").is_none() {
+            let found = fs::read_to_string(&status).unwrap_or_default();
+            let kib =
+                found.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+            peak_kib = kib.unwrap_or(peak_kib);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        assert_eq!(child.wait().expect("a child").code(), Some(0), "{args:?}");
+        peak_kib
+    };
+    let [trace, other] = [&["trace", "long.jsonl"][..], &["monitor", "--replay", "long.jsonl"]].map(peak);
+    assert!(other > 10_000 && trace * 2 < other * 3, "{trace} and {other} KiB");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn the_environment_is_no_recording() {

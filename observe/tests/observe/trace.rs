@@ -1,9 +1,9 @@
 //! Traces of recordings, parsed by the published format.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord, Value};
-use gpu_tuned_observe::trace::{Steps, Trace, from_records};
+use gpu_tuned_observe::trace::{RecordedTrace, Steps, Trace, from_records};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -47,9 +47,11 @@ impl Event {
 }
 
 /// Parses a trace by the rules of the format.
-fn strictly(trace: &Trace) -> Vec<Event> {
-    let text = serde_json::to_string(trace).unwrap();
-    let File { display_time_unit, trace_events: events, .. } = serde_json::from_str(&text).unwrap();
+fn strictly(trace: Option<RecordedTrace<'_>>) -> Vec<Event> {
+    let mut text = Vec::new();
+    let count = trace.expect("a trace").write(&mut text).unwrap();
+    let File { display_time_unit, trace_events: events, .. } = serde_json::from_slice(&text).unwrap();
+    assert_eq!(events.len(), count);
     assert!(["ms", "ns"].contains(&&*display_time_unit), "{display_time_unit}");
     for event in &events {
         let times = [event.begin, event.length];
@@ -65,7 +67,11 @@ fn strictly(trace: &Trace) -> Vec<Event> {
         };
         assert!(is_right && !event.name.is_empty(), "{event:?}");
     }
-    assert!(events.iter().filter_map(|event| event.begin).is_sorted(), "{events:?}");
+    let rows = events.iter().map(|event| (event.process, event.thread, &event.name));
+    for row in rows.collect::<BTreeSet<_>>() {
+        let of_row = events.iter().filter(|event| (event.process, event.thread, &event.name) == row);
+        assert!(of_row.filter_map(|event| event.begin).is_sorted(), "{row:?}: {events:?}");
+    }
     nested(&events);
     events
 }
@@ -108,7 +114,7 @@ fn records() -> Vec<Record> {
 
 #[test]
 fn every_step_is_shown_with_its_phases() {
-    let events = strictly(&from_records(&records(), Steps::ALL));
+    let events = strictly(from_records(&records(), Steps::ALL));
     let all = |name: &str| events.iter().filter(|event| event.phase == "X" && event.name == name).count();
     for part in ["wait for loader", "forward", "backward", "optimizer", "drain"] {
         assert_eq!(all(part), 30, "{part}");
@@ -130,7 +136,7 @@ fn every_step_is_shown_with_its_phases() {
 
 #[test]
 fn only_the_requested_steps_are_shown_with_the_figures_of_their_time() {
-    let events = strictly(&from_records(&records(), Steps { first: 10, last: 12 }));
+    let events = strictly(from_records(&records(), Steps { first: 10, last: 12 }));
     let steps = events.iter().filter(|event| event.phase == "X" && event.name.starts_with("step "));
     assert_eq!(steps.map(|step| &*step.name).collect::<Vec<_>>(), ["step 10", "step 11", "step 12"]);
     let begin = events.iter().filter_map(|event| event.begin).fold(f64::MAX, f64::min);
@@ -138,23 +144,29 @@ fn only_the_requested_steps_are_shown_with_the_figures_of_their_time() {
     let samples = events.iter().filter(|event| event.phase == "C" && event.name.contains("utilisation")).count();
     assert_eq!(samples, 3);
     assert!(events.iter().any(|event| event.name == "valid/loss"), "at second 105.1, in step 11");
-    assert!(from_records(&records(), Steps { first: 50, last: 60 }).is_empty());
+    assert!(from_records(&records(), Steps { first: 50, last: 60 }).is_none());
 }
 
 #[test]
 fn a_recording_of_the_machine_alone_has_its_counters() {
     let samples: Vec<_> = records().into_iter().filter(|record| matches!(record, Record::Gpu(_))).collect();
-    let events = strictly(&from_records(&samples, Steps::ALL));
+    let events = strictly(from_records(&samples, Steps::ALL));
     assert_eq!(events.iter().filter(|event| event.phase == "C").count(), 60);
-    assert!(from_records(&[], Steps::ALL).is_empty());
+    assert!(from_records(&[], Steps::ALL).is_none());
 }
 
 #[test]
 fn a_trace_is_written_completely_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.json");
-    from_records(&records(), Steps::ALL).save(&path).unwrap();
-    assert!(serde_json::from_slice::<File>(&std::fs::read(&path).unwrap()).is_ok());
+    let mut trace = Trace::default();
+    let track = trace.track(1, "steps");
+    trace.complete(track, "inner", 5.0, 1.0, &[]);
+    trace.complete(track, "outer", 5.0, 2.0, &[]);
+    trace.save(&path).unwrap();
+    let file: File = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let spans = file.trace_events.iter().filter(|event| event.phase == "X").map(|event| &*event.name);
+    assert_eq!(spans.collect::<Vec<_>>(), ["outer", "inner"], "a span is written after the one that encloses it");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
     assert!(Trace::default().save(&folder.path().join("none/trace.json")).is_err());
 }

@@ -98,7 +98,7 @@ fn a_clock_that_is_set_back_within_a_run_gives_no_negative_times() {
         let summary = Summary::from_records(&records);
         assert!((0.0..=20.0).contains(&summary.seconds), "{summary:#?}");
         let mut trace = Vec::new();
-        from_records(&records, Steps::ALL).write(&mut trace).expect("memory");
+        from_records(&records, Steps::ALL).expect("steps").write(&mut trace).expect("memory");
         let trace = String::from_utf8(trace).expect("JSON");
         assert!(trace.contains("\"dur\":") && !trace.contains("\":-"), "{trace}");
     }
