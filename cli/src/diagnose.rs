@@ -65,6 +65,9 @@ struct Report {
     program: Option<Ended>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tried: Vec<Trial>,
+    /// Amounts of the earlier recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<Judged>,
     /// Predictions of an earlier recording.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     compared: Vec<Tested>,
@@ -82,7 +85,8 @@ pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, Error>
     let stop = if is_watching { Stop::on_signals()? } else { Stop::default() };
     let seen = Input::new(args, &stop)?;
     let diagnosis = diagnose(&seen.records);
-    let compared = before.map_or_else(Vec::new, |before| compare(&diagnose(&before.records), &seen.records));
+    let before = before.map(|before| diagnose(&before.records));
+    let compared = before.as_ref().map_or_else(Vec::new, |before| compare(before, &seen.records));
     let failed = seen.ended.as_ref().is_some_and(Ended::failed);
     let tried =
         if args.tries && !failed { try_changes(&diagnosis, &args.command, args.try_for, &stop)? } else { Vec::new() };
@@ -92,7 +96,8 @@ pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, Error>
         None if diagnosis.judged.steps == 0 && diagnosis.judged.gpu_samples == 0 => Code::Unjudged,
         _ => Code::Ok,
     };
-    let report = Report { diagnosis, program: seen.ended, tried, compared };
+    let before = before.map(|before| before.judged);
+    let report = Report { diagnosis, program: seen.ended, tried, before, compared };
     Ok(Answer::new(("diagnose", common.json), &report, || report_text(&report), seen.notes, code))
 }
 
@@ -339,7 +344,7 @@ fn report_text(report: &Report) -> String {
     if let Some(program) = report.program.as_ref().filter(|program| program.failed()) {
         text += &line(BAD, "program", &format!("it {}", program.describe()));
     }
-    text + &compared(&report.compared)
+    text + &compared(report)
 }
 
 fn paragraph(finding: &Finding, report: &Report) -> String {
@@ -378,13 +383,19 @@ fn judged(judged: &Judged) -> String {
     if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 
-/// Predictions of an earlier recording against this one.
-fn compared(compared: &[Tested]) -> String {
+/// Predictions of an earlier recording against this one; without them, the two speeds.
+fn compared(report: &Report) -> String {
+    if let Some(before) = report.before.as_ref().filter(|_| report.compared.is_empty()) {
+        let rates = before.samples_per_s.zip(report.diagnosis.judged.samples_per_s);
+        let describe = |rate| Quantity::SamplesPerS.describe(rate);
+        let rates = rates.map(|(then, now)| format!("; {} then, {} now", describe(then), describe(now)));
+        return line(FAINT, "before", &format!("no prediction to compare{}", rates.unwrap_or_default()));
+    }
     let line = |tested: &Tested| {
         let words = format!("{}: {}", tested.kind, describe_test(tested));
         line(outcome(tested.outcome), "before", &words)
     };
-    compared.iter().map(line).collect()
+    report.compared.iter().map(line).collect()
 }
 
 const fn outcome(outcome: Outcome) -> Style {

@@ -192,6 +192,16 @@ fn a_later_run_says_whether_predictions_came_true() {
     );
     let same = diagnose(&project, &["--json", "--before", "before.jsonl", "before.jsonl"]).json(1);
     assert_eq!(same["compared"][0]["outcome"], "still_there");
+    // A run without findings predicts nothing.
+    let mut fast = Recorded::healthy();
+    fast.run.settings.as_mut().expect("settings").precision = Precision::MixedBf16;
+    fast.write("fast.jsonl", &project);
+    let slower = ["--before", "fast.jsonl", "before.jsonl"];
+    let text = diagnose(&project, &slower).ended(1);
+    assert!(text.ends_with("before    no prediction to compare; 1,280 samples/s then, 640 samples/s now\n"), "{text}");
+    let report = diagnose(&project, &[&["--json"], &slower[..]].concat()).json(1);
+    assert_eq!(report["before"]["samples_per_s"].as_f64().map(f64::round), Some(1280.0), "{report}");
+    assert_eq!(report.get("compared"), None, "{report}");
 }
 
 #[cfg(target_os = "linux")]
