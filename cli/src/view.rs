@@ -141,37 +141,50 @@ pub(crate) struct ExchangeArgs {
     /// Links between the ranks, such as `nvlink,8x400g`: nvlink, pcie or sockets within a host (default: NVLink if the GPU
     /// has it), sockets, 100g or 400g between hosts (default: 400g), where a number counts a host's network adapters. Given
     /// links count in the choice of the settings, too
-    #[arg(long, value_name = "LINKS", value_delimiter = ',')]
-    link: Vec<WantedLink>,
+    #[arg(long, value_name = "LINKS")]
+    link: Option<Links>,
     /// Ranks of each host
     #[arg(long, value_name = "RANKS", default_value_t = RANKS_PER_HOST, value_parser = positive)]
     ranks_per_host: u64,
 }
 
-/// A link, and the number of adapters.
+/// A link within a host, and a link between hosts with the number of adapters.
 #[derive(Clone, Copy, Debug)]
-struct WantedLink {
-    link: Link,
-    adapters: u64,
+struct Links {
+    within: Option<Link>,
+    between: Option<(Link, u64)>,
 }
 
-impl FromStr for WantedLink {
+impl FromStr for Links {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let counted = text.split_once('x').and_then(|(count, name)| Some((count.parse().ok()?, name)));
-        let (adapters, name) = counted.unwrap_or((1, text));
-        let link =
-            Link::named(name).filter(|link| (1..=64).contains(&adapters) && (adapters == 1 || link.is_network()));
-        let names = || Link::ALL.map(|link| link.name).join(", ");
-        let link = link.ok_or_else(|| format!("expected one of {}, or a number of adapters: 8x400g", names()))?;
-        Ok(Self { link, adapters })
+        let links = text.split(',').map(link).collect::<Result<Vec<_>, _>>()?;
+        // Sockets are links of both kinds.
+        let only = |is: fn(&Link) -> bool| {
+            links.iter().filter(move |(link, _)| is(link) && link.is_local() != link.is_network())
+        };
+        if links.len() > 2 || only(Link::is_local).count() > 1 || only(Link::is_network).count() > 1 {
+            return Err("expected one link within a host and one between hosts, such as nvlink,8x400g".to_owned());
+        }
+        let first = |is| only(is).next().or_else(|| links.iter().rev().find(|(link, _)| is(link))).copied();
+        Ok(Self { within: first(Link::is_local).map(|(link, _)| link), between: first(Link::is_network) })
     }
+}
+
+/// Parses a link and the number of its adapters.
+fn link(text: &str) -> Result<(Link, u64), String> {
+    let counted = text.split_once('x').and_then(|(count, name)| Some((count.parse().ok()?, name)));
+    let (adapters, name) = counted.unwrap_or((1, text));
+    let link = Link::named(name).filter(|link| (1..=64).contains(&adapters) && (adapters == 1 || link.is_network()));
+    let names = || Link::ALL.map(|link| link.name).join(", ");
+    link.map(|link| (link, adapters))
+        .ok_or_else(|| format!("expected one of {}, or a number of adapters: 8x400g", names()))
 }
 
 impl Default for ExchangeArgs {
     fn default() -> Self {
-        Self { link: Vec::new(), ranks_per_host: RANKS_PER_HOST }
+        Self { link: None, ranks_per_host: RANKS_PER_HOST }
     }
 }
 
@@ -179,7 +192,7 @@ impl ExchangeArgs {
     /// The goal, with the exchange over links that are given. A build does not know the links, so the default ones count in
     /// speeds only: see [`predict`](Self::predict).
     pub(crate) fn over(&self, goal: Goal, target: &Target, workload: &Workload) -> Goal {
-        let given = self.topology(target, goal.world_size).filter(|_| !self.link.is_empty());
+        let given = self.topology(target, goal.world_size).filter(|_| self.link.is_some());
         let exchange_s =
             given.map_or(0.0, |topology| topology.all_reduce_s(summed_bytes(workload, goal.shard_optimizer)));
         Goal { exchange_s, ..goal }
@@ -218,12 +231,10 @@ impl ExchangeArgs {
     /// Links between ranks; `None` for one rank.
     fn topology(&self, target: &Target, ranks: u64) -> Option<Topology> {
         let profile = target.profile.as_ref();
-        let wanted = |is: fn(&Link) -> bool| self.link.iter().rev().find(|wanted| is(&wanted.link));
-        let within = wanted(Link::is_local).map_or("nvlink", |wanted| wanted.link.name);
+        let within = self.link.and_then(|links| links.within).map_or("nvlink", |link| link.name);
         let link = |name| Link::within_host(profile, name, ranks.min(self.ranks_per_host));
         let within = link(within).or_else(|| link("pcie"))?;
-        let default = WantedLink { link: Link::named("400g")?, adapters: 1 };
-        let WantedLink { link: between, adapters } = *wanted(Link::is_network).unwrap_or(&default);
+        let (between, adapters) = self.link.and_then(|links| links.between).unwrap_or((Link::named("400g")?, 1));
         let topology = Topology { ranks, ranks_per_host: self.ranks_per_host, within, between, adapters };
         (ranks > 1).then_some(topology)
     }
