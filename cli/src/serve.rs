@@ -9,9 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use gpu_tuned_core::dims::{Dim, DimKind, DimValue, DimValues, Presence, Schema as _, table};
+use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::{ModelKind, Training};
 use gpu_tuned_core::{PrecisionPolicy, grouped};
 use gpu_tuned_optimize::{Model, ModelRequest};
+use gpu_tuned_project::config::ConfigFile;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -113,9 +115,10 @@ fn parsed<A: clap::Args>(name: &str, words: &[&str]) -> Result<A, Error> {
     })
 }
 
-/// Text of a `gpu-tuned.toml` with the workload and the goal. Pins are for one start, and are a comment.
+/// Text of a `gpu-tuned.toml` with the workload and the goal. Pins are for one start, and are a comment. A text that commands
+/// would refuse is refused.
 fn file(common: &Common, args: &PlanArgs) -> Result<String, Error> {
-    args.with_workload(common, |name, described, goal| {
+    let text = args.with_workload(common, |name, described, goal| {
         let Described { spec, structure, .. } = described;
         if let Some(structure) = structure {
             return format!("# The attribute of `{}` describes the model and the goal.\n", structure.name);
@@ -127,7 +130,11 @@ fn file(common: &Common, args: &PlanArgs) -> Result<String, Error> {
         let all = [("workload".to_owned(), workloads.into()), ("goal".to_owned(), tables(&goal.values()))];
         let pins = if goal.pins.is_empty() { String::new() } else { format!("# GPU_TUNED_SET={}\n", goal.pins) };
         format!("{pins}{}", toml::Table::from_iter(all))
-    })
+    })?;
+    let messages = |mistakes: Vec<FileError>| mistakes.into_iter().map(|it| it.message).collect::<Vec<_>>().join("; ");
+    ConfigFile::parse(Source { file: ConfigFile::NAME, text: &text })
+        .map_err(|mistakes| Error::Arguments { message: messages(mistakes) })?;
+    Ok(text)
 }
 
 /// Dimension of a model, or key of its training. A number or a list has no `values`.

@@ -169,6 +169,20 @@ fn the_file_of_the_page_gives_the_same_plan() {
     assert_eq!(other.run(&["plan", "--json", "h200", "--workload", "large"]).ended(0), asked);
 }
 
+#[test]
+fn the_page_offers_no_file_that_commands_refuse() {
+    let server = Server::start(&Project::new("bare"), &[]);
+    for (goal, mistake) in [
+        (["--global-batch", "0"], "global_batch"),
+        (["--world-size", "0"], "world_size"),
+        (["--headroom", "0.95"], "memory_headroom"),
+    ] {
+        let (number, document) = server.get("gpu-tuned.toml", &["--model", MODEL, goal[0], goal[1]]);
+        assert_eq!(number, 422, "{document}");
+        assert!(document.contains(mistake), "{document}");
+    }
+}
+
 /// The goal of a struct is in its attribute, which a file does not override.
 #[test]
 fn structs_are_planned_and_their_file_is_the_attribute() {
