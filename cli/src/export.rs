@@ -1,5 +1,6 @@
 //! `cargo gpu-tuned export`: recordings in the formats of other programs.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -95,9 +96,12 @@ impl Written {
 fn event_file(records: &[Record], directory: &Path) -> Result<PathBuf, Error> {
     let failed = |source| Error::Write { path: directory.to_owned(), source };
     let mut writer = EventWriter::create(directory).map_err(failed)?;
-    for record in records {
-        writer.record(record).map_err(failed)?;
+    let path = writer.path().to_owned();
+    let written = records.iter().try_for_each(|record| writer.record(record)).and_then(|()| writer.flush());
+    if let Err(source) = written {
+        // TensorBoard would show the part that was written.
+        let _ = fs::remove_file(&path);
+        return Err(Error::Write { path, source });
     }
-    writer.flush().map_err(failed)?;
-    Ok(writer.path().to_owned())
+    Ok(path)
 }

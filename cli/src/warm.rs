@@ -1,6 +1,5 @@
 //! `cargo gpu-tuned warm`.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{env, fs};
@@ -72,15 +71,21 @@ pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, Error> {
         Run { args: &args.program, features: project.features_of(&args.targets)? },
     )?;
     let folder = project.root.join(FOLDER);
-    prepare(&folder).map_err(|source| Error::Write { path: folder.clone(), source })?;
+    let failed = |source| Error::Write { path: folder.clone(), source };
+    let is_new = !folder.exists();
+    fs::create_dir_all(&folder).map_err(failed)?;
     let driver_cache = tempfile::tempdir().map_err(|source| Error::Write { path: env::temp_dir(), source })?;
-    let warmed: Vec<Warmed> = program
+    let ran = program
         .with((WARM, &folder))
         .with(WARM_JSON)
         .with((DRIVER_CACHE, driver_cache.path()))
         .with(DRIVER_CACHE_IS_OWN)
-        .run()
-        .map_err(|error| error.leaving("; archives are unchanged"))?;
+        .run();
+    // A new folder without an archive is removed. Archives are large and specific to a machine: version control ignores them.
+    if is_new && fs::remove_dir(&folder).is_err() {
+        atomic_file::replace(&folder.join(".gitignore"), "*\n").map_err(failed)?;
+    }
+    let warmed: Vec<Warmed> = ran.map_err(|error| error.leaving("; archives are unchanged"))?;
     if warmed.is_empty() {
         return Err(Error::NothingWarmed { package: project.name().to_owned() });
     }
@@ -91,15 +96,6 @@ pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, Error> {
     };
     let report = Report { warmed: &warmed, seconds };
     Ok(Answer::new(("warm", common.json), &report, text, Vec::new(), Code::Ok))
-}
-
-/// Creates the folder and keeps it out of version control: archives are large, and specific to a machine.
-fn prepare(folder: &Path) -> std::io::Result<()> {
-    match fs::create_dir(folder) {
-        Ok(()) => atomic_file::replace(&folder.join(".gitignore"), "*\n"),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-    }
 }
 
 fn line(Warmed { workload, bundle, micro_batches }: &Warmed, root: &Path) -> String {

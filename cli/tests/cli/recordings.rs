@@ -35,6 +35,24 @@ fn a_recording_is_exported_for_tensorboard() {
     assert!(bytes.windows(10).any(|part| part == b"train/loss"));
 }
 
+/// A limit of file sizes stands for a full disk.
+#[cfg(unix)]
+#[test]
+fn an_event_file_that_cannot_be_written_is_removed() {
+    use std::process::Command;
+
+    let project = recorded();
+    let export = project.command(&["export", "run.jsonl", "--tensorboard", "runs"]);
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\""])
+        .arg(export.get_program())
+        .args(export.get_args());
+    let said = Ran::of(limited.current_dir(project.path(""))).refused(2);
+    assert!(said.contains("cannot write `runs/events.out.tfevents."), "{said}");
+    assert_eq!(fs::read_dir(project.path("runs")).expect("a folder").count(), 0);
+}
+
 /// Events of a trace take several times the memory of their records.
 #[cfg(target_os = "linux")]
 #[test]

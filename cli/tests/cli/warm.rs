@@ -33,4 +33,5 @@ fn a_program_that_fails_or_makes_no_bundle_is_told() {
     assert!(failed.ends_with("its messages are above; archives are unchanged\n"), "{failed}");
     let never = project.run(&["warm"]).refused(3);
     assert!(never.contains("error: the program of `measuring` ended without making an archive\n  help: "), "{never}");
+    assert!(!project.path("gpu-tuned.warm").exists(), "an empty folder is left");
 }
