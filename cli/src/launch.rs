@@ -28,7 +28,7 @@ use crate::process::{Children, POLL, PassedOn, Readers, Signal, Stop, describe};
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("launch/help.txt"))]
 pub(crate) struct LaunchArgs {
-    /// Number of processes, up to 1024; without it, one for each GPU
+    /// Number of processes, up to 1024; without it, one for each GPU, or one without a GPU
     #[arg(long, value_name = "NUMBER", value_parser = rank_count)]
     ranks: Option<u32>,
     /// Name of the run: ranks of another run are refused

@@ -126,8 +126,12 @@ fn with_codes(command: clap::Command) -> clap::Command {
         let takes_value = !arg.is_positional() && arg.get_action().takes_values();
         if takes_value { arg.allow_negative_numbers(true) } else { arg }
     };
+    // The two options stay global, and are refused by name: see `on_large_stack`.
+    let of_package = ["manifest_path", "package"].map(|id| command.get_arguments().find(|arg| arg.get_id() == id));
+    let of_package: Vec<_> = of_package.into_iter().flatten().map(|arg| arg.clone().hide(true)).collect();
     let with_own = |command: clap::Command| {
-        let command = command.mut_args(with_negative);
+        let is_without = WITHOUT_PACKAGE.contains(&command.get_name());
+        let command = command.args(of_package.iter().filter(|_| is_without)).mut_args(with_negative);
         let before = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let codes = output::help(Some(command.get_name()));
         command.after_help(format!("{}\n\n{codes}", before.trim_end()))

@@ -15,6 +15,9 @@ fn completions_are_made_for_every_shell() {
     let file = project.path("completions.bash");
     let said = project.run(&["generate", "completions", "bash", "-o", "completions.bash"]).ended(0);
     assert_eq!(said, "wrote `completions.bash`\n");
+    let said = project.run(&["generate", "completions", "zsh", "-o", "new/.zfunc/_cargo-gpu-tuned"]).ended(0);
+    assert_eq!(said, "wrote `new/.zfunc/_cargo-gpu-tuned`\n");
+    assert!(project.read("new/.zfunc/_cargo-gpu-tuned").starts_with("#compdef cargo-gpu-tuned"));
     let script = "source \"$0\"; COMP_WORDS=(cargo-gpu-tuned pl); COMP_CWORD=1; _cargo__gpu__tuned cargo-gpu-tuned pl '' \
                   && echo \"${COMPREPLY[@]}\"";
     let Ok(bash) = Command::new("bash").args(["-c", script]).arg(&file).stderr(Stdio::inherit()).output() else {
@@ -98,4 +101,18 @@ fn files_that_begin_alike_are_not_overwritten() {
     }
     let said = project.run(&["generate", "man", "-o", "-"]).refused(2);
     assert!(said.contains("a folder of this name is `./-`") && !project.path("-").exists(), "{said}");
+}
+
+#[test]
+fn options_of_packages_are_listed_where_they_are_taken() {
+    let project = Project::new("bare");
+    for (command, is_listed) in [("plan", true), ("serve", true), ("trace", false), ("launch", false)] {
+        let help = project.run(&[command, "--help"]).ended(0);
+        assert_eq!(help.contains("--manifest-path"), is_listed, "{command}");
+        let page = format!("man/cargo-gpu-tuned-{command}.1");
+        project.run(&["generate", "man", "-o", "man"]).ended(0);
+        assert_eq!(project.read(&page).contains("manifest\\-path"), is_listed, "{page}");
+    }
+    let said = project.run(&["trace", "-p", "bare", "run.jsonl"]).refused(2);
+    assert!(said.contains("`trace` reads no package: leave out --package and --manifest-path"), "{said}");
 }
