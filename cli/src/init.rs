@@ -213,16 +213,19 @@ mod tests {
 
     #[test]
     fn only_yes_is_yes() {
-        for (said, outcome) in [
-            ("y\n", Outcome::Written),
-            ("Yes\r\n", Outcome::Written),
-            ("\n", Outcome::Declined),
-            ("", Outcome::Declined),
-            ("n\n", Outcome::Declined),
-            ("yesterday\n", Outcome::Declined),
+        for (mut said, outcome) in [
+            (&b"y\n"[..], Outcome::Written),
+            (b"Yes\r\n", Outcome::Written),
+            (b"\n", Outcome::Declined),
+            (b"", Outcome::Declined),
+            (b"n\n", Outcome::Declined),
+            (b"yesterday\n", Outcome::Declined),
+            // A terminal in Latin-1.
+            (b"\xe9\n", Outcome::Declined),
+            (b"y\xff\n", Outcome::Declined),
         ] {
             let mut asked = Vec::new();
-            let answer = ask(&Setup::default(), &mut said.as_bytes(), &mut asked).expect("memory can be read");
+            let answer = ask(&Setup::default(), &mut said, &mut asked).expect("memory can be read");
             assert_eq!(answer, outcome, "{said:?}");
             assert!(asked.ends_with(b"[y/N] "));
         }

@@ -47,3 +47,30 @@ fn a_file_that_changed_meanwhile_stops_all() {
     assert_eq!(fs::read_to_string(&changes[0].path).expect("it is there"), "was\n");
     assert_eq!(names(folder.path()), ["first", "second"]);
 }
+
+/// Two commands with the same view of a file: only one of them writes the file.
+#[cfg(unix)]
+#[test]
+fn of_two_writers_at_once_one_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for round in 0..100 {
+        let name = format!("file{round}");
+        let [one, other] = ["one\n", "other\n"].map(|after| [change(folder.path(), &name, Some("was\n"), after)]);
+        let barrier = std::sync::Barrier::new(2);
+        let write = |changes: &[Change]| {
+            barrier.wait();
+            write_all(changes)
+        };
+        let (first, second) = std::thread::scope(|scope| {
+            let first = scope.spawn(|| write(&one));
+            let second = write(&other);
+            (first.join().expect("no panic"), second)
+        });
+        let written = fs::read_to_string(&one[0].path).expect("it is there");
+        match (first, second) {
+            (Ok(()), Err(Error::Changed { .. })) => assert_eq!(written, "one\n"),
+            (Err(Error::Changed { .. }), Ok(())) => assert_eq!(written, "other\n"),
+            both => panic!("round {round}: {both:?}"),
+        }
+    }
+}

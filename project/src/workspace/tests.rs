@@ -4,7 +4,9 @@ use std::process::Command;
 
 use gpu_tuned_core::source::Source;
 
-use super::{CargoLock, MANIFEST, PackageMetadata, cargo_lock, config_file, dependency_name, manifests_above, root};
+use super::{
+    CargoLock, MANIFEST, PackageMetadata, cargo_lock, config_file, dependency_name, manifests_above, relative, root,
+};
 
 /// Folders of packages, with the rest of their manifests.
 const PACKAGES: &[(&str, &str)] = &[
@@ -209,4 +211,23 @@ fn a_file_that_cargo_refuses_is_an_error_with_its_place() {
         assert!(mistake.starts_with(&format!("Cargo.lock:{place}: ")) && mistake.contains(words), "{mistake}");
         assert!(CargoLock::parse(text).is_none());
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_path_from_a_linked_folder_leads_to_the_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |path: &str| folder.path().join(path);
+    for real in ["project/package", "elsewhere/deep/target"] {
+        fs::create_dir_all(at(real)).expect("a folder can be made");
+    }
+    std::os::unix::fs::symlink(at("elsewhere/deep/target"), at("project/target")).expect("a link");
+    let file = at("project/package/gpu-tuned.toml");
+    assert_eq!(relative(&file, &at("project/package/out")), Path::new("../gpu-tuned.toml"));
+    for from in ["project/target", "project/target/new/out"] {
+        // `..` of the link is the folder of its target.
+        assert_eq!(relative(&file, &at(from)), file, "{from}");
+    }
+    fs::write(&file, "").expect("a file can be written");
+    assert!(at("project/target").join(relative(&file, &at("project/target"))).exists());
 }
