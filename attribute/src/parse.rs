@@ -317,14 +317,20 @@ fn report_model(key: &Ident, mistakes: &mut Mistakes) {
     mistake.help(format!("there are {}", ModelKind::list()));
 }
 
-/// Splits an argument where a second `key =` follows a value, and reports the missing commas.
+/// Splits an argument at semicolons and where a second `key =` follows a value, and reports the missing commas.
 fn split_missing_comma(mut part: Vec<TokenTree>, mistakes: &mut Mistakes) -> Vec<Vec<TokenTree>> {
-    let Some(place) = part.windows(3).position(begins_argument) else { return vec![part] };
-    let rest = part.split_off(place + 1);
-    mistakes.at(&rest[0], format!("a comma is missing before `{}`", rest[0]));
-    let mut parts = vec![part];
-    parts.extend(split_missing_comma(rest, mistakes));
-    parts
+    let rest = if let Some(place) = part.iter().position(|token| is(token, ';')) {
+        let rest = part.split_off(place + 1);
+        mistakes.at(part.pop(), "expected `,`, found `;`");
+        rest
+    } else if let Some(place) = part.windows(3).position(begins_argument) {
+        let rest = part.split_off(place + 1);
+        mistakes.at(&rest[0], format!("a comma is missing before `{}`", rest[0]));
+        rest
+    } else {
+        return vec![part];
+    };
+    [part, rest].into_iter().flat_map(|part| split_missing_comma(part, mistakes)).collect()
 }
 
 /// Returns true for a value followed by `key =`. After `let`, `mut` and `ref`, a name is a pattern.

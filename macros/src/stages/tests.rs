@@ -112,6 +112,15 @@ fn expanded(table: Table) -> String {
 }
 
 #[test]
+fn a_semicolon_between_arguments_is_reported_alone() {
+    let config = config(&quote!(#[tuned(per_rank; default = 3)] other: u8));
+    let attribute = quote!(mlp(widths = [8, 8];); global_batch = 64; target = "h200");
+    let text = run(attribute, &config, Table::Absent).to_string();
+    let errors: Vec<_> = text.match_indices("compile_error").collect();
+    assert_eq!((errors.len(), text.matches("expected `,`, found `;`").count()), (4, 4), "{text}");
+}
+
+#[test]
 fn constants_and_documentation_follow_from_what_was_measured() {
     insta::assert_snapshot!(expanded(measured(LOCK, 6)));
 }
