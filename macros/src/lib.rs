@@ -73,7 +73,7 @@ fn table() -> Table {
 /// | `#[tuned(setting = batch_size)]` | this setting, under another name |
 /// | `#[tuned(dim = layers, default = 6)]` | a dimension of the workload. The build plans with the default, which may be Burn's or clap's. The runtime plans with the field's value |
 /// | `#[tuned(dims(layers: n_layers = 6, d_model = 512))]` | a struct with dimensions in its own fields: see below |
-/// | `#[tuned(default = expression)]` | not tuned; the expression is the field's value in `Default::default()` of a plain struct. Without it, the value is clap's `default_value_t`, serde's function, a number or flag in the attribute of another derive, clap's text of a `String`, else the type's default |
+/// | `#[tuned(default = expression)]` | not tuned; the expression is the field's value in `Default::default()` of a plain struct. Without it, the value is clap's `default_value_t` or `skip`, serde's function, a number or flag in the attribute of another derive, clap's text of a `String`, else the type's default |
 /// | `#[tuned(per_rank)]` | not tuned, and may differ between the processes that train together, such as a path of each host. Other fields with `Debug` have to be equal on all ranks |
 ///
 /// The attribute may be in a `cfg_attr`: without the condition, the field is the user's own. A tuned field takes no default

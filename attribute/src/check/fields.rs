@@ -380,7 +380,8 @@ pub fn peer_default(field: &Field) -> Option<TokenStream> {
             return Some(quote!(#path()));
         }
         // Clap reports values that are no expressions.
-        if default.argument.key == "default_value_t" && is_expression(tokens) {
+        let is_code = ["default_value_t", "skip"].iter().any(|key| default.argument.key == key);
+        if is_code && is_expression(tokens) {
             return Some(tokens.clone());
         }
         let is_text = default.attribute == "arg" && field.type_name().as_deref() == Some("String");

@@ -106,6 +106,7 @@ const DEFAULTS: &[(&str, &str, DefaultForm)] = &[
     // clap's `Parser` and `Args`, by any name in `CLAP`.
     ("arg", "default_value_t", DefaultForm::Value),
     ("arg", "default_value", DefaultForm::Value),
+    ("arg", "skip", DefaultForm::Value),
     ("arg", "default_value_os", DefaultForm::Hidden),
     ("arg", "default_value_os_t", DefaultForm::Hidden),
     ("arg", "default_values", DefaultForm::Hidden),

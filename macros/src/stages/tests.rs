@@ -121,6 +121,33 @@ fn a_semicolon_between_arguments_is_reported_alone() {
 }
 
 #[test]
+fn a_field_that_clap_skips_has_the_value_of_clap() {
+    let attribute = quote!(mlp(widths = [8, 8]), global_batch = 64, target = "h200");
+    let of = |batch_size: TokenStream| {
+        let item = quote! {
+            #[derive(Parser)]
+            struct Config {
+                #batch_size
+                #[arg(skip = Vec::from([1]))]
+                sizes: Vec<u8>,
+                #[arg(skip)]
+                other: u8,
+            }
+        };
+        run(attribute.clone(), &item, Table::Absent)
+    };
+    let expansion = formatted(of(quote!(#[tuned] batch_size: usize,)));
+    assert!(expansion.contains("sizes: Vec::from([1]),"), "{expansion}");
+    assert!(expansion.contains("other: <u8 as ::gpu_tuned::__private::FieldDefault>::field_default(),"), "{expansion}");
+    for skip in [quote!(skip), quote!(skip = 4)] {
+        let refused = of(quote!(#[tuned] #[arg(#skip)] batch_size: usize,)).to_string();
+        let message =
+            format!("cannot have a default of its own\\n= help: drop `{skip}` to train with the planned value");
+        assert!(refused.contains(&message), "{message}: {refused}");
+    }
+}
+
+#[test]
 fn constants_and_documentation_follow_from_what_was_measured() {
     insta::assert_snapshot!(expanded(measured(LOCK, 6)));
 }
