@@ -12,8 +12,6 @@ use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
 use gpu_tuned_core::printable::{for_json, for_terminal};
 use serde::Serialize;
-use serde_json::Serializer;
-use serde_json::ser::{Formatter, PrettyFormatter};
 
 pub(crate) struct Answer {
     pub text: String,
@@ -104,10 +102,8 @@ struct Document<'a, T> {
 /// Formats the result of a command as indented JSON.
 pub(crate) fn document(command: &str, body: &impl Serialize, notes: &[String]) -> String {
     let document = Document { schema_version: SCHEMA_VERSION, command, body, notes };
-    let mut text = Vec::new();
-    let mut serializer = Serializer::with_formatter(&mut text, WithUnits::new(command));
-    document.serialize(&mut serializer).expect("BUG: reports are always JSON");
-    for_json(&String::from_utf8(text).expect("BUG: JSON is UTF-8")).into_owned() + "\n"
+    let text = serde_json::to_string_pretty(&document).expect("BUG: reports are always JSON");
+    for_json(&with_units(&text, command)).into_owned()
 }
 
 /// Units of keys whose Rust types, not their names, have one: objects, suffix, keys. An object has the key under which it
@@ -138,101 +134,28 @@ const UNITS: [(&str, &str, &str); 9] = [
     ("slower", "_share", "by"),
 ];
 
-/// Indentation as usual, and keys with units.
-struct WithUnits {
-    pretty: PrettyFormatter<'static>,
-    /// Keys under which the open objects and arrays occur.
-    open: Vec<String>,
-    /// The last key.
-    key: String,
-    is_in_key: bool,
-}
-
-impl WithUnits {
-    fn new(outermost: &str) -> Self {
-        let (pretty, key) = (PrettyFormatter::new(), outermost.to_owned());
-        Self { pretty, open: Vec::new(), key, is_in_key: false }
-    }
-
-    fn open(&mut self) {
-        self.open.push(self.key.clone());
-    }
-
-    fn close(&mut self) {
-        self.open.pop();
-    }
-
-    /// Suffix of the last key.
-    fn unit(&self) -> &'static str {
-        let object = self.open.last().map_or("", String::as_str);
-        let has = |words: &str, word: &str| words.split(' ').any(|one| one == word);
-        let unit = UNITS.iter().find(|(objects, _, keys)| has(objects, object) && has(keys, &self.key));
-        unit.map_or("", |(_, suffix, _)| suffix)
-    }
-}
-
-impl Formatter for WithUnits {
-    fn begin_array<W: ?Sized + Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.open();
-        self.pretty.begin_array(to)
-    }
-
-    fn end_array<W: ?Sized + Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.close();
-        self.pretty.end_array(to)
-    }
-
-    fn begin_array_value<W: ?Sized + Write>(&mut self, to: &mut W, is_first: bool) -> io::Result<()> {
-        self.key = self.open.last().cloned().unwrap_or_default();
-        self.pretty.begin_array_value(to, is_first)
-    }
-
-    fn end_array_value<W: ?Sized + Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.pretty.end_array_value(to)
-    }
-
-    fn begin_object<W: ?Sized + Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.open();
-        self.pretty.begin_object(to)
-    }
-
-    fn end_object<W: ?Sized + Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.close();
-        self.pretty.end_object(to)
-    }
-
-    fn begin_object_key<W: ?Sized + Write>(&mut self, to: &mut W, is_first: bool) -> io::Result<()> {
-        self.key.clear();
-        self.is_in_key = true;
-        self.pretty.begin_object_key(to, is_first)
-    }
-
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, to: &mut W, fragment: &str) -> io::Result<()> {
-        if self.is_in_key {
-            self.key.push_str(fragment);
+/// Adds units to the keys of indented JSON, in which each key is on a line of its own.
+fn with_units<'t>(text: &'t str, outermost: &'t str) -> String {
+    let has = |words: &str, word: &str| words.split(' ').any(|one| one == word);
+    // Keys under which the open objects and arrays occur.
+    let mut open: Vec<&str> = Vec::new();
+    let mut lines = String::with_capacity(text.len());
+    for line in text.lines() {
+        if line.trim_start().starts_with(['}', ']']) {
+            open.pop();
         }
-        to.write_all(fragment.as_bytes())
-    }
-
-    fn end_string<W: ?Sized + Write>(&mut self, to: &mut W) -> io::Result<()> {
-        if self.is_in_key {
-            to.write_all(self.unit().as_bytes())?;
+        let object = open.last().copied().unwrap_or(outermost);
+        let key = line.trim_start().strip_prefix('"').and_then(|rest| Some(rest.split_once("\": ")?.0));
+        let unit =
+            UNITS.iter().find(|(objects, _, keys)| key.is_some_and(|key| has(objects, object) && has(keys, key)));
+        let (_, suffix, _) = unit.unwrap_or(&("", "", ""));
+        lines += &line.replacen("\": ", &format!("{suffix}\": "), 1);
+        lines.push('\n');
+        if line.ends_with(['{', '[']) {
+            open.push(key.unwrap_or(object));
         }
-        to.write_all(b"\"")
     }
-
-    fn end_object_key<W: ?Sized + Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.is_in_key = false;
-        self.pretty.end_object_key(to)
-    }
-
-    fn begin_object_value<W: ?Sized + Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.pretty.begin_object_value(to)
-    }
-
-    fn end_object_value<W: ?Sized + Write>(&mut self, to: &mut W) -> io::Result<()> {
-        self.pretty.end_object_value(to)
-    }
+    lines
 }
 
 pub(crate) const PLAIN: Style = Style::new();
