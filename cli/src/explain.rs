@@ -62,6 +62,7 @@ pub(crate) fn run(common: &Common, args: &ExplainArgs) -> Result<Answer, Error> 
     notes.extend(project.left_out(core::slice::from_ref(&described)));
     notes.extend(view::kept_from_builds(core::slice::from_ref(&described), args.targets.here.is_given()));
     let goal = target.goal_for(&described, &asked);
+    notes.extend(args.exchange.note(&goal));
     let facts = target.facts_of(goal.world_size);
     let workload = described.workload_on(&facts);
     let goal = args.exchange.over(goal, target, &workload);

@@ -137,6 +137,7 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
         let mut found = Vec::new();
         for target in chosen {
             let goal = target.goal_for(described, &asked);
+            add_new(&mut notes, args.exchange.note(&goal));
             let mut row = row(described, target, &goal, (&prices, &args.exchange))?;
             if let Outcome::Misfit(misfit) = &mut row.outcome {
                 targets.add_remedy(misfit, target, fit);

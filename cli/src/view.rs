@@ -189,6 +189,13 @@ impl Default for ExchangeArgs {
 }
 
 impl ExchangeArgs {
+    /// Note on links that are given for one rank.
+    pub(crate) fn note(&self, goal: &Goal) -> Option<String> {
+        let is_given = self.link.is_some() || self.ranks_per_host != RANKS_PER_HOST;
+        let note = || "one rank uses no links: --link and --ranks-per-host count with --world-size from 2".to_owned();
+        (is_given && goal.world_size < 2).then(note)
+    }
+
     /// The goal, with the exchange over links that are given. A build does not know the links, so the default ones count in
     /// speeds only: see [`predict`](Self::predict).
     pub(crate) fn over(&self, goal: Goal, target: &Target, workload: &Workload) -> Goal {
