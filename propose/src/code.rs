@@ -67,8 +67,7 @@ impl Code {
         let own: Vec<(String, Vec<String>)> = sources.clone().flat_map(|source| configs(&source.file.items)).collect();
         sources.clone().for_each(|source| code.structs(source));
         for source in sources {
-            let mut reader =
-                Reader { code: &mut code, own: &own, file: &source.name, implements: None, scopes: Vec::new() };
+            let mut reader = Reader { code: &mut code, own: &own, source, implements: None, scopes: Vec::new() };
             Node::File(&source.file).walk(&mut reader);
             code.constants(&source.file.items);
             code.names.extend(source.tokens.iter().filter_map(|token| match token {
@@ -138,8 +137,7 @@ pub(super) struct Reader<'c> {
     pub code: &'c mut Code,
     /// The program's Burn configs, with the arguments of their constructors.
     own: &'c [(String, Vec<String>)],
-    /// The file that is read.
-    pub file: &'c str,
+    pub source: &'c Source,
     /// Type of the implementation around.
     pub implements: Option<String>,
     /// Variables of the function around, by blocks.
@@ -217,7 +215,7 @@ impl Reader<'_> {
         if let Some(value) = call.args.first().filter(|_| is_loader || field == ACCUMULATION) {
             let at = value.span().byte_range().start;
             let line = value.span().start().line;
-            let reaching = Reaching { file: self.file.to_owned(), at, line, is_loader, value: self.value(value) };
+            let reaching = Reaching { file: self.source.name.clone(), at, line, is_loader, value: self.value(value) };
             self.code.flow.reaching.push(reaching);
         }
     }
@@ -239,7 +237,7 @@ impl Reader<'_> {
         if matches!(value, Value::Unknown) && is_passed_on && self.variable(&field).is_none() {
             return;
         }
-        let place = format!("{}:{}", self.file, expression.span().start().line);
+        let place = format!("{}:{}", self.source.name, expression.span().start().line);
         self.code.flow.sets.push(((of, field), value, place));
     }
 

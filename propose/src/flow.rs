@@ -1,12 +1,18 @@
 //! Values that reach fields of configs, loaders and training loops: followed through variables and parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use gpu_tuned_attribute::sources::Node;
-use syn::{Expr, ExprAssign, ExprCall, FnArg, Local, Member, Pat, Signature};
+use gpu_tuned_core::regular_file::{LARGEST, read_text};
+use gpu_tuned_project::workspace::MANIFEST;
+use quote::ToTokens as _;
+use serde_json::{Map, Value as Json};
+use syn::{Expr, ExprAssign, ExprCall, FnArg, LitStr, Local, Member, Pat, Signature};
 
 use crate::candidate::{self, named_fields};
 use crate::code::{Code, Reader, evaluate, last, path};
+use crate::sources::all_tokens;
 
 /// A value, as far as it is followed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,9 +197,42 @@ impl Reader<'_> {
             pattern => (is_mutable(pattern), None),
         };
         let ty = ty.or_else(|| self.owner(value?));
+        if let (Some(of), Some(value)) = (&ty, value) {
+            self.load(of, value);
+        }
         let value = value.filter(|_| !is_mutable).map(|value| self.value(value)).unwrap_or_default();
         if let Some(scope) = self.scopes.last_mut() {
             scope.insert(name, Variable { value, ty });
+        }
+    }
+
+    /// Takes the numbers of a file that the value of a struct names: `Config::load("config.json")`.
+    fn load(&mut self, of: &str, value: &Expr) {
+        for token in all_tokens(value.to_token_stream()) {
+            let Ok(name) = syn::parse2::<LitStr>(token.into()).map(|name| name.value()) else { continue };
+            let folders = self.source.path.ancestors().filter(|folder| folder.join(MANIFEST).exists());
+            let mut texts = folders.filter_map(|folder| read_text(&folder.join(&name), LARGEST).ok());
+            let Some(text) = texts.next().filter(|_| Path::new(&name).is_relative()) else { continue };
+            let fields = serde_json::from_str(&text).ok().or_else(|| toml::from_str(&text).ok());
+            if let Some(fields) = fields {
+                self.take(of, fields, &name);
+            }
+        }
+    }
+
+    /// Takes the numbers of a loaded struct and of the structs in its fields.
+    fn take(&mut self, of: &str, fields: Map<String, Json>, file: &str) {
+        *self.code.flow.made.entry(of.to_owned()).or_default() += 1;
+        for (name, value) in fields {
+            let own = self.code.own.iter().find(|own| own.name == of).map(|own| &own.item);
+            let ty = own.into_iter().flat_map(named_fields).find(|(_, it)| *it == name);
+            match (value, ty.and_then(|(field, _)| last(&field.ty))) {
+                (Json::Object(fields), Some(ty)) => self.take(&ty, fields, file),
+                (value, _) => {
+                    let number = value.as_u64().map_or(Value::Unknown, Value::Number);
+                    self.code.flow.sets.push(((of.to_owned(), name), number, file.to_owned()));
+                }
+            }
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) struct Source {
     pub owner: Owner,
     /// True for a source of a library.
     pub in_library: bool,
-    path: PathBuf,
+    pub path: PathBuf,
 }
 
 /// Owner of a source.
