@@ -89,8 +89,12 @@ pub enum Loss {
     /// `torch.nn.functional.cross_entropy` over all logits, in fp32.
     #[default]
     Whole,
-    /// In chunks, from the output layer's input (Liger, torchtune's chunked cross-entropy).
+    /// In chunks, from the output layer's input (Liger, compiled losses of torchtune).
     Chunked,
+    /// In chunks, whose log-probabilities in fp32 stay for the backward pass (torchtune's `LinearCrossEntropyLoss`).
+    KeptChunks,
+    /// In chunks, whose logits stay, too (torchtune's `CEWithChunkedOutputLoss`).
+    KeptLogits,
     /// Over all logits, whose gradients replace them (`flash_attn`'s `CrossEntropyLoss` with `inplace_backward`).
     InPlace,
 }
@@ -341,6 +345,8 @@ impl<'a> Layout<'a> {
             * match self.run.loss {
                 Loss::Whole => each,
                 Loss::Chunked => each / LOSS_CHUNKS,
+                Loss::KeptChunks => 4.0 + (self.compute() + copy) / LOSS_CHUNKS,
+                Loss::KeptLogits => 4.0 + self.compute() + copy / LOSS_CHUNKS,
                 Loss::InPlace => self.compute(),
             }
     }

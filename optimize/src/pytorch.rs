@@ -212,6 +212,9 @@ impl Tuner<'_> {
             offloads: config.offloads(),
             loss: match config.feature("fused_cross_entropy").as_deref() {
                 Some("true") => Loss::Chunked,
+                Some("chunks" | "logits") if config.has_feature("compiled") => Loss::Chunked,
+                Some("chunks") => Loss::KeptChunks,
+                Some("logits") => Loss::KeptLogits,
                 Some("in_place") => Loss::InPlace,
                 _ => Loss::Whole,
             },

@@ -182,6 +182,32 @@ fn defaults_are_those_that_each_framework_documents() {
     assert!(needed(step) < eager);
 }
 
+/// Of the logits of 8 x 512 tokens over 8192 words, a chunked loss keeps the log-probabilities in fp32, unless it is compiled.
+#[test]
+fn chunked_losses_of_torchtune_keep_log_probabilities() {
+    let with = |loss: &str, compile: &str| {
+        let model = "model: {_component_: x}\ntokenizer: {_component_: y}\nbatch_size: 8\ndtype: bf16\n";
+        needed(&format!("{model}compile: {compile}\nloss: {{_component_: torchtune.modules.loss.{loss}}}\n"))
+    };
+    let compiled = with("LinearCrossEntropyLoss", "True");
+    let logits = 8 * 512 * 8192;
+    // Eighths of the other tensors: logits in bf16 and fp32, and gradients.
+    for (loss, eighths) in [("LinearCrossEntropyLoss", 4 * 8 + 6), ("CEWithChunkedOutputLoss", 6 * 8 + 4)] {
+        assert_eq!(with(loss, "True"), compiled);
+        let more = (f64::from(logits * (eighths - 14) / 8) * 1.11) as u64;
+        assert!((with(loss, "False") - compiled).abs_diff(more) < 8, "{loss}: {more}");
+    }
+}
+
+#[test]
+fn attention_of_megatron_is_fused_by_default() {
+    let step = "micro_batch_size: 8\nglobal_batch_size: 8\ntensor_model_parallel_size: 1\n";
+    let fused = needed(&format!("{step}attention_backend: flash\n"));
+    assert_eq!(needed(step), fused);
+    assert_eq!(needed(&format!("{step}use_flash_attn: false\n")), fused);
+    assert!(needed(&format!("{step}mcore_gpt: true\n")) > fused, "NeMo's is not");
+}
+
 #[test]
 fn a_feature_is_on_by_every_word_for_true() {
     let with = |flag: &str| needed(&format!("per_device_train_batch_size: 8\nbf16: true\nuse_liger_kernel: {flag}\n"));
