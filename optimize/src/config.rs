@@ -121,8 +121,9 @@ impl Config {
         }
         if keys.mistakes.is_empty() {
             config.keys = keys.all;
-            config.open_ranks =
-                config.open_ranks.take().or_else(|| config.step_of_unknown_ranks()).or_else(|| config.sharded_over());
+            let of_machine = config.dialect.default_of(Role::RanksOfNode, "", entries).map(str::to_owned);
+            let by_default = || config.step_of_unknown_ranks().or_else(|| config.sharded_over()).or(of_machine);
+            config.open_ranks = config.open_ranks.clone().or(by_default().filter(|_| !config.counts_devices()));
             Ok(config)
         } else if config.is_training && (!config.dialect.is_plain() || keys.has_step) {
             Err(file.mistakes(keys.mistakes))
@@ -131,11 +132,16 @@ impl Config {
         }
     }
 
+    /// Returns true if a key gives the number of devices.
+    fn counts_devices(&self) -> bool {
+        [Role::Ranks, Role::RanksOfNode].into_iter().any(|role| self.key(role).is_some())
+    }
+
     /// Key of a global batch that devices share in micro-batches, where no key has their number.
     fn step_of_unknown_ranks(&self) -> Option<String> {
         let is_shared = |key: &&MatchedKey| key.spelling != Spelling::CountPerRank;
         let key = self.matched(Role::GlobalBatch).filter(is_shared)?;
-        (self.ranks.is_none() && self.key(Role::Batch).is_some()).then(|| key.entry.shown.clone())
+        self.key(Role::Batch).is_some().then(|| key.entry.shown.clone())
     }
 
     /// Key that shards the training, where no key has the number of devices.
@@ -145,7 +151,7 @@ impl Config {
             _ => key.entry.value.count().is_some_and(|stage| stage > 0),
         };
         let mut keys = self.with_role(Role::Feature).filter(|key| key.row.dim == "zero_stage");
-        keys.find(is_on).filter(|_| self.ranks.is_none()).map(|key| key.entry.shown.clone())
+        keys.find(is_on).map(|key| key.entry.shown.clone())
     }
 
     /// Reads an edited text with the same keys.
@@ -511,7 +517,7 @@ impl Step {
         let ranks = world_size.or(config.ranks).unwrap_or(1).max(1);
         let of_rank = |role: Role, value: Option<u64>| match value {
             Some(shared) if is_over_ranks(config, role) && !shared.is_multiple_of(ranks) => {
-                Err(OptimizeError::Ranks { global: shared, ranks })
+                Err(not_shared(config, role, shared, ranks))
             }
             Some(shared) if is_over_ranks(config, role) => Ok(Some(shared / ranks)),
             value => Ok(value),
@@ -575,6 +581,14 @@ impl Step {
     pub const fn configured(&self) -> u64 {
         self.batch * self.accumulation * self.ranks
     }
+}
+
+/// The error of a count that the devices cannot share.
+fn not_shared(config: &Config, role: Role, shared: u64, ranks: u64) -> OptimizeError {
+    let key = config.key(role).or(config.dialect.addition(role)).unwrap_or("the batch");
+    let default = if config.key(role).is_none() { " by default" } else { "" };
+    let remedy = format!("set a multiple of {ranks}, or another --world-size");
+    config.mistake(role, format!("{ranks} devices cannot share `{key}`, which is {shared}{default}: {remedy}"))
 }
 
 fn left_open(config: &Config, role: Role) -> OptimizeError {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use gpu_tuned_core::{Precision, Setting};
 use serde::{Deserialize, Serialize};
 
-use crate::document::ConfigEntry;
+use crate::document::{ConfigEntry, Value};
 use crate::names::Words;
 use crate::schema::Schema;
 use crate::vocabulary::has_no_value;
@@ -94,10 +94,10 @@ macro_rules! tables {
 /// The shipped dialects, the most specific first; the last is that of any other config.
 pub(crate) static DIALECTS: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
     let dialects = tables![
-        "dialects/": "axolotl" "llama_factory" "torchtune" "litgpt" "nemo" "nanotron" "olmo" "composer" "ms_swift" "trl"
-        "hugging_face" "gpt_neox" "deepspeed" "lightning" "nanogpt" "burn" "micro_batch" "plain"
+        "dialects/": "axolotl" "llama_factory" "torchtune" "litgpt" "megatron_lm" "nemo" "nanotron" "olmo" "composer"
+        "ms_swift" "trl" "hugging_face" "gpt_neox" "deepspeed" "lightning" "nanogpt" "burn" "micro_batch" "plain"
     ];
-    let keys = tables!["dialects/": "training_arguments"];
+    let keys = tables!["dialects/": "training_arguments" "megatron_arguments"];
     let schemas = tables![
         "schemas/": "axolotl" "llama_factory" "torchtune" "litgpt" "nemo" "nanotron" "olmo" "composer" "hugging_face"
         "gpt_neox" "deepspeed" "lightning" "nanogpt" "lightning_trainer" "training_arguments" "fsdp_config" "deepspeed_keys"
@@ -316,7 +316,7 @@ pub(crate) struct DefaultValue {
     #[serde(default)]
     pub dim: String,
     pub value: String,
-    /// Key without which the default has no effect.
+    /// Key without which the default has no effect; with `!`, key with which it has none.
     #[serde(default)]
     pub beside: String,
     /// Address of the documentation.
@@ -324,10 +324,13 @@ pub(crate) struct DefaultValue {
 }
 
 impl DefaultValue {
-    /// Returns true with the key that it needs, unless that is off.
+    /// Returns true with the key that it needs, unless that is off, and without the key that replaces it.
     pub(crate) fn has_effect(&self, entries: &[ConfigEntry]) -> bool {
-        let is_on = |entry: &ConfigEntry| entry.name() == self.beside && !has_no_value(&entry.value, false);
-        self.beside.is_empty() || entries.iter().any(is_on)
+        let mut named = entries.iter().filter(|entry| entry.name() == self.beside.trim_start_matches('!'));
+        if self.beside.starts_with('!') {
+            return named.all(|entry| entry.value == Value::Null);
+        }
+        self.beside.is_empty() || named.any(|entry| !has_no_value(&entry.value, false))
     }
 }
 

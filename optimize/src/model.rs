@@ -13,7 +13,7 @@ use gpu_tuned_core::workload::{ModelKind, ModelSpec, Optimizer, Training, Worklo
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::dialect::Role;
+use crate::dialect::{DefaultValue, Role};
 use crate::document::{ConfigEntry, ConfigText, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::matched::{MatchedKey, Meaning};
@@ -145,6 +145,9 @@ impl Model {
             reader.dims(&names.dims, kind, &mut dims);
             reader.add_length(names, kind, &mut dims);
             read::compose(names, &mut reader, &mut dims);
+            if let Some((family, _)) = layout {
+                reader.width(family, &mut dims);
+            }
         }
         add_layout(kind, layout, &mut dims);
         add_cell(kind, request.kind, evidence.as_ref().map(|evidence| evidence.by.as_str()), &mut dims);
@@ -398,7 +401,7 @@ fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> V
             _ if key.row.words.is_empty() => {
                 value(dim, &key.entry).map_err(|message| source.error(&key.entry.place(), message))
             }
-            Meaning::Known(word) => Ok(dim.kind.read(&toml::Value::String(word.to_owned()))),
+            Meaning::Known(word) => Ok(dim.kind.read(&parse_value(word))),
             Meaning::Open => Ok(None),
             Meaning::Unknown => Err(key.unknown(source)),
         };
@@ -450,17 +453,15 @@ fn targets(config: &Config, is_adapted: bool, dims: &mut Dims) -> Result<(), Fil
         return Err(key.unknown(source));
     }
     let all: Vec<_> = keys().map(|key| (key, words(key))).filter(|(_, words)| !words.concat().is_empty()).collect();
-    let default = config
-        .dialect
-        .default_of(Role::Dim, "lora_targets", &config.entries)
-        .and_then(|word| Names::get().matrices(word));
+    let is_default = |row: &&DefaultValue| row.dim == "lora_targets" && row.has_effect(&config.entries);
+    let defaults = config.dialect.defaults.iter().filter(is_default);
+    let mut matrices: Vec<&str> = defaults.filter_map(|row| Names::get().matrices(&row.value)).collect();
     if let (Some((key, _)), true) = (all.first(), is_adapted && !dims.has("lora_rank")) {
         return Err(missing_rank(key, source));
     }
-    if !dims.has("lora_rank") || dims.has("lora_targets") || all.is_empty() && default.is_none() {
+    if !dims.has("lora_rank") || dims.has("lora_targets") || all.is_empty() && matrices.is_empty() {
         return Ok(());
     }
-    let mut matrices: Vec<&str> = default.filter(|_| all.is_empty()).into_iter().collect();
     for (key, word) in all.iter().flat_map(|(key, words)| words.iter().map(move |word| (key, word))) {
         let remedy = "name the matrices with adapters: --dim 'lora_targets=[\"query\", \"value\"]'";
         let message = || format!("`{}`: no matrix is known as `{word}`; {remedy}", key.entry.shown);

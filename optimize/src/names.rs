@@ -84,6 +84,10 @@ pub(crate) struct Family {
     /// Dimensions that follow from keys with these values, each `key=value`.
     #[serde(default)]
     pub given: Vec<(Words, BTreeMap<String, toml::Value>)>,
+    /// Widths of feed-forward layers without a key, by other keys with these values, the first that fits: the width of the model
+    /// times a number, by a number, and its multiple.
+    #[serde(default)]
+    pub widths: Vec<(Words, [u64; 3])>,
     /// Pairs of keys whose values are equal, or another model is meant.
     #[serde(default)]
     pub same: Vec<(String, String)>,

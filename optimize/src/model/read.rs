@@ -57,6 +57,16 @@ impl<'e> Reader<'e> {
         }
     }
 
+    /// Adds the width of feed-forward layers that a family has without a key.
+    pub(super) fn width(&self, family: &Family, dims: &mut Dims) {
+        let Some(DimValue::Count(width)) = dims.get("d_model").cloned() else { return };
+        let is_met = |conditions: &Words| conditions.iter().all(|one| meeting(self.entries, one).is_some());
+        if let Some((_, [times, by, multiple])) = family.widths.iter().find(|(conditions, _)| is_met(conditions)) {
+            let width = width.saturating_mul(*times) / (by * multiple) * multiple;
+            dims.add("d_ff", DimValue::Count(width), Origin::Assumed("the default".to_owned()));
+        }
+    }
+
     /// Adds the rows of a table of positions, and the length of sequences where the training leaves it to the model. Trainers do
     /// not shorten a length that they are given.
     pub(super) fn add_length(&mut self, names: &KindNames, kind: &'static ModelKind, dims: &mut Dims) {

@@ -86,6 +86,12 @@ fn ranks_are_read_from_data_parallel_sizes_or_noted_where_they_are_open() {
     assert_eq!(ranks(&format!("{titan}4\n")), (Some(8), None));
     assert_eq!(ranks(&format!("{titan}-1\n")), (Some(2), Some("data_parallel_shard_degree".to_owned())));
     assert_eq!(ranks("batch_size: 8\nlr: 1\n"), (None, None));
+    // All devices of the machine are their default.
+    let litgpt = "train: {global_batch_size: 8, micro_batch_size: 1}\nnum_nodes: 1\n";
+    let litgpt = read(litgpt);
+    assert_eq!((litgpt.ranks, litgpt.open_ranks()), (Some(1), Some("train.global_batch_size")));
+    let trainer = "trainer: {max_epochs: 1, accelerator: gpu}\nbatch_size: 8\n";
+    assert_eq!(ranks(trainer), (None, Some("trainer.devices".to_owned())));
     // Lightning counts `"4"`, and takes the device of `"3,"`.
     let lightning = |devices: &str| {
         ranks(&format!(

@@ -149,7 +149,7 @@ fn flags_of_megatron_change_the_model() {
     let parameters = |flag: &str| {
         let text = format!(
             "micro_batch_size: 1\nglobal_batch_size: 8\ntensor_model_parallel_size: 1\nnum_layers: {layers}\n\
-             hidden_size: {d}\nnum_attention_heads: 4\nffn_hidden_size: {d_ff}\npadded_vocab_size: {vocab}\n\
+             hidden_size: {d}\nnum_attention_heads: 4\npadded_vocab_size: {vocab}\n\
              seq_length: {seq}\nmax_position_embeddings: {seq}\ndisable_bias_linear: true\n{flag}\n"
         );
         let file = file(Format::Yaml, &text);
@@ -160,13 +160,15 @@ fn flags_of_megatron_change_the_model() {
     };
     let usual = parameters("").expect("a model");
     for (flag, more) in [
-        ("swiglu: true", layers * d * d_ff),
+        ("swiglu: true\nffn_hidden_size: 256", layers * d * d_ff),
         ("untie-embeddings-and-output-weights: true", vocab * d),
         ("add-qkv-bias: true", layers * 3 * d),
     ] {
         assert_eq!(parameters(flag), Ok(usual + more), "{flag}");
     }
     assert_eq!(parameters("use_rotary_position_embeddings: true"), Ok(usual - seq * d));
+    // `validate_args`: int(4 * 64 * 2 / 3 / 64) * 64 = 128.
+    assert_eq!(parameters("swiglu: true"), Ok(usual - layers * d * (2 * d_ff - 3 * 128)));
     for flag in ["multi_latent_attention: true", "mtp_num_layers: 1", "hybrid_layer_pattern: M-M"] {
         assert!(parameters(flag).is_err_and(|words| words.contains("is not modelled")), "{flag}");
     }
@@ -274,6 +276,14 @@ fn adapters_and_packed_weights_are_read() {
             vec![Query, Value],
             WeightFormat::Q4,
         ),
+        // LitGPT adapts queries and values, unless the file turns them off.
+        (
+            "train: {global_batch_size: 8, micro_batch_size: 1, max_seq_length: 512}\nlora_r: 8\nlora_key: true\nlora_query: false\n"
+                .to_owned(),
+            Some(8),
+            vec![Key, Value],
+            WeightFormat::Full,
+        ),
         (
             "model: {_component_: torchtune.models.llama3_2.qlora, lora_rank: 8, lora_attn_modules: [q_proj, v_proj, output_proj], apply_lora_to_mlp: true}\ntokenizer: {_component_: x, max_seq_len: 512}\nbatch_size: 2\n"
                 .to_owned(),
@@ -311,6 +321,26 @@ fn adapters_and_packed_weights_are_read() {
     assert!(words.contains("`finetuning_type`: `freeze` is not modelled"), "{words}");
     let words = refused(LLAMA, &format!("{axolotl}load_in_4bit: true\n"));
     assert!(words.contains("frozen_weights needs frozen parameters"), "{words}");
+}
+
+/// The heads of transformers' examples of classification and of answers have no logits over the vocabulary.
+#[test]
+fn heads_of_classification_follow_from_the_training() {
+    let training = "per_device_train_batch_size: 8\nmax_seq_length: 64\nnum_train_epochs: 1\n";
+    let classes = |key: &str| {
+        let model = read(LLAMA, &format!("{training}{key}\n")).unwrap_or_else(|error| panic!("{key}: {error}"));
+        model.dims.iter().find(|dim| dim.name == "classes").map(|dim| dim.value.clone())
+    };
+    for (key, expected) in [
+        ("num_labels: 5", Some("5")),
+        ("task_name: mnli", Some("3")),
+        ("task_name: SST2", Some("2")),
+        ("task_name: mine", None),
+        ("doc_stride: 128", Some("2")),
+        ("doc_stride: null", None),
+    ] {
+        assert_eq!(classes(key).as_deref(), expected, "{key}");
+    }
 }
 
 #[test]
@@ -451,6 +481,12 @@ fn models_of_other_programs_are_read_or_refused() {
                 mlp_ratio: 8, activation_type: swiglu, rope: true, weight_tying: true, include_bias: false, layer_norm_type: default, \
                 layer_norm_with_affine: false, max_sequence_length: 2048, vocab_size: 50280, embedding_size: 50304}\n";
     assert_eq!(parameters(olmo, Format::Yaml), 1_176_764_416, "as OLMo 1B");
+    // OLMo's defaults: SwiGLU, whose halves share 4 x 2048.
+    let default = olmo.replace("activation_type: swiglu, ", "");
+    assert_eq!(parameters(&default, Format::Yaml), 1_176_764_416);
+    let narrow = 1_176_764_416 - 16 * 3 * 2048 * 4096;
+    assert_eq!(parameters(&default.replace("mlp_ratio: 8", "mlp_ratio: 4"), Format::Yaml), narrow);
+    assert_eq!(parameters(&default.replace("mlp_ratio: 8, ", ""), Format::Yaml), narrow);
     for (format, text, words) in [
         (Format::Json, moe.as_str(), "`moe.num_experts = 8` is not modelled"),
         (Format::Yaml, &format!("pos_emb: rotary\n{dims}"), "`pos_emb = rotary` is not modelled"),

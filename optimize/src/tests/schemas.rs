@@ -78,12 +78,13 @@ fn schemas_have_the_keys_that_frameworks_declare() {
 }
 
 /// The smallest config of each closed dialect.
-const CONFIGS: [(&str, &str); 15] = [
+const CONFIGS: [(&str, &str); 16] = [
     ("axolotl", "base_model: a/b\nmicro_batch_size: 2\nsequence_len: 64\n"),
     ("LLaMA-Factory", "model_name_or_path: a/b\nfinetuning_type: full\nper_device_train_batch_size: 2\n"),
     ("torchtune", "model: {_component_: a.b}\ntokenizer: {_component_: a.c, max_seq_len: 64}\nbatch_size: 2\n"),
     ("LitGPT", "train: {global_batch_size: 8, micro_batch_size: 2}\n"),
-    ("NeMo", "micro_batch_size: 2\nglobal_batch_size: 8\ntensor_model_parallel_size: 1\n"),
+    ("Megatron-LM", "micro_batch_size: 2\nglobal_batch_size: 8\ntensor_model_parallel_size: 1\n"),
+    ("NeMo", "micro_batch_size: 2\nglobal_batch_size: 8\ntensor_model_parallel_size: 1\nmcore_gpt: true\n"),
     ("nanotron", "tokens: {micro_batch_size: 2, batch_accumulation_per_replica: 4, sequence_length: 64}\n"),
     ("OLMo", "device_train_microbatch_size: 2\nglobal_train_batch_size: 8\nmodel: {mlp_ratio: 4}\n"),
     ("Composer", "device_train_microbatch_size: 2\nglobal_train_batch_size: 8\nmax_duration: 1ep\n"),
