@@ -144,13 +144,14 @@ impl Config {
         self.key(Role::Batch).is_some().then(|| key.entry.shown.clone())
     }
 
-    /// Key that shards the training, where no key has the number of devices.
+    /// Key that shards or distributes the training, where no key has the number of devices.
     fn sharded_over(&self) -> Option<String> {
         let is_on = |key: &&MatchedKey| match key.meaning(&self.file.text) {
             Meaning::Known(word) => word != "0",
             _ => key.entry.value.count().is_some_and(|stage| stage > 0),
         };
-        let mut keys = self.with_role(Role::Feature).filter(|key| key.row.dim == "zero_stage");
+        let mut keys =
+            self.with_role(Role::Feature).filter(|key| ["zero_stage", "distributed"].contains(&key.row.dim.as_str()));
         keys.find(is_on).map(|key| key.entry.shown.clone())
     }
 
@@ -348,6 +349,14 @@ fn ranks(keys: &mut MatchedKeys<'_>) -> (Option<u64>, Option<u64>, Option<String
     let (devices, all, nodes) = (read(Role::RanksOfNode), read(Role::Ranks), read(Role::Nodes));
     let product =
         (devices.is_some() || nodes.is_some()).then(|| devices.unwrap_or(1).saturating_mul(nodes.unwrap_or(1)));
+    let own = |role: Role| keys.with_role(role).next().map(|key| key.entry.clone());
+    let disagree = all
+        .zip(product)
+        .is_some_and(|(all, product)| if nodes.is_some() { all != product } else { all % product != 0 });
+    if let (true, Some(entry), Some(part)) = (disagree, own(Role::Ranks), own(Role::RanksOfNode).or(own(Role::Nodes))) {
+        let message = format!("`{}` contradicts `{}`: keep one", entry.shown, part.shown);
+        keys.mistakes.push(keys.source.error(&entry.key_span, message));
+    }
     (all.or(product), devices, open.filter(|_| all.is_none()))
 }
 
@@ -452,6 +461,14 @@ fn precision(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Precision {
         all.iter().filter(is_off).filter_map(|key| Some(key.entry.path.split_last()?.1)).collect();
     let is_in_one = |key: &MatchedKey| off.iter().any(|table| !table.is_empty() && key.entry.path.starts_with(table));
     requested.retain(|(_, key)| !is_in_one(key));
+    let is_off = |key: &&MatchedKey| key.spelling == Spelling::AmpSwitch && matches!(key.flag(source), Ok(Some(false)));
+    let is_mixed = |(precision, key): &&(Precision, &MatchedKey)| {
+        key.spelling == Spelling::Words && key.role == Role::Precision && precision.is_mixed()
+    };
+    if let (Some(switch), Some((_, key))) = (all.iter().find(is_off), requested.iter().find(is_mixed)) {
+        let message = format!("`{}` turns off what `{}` sets: keep one", switch.entry.shown, key.entry.shown);
+        keys.mistakes.push(source.error(&switch.entry.key_span, message));
+    }
     let default = keys.dialect.default_of(Role::Precision, "", entries);
     if let (true, Some(default)) = (requested.is_empty(), default) {
         let default = default.parse().expect("BUG: the tables have precisions");

@@ -14,7 +14,7 @@ use crate::document::{ConfigEntry, ConfigText, Sharing, TAG, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::names::Words;
 use crate::schema::{Place, SchemaKeys};
-use crate::vocabulary::{UnknownKey, is_beside_training, unknown};
+use crate::vocabulary::{UnknownKey, has_no_value, is_beside_training, unknown};
 
 /// A key of the file that a dialect lists.
 #[derive(Clone, Debug)]
@@ -367,7 +367,10 @@ fn unknown_keys(
 ) -> Vec<FileError> {
     // `adapter: {type: lora}` is no value of `adapter`.
     let is_value = |(row, entry): &&(&Key, &ConfigEntry)| {
-        !matches!(entry.value, Value::Table(_)) || matches!(row.role, Role::Accumulation | Role::Method)
+        // `distributed: false` is a switch of other keys.
+        let is_switch = row.dim == "distributed" && has_no_value(&entry.value, false);
+        let takes_tables = matches!(row.role, Role::Accumulation | Role::Method);
+        !is_switch && (takes_tables || !matches!(entry.value, Value::Table(_)))
     };
     let values = matches.iter().filter(is_value);
     let mut read: HashSet<*const ConfigEntry> = values.map(|(_, entry)| core::ptr::from_ref(*entry)).collect();

@@ -32,6 +32,9 @@ pub(crate) struct Names {
     pub(crate) comparing: Words,
     /// Words of models that no kind describes.
     pub(crate) unmodelled_words: Words,
+    /// Keys of layers, and their words that no kind describes.
+    pub(crate) layers: Words,
+    pub(crate) unmodelled_layers: Words,
     /// Words of keys of mixtures of experts.
     pub(crate) mixture: Words,
     /// Names of matrices by the planner's names.

@@ -10,7 +10,7 @@ use crate::dialect::{Dialect, Key, Role, ends, known};
 use crate::document::{ConfigEntry, Entry, Value};
 use crate::error::MOST_MISTAKES;
 use crate::matched::read_by;
-use crate::names::{Names, Words};
+use crate::names::{Names, Words, normal};
 use crate::schema::{Place, SchemaKeys};
 
 #[derive(Deserialize)]
@@ -81,7 +81,8 @@ pub(crate) fn unknown<'e>(
     let tables_of = |entry: &'e ConfigEntry| (1..entry.path.len()).map(|end| &entry.path[..end]);
     let covered: HashSet<&[String]> = entries.iter().filter(|entry| is_read(entry)).flat_map(tables_of).collect();
     let keys = dialect.schema.as_ref().map(|schema| SchemaKeys::new(schema, entries));
-    let on: Vec<_> = entries.iter().filter(|entry| is_read(entry) && !has_no_value(&entry.value, true)).collect();
+    let is_planned = |entry: &ConfigEntry| is_read(entry) && is_planned(dialect, entry) || has_experts(entry);
+    let on: Vec<_> = entries.iter().filter(|entry| is_planned(entry) && !has_no_value(&entry.value, true)).collect();
     let mut refused: HashSet<&[String]> = HashSet::new();
     let mut found = Vec::new();
     for entry in entries.iter().filter(|entry| !entry.key.is_empty() && !is_read(entry)) {
@@ -128,7 +129,7 @@ pub(crate) fn unknown<'e>(
 fn switched_off<'e>(dialect: &'static Dialect, entry: &ConfigEntry, on: &[&'e ConfigEntry]) -> Option<&'e ConfigEntry> {
     let is_off = entry.value == Value::Flag(false) && !is_beside_training(entry);
     let (name, tables) = entry.path.split_last().filter(|_| is_off)?;
-    let mut others = on.iter().filter(|other| !core::ptr::eq(**other, entry) && is_planned(dialect, other));
+    let mut others = on.iter().filter(|other| !core::ptr::eq(**other, entry));
     if ["enabled", "enable", "use", "active"].contains(&name.as_str()) && !tables.is_empty() {
         return others.find(|other| other.path.starts_with(tables)).copied();
     }
@@ -136,6 +137,12 @@ fn switched_off<'e>(dialect: &'static Dialect, entry: &ConfigEntry, on: &[&'e Co
     let own = own.strip_suffix("_enabled").unwrap_or(own);
     let switch = VOCABULARY.switches.iter().find(|switch| dialect.is_plain() && switch.names.has(own))?;
     others.find(|other| switch.of.iter().any(|word| fits(other.name(), word))).copied()
+}
+
+/// Returns true for the number of a model's experts.
+fn has_experts(entry: &ConfigEntry) -> bool {
+    let keys = Names::get().kind("transformer").and_then(|kind| kind.keys_of("experts"));
+    keys.is_some_and(|keys| keys.has(entry.name()))
 }
 
 /// Returns true for a key that the plan depends on.
@@ -157,20 +164,23 @@ fn topic(entry: &ConfigEntry) -> Option<&'static str> {
     if all.methods.keys.has(name) && entry.value.texts().iter().any(is_method) && !is_beside_training(entry) {
         return Some("the task");
     }
-    if entry.path.len() == 1 && all.tables.files.has(name) && names_files(&entry.value) {
+    let is_of_files =
+        entry.path.len() == 1 && all.tables.files.has(name) || name == "defaults" && !is_beside_training(entry);
+    if is_of_files && names_files(&entry.value) {
         return Some("settings in other files");
     }
-    if is_of_settings(entry) {
-        return Some("settings in another file");
+    if let Some(place) = other_settings(entry) {
+        return Some(place);
     }
-    let topic = all.topics.iter().find(|topic| topic.words.iter().any(|word| fits(name, word)))?;
+    let word_of = |topic: &'static Topic| Some((topic, topic.words.iter().find(|word| fits(name, word))?));
+    let (topic, word) = all.topics.iter().find_map(word_of)?;
     let is_about_task = ["the task", "the loss"].contains(&topic.name.as_str());
     let can_be_a_file = ["parallelism", "quantisation"].contains(&topic.name.as_str());
     let is_harmless = || {
         let places = all.harmless.places.iter().filter(|_| !can_be_a_file);
         all.harmless.words.iter().chain(places).any(|word| fits(name, word))
     };
-    let is_listed = all.harmless.keys.has(name);
+    let is_listed = all.harmless.keys.has(name) && !word.starts_with('=');
     let is_off = is_off(entry, topic.name == "parallelism");
     let has_value = || match &entry.value {
         Value::Text(text) => {
@@ -184,7 +194,7 @@ fn topic(entry: &ConfigEntry) -> Option<&'static str> {
         || has_value()
         || is_named_by_models(name)
         || is_beside_training(entry) && !(topic.name == "the batch" && is_of_batches(entry))
-        || !is_about_task && is_harmless();
+        || !is_about_task && !word.starts_with('=') && is_harmless();
     (!passes).then_some(topic.name.as_str())
 }
 
@@ -250,16 +260,22 @@ fn names_files(value: &Value) -> bool {
     }
 }
 
-/// Returns true for a key such as `_base_` in any table, and for the name of a file of settings.
-fn is_of_settings(entry: &ConfigEntry) -> bool {
-    let Value::Text(text) = &entry.value else { return false };
+/// Place of settings that a text names: another file, by a key such as `_base_` or an ending, or the options of a command.
+fn other_settings(entry: &ConfigEntry) -> Option<&'static str> {
+    let Value::Text(text) = &entry.value else { return None };
     let has = |words: &[&str]| words.iter().any(|word| fits(entry.name(), word));
     let text = text.to_ascii_lowercase();
     let is_file = ["yaml", "yml", "toml", "json"].contains(&text.rsplit_once('.').map_or("", |(_, ending)| ending));
-    let is_named = has(&["config", "cfg", "args", "hparams", "settings", "base", "ds", "deepspeed"]);
-    let is_other = VOCABULARY.harmless.words.iter().any(|word| fits(entry.name(), word)) || is_beside_training(entry);
-    let is_reference = ["_base_", "__base__", "$ref"].contains(&entry.key.as_str());
-    is_reference || is_file && is_named && !is_other
+    let is_named = has(&["config", "configs", "cfg", "args", "hparams", "settings", "base", "ds", "deepspeed"]);
+    let is_other =
+        || VOCABULARY.harmless.words.iter().any(|word| fits(entry.name(), word)) || is_beside_training(entry);
+    let is_reference = ["_base_", "__base__", "$ref"].contains(&entry.key.as_str()) || text.starts_with("!include ");
+    if is_reference || is_file && is_named && !is_other() {
+        return Some("settings in another file");
+    }
+    let mut options = text.split_whitespace().filter_map(|word| word.strip_prefix("--")?.split('=').next());
+    let is_option = |option: &str| known(&[normal(option)]).is_some_and(is_of_plan);
+    (options.any(is_option) && !is_other()).then_some("settings in a command")
 }
 
 /// Returns true for a key of data, evaluation or logging.
@@ -290,17 +306,36 @@ fn fits(name: &str, word: &str) -> bool {
 /// is never off.
 fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| fits(entry.name(), word));
-    if has(&["trainable", "requires_grad"]) {
+    if has(&TRAINED) {
         return entry.value == Value::Flag(true) || entry.value == Value::Null;
     }
-    // A number of 1 is the first stage, or true.
-    let own = entry.name().trim_start_matches("use_");
-    let is_parallelism = is_parallelism && !["zero", "zero1", "fsdp", "sharded", "sharding"].contains(&own);
+    // One device, by its number or name.
+    if ["gpu", "device"].contains(&entry.name()) {
+        return match &entry.value {
+            Value::List(nodes) => nodes.len() < 2,
+            value => value.bare().is_none_or(|text| !text.contains(',')),
+        };
+    }
+    // A number of 1 is the first stage, or true, but one shard of a number of shards.
+    let counts = has(&["size", "degree", "num", "n", "dim"]);
+    let is_switch = has(&["zero", "zero1", "fsdp", "sharded", "sharding"]) && !counts;
+    let is_parallelism = is_parallelism && !is_switch;
     let is_empty = matches!(&entry.value, Value::Table(entries) if entries.is_empty());
     // `swa: {}` is on, with its defaults, and `quantization_config: {}` is off.
     let is_on = is_empty && !has(&["config", "kwargs", "args"]);
     has_no_value(&entry.value, is_parallelism) && !is_on && !has(&NEGATED)
 }
+
+/// Words of keys that freeze weights where they are off.
+const TRAINED: [&str; 7] = [
+    "trainable",
+    "requires_grad",
+    "train_encoder",
+    "train_decoder",
+    "train_backbone",
+    "train_embeddings",
+    "train_base_model",
+];
 
 /// Words of keys that change the plan where they are off.
 const NEGATED: [&str; 8] = ["disable", "no", "not", "skip", "without", "keep_fp32", "fp32_params", "fp32_weights"];

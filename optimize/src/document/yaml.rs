@@ -137,6 +137,8 @@ impl<'t> Tree<'t> {
                 let value = match class(tag.as_deref()).filter(|_| text.is_empty()) {
                     Some(class) => Value::Text(class),
                     None if is_resolved(style, tag.as_deref()) => plain(&text),
+                    // The settings of another file.
+                    None if tag.is_some_and(|tag| tag.suffix == "include") => Value::Text(format!("!include {text}")),
                     None => Value::Text(text.into_owned()),
                 };
                 self.anchored.insert(anchor, (span.start, value.clone()));

@@ -83,6 +83,12 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         if is_dense && key.split('_').any(|word| names.mixture.has(word)) && is_large(&entry.value) {
             return true;
         }
+        let is_type = key == "type" && entry.tables().next().is_some_and(|table| names.layers.has(table));
+        if (is_type || names.layers.has(key))
+            && matches!(&entry.value, Value::Text(text) if names.unmodelled_layers.has(&text.to_lowercase()))
+        {
+            return true;
+        }
         let differs = |other: &str| entries.iter().any(|it| it.name() == other && it.value != entry.value);
         let is_other = |family: &Family| {
             family.other.has(key) || family.same.iter().any(|(one, other)| key == one && differs(other))
@@ -113,7 +119,12 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
     if let Some((_, what)) = entries.iter().flat_map(names_of_models).find(|(text, _)| is_unknown(text)) {
         return Err(OptimizeError::NotModelled { what });
     }
-    let of = |name: &str| entries.iter().find(|entry| entry.path.len() == 1 && entry.name() == name);
+    let named = entries.iter().find(|entry| entry.name() == "model_type" && !is_beside_training(entry));
+    let is_beside = |entry: &&ConfigEntry| {
+        let table = |entry: &ConfigEntry| entry.path.split_last().map(|(_, table)| table.to_vec());
+        named.is_some_and(|named| table(named) == table(entry))
+    };
+    let of = |name: &str| entries.iter().filter(is_beside).find(|entry| entry.name() == name);
     let of_published =
         ["architectures", "transformers_version", "initializer_range", "hidden_act", "num_hidden_layers"];
     let is_published = of_published.into_iter().any(|name| of(name).is_some());

@@ -108,7 +108,10 @@ impl<'e> Reader<'e> {
         // `n_layer` beside `num_layers`.
         let is_rival = |other: &&ConfigEntry| {
             let is_beside = other.path[..other.path.len() - 1] == first.path[..first.path.len() - 1];
-            ["layers", "heads"].contains(&dim) && is_beside && other.value != first.value
+            // `hidden_dim` can be the width of feed-forward layers.
+            let is_dim = ["layers", "heads"].contains(&dim) || dim == "d_model" && other.name() != "hidden_dim";
+            let is_stack = dim == "layers" && other.path != first.path && other.name().contains("encoder");
+            is_dim && is_beside && (other.value != first.value || is_stack)
         };
         let rival = ranked.iter().map(|(_, entry)| *entry).find(is_rival);
         // Two stacks of one depth are no single stack.
