@@ -197,6 +197,12 @@ fn chunked_losses_of_torchtune_keep_log_probabilities() {
         let more = (f64::from(logits * (eighths - 14) / 8) * 1.11) as u64;
         assert!((with(loss, "False") - compiled).abs_diff(more) < 8, "{loss}: {more}");
     }
+    // axolotl compiles its loss, whose chunks are views: logits and gradients of all are in bf16.
+    let axolotl =
+        |key: &str| needed(&format!("base_model: x\nmicro_batch_size: 8\nsequence_len: 512\nbf16: full\n{key}\n"));
+    let both = (f64::from(logits) * (4.0 + 6.0 / 8.0 - 14.0 / 8.0) * 1.11) as u64;
+    let fused = axolotl("cut_cross_entropy: true");
+    assert!((axolotl("chunked_cross_entropy: true") - fused).abs_diff(both) < 8);
 }
 
 #[test]

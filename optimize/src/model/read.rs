@@ -109,7 +109,8 @@ impl<'e> Reader<'e> {
         let is_rival = |other: &&ConfigEntry| {
             let is_beside = other.path[..other.path.len() - 1] == first.path[..first.path.len() - 1];
             // `hidden_dim` can be the width of feed-forward layers.
-            let is_dim = ["layers", "heads"].contains(&dim) || dim == "d_model" && other.name() != "hidden_dim";
+            let is_of_kind = dim == "d_model" && other.name() != "hidden_dim" || dim == "image" && kind == "vit";
+            let is_dim = ["layers", "heads"].contains(&dim) || is_of_kind;
             let is_stack = dim == "layers" && other.path != first.path && other.name().contains("encoder");
             is_dim && is_beside && (other.value != first.value || is_stack)
         };
