@@ -97,9 +97,6 @@ pub(crate) struct Family {
     /// Keys that make it another model, unless they are off.
     #[serde(default)]
     pub unmodelled: Words,
-    /// Keys that only other models have.
-    #[serde(default)]
-    pub other: Words,
 }
 
 impl From<String> for Words {

@@ -90,9 +90,7 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
             return true;
         }
         let differs = |other: &str| entries.iter().any(|it| it.name() == other && it.value != entry.value);
-        let is_other = |family: &Family| {
-            family.other.has(key) || family.same.iter().any(|(one, other)| key == one && differs(other))
-        };
+        let is_other = |family: &Family| family.same.iter().any(|(one, other)| key == one && differs(other));
         if family.is_some_and(is_other) {
             return true;
         }

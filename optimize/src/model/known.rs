@@ -79,7 +79,7 @@ fn squashed(text: &str) -> String {
 /// Returns true if the config changes dimensions of the model that it names.
 pub(super) fn changes_dimensions(names: &KindNames, entries: &[ConfigEntry]) -> bool {
     let of_size = names.dims.iter().filter(|(dim, _)| {
-        ["layers", "d_model", "heads", "kv_heads", "d_ff", "vocab", "experts", "classes"].contains(&dim.as_str())
+        ["layers", "d_model", "heads", "kv_heads", "d_ff", "vocab", "experts"].contains(&dim.as_str())
     });
     let keys: Vec<_> = of_size.map(|(_, keys)| keys).collect();
     entries.iter().any(|entry| {

@@ -87,6 +87,7 @@ fn ranks_are_read_from_data_parallel_sizes_or_noted_where_they_are_open() {
     assert_eq!(ranks(&format!("{titan}-1\n")), (Some(2), Some("data_parallel_shard_degree".to_owned())));
     assert_eq!(ranks("batch_size: 8\nlr: 1\n"), (None, None));
     assert_eq!(ranks("batch_size: 8\nlr: 1\ndistributed: ddp\n"), (None, Some("distributed".to_owned())));
+    assert_eq!(ranks("batch_size: 8\nlr: 1\ndist_backend: nccl\n"), (None, Some("dist_backend".to_owned())));
     assert_eq!(ranks("batch_size: 8\nlr: 1\ndistributed: false\n"), (None, None));
     // All devices of the machine are their default.
     let litgpt = "train: {global_batch_size: 8, micro_batch_size: 1}\nnum_nodes: 1\n";
