@@ -121,20 +121,16 @@ impl Config {
         }
         if keys.mistakes.is_empty() {
             config.keys = keys.all;
+            let counts_devices = [Role::Ranks, Role::RanksOfNode].iter().any(|role| config.key(*role).is_some());
             let of_machine = config.dialect.default_of(Role::RanksOfNode, "", entries).map(str::to_owned);
             let by_default = || config.step_of_unknown_ranks().or_else(|| config.sharded_over()).or(of_machine);
-            config.open_ranks = config.open_ranks.clone().or(by_default().filter(|_| !config.counts_devices()));
+            config.open_ranks = config.open_ranks.clone().or(by_default().filter(|_| !counts_devices));
             Ok(config)
         } else if config.is_training && (!config.dialect.is_plain() || keys.has_step) {
             Err(file.mistakes(keys.mistakes))
         } else {
             Err(OptimizeError::NotTraining { found: String::new() })
         }
-    }
-
-    /// Returns true if a key gives the number of devices.
-    fn counts_devices(&self) -> bool {
-        [Role::Ranks, Role::RanksOfNode].into_iter().any(|role| self.key(role).is_some())
     }
 
     /// Key of a global batch that devices share in micro-batches, where no key has their number.

@@ -401,6 +401,11 @@ impl ConfigEntry {
         text.get(self.span.clone()).unwrap_or_default()
     }
 
+    /// Names of the entry's table from the root on.
+    pub(crate) fn parent(&self) -> Option<&[String]> {
+        self.path.split_last().map(|(_, table)| table)
+    }
+
     /// The value as the file spells it, with its YAML tag.
     pub(crate) fn with_tag(&self, text: &str) -> String {
         let before = text.get(self.key_span.end..self.span.start).unwrap_or_default();

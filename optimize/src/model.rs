@@ -4,8 +4,6 @@ mod evidence;
 mod known;
 mod read;
 
-use std::borrow::Cow;
-
 use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named, parse_value};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::suggest_key;
@@ -108,15 +106,12 @@ impl Model {
     ) -> Result<Self, OptimizeError> {
         let all = entries;
         // Without grouped queries Megatron-LM does not read their number.
-        let is_grouped =
-            |entry: &ConfigEntry| entry.name() != "group_query_attention" || entry.value != Value::Flag(false);
-        let has_groups = all.iter().all(is_grouped);
-        let is_read = |entry: &ConfigEntry| has_groups || entry.name() != "num_query_groups";
-        let is_own =
-            |entry: &&ConfigEntry| is_read(entry) && !entry.tables().any(|table| Names::get().keys.parts.has(table));
-        let own: Vec<_> = all.iter().filter(is_own).collect();
-        let own = if own.len() == all.len() { Cow::Borrowed(all) } else { own.into_iter().cloned().collect() };
-        let entries = &*own;
+        let has_no_groups =
+            |entry: &ConfigEntry| entry.name() == "group_query_attention" && entry.value == Value::Flag(false);
+        let unread = if all.iter().any(has_no_groups) { "num_query_groups" } else { "" };
+        let is_part = |entry: &ConfigEntry| entry.tables().any(|table| Names::get().keys.parts.has(table));
+        let own: Vec<_> = all.iter().filter(|entry| entry.name() != unread && !is_part(entry)).cloned().collect();
+        let entries = own.as_slice();
         let (kind, evidence, because) = kind(entries, request)?;
         let mut reader = Reader::new(entries, file.source(), kind.name);
         let mut dims = requested(kind, request.dims)?;

@@ -94,6 +94,9 @@ pub(crate) struct Family {
     /// Pairs of keys whose values are equal, or another model is meant.
     #[serde(default)]
     pub same: Vec<(String, String)>,
+    /// Words of whole numbers in a table of the model that are no dimensions; without words all numbers pass.
+    #[serde(default)]
+    pub closed: Words,
     /// Keys that make it another model, unless they are off.
     #[serde(default)]
     pub unmodelled: Words,

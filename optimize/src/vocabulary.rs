@@ -19,6 +19,7 @@ struct Vocabulary {
     topics: Vec<Topic>,
     harmless: Harmless,
     methods: Methods,
+    off: Off,
     #[serde(rename = "switch")]
     switches: Vec<Switch>,
     tables: Tables,
@@ -44,6 +45,12 @@ struct Harmless {
 struct Methods {
     keys: Words,
     words: Words,
+}
+
+#[derive(Deserialize)]
+struct Off {
+    trained: Words,
+    negated: Words,
 }
 
 #[derive(Deserialize)]
@@ -292,7 +299,7 @@ fn is_of_batches(entry: &ConfigEntry) -> bool {
 }
 
 /// Returns true if the word is between underscores of the name; with `=` in front, if it is the name.
-fn fits(name: &str, word: &str) -> bool {
+pub(crate) fn fits(name: &str, word: &str) -> bool {
     if let Some(whole) = word.strip_prefix('=') {
         return name == whole;
     }
@@ -306,15 +313,14 @@ fn fits(name: &str, word: &str) -> bool {
 /// is never off.
 fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| fits(entry.name(), word));
-    if has(&TRAINED) {
+    let is_one_of = |words: &Words| words.iter().any(|word| fits(entry.name(), word));
+    if is_one_of(&VOCABULARY.off.trained) {
         return entry.value == Value::Flag(true) || entry.value == Value::Null;
     }
     // One device, by its number or name.
     if ["gpu", "device"].contains(&entry.name()) {
-        return match &entry.value {
-            Value::List(nodes) => nodes.len() < 2,
-            value => value.bare().is_none_or(|text| !text.contains(',')),
-        };
+        let is_list = matches!(&entry.value, Value::List(nodes) if nodes.len() > 1);
+        return !is_list && entry.value.bare().is_none_or(|text| !text.contains(','));
     }
     // A number of 1 is the first stage, or true, but one shard of a number of shards.
     let counts = has(&["size", "degree", "num", "n", "dim"]);
@@ -323,22 +329,8 @@ fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
     let is_empty = matches!(&entry.value, Value::Table(entries) if entries.is_empty());
     // `swa: {}` is on, with its defaults, and `quantization_config: {}` is off.
     let is_on = is_empty && !has(&["config", "kwargs", "args"]);
-    has_no_value(&entry.value, is_parallelism) && !is_on && !has(&NEGATED)
+    has_no_value(&entry.value, is_parallelism) && !is_on && !is_one_of(&VOCABULARY.off.negated)
 }
-
-/// Words of keys that freeze weights where they are off.
-const TRAINED: [&str; 7] = [
-    "trainable",
-    "requires_grad",
-    "train_encoder",
-    "train_decoder",
-    "train_backbone",
-    "train_embeddings",
-    "train_base_model",
-];
-
-/// Words of keys that change the plan where they are off.
-const NEGATED: [&str; 8] = ["disable", "no", "not", "skip", "without", "keep_fp32", "fp32_params", "fp32_weights"];
 
 pub(crate) fn has_no_value(value: &Value, is_parallelism: bool) -> bool {
     match value {

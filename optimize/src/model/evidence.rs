@@ -1,9 +1,10 @@
 //! Identifies the kind of model by the names in a config.
 
+use crate::dialect::{ends, known};
 use crate::document::{ConfigEntry, Value};
 use crate::error::OptimizeError;
 use crate::names::{Family, KindNames, Names, Words, contains_word, normal};
-use crate::vocabulary::is_beside_training;
+use crate::vocabulary::{fits, is_beside_training};
 
 use super::read::meeting;
 
@@ -78,20 +79,33 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         Value::Table(entries) => !entries.is_empty(),
         value => value.count().is_some_and(|count| count > 1),
     };
+    // `model: {n_layer: 12, kv_groups: 4}`
+    let sizes = ["layers", "d_model"].map(|dim| evidence.names.keys_of(dim));
+    let has_size = |entry: &ConfigEntry| sizes.iter().flatten().any(|keys| keys.has(entry.name()));
+    let sections: Vec<_> = entries.iter().filter(|entry| has_size(entry)).filter_map(ConfigEntry::parent).collect();
+    let referred: Vec<_> = entries.iter().flat_map(|entry| entry.value.references()).collect();
+    let is_other_number = |entry: &ConfigEntry, family: &Family| {
+        let (key, is_closed) = (entry.name(), family.closed.iter().next().is_some());
+        is_closed
+            && entry.value.count().is_some_and(|count| count > 1)
+            && entry.parent().is_some_and(|table| !table.is_empty() && sections.contains(&table))
+            && !of_dims.iter().any(|keys| keys.has(key))
+            && known(&entry.path[entry.path.len() - 1..]).is_none()
+            && !family.closed.iter().any(|word| fits(key, word))
+            && !names.unmodelled.iter().any(|word| split(word).0 == key)
+            && !referred.iter().any(|names| ends(&entry.path, names))
+    };
     let unmodelled = entries.iter().find(|entry| {
         let key = entry.name();
-        if is_dense && key.split('_').any(|word| names.mixture.has(word)) && is_large(&entry.value) {
-            return true;
-        }
+        let is_of_experts = is_dense && key.split('_').any(|word| names.mixture.has(word)) && is_large(&entry.value);
         let is_type = key == "type" && entry.tables().next().is_some_and(|table| names.layers.has(table));
-        if (is_type || names.layers.has(key))
-            && matches!(&entry.value, Value::Text(text) if names.unmodelled_layers.has(&text.to_lowercase()))
-        {
-            return true;
-        }
+        let text = entry.value.bare().unwrap_or_default().to_lowercase();
+        let is_of_layer = (is_type || names.layers.has(key)) && names.unmodelled_layers.has(&text);
         let differs = |other: &str| entries.iter().any(|it| it.name() == other && it.value != entry.value);
-        let is_other = |family: &Family| family.same.iter().any(|(one, other)| key == one && differs(other));
-        if family.is_some_and(is_other) {
+        let is_other = |family: &Family| {
+            family.same.iter().any(|(one, other)| key == one && differs(other)) || is_other_number(entry, family)
+        };
+        if is_of_experts || is_of_layer || family.is_some_and(is_other) {
             return true;
         }
         let general = names.unmodelled.iter().map(split).find(|(name, _)| *name == key);
@@ -118,10 +132,7 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         return Err(OptimizeError::NotModelled { what });
     }
     let named = entries.iter().find(|entry| entry.name() == "model_type" && !is_beside_training(entry));
-    let is_beside = |entry: &&ConfigEntry| {
-        let table = |entry: &ConfigEntry| entry.path.split_last().map(|(_, table)| table.to_vec());
-        named.is_some_and(|named| table(named) == table(entry))
-    };
+    let is_beside = |entry: &&ConfigEntry| named.is_some_and(|named| named.parent() == entry.parent());
     let of = |name: &str| entries.iter().filter(is_beside).find(|entry| entry.name() == name);
     let of_published =
         ["architectures", "transformers_version", "initializer_range", "hidden_act", "num_hidden_layers"];

@@ -107,7 +107,10 @@ impl<'e> Reader<'e> {
         let first = of_rank.next()?;
         // `n_layer` beside `num_layers`.
         let is_rival = |other: &&ConfigEntry| {
-            let is_beside = other.path[..other.path.len() - 1] == first.path[..first.path.len() - 1];
+            // `model: {n_layer: 12, encoder: {layers: 4}}`
+            let is_within = dim == "layers"
+                && first.parent().is_some_and(|table| !table.is_empty() && other.path.starts_with(table));
+            let is_beside = is_within || other.parent() == first.parent();
             // `hidden_dim` can be the width of feed-forward layers.
             let is_of_kind = dim == "d_model" && other.name() != "hidden_dim" || dim == "image" && kind == "vit";
             let is_dim = ["layers", "heads"].contains(&dim) || is_of_kind;

@@ -130,6 +130,7 @@ fn keys_of_hand_written_transformers_change_the_model() {
         ("tie_weights: false", vocab * d),
         ("untied: true", vocab * d),
         ("gated_mlp: true", layers * 4 * d * d),
+        ("act_fn: swiglu, rope_theta: 10000, softcap: 30", layers * 4 * d * d),
         ("d_ff: '${model.wide}', wide: 4096", layers * 2 * d * 2048),
     ] {
         assert_eq!(parameters(key), usual + more, "{key}");
