@@ -31,6 +31,7 @@ const WARM_UP: usize = 3;
 
 /// Options of `ranks`.
 #[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub(crate) struct Arguments {
     /// The model
     #[arg(long, default_value = "transformer")]

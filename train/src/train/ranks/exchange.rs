@@ -149,7 +149,9 @@ impl Packed {
     /// The tensors times `factor`; each is released when its vector is made.
     pub(super) fn new(parts: Vec<Tensor<1>>, factor: f64) -> Self {
         let mut packed = Self::of(parts.iter().map(|part| (part.dims()[0], part.dtype())), factor);
-        parts.into_iter().for_each(|part| packed.add(part));
+        for part in parts {
+            packed.add(part);
+        }
         packed
     }
 

@@ -232,7 +232,9 @@ impl State {
     fn begin(&mut self) {
         #[cfg(feature = "cuda")]
         if let Some(beside) = &mut self.beside {
-            self.buckets.take_vectors().into_iter().for_each(|vector| beside.begin(vector));
+            for vector in self.buckets.take_vectors() {
+                beside.begin(vector);
+            }
         }
     }
 }
