@@ -1,6 +1,7 @@
 //! Gradients of an optimizer step, accumulated over its micro-batches.
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
@@ -127,14 +128,21 @@ impl<T> AccumulatedGradients<T> {
             let before = (rules.checks_variance && cut.len() == 1).then(|| Variances::read(model)).transpose()?;
             let sums = rules.sums.filter(|_| cut.end == samples);
             let (loss, weight, output) = timer.micro_batch(cut.len(), || {
-                let upload = || watched(Moment::Upload, || batch.narrow(cut).on_device(device));
-                let micro = timer.time(Phase::Upload, upload)?;
+                let upload = || watched(Moment::Upload, || batch.narrow(cut.clone()).on_device(device));
+                let upload = || timer.time(Phase::Upload, upload);
+                let micro = upload()?;
                 let (found, number) = match sums {
                     Some(sums) => {
                         let hooked = watched(Moment::Forward, || sums.hooked(model, std::mem::take(&mut sum)))?;
-                        let found = part(&hooked, micro, share, Some(sums))?;
-                        sums.check(model).map_err(StepError::from)?;
-                        found
+                        match catch_unwind(AssertUnwindSafe(|| part(&hooked, micro, share, Some(sums)))) {
+                            Ok(found) => {
+                                sums.check(model).map_err(StepError::from)?;
+                                found?
+                            }
+                            // A loss that differentiates by itself.
+                            Err(_) if sums.are_entered() => part(model, upload()?, share, None)?,
+                            Err(panic) => resume_unwind(panic),
+                        }
                     }
                     None => part(model, micro, share, None)?,
                 };

@@ -130,6 +130,8 @@ impl Stepper {
         let begins_early = allows_early && !is_timed && !self.counts_health();
         let AccumulatedGradients { gradients, loss, weights: loss_weights, outputs, .. } =
             self.accumulated(weights, &model, batch, part, begins_early.then_some(&*sums))?;
+        // A loss that differentiates by itself costs a second trial in each step.
+        self.begins_sums_early &= !sums.are_entered();
         weights.complete()?;
         // Read before the sums: after them, a step cannot be begun again.
         let health = self.health_counts(&gradients, &model)?.map(Counts::watched).transpose()?;

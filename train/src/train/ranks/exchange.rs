@@ -1,5 +1,6 @@
 //! Sums over ranks: of gradients, packed into few long vectors, and of the few numbers that belong to them.
 
+use std::collections::HashMap;
 use std::mem::take;
 
 use burn::module::{Module, ParamId};
@@ -255,7 +256,7 @@ impl Buckets {
     /// All gradients of a model, with zeros for missing ones. Each is released when its vector is made.
     pub(in crate::train) fn new<M: Module>(gradients: GradientsParams, master: &M, share: f64, widens: bool) -> Self {
         let mut buckets = Self::of(master, share, widens);
-        buckets.complete(gradients, master);
+        buckets.complete(gradients, HashMap::new(), master);
         buckets
     }
 
@@ -278,30 +279,37 @@ impl Buckets {
         }
     }
 
-    /// Adds the gradients that are left, and zeros for missing ones.
-    pub(super) fn complete<M: Module>(&mut self, gradients: GradientsParams, master: &M) {
-        type Left<'v> = (GradientsParams, &'v mut Buckets, usize, usize);
+    /// Adds the gradients that are left, which are sums of both arguments, and zeros for missing ones.
+    pub(super) fn complete<M: Module>(
+        &mut self,
+        gradients: GradientsParams,
+        flat: HashMap<ParamId, Tensor<1>>,
+        master: &M,
+    ) {
+        type Left<'v> = (GradientsParams, HashMap<ParamId, Tensor<1>>, &'v mut Buckets, usize, usize);
         let left = self.slots.len() - self.packed.added;
-        visit_floats!(master, (gradients, buckets, at, left) = (gradients, self, 0, left), Left<'v>, |param| {
-            if param.is_require_grad() {
-                if *at < *left && buckets.early[*at].is_none() {
-                    let Slot { elements, dtype, .. } = buckets.slots[*at];
-                    let found = gradients.remove::<D>(param.id);
-                    buckets.present[*at] = found.is_some();
-                    let gradient = match found {
-                        Some(gradient) if gradient.dtype() == dtype => gradient,
-                        Some(gradient) => gradient.cast(dtype),
-                        None => {
-                            let device = param.base().device().without_autodiff();
-                            Tensor::zeros(param.shape(), (&device, dtype))
-                        }
-                    };
-                    buckets.early[*at] = Some(gradient.without_autodiff().reshape([elements]));
+        let state = (gradients, flat, self, 0, left);
+        let (.., buckets, _, _) =
+            visit_floats!(master, (gradients, flat, buckets, at, left) = state, Left<'v>, |param| {
+                if param.is_require_grad() {
+                    if *at < *left && buckets.early[*at].is_none() {
+                        let Slot { elements, dtype, .. } = buckets.slots[*at];
+                        let cast = |gradient: Tensor<1>| match gradient.dtype() == dtype {
+                            true => gradient,
+                            false => gradient.cast(dtype),
+                        };
+                        let found = gradients.remove::<D>(param.id);
+                        let found = found.map(|gradient| cast(gradient.without_autodiff().reshape([elements])));
+                        let parts = flat.remove(&param.id).map(cast).into_iter().chain(found);
+                        let sum = parts.reduce(|sum, part| sum + part);
+                        buckets.present[*at] = sum.is_some();
+                        let zeros = || Tensor::zeros([elements], (&param.base().device().without_autodiff(), dtype));
+                        buckets.early[*at] = Some(sum.unwrap_or_else(zeros));
+                    }
+                    *at += 1;
                 }
-                *at += 1;
-            }
-        });
-        self.pack();
+            });
+        buckets.pack();
     }
 
     /// Begins again behind the first vectors, which were taken: the gradients of the others are to be added again.

@@ -37,6 +37,7 @@ pub struct Collectives {
     #[cfg(feature = "cuda")]
     stream: SharedStream,
     /// Also for the thread that watches the connections, which keeps no group of ranks from finishing.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "it is kept, and read with sums of GPUs"))]
     peers: Arc<dyn Peers>,
 }
 

@@ -14,7 +14,7 @@ use gpu_tuned_kernels::collectives::SumsBeside;
 use super::Collectives;
 use super::Rank;
 use super::exchange::{Buckets, Queued, wait_for};
-use super::hook::Receive;
+use super::hook::Receiver;
 use crate::loss::StepWeight;
 use crate::mixed::{Factor, MixedError, ModulePath, is_half, multiplied, track_path};
 use crate::out_of_memory::Moment;
@@ -31,10 +31,12 @@ use crate::train::outcome::StepFailure;
 ///
 /// An attempt that runs out of memory may have begun some. The next one computes all gradients again, and begins the others.
 pub(in crate::train) struct GradientSums {
-    state: Arc<Mutex<State>>,
+    state: Arc<Shared>,
     rank: Rank,
     samples: usize,
 }
+
+struct Shared(Mutex<State>);
 
 struct State {
     buckets: Buckets,
@@ -45,8 +47,10 @@ struct State {
     accumulated: HashMap<ParamId, Tensor<1>>,
     /// Types of the parameters that compute.
     types: HashMap<ParamId, DType>,
-    /// Factor of the gradients of the last micro-batch.
-    factor: Factor,
+    /// Factor of the gradients of the last micro-batch, during its backward pass.
+    factor: Option<Factor>,
+    /// True if the loss has begun a backward pass of its own.
+    is_entered: bool,
     /// Parameter whose gradient has another type, and that type.
     mixed: Option<(ParamId, DType)>,
 }
@@ -70,14 +74,15 @@ impl GradientSums {
             beside,
             accumulated: HashMap::new(),
             types: HashMap::new(),
-            factor: Factor::Number(1.0),
+            factor: None,
+            is_entered: false,
             mixed: None,
         };
-        Ok(Self { state: Arc::new(Mutex::new(state)), rank: rank.clone(), samples })
+        Ok(Self { state: Arc::new(Shared(Mutex::new(state))), rank: rank.clone(), samples })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Forgets what was not begun by an attempt that failed.
@@ -89,7 +94,7 @@ impl GradientSums {
         let begun = 0;
         state.buckets.begin_again(begun);
         state.accumulated.clear();
-        state.mixed = None;
+        (state.factor, state.mixed, state.is_entered) = (None, None, false);
     }
 
     /// The model with hooks for the backward pass of the last micro-batch, whose gradients are added to `accumulated`.
@@ -109,18 +114,20 @@ impl GradientSums {
             let mut state = self.state();
             (state.accumulated, state.types) = (flat, types);
         }
-        let state = Arc::clone(&self.state);
-        let receive: Receive = Arc::new(move |id, gradient| {
-            state.lock().unwrap_or_else(PoisonError::into_inner).receive(id, gradient);
-        });
-        self.rank.anchors.hooked(model, &receive)
+        let receiver: Arc<dyn Receiver> = self.state.clone();
+        self.rank.anchors.hooked(model, &receiver)
+    }
+
+    /// Returns true if the loss has begun a backward pass of its own. Burn refuses a second pass through hooks, before it begins.
+    pub(in crate::train) fn are_entered(&self) -> bool {
+        self.state().is_entered
     }
 
     /// Sets the weight of the last micro-batch's mean loss, and the number by which its gradients are multiplied. Before its
     /// backward pass.
     pub(in crate::train) fn expect(&self, weight: Option<&StepWeight>, number: f64) {
         let mut state = self.state();
-        state.factor = StepWeight::factor(weight, number);
+        state.factor = Some(StepWeight::factor(weight, number));
         state.buckets.packed.factor = self.share(weight.is_some());
     }
 
@@ -129,13 +136,16 @@ impl GradientSums {
         (if is_weighted { 1.0 } else { self.samples as f64 }) / self.rank.share.all() as f64
     }
 
-    /// Checks the gradients that hooks have received, from the parameters of `model`.
+    /// Ends the backward pass of the last micro-batch, and checks the gradients of the parameters of `model`.
     ///
     /// # Errors
     ///
     /// [`MixedError::MixedTypes`].
     pub(in crate::train) fn check<M: Module>(&self, model: &M) -> Result<(), MixedError> {
-        let Some((id, gradient)) = self.state().mixed else { return Ok(()) };
+        let mut state = self.state();
+        state.factor = None;
+        let Some((id, gradient)) = state.mixed else { return Ok(()) };
+        drop(state);
         let mut found = Find { id, path: ModulePath::default(), found: None };
         model.visit(&mut found);
         let (path, parameter) = found.found.expect("BUG: the gradient is of a parameter of the model");
@@ -146,10 +156,8 @@ impl GradientSums {
     pub(super) fn complete<M: Module>(&self, gradients: GradientsParams, is_weighted: bool, master: &M) {
         let mut state = self.state();
         state.buckets.packed.factor = self.share(is_weighted);
-        for (id, gradient) in take(&mut state.accumulated) {
-            state.buckets.add(id, gradient);
-        }
-        state.buckets.complete(gradients, master);
+        let accumulated = take(&mut state.accumulated);
+        state.buckets.complete(gradients, accumulated, master);
     }
 
     /// For each trained parameter, true if it has a gradient on this rank.
@@ -210,6 +218,24 @@ impl GradientSums {
     }
 }
 
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Receiver for Shared {
+    fn expects(&self) -> bool {
+        let mut state = self.lock();
+        state.is_entered |= state.factor.is_none();
+        state.factor.is_some()
+    }
+
+    fn receive(&self, id: ParamId, gradient: Tensor<1>) {
+        self.lock().receive(id, gradient);
+    }
+}
+
 impl State {
     /// Adds the gradient of a parameter in the last micro-batch, and begins the sums of vectors that are whole.
     fn receive(&mut self, id: ParamId, gradient: Tensor<1>) {
@@ -219,7 +245,8 @@ impl State {
             return;
         }
         let gradient = if is_half(found) { gradient.cast(FloatDType::F32) } else { gradient };
-        let gradient = multiplied(gradient, &self.factor);
+        let factor = self.factor.as_ref().expect("BUG: gradients are expected");
+        let gradient = multiplied(gradient, factor);
         let gradient = match self.accumulated.remove(&id) {
             Some(accumulated) => accumulated + gradient,
             None => gradient,

@@ -15,7 +15,7 @@ use burn_dispatch::backends::autodiff::ops::{Backward, Ops, OpsKind};
 use burn_dispatch::{BackendTensor, DispatchTensor, DispatchTensorKind as Kind};
 
 use super::super::exchange::Buckets;
-use super::super::hook::{Anchors, Receive};
+use super::super::hook::{Anchors, Receiver};
 use super::threads::run_all;
 use super::{RATE, SIZES, model};
 use crate::loss::Loss;
@@ -49,14 +49,30 @@ impl Layers {
     }
 }
 
+/// Receives all gradients by a function.
+struct Receiving<F>(F);
+
+impl<F: Fn(ParamId, Tensor<1>) + Send + Sync> Receiver for Receiving<F> {
+    fn expects(&self) -> bool {
+        true
+    }
+
+    fn receive(&self, id: ParamId, gradient: Tensor<1>) {
+        (self.0)(id, gradient);
+    }
+}
+
+/// The model, whose gradients a function receives.
+fn hooked(model: &Layers, receive: impl Fn(ParamId, Tensor<1>) + Send + Sync + 'static) -> Layers {
+    let receiver: Arc<dyn Receiver> = Arc::new(Receiving(receive));
+    Anchors::default().hooked(model, &receiver)
+}
+
 /// Gradients in the order of their arrival at hooks.
 fn received(model: &Layers, input: Tensor<2>) -> Vec<(ParamId, Vec<f32>)> {
     let arrived = Arc::new(Mutex::new(Vec::new()));
-    let receive: Receive = {
-        let arrived = Arc::clone(&arrived);
-        Arc::new(move |id, gradient| arrived.lock().unwrap().push((id, values(gradient))))
-    };
-    let hooked = Anchors::default().hooked(model, &receive);
+    let arriving = Arc::clone(&arrived);
+    let hooked = hooked(model, move |id, gradient| arriving.lock().unwrap().push((id, values(gradient))));
     let left = GradientsParams::from_grads(hooked.loss(input).backward(), &hooked);
     assert!(left.is_empty(), "a gradient that a hook received was kept");
     arrived.lock().unwrap().clone()
@@ -132,16 +148,13 @@ fn a_gradient_arrives_before_earlier_layers_are_differentiated() {
     let device = Device::flex().autodiff();
     let model = Layers::new(&device);
     let notes = Notes::default();
-    let receive: Receive = {
-        let (notes, names) =
-            (Arc::clone(&notes), [("first", &model.first), ("twice", &model.twice), ("last", &model.last)]);
-        let names = names.map(|(name, layer)| (name, layer.weight.id));
-        Arc::new(move |id, _| {
-            let of = names.iter().find(|(_, weight)| *weight == id);
-            notes.lock().unwrap().extend(of.map(|(name, _)| format!("weight of {name}")));
-        })
-    };
-    let hooked = Anchors::default().hooked(&model, &receive);
+    let weights = [("first", &model.first), ("twice", &model.twice), ("last", &model.last)];
+    let weights = weights.map(|(name, layer)| (name, layer.weight.id));
+    let noted = Arc::clone(&notes);
+    let hooked = hooked(&model, move |id, _| {
+        let weight = weights.iter().find(|(_, weight)| *weight == id);
+        noted.lock().unwrap().extend(weight.map(|(name, _)| format!("weight of {name}")));
+    });
     let hidden = hooked.first.forward(Tensor::<2>::random([3, 6], Distribution::Default, &device));
     let hidden = hooked.twice.forward(noting(relu(hidden), "input of twice", &notes));
     let _ = hooked.last.forward(noting(relu(hidden), "input of last", &notes)).mean().backward();
@@ -241,4 +254,31 @@ fn sums_that_begin_early_are_those_behind_the_backward_pass() {
             }
         }
     }
+}
+
+#[test]
+fn a_loss_that_differentiates_by_itself_has_its_gradients() {
+    let loss = |model: &Network, micro: Batch| {
+        let own = GradientsParams::from_grads(model.loss(micro.clone()).backward(), model);
+        let weight = own.get::<2>(model.first.weight.id).expect("a gradient of its own");
+        let size = weight.abs().sum().mul_scalar(0.1).autodiff();
+        Loss::from(model.loss(micro) * (size + 1.0))
+    };
+    for count in [2, 3] {
+        let [early, late] = [true, false].map(|is_early| trained(count, None, is_early, loss));
+        assert!(early == late, "{count} ranks");
+    }
+}
+
+#[test]
+fn an_unused_parameter_keeps_the_gradients_of_earlier_micro_batches() {
+    // The norm is in micro-batches of full size only: the last one of a rank is smaller, or the only one.
+    let loss = |model: &Network, micro: Batch| {
+        let is_full = micro.0.dims()[0] == 5;
+        let model =
+            if is_full { model.clone() } else { Network { last: model.last.clone().no_grad(), ..model.clone() } };
+        Loss::from(model.loss(micro))
+    };
+    let [early, late] = [true, false].map(|is_early| trained(2, None, is_early, loss));
+    assert!(early == late);
 }
