@@ -12,7 +12,7 @@ use burn::tensor::{DType, Device, Tensor};
 use crate::find::{self, NotFound};
 use crate::nccl::{Communicator, Nccl, NcclError, UniqueId};
 pub use crate::operations::SharedStream;
-use crate::operations::{Beside, CollectiveOps, number, on_device};
+use crate::operations::{CollectiveOps, PendingSums, number, on_device};
 use crate::product::device_id;
 
 static LIBRARY: OnceLock<Nccl> = OnceLock::new();
@@ -84,18 +84,23 @@ pub fn sums(tensors: Vec<Tensor<1>>, communicator: &Arc<Communicator>) -> Vec<Te
 /// from one thread.
 #[derive(Debug)]
 pub struct SumsBeside {
-    sums: Arc<Beside>,
-    /// Those that were begun.
-    begun: Vec<Tensor<1>>,
+    sums: Arc<PendingSums>,
+    /// Sums that were queued.
+    queued: Vec<Tensor<1>>,
 }
 
 impl SumsBeside {
     /// No sums yet. The steps of a communicator share a stream.
     pub fn new(communicator: Arc<Communicator>, stream: SharedStream) -> Self {
-        Self { sums: Arc::new(Beside::new(communicator, stream)), begun: Vec::new() }
+        Self { sums: Arc::new(PendingSums::new(communicator, stream)), queued: Vec::new() }
     }
 
-    /// Begins the sum of a tensor once it is computed, and the sums before it have begun. Nothing is flushed.
+    /// Number of sums that were queued, and of those that were not found to have failed.
+    pub fn count(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// Queues the sum of a tensor. It begins once the tensor is computed, and the sums before it have begun. Nothing is flushed.
     ///
     /// # Panics
     ///
@@ -103,21 +108,22 @@ impl SumsBeside {
     pub fn begin(&mut self, tensor: Tensor<1>) {
         let dtype = tensor.dtype();
         assert!(is_summed(dtype), "NCCL does not sum {dtype:?}");
-        let (tensor, index, sums) = (tensor.into_dispatch(), self.begun.len(), Arc::clone(&self.sums));
-        let sum = match self.begun.last().cloned().map(Tensor::into_dispatch) {
+        let (tensor, index, sums) = (tensor.into_dispatch(), self.queued.len(), Arc::clone(&self.sums));
+        let sum = match self.queued.last().cloned().map(Tensor::into_dispatch) {
             None => Dispatch::nccl_begin(tensor, index, sums),
             Some(before) => Dispatch::nccl_begin_after(tensor, before, index, sums),
         };
-        self.begun.push(Tensor::from_dispatch(sum));
+        self.queued.push(Tensor::from_dispatch(sum));
     }
 
     /// Puts all sums on the streams, and drops those that could not be begun, because what computes their tensors failed, as
-    /// without memory. Returns the number of the others.
-    pub fn flush(&mut self) -> usize {
+    /// without memory. Returns the first of these: to read it is the error.
+    pub fn flush(&mut self) -> Option<Tensor<1>> {
         // The error of a flush is that of the sums.
-        let _ = self.begun.last().map(|last| last.device().flush());
-        self.begun.truncate(self.sums.begun());
-        self.begun.len()
+        let _ = self.queued.last().map(|last| last.device().flush());
+        let failed = self.queued.get(self.sums.begun()).cloned();
+        self.queued.truncate(self.sums.begun());
+        failed
     }
 
     /// The sums. What uses them waits for them on the device.
@@ -125,7 +131,7 @@ impl SumsBeside {
         let end = |(index, sum): (usize, Tensor<1>)| {
             Tensor::from_dispatch(Dispatch::nccl_end(sum.into_dispatch(), index, Arc::clone(&self.sums)))
         };
-        self.begun.into_iter().enumerate().map(end).collect()
+        self.queued.into_iter().enumerate().map(end).collect()
     }
 }
 

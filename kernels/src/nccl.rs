@@ -310,7 +310,7 @@ impl Communicator {
     ///
     /// # Safety
     ///
-    /// The memory belongs to the communicator's device and stays allocated until the sum has run or was aborted, `stream` is
+    /// The memory belongs to the communicator's device and stays where it is until the sum has run or was aborted, `stream` is
     /// a `CUstream` of the device, and its context is current.
     pub unsafe fn sum(
         &self,

@@ -37,7 +37,7 @@ pub use attention::AttentionPlans;
 pub use collectives::CollectiveOps;
 pub(crate) use collectives::number;
 use convolutions::{output_shape, transposed_shape};
-pub use stream::{Beside, SharedStream};
+pub use stream::{PendingSums, SharedStream};
 
 /// Products by the library, with sums in f32. Shapes are in rows; all strides are read.
 ///

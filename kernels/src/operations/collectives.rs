@@ -12,7 +12,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::server::Handle as Buffer;
 
 use super::empty;
-use super::stream::{self, Beside};
+use super::stream::{self, PendingSums};
 use crate::nccl::{Communicator, Number};
 
 /// Collectives of NCCL, in order with the device's kernels.
@@ -32,20 +32,20 @@ pub trait CollectiveOps: Backend {
 
     /// The sum that is number `index` of some beside the kernels: the result has its values behind [`nccl_end`](Self::nccl_end).
     #[fusion(dtype = tensor, shape = tensor)]
-    fn nccl_begin(tensor: FloatTensor<Self>, index: usize, sums: Arc<Beside>) -> FloatTensor<Self>;
+    fn nccl_begin(tensor: FloatTensor<Self>, index: usize, sums: Arc<PendingSums>) -> FloatTensor<Self>;
 
-    /// The same, behind the operation that computes another tensor.
+    /// The sum as of [`nccl_begin`](Self::nccl_begin), behind the operation that computes another tensor.
     #[fusion(dtype = tensor, shape = tensor)]
     fn nccl_begin_after(
         tensor: FloatTensor<Self>,
         before: FloatTensor<Self>,
         index: usize,
-        sums: Arc<Beside>,
+        sums: Arc<PendingSums>,
     ) -> FloatTensor<Self>;
 
     /// The sum that was begun.
     #[fusion(dtype = tensor, shape = tensor)]
-    fn nccl_end(tensor: FloatTensor<Self>, index: usize, sums: Arc<Beside>) -> FloatTensor<Self>;
+    fn nccl_end(tensor: FloatTensor<Self>, index: usize, sums: Arc<PendingSums>) -> FloatTensor<Self>;
 
     /// The same tensor. Sets `failed` if one of the operations that compute it could not be put on the device's stream.
     #[fusion(dtype = tensor, shape = tensor)]
@@ -67,19 +67,19 @@ impl CollectiveOps for CubeBackend {
         Self::nccl_sum(tensor, communicator)
     }
 
-    fn nccl_begin(tensor: CubeTensor, index: usize, sums: Arc<Beside>) -> CubeTensor {
+    fn nccl_begin(tensor: CubeTensor, index: usize, sums: Arc<PendingSums>) -> CubeTensor {
         let numbers = numbers(&tensor);
         let (read, sum) = in_place(tensor);
         stream::begin_sum(&sum.client.clone(), sums, read, sum.handle.clone(), numbers, index);
         sum
     }
 
-    fn nccl_begin_after(tensor: CubeTensor, before: CubeTensor, index: usize, sums: Arc<Beside>) -> CubeTensor {
+    fn nccl_begin_after(tensor: CubeTensor, before: CubeTensor, index: usize, sums: Arc<PendingSums>) -> CubeTensor {
         drop(before);
         Self::nccl_begin(tensor, index, sums)
     }
 
-    fn nccl_end(tensor: CubeTensor, index: usize, sums: Arc<Beside>) -> CubeTensor {
+    fn nccl_end(tensor: CubeTensor, index: usize, sums: Arc<PendingSums>) -> CubeTensor {
         stream::end_sum(&tensor.client.clone(), sums, tensor.handle.clone(), index);
         tensor
     }

@@ -434,13 +434,14 @@ pub(super) fn sum_over_ranks(
 
 /// Sums of a step beside the device's kernels, on a stream that all steps of a communicator share.
 #[derive(Debug)]
-pub struct Beside {
+pub struct PendingSums {
     communicator: Arc<Communicator>,
     stream: SharedStream,
     /// Sums that NCCL has begun: those before this number.
     begun: AtomicUsize,
-    /// Memory of the sums that have not ended, by their number.
-    in_use: Mutex<Vec<(usize, Buffer)>>,
+    /// Memory of the sums that have not ended, by their number. CubeCL moves memory that has no binding, and reuses memory that
+    /// has no buffer.
+    in_use: Mutex<Vec<(usize, Buffer, BufferBinding)>>,
 }
 
 /// The second stream of a device, made by the first sum.
@@ -453,7 +454,7 @@ impl Debug for SharedStream {
     }
 }
 
-impl Beside {
+impl PendingSums {
     pub(crate) fn new(communicator: Arc<Communicator>, stream: SharedStream) -> Self {
         Self { communicator, stream, begun: AtomicUsize::new(0), in_use: Mutex::new(Vec::new()) }
     }
@@ -475,13 +476,13 @@ impl Beside {
         run().map_err(|error| error.to_string())
     }
 
-    fn in_use(&self) -> MutexGuard<'_, Vec<(usize, Buffer)>> {
+    fn in_use(&self) -> MutexGuard<'_, Vec<(usize, Buffer, BufferBinding)>> {
         self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Beside {
-    /// NCCL may still write the memory of sums that were left: it stays allocated. Only ranks that have ended leave sums.
+impl Drop for PendingSums {
+    /// NCCL may still write the memory of sums that were left: it stays allocated. Ranks that have ended leave sums.
     fn drop(&mut self) {
         std::mem::take(&mut *self.in_use()).into_iter().for_each(std::mem::forget);
     }
@@ -491,7 +492,7 @@ impl Drop for Beside {
 /// place. A sum behind one that could not be begun fails, so that ranks begin equal sums in equal order.
 pub(super) fn begin_sum(
     client: &Client,
-    sums: Arc<Beside>,
+    sums: Arc<PendingSums>,
     read: Option<Buffer>,
     sum: Buffer,
     (number, count): (Number, usize),
@@ -505,10 +506,11 @@ pub(super) fn begin_sum(
         }
         let read = read.first().copied().unwrap_or(written[0]);
         // Before the call: NCCL may have begun even where it reports an error.
-        sums.in_use().extend(in_use.into_iter().flatten().map(|buffer| (index, buffer)));
+        let kept = in_use.into_iter().flatten().map(|buffer| (index, buffer.clone(), buffer.binding()));
+        sums.in_use().extend(kept);
         sums.with_stream(|second| {
-            // SAFETY: the stream is of this device, as is the second one, which was made on its thread. Memory stays until the
-            // sum has ended.
+            // SAFETY: the stream is of this device, as is the second one, which was made on its thread. Memory stays where it is
+            // until the sum has ended.
             unsafe {
                 second.follow(stream)?;
                 if count > 0 {
@@ -523,11 +525,11 @@ pub(super) fn begin_sum(
 }
 
 /// Orders what uses a sum later behind it.
-pub(super) fn end_sum(client: &Client, sums: Arc<Beside>, sum: Buffer, index: usize) {
+pub(super) fn end_sum(client: &Client, sums: Arc<PendingSums>, sum: Buffer, index: usize) {
     call(client, Vec::new(), vec![sum], 0, move |Call { stream, .. }| {
         // SAFETY: as in `begin_sum`.
         sums.with_stream(|second| Ok(unsafe { second.precede(stream) }?))?;
-        sums.in_use().retain(|(of, _)| *of != index);
+        sums.in_use().retain(|(of, ..)| *of != index);
         Ok(())
     });
 }

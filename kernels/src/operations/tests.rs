@@ -14,7 +14,7 @@ use fake_cuda::Machine;
 use fake_cudnn::Fake;
 
 use super::{LibraryGradients, LibraryOps, cudnn_calls, plan_recurrence};
-use crate::collectives;
+use crate::collectives::{self, SharedStream, SumsBeside};
 use crate::convolution::Window;
 use crate::cublaslt::{Element, Memory};
 use crate::nccl::{Communicator, Number};
@@ -318,7 +318,7 @@ fn sums_over_ranks_are_of_the_whole_tensors() {
     let second = std::thread::spawn(move || {
         let communicator = library.join(id, 1, 2).expect("a communicator");
         wait_for(&communicator);
-        LENGTHS.iter().flat_map(|length| [length, length]).chain(&LENGTHS).for_each(|length| {
+        LENGTHS.iter().flat_map(|length| [length, length]).chain(&LENGTHS).chain(&LENGTHS).for_each(|length| {
             let mut own = numbers(&[*length], 2);
             let memory = Memory { address: own.as_mut_ptr().addr() as u64, bytes: size_of_val(&own[..]) as u64 };
             // SAFETY: the fake sums the memory of this process.
@@ -345,6 +345,7 @@ fn sums_over_ranks_are_of_the_whole_tensors() {
         let expected = numbers(&[length], 1).into_iter().zip(numbers(&[length], 2)).map(|(own, other)| own + other);
         assert_eq!(read(sum), expected.collect::<Vec<f32>>());
     }
+    sums_begin_beside_kernels(&device, &communicator, &LENGTHS);
     second.join().expect("no panic");
     communicator.abort().expect("an abort");
     let failed = sum(on(&device, &[1.0], &[1]));
@@ -361,6 +362,32 @@ fn sums_over_ranks_are_of_the_whole_tensors() {
     }
     let message = failed.try_into_data().expect_err("the communicator is gone").to_string();
     assert!(message.contains("NCCL was aborted"), "{message}");
+}
+
+/// Sums beside the kernels, of which one fails at first, and those behind it with it.
+fn sums_begin_beside_kernels(device: &Device, communicator: &Arc<Communicator>, lengths: &[usize; 4]) {
+    let library = collectives::load().expect("a library");
+    let alone =
+        library.unique_id().and_then(|id| collectives::join(device, library, id, 0, 1)).expect("a communicator");
+    alone.abort().expect("an abort");
+    let failed = collectives::sums(vec![on(device, &[1.0], &[1])], &Arc::new(alone)).remove(0);
+    let own = |length: usize| on::<1>(device, &numbers(&[length], 1), &[length]);
+    let mut sums = SumsBeside::new(Arc::clone(communicator), SharedStream::default());
+    for vector in [own(lengths[0]), own(lengths[1]), failed * 2.0, own(lengths[2])] {
+        sums.begin(vector);
+    }
+    let first = sums.flush().expect("two were not begun");
+    assert_eq!(sums.count(), 2);
+    let message = first.try_into_data().expect_err("it was not computed").to_string();
+    assert!(message.contains("NCCL was aborted"), "{message}");
+    for length in &lengths[2..] {
+        sums.begin(own(*length));
+    }
+    assert!(sums.flush().is_none() && sums.count() == 4);
+    for (length, sum) in lengths.iter().zip(sums.end()) {
+        let expected = numbers(&[*length], 1).into_iter().zip(numbers(&[*length], 2)).map(|(own, other)| own + other);
+        assert_eq!(read(sum), expected.collect::<Vec<f32>>());
+    }
 }
 
 /// The message of the library reaches the line through CubeCL's server. Without kernels, no other result is right.

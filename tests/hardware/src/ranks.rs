@@ -57,9 +57,9 @@ pub(crate) struct Arguments {
     /// Replays micro-steps as CUDA graphs
     #[arg(long)]
     graphs: bool,
-    /// Begins sums of gradients behind the backward pass
+    /// Begins sums of gradients in the backward pass
     #[arg(long)]
-    late: bool,
+    overlap: bool,
     /// Fault of the last rank
     #[arg(long, requires = "fault_step")]
     fault: Option<Fault>,
@@ -173,7 +173,7 @@ impl Arguments {
             None => model,
         };
         let trainer = session.trainer(model, AdamWConfig::new().init())?;
-        let trainer = if self.late { trainer.sum_after_backward() } else { trainer };
+        let trainer = if self.overlap { trainer.overlap_sums() } else { trainer };
         let mut trainer = if self.graphs { trainer.cuda_graphs() } else { trainer };
         let resumed_after = saved.map_or(Ok(0), |saved| saved.load_optimizer(&mut trainer))?;
         let lesson = Lesson::new(&self.dimensions(), SEED);

@@ -7,7 +7,7 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor};
 
-use super::buffers::Variances;
+use super::buffers::{Buffers, Variances};
 use super::outcome::{StepError, StepFailure};
 use super::ranks::GradientSums;
 use super::stepper::Part;
@@ -133,6 +133,7 @@ impl<T> AccumulatedGradients<T> {
                 let micro = upload()?;
                 let (found, number) = match sums {
                     Some(sums) => {
+                        let buffers = Buffers::copy_of(model);
                         let hooked = watched(Moment::Forward, || sums.hooked(model, std::mem::take(&mut sum)))?;
                         match catch_unwind(AssertUnwindSafe(|| part(&hooked, micro, share, Some(sums)))) {
                             Ok(found) => {
@@ -140,7 +141,10 @@ impl<T> AccumulatedGradients<T> {
                                 found?
                             }
                             // A loss that differentiates by itself.
-                            Err(_) if sums.are_entered() => part(model, upload()?, share, None)?,
+                            Err(_) if sums.differentiates_itself() => {
+                                buffers.inspect(|buffers| buffers.restore(model));
+                                part(model, upload()?, share, None)?
+                            }
                             Err(panic) => resume_unwind(panic),
                         }
                     }

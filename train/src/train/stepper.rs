@@ -54,7 +54,7 @@ pub(super) struct Stepper {
     pub(super) steps: u64,
     pub(super) skips: Skips,
     /// True if sums over ranks begin in the backward pass.
-    pub begins_sums_early: bool,
+    pub overlaps_sums: bool,
     /// True if some steps check on the CPU that the loss does not depend on the micro-batch.
     pub checks_halves: bool,
     /// Set by the first step.
@@ -92,7 +92,7 @@ impl Stepper {
             sizes: None,
             steps: 0,
             skips: Skips::default(),
-            begins_sums_early: true,
+            overlaps_sums: false,
             checks_halves: true,
             batch_norms: None,
             stalled: false,

@@ -186,11 +186,14 @@ impl<M: Module> Trainer<M> {
         self
     }
 
-    /// Begins the sums of gradients over [ranks](super::Rank) behind the backward pass, in place of beside it: to compare the times.
-    /// The sums are the same. A rank chooses for itself.
+    /// Begins the sums of gradients over [ranks](super::Rank) in the backward pass of the last micro-batch, beside it, in place of
+    /// behind it. The sums are the same. Links that are slower than NVLink gain most: see `docs/ranks.md`.
+    ///
+    /// In that micro-batch the loss gets a model whose parameters are no leaves of the graph. `is_require_grad` is false for them,
+    /// and `require_grad` panics: do not use this with a loss that asks parameters whether they are trained.
     #[must_use]
-    pub fn sum_after_backward(mut self) -> Self {
-        self.stepper.begins_sums_early = false;
+    pub fn overlap_sums(mut self) -> Self {
+        self.stepper.overlaps_sums = true;
         self
     }
 

@@ -126,12 +126,12 @@ impl Stepper {
         sums.begin_attempt();
         // The first step tunes kernels, the rank's own time is measured without sums, and counts are of whole gradients.
         let is_timed = self.timer.is_on() || self.steps % TIMED == 1;
-        let allows_early = self.begins_sums_early && self.steps > 0 && weights.differentiates();
+        let allows_early = self.overlaps_sums && self.steps > 0 && weights.differentiates();
         let begins_early = allows_early && !is_timed && !self.counts_health();
-        let AccumulatedGradients { gradients, loss, weights: loss_weights, outputs, .. } =
-            self.accumulated(weights, &model, batch, part, begins_early.then_some(&*sums))?;
+        let accumulated = self.accumulated(weights, &model, batch, part, begins_early.then_some(&*sums));
         // A loss that differentiates by itself costs a second trial in each step.
-        self.begins_sums_early &= !sums.are_entered();
+        self.overlaps_sums &= !sums.differentiates_itself();
+        let AccumulatedGradients { gradients, loss, weights: loss_weights, outputs, .. } = accumulated?;
         weights.complete()?;
         // Read before the sums: after them, a step cannot be begun again.
         let health = self.health_counts(&gradients, &model)?.map(Counts::watched).transpose()?;
@@ -146,7 +146,8 @@ impl Stepper {
             self.timer.time(Phase::Drain, || sums.wait()).map_err(|error| error.at(Moment::Backward))?;
             rank.peers.set_step_seconds(begin.elapsed().as_secs_f64());
         }
-        watched(Moment::Backward, || sums.begin_all(header))??;
+        let begin_all = || watched(Moment::Backward, || sums.begin_all(header))?;
+        self.timer.time(Phase::Exchange, || rank.waiting(begin_all))?;
         let exchange = || watched(Moment::Optimizer, || self.exchange(rank, sums))?;
         let late = |failure| late(rank, failure);
         let reduced = self.timer.time(Phase::Exchange, || rank.waiting(exchange)).map_err(late)?;

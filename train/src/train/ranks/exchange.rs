@@ -149,7 +149,7 @@ pub(super) struct Packed {
 impl Packed {
     /// The tensors times `factor`; each is released when its vector is made.
     pub(super) fn new(parts: Vec<Tensor<1>>, factor: f64) -> Self {
-        let mut packed = Self::of(parts.iter().map(|part| (part.dims()[0], part.dtype())), factor);
+        let mut packed = Self::from_sizes(parts.iter().map(|part| (part.dims()[0], part.dtype())), factor);
         for part in parts {
             packed.add(part);
         }
@@ -158,7 +158,7 @@ impl Packed {
 
     /// No tensors yet of those with these lengths and types. A larger tensor than [`bucket_bytes`] has its own vector; packing
     /// allocates one vector twice.
-    fn of(sizes: impl Iterator<Item = (usize, DType)> + Clone, factor: f64) -> Self {
+    fn from_sizes(sizes: impl Iterator<Item = (usize, DType)> + Clone, factor: f64) -> Self {
         let all: usize = sizes.clone().map(|(length, dtype)| length * dtype.size()).sum();
         let most = bucket_bytes(all as u64) as usize;
         let mut places = Vec::new();
@@ -227,7 +227,7 @@ struct Slot {
 impl Buckets {
     /// No gradients yet. They are multiplied by `share` as they are summed; those in 16 bits are widened to fp32 if `widens`. New
     /// values of some parameters are packed without widening.
-    pub(in crate::train) fn of<M: Module>(master: &M, share: f64, widens: bool) -> Self {
+    pub(in crate::train) fn empty_for<M: Module>(master: &M, share: f64, widens: bool) -> Self {
         let state = (Vec::new(), widens);
         let (slots, _) = visit_floats!(master, (slots, widens) = state, (Vec<Slot>, bool), |param| {
             if param.is_require_grad() {
@@ -236,7 +236,7 @@ impl Buckets {
                 slots.push(Slot { id: param.id, elements: param.shape().num_elements(), dtype });
             }
         });
-        let packed = Packed::of(slots.iter().rev().map(|slot| (slot.elements, slot.dtype)), share);
+        let packed = Packed::from_sizes(slots.iter().rev().map(|slot| (slot.elements, slot.dtype)), share);
         let count = slots.len();
         Self { packed, slots, present: vec![false; count], early: vec![None; count] }
     }
@@ -255,7 +255,7 @@ impl Buckets {
 
     /// All gradients of a model, with zeros for missing ones. Each is released when its vector is made.
     pub(in crate::train) fn new<M: Module>(gradients: GradientsParams, master: &M, share: f64, widens: bool) -> Self {
-        let mut buckets = Self::of(master, share, widens);
+        let mut buckets = Self::empty_for(master, share, widens);
         buckets.complete(gradients, HashMap::new(), master);
         buckets
     }

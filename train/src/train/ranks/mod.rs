@@ -84,8 +84,7 @@ pub type PeersEnded = Arc<dyn Error + Send + Sync>;
 /// # A step
 ///
 /// Each rank has a replica of the model, and accumulates the gradients of its own part of the samples in micro-batches.
-/// Once a step, NCCL sums them over the ranks, weighted by samples; on the CPU, the first rank does. The sums begin in the backward
-/// pass of the last micro-batch, which gets a copy of the model whose tensors are no leaves of the graph. The step equals that
+/// Once a step, NCCL sums them over the ranks, weighted by samples; on the CPU, the first rank does. The step equals that
 /// of one large batch, however unevenly it is distributed; a rank may even have no samples. Clipping uses the norm of the
 /// sum. Gradients that are not finite on one rank make all ranks skip the step. Running statistics of norms stay separate.
 ///

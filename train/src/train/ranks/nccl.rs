@@ -36,7 +36,7 @@ pub struct Collectives {
     /// Of the sums beside kernels.
     #[cfg(feature = "cuda")]
     stream: SharedStream,
-    /// Also for the thread that watches the connections, which keeps no group of ranks from finishing.
+    /// The thread that watches the connections has a weak reference, so that it keeps no group of ranks from finishing.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "it is kept, and read with sums of GPUs"))]
     peers: Arc<dyn Peers>,
 }
@@ -129,10 +129,12 @@ impl Collectives {
         })
     }
 
-    /// Why the ranks ended, if their end has aborted the communicator, or a failure of NCCL will.
+    /// Why the ranks ended, if their end has aborted the communicator; or its failure, which ends them.
     #[cfg(feature = "cuda")]
     pub(super) fn aborted_by(&self) -> Option<PeersEnded> {
-        self.communicator.is_ready().err().and_then(|_| ended_soon(&*self.peers))
+        let error = self.communicator.is_ready().err()?;
+        let of_nccl = || Arc::from(Box::<dyn Error + Send + Sync>::from(error.to_string()));
+        Some(ended_soon(&*self.peers).unwrap_or_else(of_nccl))
     }
 
     /// Ends what this rank waits for in NCCL, or waits until another thread has: a process that exits meanwhile crashes.

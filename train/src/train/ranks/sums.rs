@@ -29,7 +29,8 @@ use crate::train::outcome::StepFailure;
 /// The vectors of gradients and their order are equal on all ranks. When they begin is each rank's own choice: on a GPU as soon as
 /// a vector is whole, beside the backward pass; or after it, as on the CPU.
 ///
-/// An attempt that runs out of memory may have begun some. The next one computes all gradients again, and begins the others.
+/// An attempt that runs out of memory may have begun some sums. The next attempt computes all gradients again, with random numbers
+/// of its own, and begins the sums that are left.
 pub(in crate::train) struct GradientSums {
     state: Arc<Shared>,
     rank: Rank,
@@ -50,7 +51,7 @@ struct State {
     /// Factor of the gradients of the last micro-batch, during its backward pass.
     factor: Option<Factor>,
     /// True if the loss has begun a backward pass of its own.
-    is_entered: bool,
+    differentiates_itself: bool,
     /// Parameter whose gradient has another type, and that type.
     mixed: Option<(ParamId, DType)>,
 }
@@ -62,7 +63,7 @@ impl GradientSums {
     ///
     /// For gradients of a type that is not summed.
     pub(super) fn new<M: Module>(rank: &Rank, master: &M, samples: usize) -> Result<Self, StepError> {
-        let buckets = Buckets::of(master, 1.0, true);
+        let buckets = Buckets::empty_for(master, 1.0, true);
         #[cfg(feature = "cuda")]
         let beside = match rank.collectives.as_ref().filter(|_| rank.share.ranks() > 1) {
             Some(collectives) => Some(collectives.sums_beside(buckets.types())?),
@@ -75,7 +76,7 @@ impl GradientSums {
             accumulated: HashMap::new(),
             types: HashMap::new(),
             factor: None,
-            is_entered: false,
+            differentiates_itself: false,
             mixed: None,
         };
         Ok(Self { state: Arc::new(Shared(Mutex::new(state))), rank: rank.clone(), samples })
@@ -89,12 +90,15 @@ impl GradientSums {
     pub(super) fn begin_attempt(&self) {
         let mut state = self.state();
         #[cfg(feature = "cuda")]
-        let begun = state.beside.as_mut().map_or(0, SumsBeside::flush);
+        let begun = state.beside.as_mut().map_or(0, |beside| {
+            beside.flush();
+            beside.count()
+        });
         #[cfg(not(feature = "cuda"))]
         let begun = 0;
         state.buckets.begin_again(begun);
         state.accumulated.clear();
-        (state.factor, state.mixed, state.is_entered) = (None, None, false);
+        (state.factor, state.mixed, state.differentiates_itself) = (None, None, false);
     }
 
     /// The model with hooks for the backward pass of the last micro-batch, whose gradients are added to `accumulated`.
@@ -119,8 +123,8 @@ impl GradientSums {
     }
 
     /// Returns true if the loss has begun a backward pass of its own. Burn refuses a second pass through hooks, before it begins.
-    pub(in crate::train) fn are_entered(&self) -> bool {
-        self.state().is_entered
+    pub(in crate::train) fn differentiates_itself(&self) -> bool {
+        self.state().differentiates_itself
     }
 
     /// Sets the weight of the last micro-batch's mean loss, and the number by which its gradients are multiplied. Before its
@@ -174,26 +178,29 @@ impl GradientSums {
     ///
     /// # Errors
     ///
-    /// An out-of-memory error if some could not be begun, and [`StepError::Peers`] if the ranks have ended.
+    /// The failure of a gradient whose sum could not be begun, and [`StepError::Peers`] if the ranks have ended.
     pub(super) fn begin_all(&self, header: Tensor<1>) -> Result<(), StepFailure> {
         let mut state = self.state();
-        state.buckets.packed.vectors.push(header);
         #[cfg(feature = "cuda")]
         if state.beside.is_some() {
             state.begin();
             let all = state.buckets.count() + 1;
             let beside = state.beside.as_mut().expect("it is some");
-            let begun = beside.flush();
-            if begun < all {
-                // NCCL begins nothing after an abort.
-                if let Some(ended) = self.rank.collectives.as_ref().and_then(Collectives::aborted_by) {
-                    return Err(StepError::Peers(ended).into());
-                }
-                let message = format!("{} of {all} sums of gradients could not be begun", all - begun);
-                return Err(OutOfMemory { moment: Moment::Backward, message }.into());
+            // An earlier attempt may have begun it.
+            if beside.count() < all {
+                beside.begin(header);
             }
-            return Ok(());
+            let Some(failed) = beside.flush() else { return Ok(()) };
+            drop(state);
+            // NCCL begins nothing after an abort.
+            if let Some(ended) = self.rank.collectives.as_ref().and_then(Collectives::aborted_by) {
+                return Err(StepError::Peers(ended).into());
+            }
+            wait_for(&[failed]).map_err(|error| error.at(Moment::Backward))?;
+            let message = "a sum of gradients could not be begun".to_owned();
+            return Err(OutOfMemory { moment: Moment::Backward, message }.into());
         }
+        state.buckets.packed.vectors.push(header);
         let vectors = Queued::new(state.buckets.take_vectors()).map_err(|error| error.at(Moment::Backward))?;
         state.buckets.packed.vectors = vectors.0;
         Ok(())
@@ -227,7 +234,7 @@ impl Shared {
 impl Receiver for Shared {
     fn expects(&self) -> bool {
         let mut state = self.lock();
-        state.is_entered |= state.factor.is_none();
+        state.differentiates_itself |= state.factor.is_none();
         state.factor.is_some()
     }
 

@@ -175,14 +175,14 @@ fn buckets_that_begin_again_keep_the_vectors_that_were_taken() {
         let elements = param.shape().num_elements();
         found.push((param.id, param.val().without_autodiff().reshape([elements])));
     });
-    let mut whole = Buckets::of(&model, 2.0, false);
+    let mut whole = Buckets::empty_for(&model, 2.0, false);
     for (id, value) in parameters.iter().rev() {
         whole.add(*id, value.clone());
     }
     let expected: Vec<_> = whole.take_vectors().into_iter().map(values).collect();
     assert_eq!(expected.len(), 3);
     for taken in 0..3 {
-        let mut buckets = Buckets::of(&model, 2.0, false);
+        let mut buckets = Buckets::empty_for(&model, 2.0, false);
         // The order of arrival does not matter, and a failure leaves some parameters out.
         for (id, value) in parameters.iter().skip(1) {
             buckets.add(*id, value.clone());
@@ -223,7 +223,7 @@ fn trained(
             Some(half) => trainer.mixed(half)?,
             None => trainer,
         };
-        let mut trainer = if is_early { trainer } else { trainer.sum_after_backward() };
+        let mut trainer = if is_early { trainer.overlap_sums() } else { trainer };
         let mut taken = Vec::new();
         for (seed, samples) in SIZES.iter().enumerate() {
             let own = batch(*samples, seed as u64).narrow(rank.part(*samples));
