@@ -14,15 +14,8 @@ use crate::{Bytes, Precision};
 /// Bytes of a bucket, the packed gradients that are exchanged at once, where all gradients have so many bytes: an eighth of them,
 /// from 4 to 64 MiB, so that most are exchanged beside the backward pass. The gradient of a larger parameter is exchanged
 /// unpacked.
-pub const fn bucket_bytes(gradients: u64) -> u64 {
-    let (eighth, least, most) = (gradients / 8, 4 << 20, 64 << 20);
-    if eighth < least {
-        least
-    } else if eighth > most {
-        most
-    } else {
-        eighth
-    }
+pub fn bucket_bytes(gradients: u64) -> u64 {
+    (gradients / 8).clamp(4 << 20, 64 << 20)
 }
 
 /// Bytes of the packed gradients while they are exchanged: one bucket, and a second one that it is computed from. `each` is

@@ -8,6 +8,7 @@ use cudarc::driver::sys::{CUevent, CUevent_flags, CUevent_wait_flags, CUstream};
 
 /// A stream of the highest priority, so that what it runs need not wait until a long kernel has left. It lasts as long as the
 /// process.
+#[derive(Debug)]
 pub(super) struct SecondStream {
     stream: CUstream,
     event: CUevent,

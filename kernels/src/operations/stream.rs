@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::error::Error;
 use std::ffi::c_void;
-use std::fmt::{self, Debug, Formatter};
+use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -445,14 +445,8 @@ pub struct PendingSums {
 }
 
 /// The second stream of a device, made by the first sum.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SharedStream(Arc<Mutex<Option<SecondStream>>>);
-
-impl Debug for SharedStream {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str("SharedStream(..)")
-    }
-}
 
 impl PendingSums {
     pub(crate) fn new(communicator: Arc<Communicator>, stream: SharedStream) -> Self {
