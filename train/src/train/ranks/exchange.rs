@@ -294,9 +294,8 @@ impl Buckets {
                 if param.is_require_grad() {
                     if *at < *left && buckets.early[*at].is_none() {
                         let Slot { elements, dtype, .. } = buckets.slots[*at];
-                        let cast = |gradient: Tensor<1>| match gradient.dtype() == dtype {
-                            true => gradient,
-                            false => gradient.cast(dtype),
+                        let cast = |gradient: Tensor<1>| {
+                            if gradient.dtype() == dtype { gradient } else { gradient.cast(dtype) }
                         };
                         let found = gradients.remove::<D>(param.id);
                         let found = found.map(|gradient| cast(gradient.without_autodiff().reshape([elements])));
