@@ -182,6 +182,11 @@ impl Config {
         self.feature(name).as_deref() == Some("true")
     }
 
+    /// Returns true if a key loads the weights in fp32.
+    pub(crate) fn loads_f32(&self) -> bool {
+        self.with_role(Role::Weights).any(|key| matches!(key.meaning(&self.file.text), Meaning::Known("f32")))
+    }
+
     /// Returns true if the inputs of checkpointed layers are in the host's memory.
     pub(crate) fn offloads(&self) -> bool {
         let is_word = |key: &MatchedKey| matches!(key.meaning(&self.file.text), Meaning::Known("offload"));

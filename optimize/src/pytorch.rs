@@ -7,7 +7,6 @@ use gpu_tuned_core::workload::WeightFormat;
 use gpu_tuned_core::{Precision, PrecisionPolicy, Provenance, Setting, Settings};
 
 use crate::dialect::Role;
-use crate::document::Value;
 use crate::error::OptimizeError;
 use crate::task::Decision;
 use crate::tuner::{Expectation, Tuned, Tuner};
@@ -128,10 +127,8 @@ impl Tuner<'_> {
             because(Setting::BatchSize, derived, "the largest divisor of the step that fits in PyTorch".to_owned());
             because(Setting::GradientAccumulation, derived, follows);
         }
-        let why = match (part.checkpointing, as_is.checkpointing) {
-            (true, false) => "does not fit without checkpointing",
-            _ => "kept",
-        };
+        let is_added = part.checkpointing && !as_is.checkpointing;
+        let why = if is_added { "does not fit without checkpointing" } else { "kept" };
         because(Setting::GradientCheckpointing, derived, why.to_owned());
         let why = match no_tensor_cores(config.precision, facts) {
             Some(reason) if part.precision == Precision::F32 => reason,
@@ -164,42 +161,40 @@ impl Tuner<'_> {
     /// The run that [`peak`] estimates.
     fn run(&self, part: Part) -> Run {
         let (config, step, training) = (self.config, self.step, &self.spec.training);
-        let precision = match (part.precision, config.feature("half_weights").as_deref()) {
+        let (stage, half) = (config.feature("zero_stage"), config.feature("half_weights"));
+        let precision = match (part.precision, half.as_deref()) {
             // Autocast over weights that stay in 16 bits.
             (Precision::MixedBf16, Some("true")) => Precision::Bf16Params,
             // Adapters over weights in the format of the saved model.
             (Precision::F32, Some("frozen")) if training.lora_rank.is_some() => Precision::MixedBf16,
             (precision, _) => precision,
         };
-        let optimizer = match config.matched(Role::Optimizer).map(|key| &key.entry.value) {
-            Some(Value::Text(text)) => text.to_lowercase(),
-            _ => String::new(),
-        };
+        let optimizer = config.matched(Role::Optimizer).and_then(|key| key.entry.value.bare());
+        let optimizer = optimizer.unwrap_or_default().to_lowercase();
         let state = match (optimizer.contains("paged"), ["8bit", "4bit"].iter().any(|bits| optimizer.contains(bits))) {
             (true, _) => OptimizerState::Paged,
             (false, true) => OptimizerState::EightBit,
             (false, false) => OptimizerState::Full,
         };
+        // DeepSpeed converts frozen weights, too.
+        let is_converted = matches!(stage.as_deref(), Some("1" | "2" | "3"));
+        let is_loaded = (half.as_deref() == Some("false") || config.loads_f32()) && !is_converted;
+        let is_full = precision == Precision::F32 || precision.is_mixed() && is_loaded;
         let frozen = match training.frozen_weights {
             WeightFormat::Q8 => Weights::Int8,
             WeightFormat::Q4 => Weights::Nf4,
-            WeightFormat::Full if precision == Precision::F32 => Weights::Full,
+            WeightFormat::Full if is_full => Weights::Full,
             WeightFormat::Full => Weights::Half,
         };
         // The GPUs of a node share one copy of the state.
         let node = config.devices_of_node.unwrap_or(USUAL_NODE).min(step.ranks);
-        let mut shards = step.ranks;
-        let stage = config.feature("zero_stage");
+        let shards = if stage.as_deref() == Some("hsdp") { node } else { step.ranks };
         let sharding = match stage.as_deref() {
             Some("1") => Sharding::Zero1,
             Some("2") => Sharding::Zero2,
             Some("3") => Sharding::Zero3,
-            Some("fsdp" | "fsdp_checkpointing") => Sharding::Fsdp,
+            Some("fsdp" | "fsdp_checkpointing" | "hsdp") => Sharding::Fsdp,
             Some("fsdp2") => Sharding::FsdpGradients,
-            Some("hsdp") => {
-                shards = node;
-                Sharding::Fsdp
-            }
             _ => Sharding::None,
         };
         Run {

@@ -284,6 +284,28 @@ fn adapters_of_llama_factory_train_over_weights_in_16_bits() {
     assert_ne!(full(""), full("bf16: true\n"));
 }
 
+/// Automatic mixed precision keeps the format in which frozen weights were loaded.
+#[test]
+fn frozen_weights_that_are_loaded_in_fp32_have_four_bytes() {
+    let values = 4 * 12 * 256 * 256 + 8192 * 256;
+    let lora = "lora_target_modules: all-linear\nper_device_train_batch_size: 1\nmax_length: 64\nbf16: true\n";
+    let trl = format!("use_peft: true\nlora_r: 8\n{lora}assistant_only_loss: false\nmodel_name_or_path: x\n");
+    let swift = format!("tuner_type: lora\nlora_rank: 8\n{lora}gradient_accumulation_steps: 1\n");
+    for (text, key) in [(&trl, "dtype"), (&trl, "torch_dtype"), (&swift, "torch_dtype")] {
+        let [full, half] = ["float32", "bfloat16"].map(|format| needed(&format!("{text}{key}: {format}\n")));
+        assert!(full - half > 2 * values, "{text}{key}: {full} {half}");
+    }
+    // DeepSpeed converts them.
+    let [full, none] = ["dtype: float32\n", ""].map(|key| needed_on(2, &format!("{trl}deepspeed: ds_z2.json\n{key}")));
+    assert_eq!(full, none);
+    let litgpt = "train: {global_batch_size: 8, micro_batch_size: 1, max_seq_length: 64}\ncheckpoint_dir: x\n";
+    let lightning = "trainer: {max_epochs: 1, precision: HOW}\ndata: {batch_size: 1}\nlora_rank: 8\n";
+    for text in [&format!("{litgpt}lora_r: 8\nprecision: HOW\n"), lightning] {
+        let [mixed, half] = ["bf16-mixed", "bf16-true"].map(|how| needed(&text.replace("HOW", how)));
+        assert!(mixed - half > 2 * values, "{text}: {mixed} {half}");
+    }
+}
+
 #[test]
 fn sharding_is_counted_in_every_framework_that_has_it() {
     let composer = "device_train_microbatch_size: 1\nglobal_train_batch_size: 8\nprecision: amp_bf16\nmax_duration: 1ba\n\
