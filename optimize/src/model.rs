@@ -7,7 +7,7 @@ mod read;
 use gpu_tuned_core::dims::{Dim, DimValue, DimValues, Presence, Schema as _, named, parse_value};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::suggest_key;
-use gpu_tuned_core::workload::{ModelKind, ModelSpec, Optimizer, Training, WorkloadSpec};
+use gpu_tuned_core::workload::{ModelKind, ModelSpec, Norm, Optimizer, Training, WorkloadSpec};
 use serde::Serialize;
 
 use crate::config::Config;
@@ -179,6 +179,19 @@ impl Model {
         };
         Ok(Self { spec, because, dims: dims.0.into_iter().map(to_dimension).collect() })
     }
+}
+
+/// Returns true if Liger chunks the loss: by the family of the model that the config names, else by the model's layers.
+pub(crate) fn has_liger(config: &Config, spec: &WorkloadSpec) -> bool {
+    let published = |text: &str| {
+        let entries = Known::named(text)?.file().entries().ok()?;
+        read::meeting(&entries, "model_type=*")?.value.bare()
+    };
+    let own = config.entries.iter().flat_map(evidence::names_of_models);
+    let mut named = config.named_models().chain(own).map(|(text, _)| published(&text).unwrap_or(text));
+    let family = named.find_map(|text| Names::get().layout(&text).map(|(_, word)| word));
+    let is_llama = || matches!(&spec.model, ModelSpec::Transformer(it) if it.gated && it.norm == Norm::Rms);
+    family.map_or_else(is_llama, |word| Names::get().liger.has(word))
 }
 
 /// The kind, the evidence for it, and the reason for messages.

@@ -37,6 +37,8 @@ pub(crate) struct Names {
     pub(crate) unmodelled_layers: Words,
     /// Words of keys of mixtures of experts.
     pub(crate) mixture: Words,
+    /// Families whose loss Liger's kernels chunk.
+    pub(crate) liger: Words,
     /// Names of matrices by the planner's names.
     matrices: BTreeMap<String, Words>,
 }

@@ -8,6 +8,7 @@ use gpu_tuned_core::{Precision, PrecisionPolicy, Provenance, Setting, Settings};
 
 use crate::dialect::Role;
 use crate::error::OptimizeError;
+use crate::model::has_liger;
 use crate::task::Decision;
 use crate::tuner::{Expectation, Tuned, Tuner};
 
@@ -51,7 +52,11 @@ impl Tuner<'_> {
                 let message = "the micro-batch is left to the program, and the memory of this model in PyTorch is unknown: put a number in its place";
                 return Err(config.mistake(Role::Batch, message.to_owned()));
             }
-            tuned.warnings.push(self.unknown_memory());
+            let of = self.spec.model.kind().name;
+            tuned.warnings.push(format!(
+                "the memory of {of} in PyTorch is not modelled, so that the batch stays. To plan it, measure the peak of two \
+                 micro-batches, in PyTorch with torch.cuda.max_memory_reserved()"
+            ));
         } else {
             let fixed = !self.can_set_accumulation() || self.keeps_step() || self.depends_on_micro_batch().is_some();
             let sizes = (1..=as_is.samples).rev().filter(|samples| share.is_multiple_of(*samples));
@@ -82,12 +87,10 @@ impl Tuner<'_> {
     /// The config as it is.
     fn configured(&self, facts: &DeviceFacts) -> Expectation {
         let (config, samples) = (self.config, self.step.batch);
-        let problem = |problem: String| Expectation { problem: Some(problem), ..Expectation::default() };
-        if config.leaves_micro_batch() {
-            return problem("the config leaves the micro-batch to the program".to_owned());
-        }
-        if let Some(error) = unsupported(config.precision, facts) {
-            return problem(error);
+        let open = Some("the config leaves the micro-batch to the program".to_owned());
+        let problem = open.filter(|_| config.leaves_micro_batch()).or_else(|| unsupported(config.precision, facts));
+        if problem.is_some() {
+            return Expectation { problem, ..Expectation::default() };
         }
         let checkpointing = config.checkpointing.unwrap_or(false);
         let part = Part { samples, precision: config.precision, checkpointing };
@@ -101,15 +104,6 @@ impl Tuner<'_> {
     /// Peak memory of a part; `None` without a memory model.
     fn peak(&self, part: Part) -> Option<Peak> {
         peak(self.spec, &self.run(part))
-    }
-
-    /// Reason why the batch stays, and what is needed to plan it.
-    fn unknown_memory(&self) -> String {
-        let of = self.spec.model.kind().name;
-        format!(
-            "the memory of {of} in PyTorch is not modelled, so that the batch stays. To plan it, measure the peak of two \
-             micro-batches, in PyTorch with torch.cuda.max_memory_reserved()"
-        )
     }
 
     fn decide(&self, part: Part, as_is: Part, facts: &DeviceFacts) -> Decision {
@@ -207,6 +201,7 @@ impl Tuner<'_> {
             offloads: config.offloads(),
             loss: match config.feature("fused_cross_entropy").as_deref() {
                 Some("true") => Loss::Chunked,
+                Some("liger") if has_liger(config, self.spec) => Loss::Chunked,
                 Some("chunks" | "logits") if config.has_feature("compiled") => Loss::Chunked,
                 Some("chunks") => Loss::KeptChunks,
                 Some("logits") => Loss::KeptLogits,

@@ -125,7 +125,7 @@ fn a_micro_batch_that_fits_in_pytorch_stays() {
 #[test]
 fn memory_in_pytorch_follows_the_features_of_the_run() {
     let bytes = |text: &str, options: &[&str]| {
-        let whole = format!("{MODEL}per_device_train_batch_size: 8\nbf16: true\n{text}");
+        let whole = format!("{MODEL}model_name_or_path: my-llama\nper_device_train_batch_size: 8\nbf16: true\n{text}");
         let (tuned, _) = tuned(Format::Yaml, &whole, "h200", options).expect("a plan");
         tuned.before.memory_bytes.expect("an estimate").0
     };
@@ -216,11 +216,46 @@ fn attention_of_megatron_is_fused_by_default() {
 
 #[test]
 fn a_feature_is_on_by_every_word_for_true() {
-    let with = |flag: &str| needed(&format!("per_device_train_batch_size: 8\nbf16: true\nuse_liger_kernel: {flag}\n"));
+    let step = "model_name_or_path: my-llama\nper_device_train_batch_size: 8\nbf16: true\n";
+    let with = |flag: &str| needed(&format!("{step}use_liger_kernel: {flag}\n"));
     for flag in ["'True'", "1", "on"] {
         assert_eq!(with(flag), with("true"), "{flag}");
     }
     assert!(with("true") < with("false"));
+}
+
+/// `MODEL_TYPE_TO_APPLY_LIGER_FN` of Liger has the families that it patches.
+#[test]
+fn liger_patches_only_the_families_that_it_supports() {
+    let rest = "output_dir: x\nmax_seq_length: 512\nmax_length: 512\nper_device_train_batch_size: 512\nbf16: true\n";
+    let hugging = "use_liger_kernel: HOW\nnum_train_epochs: 1\n";
+    let factory = "enable_liger_kernel: HOW\nfinetuning_type: full\ncutoff_len: 512\n";
+    let is_patched = |model: &str, dialect: &str| {
+        let rest = if dialect == factory { "per_device_train_batch_size: 512\nbf16: true\n" } else { rest };
+        let [on, off] = ["true", "false"].map(|how| {
+            let text = format!("model_name_or_path: {model}\n{rest}{}", dialect.replace("HOW", how));
+            let (tuned, _) = tuned(Format::Yaml, &text, "h200", &[]).unwrap_or_else(|e| panic!("{text}: {e}"));
+            tuned.before.memory_bytes.expect("an estimate")
+        });
+        assert!(on <= off, "{model}");
+        on < off
+    };
+    for (model, expected) in [
+        ("roberta-base", false),
+        ("EleutherAI/pythia-1.4b", false),
+        ("openai-community/gpt2-xl", false),
+        ("facebook/opt-1.3b", false),
+        ("EleutherAI/gpt-neo-1.3B", false),
+        ("allenai/OLMo-1B-hf", false),
+        ("allenai/OLMo-2-1124-7B", true),
+        ("meta-llama/Llama-2-7b-hf", true),
+        ("HuggingFaceH4/zephyr-7b-beta", true),
+        ("Qwen/Qwen2.5-7B", true),
+        ("google/gemma-2-2b", true),
+        ("microsoft/Phi-3-mini-4k-instruct", true),
+    ] {
+        assert_eq!([hugging, factory].map(|dialect| is_patched(model, dialect)), [expected; 2], "{model}");
+    }
 }
 
 /// The fields are those of the configs of burn-optim 0.22.

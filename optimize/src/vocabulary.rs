@@ -189,16 +189,11 @@ fn topic(entry: &ConfigEntry) -> Option<&'static str> {
     };
     let is_listed = all.harmless.keys.has(name) && !word.starts_with('=');
     let is_off = is_off(entry, topic.name == "parallelism");
-    let has_value = || match &entry.value {
-        Value::Text(text) => {
-            let text = text.to_ascii_lowercase();
-            topic.values.iter().any(|value| value.strip_prefix('=').map_or(text.contains(value), |own| text == own))
-        }
-        _ => false,
-    };
+    let text = if let Value::Text(text) = &entry.value { text.to_ascii_lowercase() } else { String::new() };
+    let is_value = |value: &str| value.strip_prefix('=').map_or(text.contains(value), |own| text == own);
     let passes = is_listed
         || is_off
-        || has_value()
+        || topic.values.iter().any(is_value)
         || is_named_by_models(name)
         || is_beside_training(entry) && !(topic.name == "the batch" && is_of_batches(entry))
         || !is_about_task && !word.starts_with('=') && is_harmless();
@@ -337,17 +332,11 @@ pub(crate) fn has_no_value(value: &Value, is_parallelism: bool) -> bool {
         Value::Null => true,
         Value::Flag(flag) => !flag,
         Value::Text(text) => ["", "none", "no", "off", "null"].contains(&text.to_ascii_lowercase().as_str()),
-        Value::Number(digits) => match digits.trim_end_matches(".0") {
-            "0" => true,
-            "1" => is_parallelism,
-            _ => false,
-        },
+        Value::Number(digits) if digits.trim_end_matches(".0") == "1" => is_parallelism,
+        Value::Number(digits) => digits.trim_end_matches(".0") == "0",
         // One device, such as `gpu_ids: [3]`.
-        Value::List(nodes) => match nodes.as_slice() {
-            [] => true,
-            [one] => is_parallelism && one.value.count().is_some(),
-            _ => false,
-        },
+        Value::List(nodes) if let [one] = nodes.as_slice() => is_parallelism && one.value.count().is_some(),
+        Value::List(nodes) => nodes.is_empty(),
         Value::Table(entries) => {
             let is_off = |entry: &Entry| has_no_value(&entry.node.value, is_parallelism);
             entries.iter().all(is_off) || entries.iter().any(|entry| entry.key == "enabled" && is_off(entry))
