@@ -174,8 +174,7 @@ impl Config {
                 _ => key.entry.value.bare().filter(|_| key.row.words.is_empty()),
             }
         });
-        let default = || self.dialect.default_of(Role::Feature, name, &self.entries).map(str::to_owned);
-        of_keys.max().or_else(default)
+        of_keys.max().or_else(|| Some(self.dialect.default_of(Role::Feature, name, &self.entries)?.to_owned()))
     }
 
     pub(crate) fn has_feature(&self, name: &str) -> bool {
@@ -316,8 +315,8 @@ fn is_training(entries: &[ConfigEntry], keys: &MatchedKeys<'_>) -> bool {
         _ => key.row.words.is_empty() || !matches!(key.meaning(keys.source.text), Meaning::Unknown),
     };
     let settings = keys.all.iter().filter(is_evidence).count() > 1;
-    let names = || entries.iter().map(ConfigEntry::name);
-    !keys.dialect.is_plain() || settings || names().any(|name| Names::get().training.has(name))
+    let is_of_training = |entry: &ConfigEntry| Names::get().training.has(entry.name());
+    !keys.dialect.is_plain() || settings || entries.iter().any(is_of_training)
 }
 
 /// Returns true for a key or value of `PyTorch`, such as `pin_memory` or `torch.optim.AdamW`.

@@ -57,6 +57,7 @@ struct Off {
 struct Switch {
     names: Words,
     of: Words,
+    off: Words,
 }
 
 #[derive(Deserialize)]
@@ -134,16 +135,17 @@ pub(crate) fn unknown<'e>(
 
 /// A key that is read, in a section that another key turns off: `lora.rank` beside `lora.enabled: false` or `enable_lora: false`.
 fn switched_off<'e>(dialect: &'static Dialect, entry: &ConfigEntry, on: &[&'e ConfigEntry]) -> Option<&'e ConfigEntry> {
-    let is_off = entry.value == Value::Flag(false) && !is_beside_training(entry);
-    let (name, tables) = entry.path.split_last().filter(|_| is_off)?;
+    let value = entry.value.bare().filter(|_| !is_beside_training(entry))?.to_ascii_lowercase();
+    let (name, tables) = entry.path.split_last()?;
     let mut others = on.iter().filter(|other| !core::ptr::eq(**other, entry));
-    if ["enabled", "enable", "use", "active"].contains(&name.as_str()) && !tables.is_empty() {
+    if value == "false" && ["enabled", "enable", "use", "active"].contains(&name.as_str()) && !tables.is_empty() {
         return others.find(|other| other.path.starts_with(tables)).copied();
     }
     let own = ["use_", "enable_"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
     let own = own.strip_suffix("_enabled").unwrap_or(own);
-    let switch = VOCABULARY.switches.iter().find(|switch| dialect.is_plain() && switch.names.has(own))?;
-    others.find(|other| switch.of.iter().any(|word| fits(other.name(), word))).copied()
+    let is_switch = |switch: &&Switch| dialect.is_plain() && switch.names.has(own) && switch.off.has(&value);
+    let switch = VOCABULARY.switches.iter().find(is_switch)?;
+    others.find(|other| switch.of.iter().any(|word| other.path.iter().any(|name| fits(name, word)))).copied()
 }
 
 /// Returns true for the number of a model's experts.
