@@ -258,6 +258,18 @@ fn liger_patches_only_the_families_that_it_supports() {
     }
 }
 
+/// `num_labels` is part of the model's config, and the class of the model has a head over the vocabulary.
+#[test]
+fn labels_of_axolotl_make_no_other_head() {
+    let step = "base_model: x\nmicro_batch_size: 64\nsequence_len: 512\nbf16: auto\n";
+    for rest in ["num_labels: 2\n", "num_labels: 2\nmodel_type: LlamaForCausalLM\n"] {
+        assert_eq!(needed(&format!("{step}{rest}")), needed(step), "{rest}");
+    }
+    let other = format!("{MODEL}{step}num_labels: 2\nmodel_type: AutoModelForSequenceClassification\n");
+    let refused = refused(Format::Yaml, &other);
+    assert!(refused.contains("`model_type`: `AutoModelForSequenceClassification` is not modelled"), "{refused}");
+}
+
 /// The fields are those of the configs of burn-optim 0.22.
 #[test]
 fn optimizers_of_burn_are_recognised_by_their_fields() {
