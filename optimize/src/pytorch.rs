@@ -87,10 +87,12 @@ impl Tuner<'_> {
     /// The config as it is.
     fn configured(&self, facts: &DeviceFacts) -> Expectation {
         let (config, samples) = (self.config, self.step.batch);
-        let open = Some("the config leaves the micro-batch to the program".to_owned());
-        let problem = open.filter(|_| config.leaves_micro_batch()).or_else(|| unsupported(config.precision, facts));
-        if problem.is_some() {
-            return Expectation { problem, ..Expectation::default() };
+        let problem = |problem: String| Expectation { problem: Some(problem), ..Expectation::default() };
+        if config.leaves_micro_batch() {
+            return problem("the config leaves the micro-batch to the program".to_owned());
+        }
+        if let Some(error) = unsupported(config.precision, facts) {
+            return problem(error);
         }
         let checkpointing = config.checkpointing.unwrap_or(false);
         let part = Part { samples, precision: config.precision, checkpointing };

@@ -1,13 +1,12 @@
 //! Gradients of an optimizer step, accumulated over its micro-batches.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor};
 
-use super::buffers::{Buffers, Variances};
+use super::buffers::Variances;
 use super::outcome::{StepError, StepFailure};
 use super::ranks::GradientSums;
 use super::stepper::Part;
@@ -128,25 +127,14 @@ impl<T> AccumulatedGradients<T> {
             let before = (rules.checks_variance && cut.len() == 1).then(|| Variances::read(model)).transpose()?;
             let sums = rules.sums.filter(|_| cut.end == samples);
             let (loss, weight, output) = timer.micro_batch(cut.len(), || {
-                let upload = || watched(Moment::Upload, || batch.narrow(cut.clone()).on_device(device));
-                let upload = || timer.time(Phase::Upload, upload);
-                let micro = upload()?;
+                let upload = || watched(Moment::Upload, || batch.narrow(cut).on_device(device));
+                let micro = timer.time(Phase::Upload, upload)?;
                 let (found, number) = match sums {
                     Some(sums) => {
-                        let buffers = Buffers::copy_of(model);
                         let hooked = watched(Moment::Forward, || sums.hooked(model, std::mem::take(&mut sum)))?;
-                        match catch_unwind(AssertUnwindSafe(|| part(&hooked, micro, share, Some(sums)))) {
-                            Ok(found) => {
-                                sums.check(model).map_err(StepError::from)?;
-                                found?
-                            }
-                            // A loss that differentiates by itself.
-                            Err(_) if sums.differentiates_itself() => {
-                                buffers.inspect(|buffers| buffers.restore(model));
-                                part(model, upload()?, share, None)?
-                            }
-                            Err(panic) => resume_unwind(panic),
-                        }
+                        let found = part(&hooked, micro, share, Some(sums))?;
+                        sums.check(model).map_err(StepError::from)?;
+                        found
                     }
                     None => part(model, micro, share, None)?,
                 };

@@ -189,8 +189,9 @@ impl<M: Module> Trainer<M> {
     /// Begins the sums of gradients over [ranks](super::Rank) in the backward pass of the last micro-batch, beside it, in place of
     /// behind it. The sums are the same. Links that are slower than NVLink gain most: see `docs/ranks.md`.
     ///
-    /// In that micro-batch the loss gets a model whose parameters are no leaves of the graph. `is_require_grad` is false for them,
-    /// and `require_grad` panics: do not use this with a loss that asks parameters whether they are trained.
+    /// In that micro-batch the loss gets a model whose parameters are no leaves of the graph. `is_require_grad` is false for them:
+    /// do not use this with a loss that asks parameters whether they are trained. A [step](Self::step) panics if the loss calls
+    /// `backward`, or `require_grad` on a parameter.
     #[must_use]
     pub fn overlap_sums(mut self) -> Self {
         self.stepper.overlaps_sums = true;
@@ -298,8 +299,8 @@ impl<M: Module> Trainer<M> {
         graphs.lock().begin_step(self.stepper.micro_batch());
         let part = |model: &M, micro: B, share: f64, sums: Option<&GradientSums>| {
             // Gradients in 16 bits get their share in the sum, in fp32: small ones times a small share are zero in f16.
-            let (in_loss, in_sum) = if is_mixed { (1.0, share) } else { (share, 1.0) };
-            let in_sum = |weight: Option<&StepWeight>| if weight.is_some() { 1.0 } else { in_sum };
+            let in_loss = if is_mixed { 1.0 } else { share };
+            let in_sum = |weight: Option<&StepWeight>| if is_mixed && weight.is_none() { share } else { 1.0 };
             let number = |weight: Option<&StepWeight>| in_sum(weight) * scale.value().recip();
             let weighed = |weight: Option<&StepWeight>| {
                 if let Some(sums) = sums {
@@ -311,9 +312,9 @@ impl<M: Module> Trainer<M> {
                 MicroBatchGradients::compute(loss, model, factors, refuses_half, &timer, weighed)
             };
             let mut found = graphs.lock().differentiate(model, micro, (in_loss, scale), &differentiate)?;
-            let (in_sum, number) = (in_sum(found.weight.as_ref()), number(found.weight.as_ref()));
+            let number = number(found.weight.as_ref());
             if is_mixed && found.weight.is_none() {
-                found.loss = found.loss.map(|loss| loss.mul_scalar(in_sum));
+                found.loss = found.loss.map(|loss| loss.mul_scalar(share));
             }
             Ok((found, number))
         };

@@ -128,10 +128,8 @@ impl Stepper {
         let is_timed = self.timer.is_on() || self.steps % TIMED == 1;
         let allows_early = self.overlaps_sums && self.steps > 0 && weights.differentiates();
         let begins_early = allows_early && !is_timed && !self.counts_health();
-        let accumulated = self.accumulated(weights, &model, batch, part, begins_early.then_some(&*sums));
-        // A loss that differentiates by itself costs a second trial in each step.
-        self.overlaps_sums &= !sums.differentiates_itself();
-        let AccumulatedGradients { gradients, loss, weights: loss_weights, outputs, .. } = accumulated?;
+        let AccumulatedGradients { gradients, loss, weights: loss_weights, outputs, .. } =
+            self.accumulated(weights, &model, batch, part, begins_early.then_some(&*sums))?;
         weights.complete()?;
         // Read before the sums: after them, a step cannot be begun again.
         let health = self.health_counts(&gradients, &model)?.map(Counts::watched).transpose()?;

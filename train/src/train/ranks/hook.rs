@@ -18,14 +18,8 @@ use burn_dispatch::{BackendTensor, DispatchAutodiffContext, DispatchTensor, Disp
 
 use crate::shape::with_autodiff_of;
 
-/// Receives gradients of parameters.
-pub(super) trait Receiver: Send + Sync {
-    /// Called before each gradient. Returns false in a backward pass of the loss itself, whose gradients stay where they are.
-    fn expects(&self) -> bool;
-
-    /// Receives the gradient of a parameter, whole and flat.
-    fn receive(&self, id: ParamId, gradient: Tensor<1>);
-}
+/// Receives the gradient of a parameter, whole and flat.
+pub(super) type Receive = Arc<dyn Fn(ParamId, Tensor<1>) + Send + Sync>;
 
 /// Depth in the graph from one parameter to the next: more than the operations that a layer needs in a row.
 ///
@@ -39,11 +33,11 @@ const DEPTH: usize = 32;
 pub(super) struct Anchors(Arc<Mutex<Vec<DispatchTensor>>>);
 
 impl Anchors {
-    /// The model with a hook on each trained parameter. A backward pass through it hands each gradient to `receiver` in place of
+    /// The model with a hook on each trained parameter. A backward pass through it hands each gradient to `receive` in place of
     /// keeping it, as soon as it is whole.
-    pub(super) fn hooked<M: Module>(&self, model: &M, receiver: &Arc<dyn Receiver>) -> M {
+    pub(super) fn hooked<M: Module>(&self, model: &M, receive: &Receive) -> M {
         let mut anchors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        model.clone().map(&mut Hooking { anchors: &mut anchors, hooked: 0, receiver })
+        model.clone().map(&mut Hooking { anchors: &mut anchors, hooked: 0, receive })
     }
 }
 
@@ -51,7 +45,7 @@ struct Hooking<'h> {
     anchors: &'h mut Vec<DispatchTensor>,
     /// Parameters before the next one.
     hooked: usize,
-    receiver: &'h Arc<dyn Receiver>,
+    receive: &'h Receive,
 }
 
 impl Hooking<'_> {
@@ -75,7 +69,7 @@ impl ModuleMapper for Hooking<'_> {
         if !param.is_require_grad() {
             return param;
         }
-        let state = State { id: param.id, receiver: Arc::clone(self.receiver) };
+        let state = State { id: param.id, receive: Arc::clone(self.receive) };
         param.map(|value| {
             let anchor = self.next(&value.device());
             Tensor::from_dispatch(hooked(value.into_dispatch(), anchor, state))
@@ -104,7 +98,7 @@ impl Dispatched for Cube {
 #[derive(Clone)]
 struct State {
     id: ParamId,
-    receiver: Arc<dyn Receiver>,
+    receive: Receive,
 }
 
 impl Debug for State {
@@ -113,7 +107,7 @@ impl Debug for State {
     }
 }
 
-/// The tensor itself. Its gradient goes to the receiver, and no further; or stays the gradient of this tensor.
+/// The tensor itself. Its gradient goes to the receiver, and no further.
 #[derive(Debug)]
 struct Hook;
 
@@ -122,13 +116,10 @@ impl<B: Dispatched> Backward<B, 2> for Hook {
 
     fn backward(self, ops: Ops<State, 2>, gradients: &mut Gradients, _: &mut Checkpointer) {
         let gradient = gradients.consume::<B>(&ops.node);
-        if !ops.state.receiver.expects() {
-            return gradients.register::<B>(ops.node.id, gradient);
-        }
         let elements = gradient.shape().num_elements();
         let flat = BackendTensor::Float(B::float_reshape(gradient, Shape::new([elements])));
         let flat = DispatchTensor { kind: B::kind(flat), autodiff: DispatchAutodiffContext::Disabled };
-        ops.state.receiver.receive(ops.state.id, Tensor::from_dispatch(flat));
+        (ops.state.receive)(ops.state.id, Tensor::from_dispatch(flat));
     }
 }
 

@@ -86,8 +86,8 @@ impl Collectives {
 
     /// Begins sums of vectors of these types beside the kernels.
     #[cfg(feature = "cuda")]
-    pub(super) fn sums_beside(&self, mut types: impl Iterator<Item = DType>) -> Result<SumsBeside, StepError> {
-        check_types(&mut types)?;
+    pub(super) fn sums_beside(&self, types: impl Iterator<Item = DType>) -> Result<SumsBeside, StepError> {
+        check_types(types)?;
         Ok(SumsBeside::new(Arc::clone(&self.communicator), self.stream.clone()))
     }
 

@@ -14,7 +14,7 @@ use gpu_tuned_kernels::collectives::SumsBeside;
 use super::Collectives;
 use super::Rank;
 use super::exchange::{Buckets, Queued, wait_for};
-use super::hook::Receiver;
+use super::hook::Receive;
 use crate::loss::StepWeight;
 use crate::mixed::{Factor, MixedError, ModulePath, is_half, multiplied, track_path};
 use crate::out_of_memory::Moment;
@@ -32,12 +32,10 @@ use crate::train::outcome::StepFailure;
 /// An attempt that runs out of memory may have begun some sums. The next attempt computes all gradients again, with random numbers
 /// of its own, and begins the sums that are left.
 pub(in crate::train) struct GradientSums {
-    state: Arc<Shared>,
+    state: Arc<Mutex<State>>,
     rank: Rank,
     samples: usize,
 }
-
-struct Shared(Mutex<State>);
 
 struct State {
     buckets: Buckets,
@@ -50,8 +48,6 @@ struct State {
     types: HashMap<ParamId, DType>,
     /// Factor of the gradients of the last micro-batch, during its backward pass.
     factor: Option<Factor>,
-    /// True if the loss has begun a backward pass of its own.
-    differentiates_itself: bool,
     /// Parameter whose gradient has another type, and that type.
     mixed: Option<(ParamId, DType)>,
 }
@@ -76,14 +72,13 @@ impl GradientSums {
             accumulated: HashMap::new(),
             types: HashMap::new(),
             factor: None,
-            differentiates_itself: false,
             mixed: None,
         };
-        Ok(Self { state: Arc::new(Shared(Mutex::new(state))), rank: rank.clone(), samples })
+        Ok(Self { state: Arc::new(Mutex::new(state)), rank: rank.clone(), samples })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets what was not begun by an attempt that failed.
@@ -98,7 +93,7 @@ impl GradientSums {
         let begun = 0;
         state.buckets.begin_again(begun);
         state.accumulated.clear();
-        (state.factor, state.mixed, state.differentiates_itself) = (None, None, false);
+        (state.factor, state.mixed) = (None, None);
     }
 
     /// The model with hooks for the backward pass of the last micro-batch, whose gradients are added to `accumulated`.
@@ -118,13 +113,11 @@ impl GradientSums {
             let mut state = self.state();
             (state.accumulated, state.types) = (flat, types);
         }
-        let receiver: Arc<dyn Receiver> = self.state.clone();
-        self.rank.anchors.hooked(model, &receiver)
-    }
-
-    /// Returns true if the loss has begun a backward pass of its own. Burn refuses a second pass through hooks, before it begins.
-    pub(in crate::train) fn differentiates_itself(&self) -> bool {
-        self.state().differentiates_itself
+        let state = Arc::clone(&self.state);
+        let receive: Receive = Arc::new(move |id, gradient| {
+            state.lock().unwrap_or_else(PoisonError::into_inner).receive(id, gradient);
+        });
+        self.rank.anchors.hooked(model, &receive)
     }
 
     /// Sets the weight of the last micro-batch's mean loss, and the number by which its gradients are multiplied. Before its
@@ -225,26 +218,12 @@ impl GradientSums {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Receiver for Shared {
-    fn expects(&self) -> bool {
-        let mut state = self.lock();
-        state.differentiates_itself |= state.factor.is_none();
-        state.factor.is_some()
-    }
-
-    fn receive(&self, id: ParamId, gradient: Tensor<1>) {
-        self.lock().receive(id, gradient);
-    }
-}
-
 impl State {
     /// Adds the gradient of a parameter in the last micro-batch, and begins the sums of vectors that are whole.
+    ///
+    /// # Panics
+    ///
+    /// In a backward pass of the loss itself.
     fn receive(&mut self, id: ParamId, gradient: Tensor<1>) {
         let (expected, found) = (self.types.get(&id).copied(), gradient.dtype());
         if expected.is_some_and(|expected| expected != found) {
@@ -252,7 +231,7 @@ impl State {
             return;
         }
         let gradient = if is_half(found) { gradient.cast(FloatDType::F32) } else { gradient };
-        let factor = self.factor.as_ref().expect("BUG: gradients are expected");
+        let factor = self.factor.as_ref().expect("`overlap_sums` allows no loss that calls `backward`: leave it out");
         let gradient = multiplied(gradient, factor);
         let gradient = match self.accumulated.remove(&id) {
             Some(accumulated) => accumulated + gradient,

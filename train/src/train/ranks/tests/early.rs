@@ -15,8 +15,8 @@ use burn_dispatch::backends::autodiff::ops::{Backward, Ops, OpsKind};
 use burn_dispatch::{BackendTensor, DispatchTensor, DispatchTensorKind as Kind};
 
 use super::super::exchange::Buckets;
-use super::super::hook::{Anchors, Receiver};
-use super::threads::run_all;
+use super::super::hook::{Anchors, Receive};
+use super::threads::{run, run_all};
 use super::{RATE, SIZES, model};
 use crate::loss::Loss;
 use crate::micro_batch::MicroBatch;
@@ -49,23 +49,10 @@ impl Layers {
     }
 }
 
-/// Receives all gradients by a function.
-struct Receiving<F>(F);
-
-impl<F: Fn(ParamId, Tensor<1>) + Send + Sync> Receiver for Receiving<F> {
-    fn expects(&self) -> bool {
-        true
-    }
-
-    fn receive(&self, id: ParamId, gradient: Tensor<1>) {
-        (self.0)(id, gradient);
-    }
-}
-
 /// The model, whose gradients a function receives.
 fn hooked(model: &Layers, receive: impl Fn(ParamId, Tensor<1>) + Send + Sync + 'static) -> Layers {
-    let receiver: Arc<dyn Receiver> = Arc::new(Receiving(receive));
-    Anchors::default().hooked(model, &receiver)
+    let receive: Receive = Arc::new(receive);
+    Anchors::default().hooked(model, &receive)
 }
 
 /// Gradients in the order of their arrival at hooks.
@@ -257,16 +244,21 @@ fn sums_that_begin_early_are_those_behind_the_backward_pass() {
 }
 
 #[test]
-fn a_loss_that_differentiates_by_itself_has_its_gradients() {
-    let loss = |model: &Network, micro: Batch| {
-        let own = GradientsParams::from_grads(model.loss(micro.clone()).backward(), model);
-        let weight = own.get::<2>(model.first.weight.id).expect("a gradient of its own");
-        let size = weight.abs().sum().mul_scalar(0.1).autodiff();
-        Loss::from(model.loss(micro) * (size + 1.0))
-    };
-    for count in [2, 3] {
-        let [early, late] = [true, false].map(|is_early| trained(count, None, is_early, loss));
-        assert!(early == late, "{count} ranks");
+fn a_loss_that_calls_backward_is_refused() {
+    let ended = run(&[5, 5], 5, |rank| {
+        let mut trainer = rank.trainer(model(rank), AdamWConfig::new().init())?.overlap_sums();
+        for seed in 0..20 {
+            let own = batch(10, seed).narrow(rank.part(10));
+            trainer.step(RATE, own, |model, micro| {
+                let _ = model.loss(micro.clone()).backward();
+                model.loss(micro)
+            })?;
+        }
+        Ok(())
+    });
+    for ended in ended {
+        let error = ended.unwrap_err().to_string();
+        assert!(error.contains("`overlap_sums` allows no loss that calls `backward`"), "{error}");
     }
 }
 
