@@ -50,6 +50,7 @@ fn add_a_run_with_a_finding(project: &Project) {
 }
 
 #[test]
+#[ignore = "needs a browser; `.ci/nightly` runs it"]
 fn the_report_is_readable_on_screens_telephones_and_paper() {
     let Some(mut browser) = Browser::open() else { return };
     let project = Project::new("measured");
@@ -82,6 +83,7 @@ fn the_report_is_readable_on_screens_telephones_and_paper() {
 }
 
 #[test]
+#[ignore = "needs a browser; `.ci/nightly` runs it"]
 fn the_pictures_of_the_documentation_are_readable_in_light_and_dark() {
     let Some(mut browser) = Browser::open() else { return };
     let files = ["pictures/throughput", "pictures/init", "pictures/monitor", "proof/lstm", "proof/transformer"];

@@ -70,6 +70,7 @@ fn words(line: &str) -> Vec<String> {
 const MODEL: &str = "model=transformer&layers=12&d_model=768&vocab=50257&seq=1024&heads=12";
 
 #[test]
+#[ignore = "needs a browser; `.ci/nightly` runs it"]
 fn plans_are_readable_on_screens_and_telephones() {
     let Some(mut browser) = Browser::open() else { return };
     let project = Project::new("declared");
@@ -96,6 +97,7 @@ fn plans_are_readable_on_screens_and_telephones() {
 }
 
 #[test]
+#[ignore = "needs a browser; `.ci/nightly` runs it"]
 fn the_page_shows_what_the_commands_print() {
     let Some(mut browser) = Browser::open() else { return };
     let project = Project::new("declared");
@@ -164,6 +166,7 @@ fn the_page_shows_what_the_commands_print() {
 }
 
 #[test]
+#[ignore = "needs a browser; `.ci/nightly` runs it"]
 fn everything_can_be_chosen_with_the_keyboard() {
     let Some(mut browser) = Browser::open() else { return };
     let project = Project::new("declared");

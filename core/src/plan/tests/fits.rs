@@ -116,7 +116,7 @@ fn modes() -> impl Strategy<Value = MeasuredMode> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn where_a_measured_batch_fits_there_is_a_plan(

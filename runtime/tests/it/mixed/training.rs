@@ -106,6 +106,7 @@ fn outcome(float: &str, precision: &str, model: &str, steps: u64, lr: f64) -> Ou
 const TASKS: [(&str, f64); 3] = [("transformer", 3e-3), ("convnet", 3e-3), ("recurrent", 3e-3)];
 
 #[test]
+#[ignore = "trains for minutes; `.ci/nightly` runs it"]
 fn it_learns_what_f32_learns_to_within_the_noise_of_seeds() {
     for (model, lr) in TASKS {
         let right = outcome("f32", "f32", model, 250, lr);
@@ -120,6 +121,7 @@ fn it_learns_what_f32_learns_to_within_the_noise_of_seeds() {
 
 /// Steps of 1e-4 are below half a unit in the last place of most weights in bf16.
 #[test]
+#[ignore = "trains for minutes; `.ci/nightly` runs it"]
 fn small_steps_are_not_rounded_away_as_they_are_from_bf16_weights() {
     let descent = |float: &str, precision: &str| {
         let outcome = outcome(float, precision, "transformer", 250, 1e-4);

@@ -150,6 +150,7 @@ fn replayed(mode: Mode, found: MeasuredMode) -> MeasuredOn {
 }
 
 #[test]
+#[ignore = "takes a minute; `.ci/nightly` runs it"]
 fn a_recurrent_network() {
     own_process::alone(a_recurrent_network, || {
         let dimensions = recurrent::Dimensions {
@@ -187,6 +188,7 @@ fn convolutions(image: usize, stages: Vec<[usize; 2]>, block: Block, reserved: &
 }
 
 #[test]
+#[ignore = "takes a minute; `.ci/nightly` runs it"]
 fn a_residual_network() {
     own_process::alone(a_residual_network, || {
         let plain = Reserved { checkpointing: false, mib: &[(32, 739), (64, 1160), (160, 2464), (320, 4854)] };
@@ -245,7 +247,7 @@ const TRANSFORMER: [(u64, u64); 27] = [
 ];
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes; `.ci/nightly` runs it"]
 fn a_transformer() {
     let subject = Subject::new(
         |device| Encoder {
@@ -268,7 +270,7 @@ fn a_transformer() {
 /// Networks that had no part in the rules of the simulation, with dry runs beside a driver that runs no kernels. Such dry
 /// runs of dense and recurrent layers reserve what an H200 reserves.
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes; `.ci/nightly` runs it"]
 fn networks_outside_of_the_fit() {
     fn add<N: Network<Dimensions: Sync>>(
         errors: &mut Errors,

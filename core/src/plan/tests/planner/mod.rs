@@ -2,7 +2,7 @@
 //! properties that any plan has, and timed.
 //!
 //! `PLANNED_WORKLOADS=10000 cargo test --release -p gpu-tuned-core --lib planner -- --nocapture` draws that many, in place
-//! of 200.
+//! of 50.
 
 mod brute_force;
 mod costs;
@@ -35,7 +35,7 @@ fn profiles(free: f64) -> Vec<DeviceFacts> {
 /// The same cases in every run: `few`, or more in the proportion that the environment asks for.
 fn runner(few: u32) -> TestRunner {
     let asked = std::env::var("PLANNED_WORKLOADS").ok();
-    let asked: u32 = asked.map_or(200, |count| count.parse().expect("PLANNED_WORKLOADS is a number"));
+    let asked: u32 = asked.map_or(50, |count| count.parse().expect("PLANNED_WORKLOADS is a number"));
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(few * asked / 200) };
     TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
 }

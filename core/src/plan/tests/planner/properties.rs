@@ -20,7 +20,7 @@ fn devices() -> impl Strategy<Value = DeviceFacts> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn a_plan_fits_and_its_micro_batches_add_up(device in devices(), workload in workloads(), goal in goals()) {
