@@ -172,7 +172,7 @@ pub fn peak(spec: &WorkloadSpec, run: &Run) -> Option<Peak> {
     let tokens = run.micro_batch as f64 * model.seq as f64;
     // Gradients grow while kept tensors are freed, so that the peak is at the loss or in the optimizer's step.
     let kept = tokens * layout.kept();
-    let beside = if run.accumulates { gradients } else { 0.0 } + layout.temporary();
+    let beside = if run.accumulates { gradients } else { 0.0 } + layout.casts() + layout.temporary();
     // An update of all parameters together needs a copy of them (documentation of `torch.optim.AdamW`, `foreach`).
     let at_step = gradients * if run.foreach { 2.0 } else { 1.0 };
     let allocated = state.fixed + (kept + beside).max(at_step);
@@ -203,6 +203,8 @@ struct Layout<'a> {
     other: f64,
     /// Values of the largest matrix of a layer.
     largest: f64,
+    /// Values of the matrix that makes the result.
+    head: f64,
     query: f64,
     key: f64,
     feed_forward: f64,
@@ -216,10 +218,12 @@ impl<'a> Layout<'a> {
         let hidden = || tensors.iter().filter(|group| group.role.is_hidden_matrix());
         let matrices = hidden().map(|group| group.values() as f64).sum();
         let largest = hidden().map(Tensors::values_each).max().unwrap_or(0) as f64;
+        let values = |role| tensors.iter().find(|group| group.role == role).map(|group| group.values() as f64);
+        let head = values(Role::Head).or_else(|| values(Role::Embedding)).unwrap_or_default();
         let [query, key, feed_forward] = [Role::Query, Role::Key, Role::Up].map(columns);
         let other = spec.parameters() as f64 - matrices;
         let training = &spec.training;
-        Self { model, training, run, parameters, matrices, other, largest, query, key, feed_forward }
+        Self { model, training, run, parameters, matrices, other, largest, head, query, key, feed_forward }
     }
 
     const fn has_adapters(&self) -> bool {
@@ -291,14 +295,18 @@ impl<'a> Layout<'a> {
         let gradients = each * trained * share(self.is_sharded() || run.sharding == Sharding::Zero2);
         // DistributedDataParallel copies gradients into buckets that stay (`gradient_as_bucket_view=False`).
         let buckets = if run.sharding == Sharding::None && devices > 1.0 { gradients } else { 0.0 };
-        TrainingState { fixed: weights + optimizer + buckets + self.casts(), gradients }
+        TrainingState { fixed: weights + optimizer + buckets, gradients }
     }
 
-    /// Copies in 16 bits that autocast makes of fp32 weights and keeps for the backward pass.
+    /// Copies in 16 bits of fp32 matrices at the loss. Autocast keeps those of trained weights until the forward pass ends, and
+    /// operations keep those of frozen weights for the backward pass, unless their layer is checkpointed.
     fn casts(&self) -> f64 {
         let is_full = !self.has_adapters() || self.run.frozen == Weights::Full;
-        let is_cast = is_full && self.run.precision.is_mixed() && self.run.sharding == Sharding::None;
-        if is_cast { 2.0 * (self.matrices + self.other) } else { 0.0 }
+        if !is_full || !self.run.precision.is_mixed() || self.run.sharding != Sharding::None {
+            return 0.0;
+        }
+        let is_freed = self.has_adapters() && self.run.checkpointing;
+        2.0 * (self.head + if is_freed { self.matrices / self.model.layers as f64 } else { self.matrices })
     }
 
     /// Gradients of the largest tensor.
