@@ -150,11 +150,14 @@ pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
+/// Copies a folder. A `manifest.toml` becomes a `Cargo.toml`, which cargo would take for a package of this repository.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder can be made");
     for entry in fs::read_dir(from).expect("a fixture can be read") {
         let entry = entry.expect("a fixture can be read");
-        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        let name = entry.file_name();
+        let (from, to) =
+            (entry.path(), to.join(if name == "manifest.toml" { OsStr::new("Cargo.toml") } else { &name }));
         if from.is_dir() {
             copy(&from, &to);
         } else {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use crate::pages::folder;
@@ -33,6 +34,28 @@ fn published_packages_describe_themselves() {
         published.push(name.to_owned());
     }
     assert_eq!(published.len(), 15, "{published:?}");
+}
+
+/// Cargo searches the whole repository for the package of a git dependency.
+#[test]
+fn no_other_package_of_the_repository_is_named_as_a_published_one() {
+    fn names(folder: &Path, all: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy();
+            if name == "Cargo.toml" {
+                let manifest = fs::read_to_string(&path).unwrap().parse::<toml::Table>().unwrap_or_default();
+                let name = manifest.get("package").and_then(|package| package.get("name")?.as_str());
+                all.extend(name.filter(|name| name.contains("gpu-tuned")).map(str::to_owned));
+            } else if path.is_dir() && name != "target" && !name.starts_with('.') {
+                names(&path, all);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    names(&folder().join(".."), &mut all);
+    let different: BTreeSet<_> = all.iter().collect();
+    assert!(different.len() > 15 && different.len() == all.len(), "{all:?}");
 }
 
 #[test]
