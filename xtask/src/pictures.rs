@@ -23,19 +23,22 @@ pub(crate) fn init(root: &Path) -> Result<String> {
     let of_manifest = diff.lines().skip(1).take_while(|line| !line.starts_with("---"));
     let added = of_manifest.filter(|line| line.starts_with('+') && line.len() > 1).map(|line| {
         let style = if line.starts_with("+++") { Style::Faint } else { Style::Added };
-        (style, line)
+        // There is no release yet: as `init --checkout` writes them.
+        let line = line.replace("version = \"0.1\"", "path = \"../gpu-tuned/runtime\"");
+        (style, line.replace("-build = \"0.1\"", "-build = { path = \"../gpu-tuned/build-support\" }"))
     });
     // Without the items of the memory.
     let rows = report.lines().filter(|line| !line.starts_with("    "));
     let reported = rows.flat_map(wrapped).map(|line| (Style::Plain, line));
-    let lines = [(Style::Command, "$ cargo gpu-tuned init")].into_iter().chain(added);
+    let command = "$ cargo gpu-tuned init --checkout ../gpu-tuned".to_owned();
+    let lines = [(Style::Command, command)].into_iter().chain(added);
     let run = [
         (Style::Faint, LEFT_OUT),
         (Style::Plain, ""),
         (Style::Command, "$ cargo run --release --features rtx4090,cuda"),
     ];
-    let lines = lines.chain(run).map(|(style, line)| (style, line.to_owned()));
-    let lines: Vec<_> = lines.chain(reported).collect();
+    let run = run.map(|(style, line)| (style, line.to_owned()));
+    let lines: Vec<_> = lines.chain(run).chain(reported).collect();
     Ok(terminal("cargo gpu-tuned init, and the report of a session", &lines))
 }
 
