@@ -48,8 +48,9 @@ pub fn measure_step(loss: impl FnOnce() -> Tensor<1>) -> StepMemory {
     }
     by_size.retain(|_, count| *count != 0);
     StepMemory {
-        kept_bytes: (after.0 - before.0) as u64,
-        peak_bytes: (allocation::peak_bytes() - before.0) as u64,
+        // Another thread may have freed more than the step keeps.
+        kept_bytes: after.0.saturating_sub(before.0) as u64,
+        peak_bytes: allocation::peak_bytes().saturating_sub(before.0) as u64,
         by_size,
     }
 }
