@@ -2,56 +2,38 @@ use proptest::prelude::*;
 
 use super::*;
 
-type Pairs<'a> = &'a [(&'a str, &'a str)];
-
-fn launch(variables: Pairs) -> Result<Option<Launch>, LaunchError> {
-    Launch::from_lookup(|name| variables.iter().rfind(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+/// Looks up a variable in lists of `NAME=VALUE`; the last one counts.
+fn lookup<'a>(variables: &'a [&str]) -> impl Fn(&str) -> Option<String> + use<'a> {
+    let pairs = move || variables.iter().flat_map(|list| list.split(' ')).filter_map(|pair| pair.split_once('='));
+    move |name| pairs().rfind(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
 }
 
-const TORCHRUN: Pairs = &[
-    ("RANK", "3"),
-    ("WORLD_SIZE", "4"),
-    ("LOCAL_RANK", "1"),
-    ("LOCAL_WORLD_SIZE", "2"),
-    ("MASTER_ADDR", "node-a"),
-    ("MASTER_PORT", "29500"),
-];
-const KUBEFLOW: Pairs =
-    &[("RANK", "1"), ("WORLD_SIZE", "3"), ("MASTER_ADDR", "job-master-0"), ("MASTER_PORT", "23456")];
-const SRUN: Pairs = &[
-    ("SLURM_STEP_ID", "2"),
-    ("SLURM_JOB_ID", "1000"),
-    ("SLURM_PROCID", "5"),
-    ("SLURM_NTASKS", "8"),
-    ("SLURM_LOCALID", "1"),
-    ("SLURM_NNODES", "2"),
-    ("SLURM_JOB_NODELIST", "node[03-05,7],gpu1"),
-];
-const MPIRUN: Pairs = &[
-    ("OMPI_COMM_WORLD_RANK", "1"),
-    ("OMPI_COMM_WORLD_SIZE", "2"),
-    ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
-    ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
-];
+fn launch(variables: &[&str]) -> Result<Option<Launch>, LaunchError> {
+    Launch::from_lookup(lookup(variables))
+}
 
+fn launched(variables: &[&str]) -> Launch {
+    launch(variables).unwrap().unwrap()
+}
+
+const TORCHRUN: &str = "RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=node-a MASTER_PORT=29500";
+const KUBEFLOW: &str = "RANK=1 WORLD_SIZE=3 MASTER_ADDR=job-master-0 MASTER_PORT=23456";
+const SRUN: &str = "SLURM_STEP_ID=2 SLURM_JOB_ID=1000 SLURM_PROCID=5 SLURM_NTASKS=8 SLURM_LOCALID=1 SLURM_NNODES=2 \
+                    SLURM_JOB_NODELIST=node[03-05,7],gpu1";
+const MPIRUN: &str =
+    "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2";
 /// As MPICH 4.0 sets them.
-const MPIEXEC: Pairs = &[("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALRANKID", "1"), ("MPI_LOCALNRANKS", "2")];
-
+const MPIEXEC: &str = "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2";
 /// As HPE Cray's PALS sets them.
-const PALS: Pairs = &[
-    ("PALS_RANKID", "5"),
-    ("PMI_RANK", "5"),
-    ("PMI_SIZE", "8"),
-    ("PMI_LOCAL_RANK", "1"),
-    ("PMI_LOCAL_SIZE", "4"),
-    ("MASTER_ADDR", "x1000c0s0b0n0"),
-];
+const PALS: &str = "PALS_RANKID=5 PMI_RANK=5 PMI_SIZE=8 PMI_LOCAL_RANK=1 PMI_LOCAL_SIZE=4 MASTER_ADDR=x1000c0s0b0n0";
 /// A pod of an indexed job, with what its manifest adds.
-const INDEXED: Pairs = &[("JOB_COMPLETION_INDEX", "3"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "train-0.train")];
+const INDEXED: &str = "JOB_COMPLETION_INDEX=3 WORLD_SIZE=4 MASTER_ADDR=train-0.train";
+/// The agent of torchrun occupies its port, and another one may have the next port.
+const AGENT: &str = "TORCHELASTIC_USE_AGENT_STORE=True";
 
 /// Returns the summary of a launch, or the text of its error.
-fn summary(base: Pairs, more: Pairs) -> String {
-    match launch(&[base, more].concat()) {
+fn summary(variables: &[&str]) -> String {
+    match launch(variables) {
         Ok(None) => "none".to_owned(),
         Ok(Some(launch)) => {
             let Launch { rank, world_size, local_rank, local_world_size, address, port, launcher, .. } = launch;
@@ -63,222 +45,178 @@ fn summary(base: Pairs, more: Pairs) -> String {
 
 #[test]
 fn variables_of_each_launcher_are_read() {
-    let cases: [(Pairs, Pairs, &str); 31] = [
-        (&[], &[], "none"),
-        (MPIEXEC, &[], "mpiexec 1/2 1/Some(2) 127.0.0.1:29500"),
+    for (variables, more, expected) in [
+        ("", "", "none"),
+        (MPIEXEC, "", "mpiexec 1/2 1/Some(2) 127.0.0.1:29500"),
         (MPIEXEC, SRUN, "mpiexec 1/2 1/Some(2) 127.0.0.1:29500"),
         (MPIRUN, MPIEXEC, "mpirun 1/2 1/Some(2) 127.0.0.1:29500"),
         // srun with PMI: of Slurm, of Cray, and PMIx.
-        (SRUN, &[("PMI_RANK", "5"), ("PMI_SIZE", "8")], "srun 5/8 1/None node03:28979"),
+        (SRUN, "PMI_RANK=5 PMI_SIZE=8", "srun 5/8 1/None node03:28979"),
         (SRUN, PALS, "srun 5/8 1/None x1000c0s0b0n0:28979"),
-        (SRUN, &[("PMIX_RANK", "5")], "srun 5/8 1/None node03:28979"),
+        (SRUN, "PMIX_RANK=5", "srun 5/8 1/None node03:28979"),
         // A step with fewer tasks than its job, with `--preserve-env`.
-        (SRUN, &[("SLURM_STEP_NUM_TASKS", "6")], "srun 5/6 1/None node03:28979"),
-        (PALS, &[], "mpiexec 5/8 1/Some(4) x1000c0s0b0n0:29500"),
-        (INDEXED, &[], "Kubernetes 3/4 0/None train-0.train:29500"),
+        (SRUN, "SLURM_STEP_NUM_TASKS=6", "srun 5/6 1/None node03:28979"),
+        (PALS, "", "mpiexec 5/8 1/Some(4) x1000c0s0b0n0:29500"),
+        (INDEXED, "", "Kubernetes 3/4 0/None train-0.train:29500"),
         // torchrun in the pods of an indexed job.
         (INDEXED, TORCHRUN, "torchrun 3/4 1/Some(2) node-a:29500"),
         // One process of a launcher that is not known.
-        (&[("PMI_RANK", "0"), ("PMI_SIZE", "1")], &[], "none"),
-        (TORCHRUN, &[], "torchrun 3/4 1/Some(2) node-a:29500"),
-        // The agent of torchrun occupies its port, and another one may have the next port.
-        (TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "True")], "torchrun 3/4 1/Some(2) node-a:27500"),
+        ("PMI_RANK=0 PMI_SIZE=1", "", "none"),
+        (TORCHRUN, "", "torchrun 3/4 1/Some(2) node-a:29500"),
+        (TORCHRUN, AGENT, "torchrun 3/4 1/Some(2) node-a:27500"),
         // With `--standalone` that port is one of clients.
-        (
-            TORCHRUN,
-            &[("TORCHELASTIC_USE_AGENT_STORE", "True"), ("MASTER_PORT", "43297")],
-            "torchrun 3/4 1/Some(2) node-a:24297",
-        ),
-        (
-            TORCHRUN,
-            &[("TORCHELASTIC_USE_AGENT_STORE", "True"), ("MASTER_PORT", "29501")],
-            "torchrun 3/4 1/Some(2) node-a:27501",
-        ),
-        (TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "False")], "torchrun 3/4 1/Some(2) node-a:29500"),
-        (TORCHRUN, &[("GPU_TUNED_PORT", "4000")], "torchrun 3/4 1/Some(2) node-a:4000"),
+        (TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE=True MASTER_PORT=43297", "torchrun 3/4 1/Some(2) node-a:24297"),
+        (TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE=False", "torchrun 3/4 1/Some(2) node-a:29500"),
+        (TORCHRUN, "GPU_TUNED_PORT=4000", "torchrun 3/4 1/Some(2) node-a:4000"),
         // IPv6, also as in URLs.
-        (TORCHRUN, &[("MASTER_ADDR", "fd77::1")], "torchrun 3/4 1/Some(2) fd77::1:29500"),
-        (TORCHRUN, &[("MASTER_ADDR", "[fd77::1]")], "torchrun 3/4 1/Some(2) fd77::1:29500"),
-        (KUBEFLOW, &[], "torchrun 1/3 0/None job-master-0:23456"),
-        (SRUN, &[], "srun 5/8 1/None node03:28979"),
-        (SRUN, &[("SLURM_STEP_NODELIST", "gpu1")], "srun 5/8 1/None gpu1:28979"),
-        (SRUN, &[("MASTER_ADDR", "a"), ("MASTER_PORT", "1234")], "srun 5/8 1/None a:1234"),
-        (SRUN, &[("SLURM_STEP_NUM_NODES", "1")], "srun 5/8 1/Some(8) 127.0.0.1:28979"),
+        (TORCHRUN, "MASTER_ADDR=fd77::1", "torchrun 3/4 1/Some(2) fd77::1:29500"),
+        (TORCHRUN, "MASTER_ADDR=[fd77::1]", "torchrun 3/4 1/Some(2) fd77::1:29500"),
+        (KUBEFLOW, "", "torchrun 1/3 0/None job-master-0:23456"),
+        (SRUN, "", "srun 5/8 1/None node03:28979"),
+        (SRUN, "SLURM_STEP_NODELIST=gpu1", "srun 5/8 1/None gpu1:28979"),
+        (SRUN, "MASTER_ADDR=a MASTER_PORT=1234", "srun 5/8 1/None a:1234"),
+        (SRUN, "SLURM_STEP_NUM_NODES=1", "srun 5/8 1/Some(8) 127.0.0.1:28979"),
         // A batch script, and an interactive shell.
-        (SRUN, &[("SLURM_STEP_ID", "")], "none"),
-        (SRUN, &[("SLURM_STEP_ID", "4294967290")], "none"),
-        (MPIRUN, &[], "mpirun 1/2 1/Some(2) 127.0.0.1:29500"),
-        (MPIRUN, &[("PMIX_NAMESPACE", "prterun-host-1@1")], "mpirun 1/2 1/Some(2) 127.0.0.1:17282"),
+        (SRUN, "SLURM_STEP_ID=", "none"),
+        (SRUN, "SLURM_STEP_ID=4294967290", "none"),
+        (MPIRUN, "", "mpirun 1/2 1/Some(2) 127.0.0.1:29500"),
+        (MPIRUN, "PMIX_NAMESPACE=prterun-host-1@1", "mpirun 1/2 1/Some(2) 127.0.0.1:17282"),
         // Launchers that start others leave their own variables.
-        (TORCHRUN, &[SRUN, MPIRUN].concat(), "torchrun 3/4 1/Some(2) node-a:29500"),
+        (TORCHRUN, &[SRUN, MPIRUN].join(" "), "torchrun 3/4 1/Some(2) node-a:29500"),
         (MPIRUN, SRUN, "mpirun 1/2 1/Some(2) 127.0.0.1:29500"),
-    ];
-    for (base, more, expected) in cases {
-        assert_eq!(summary(base, more), expected, "{base:?} {more:?}");
+    ] {
+        assert_eq!(summary(&[variables, more]), expected, "{variables} {more}");
     }
 }
 
 #[test]
 fn errors_name_the_variable_its_value_and_a_remedy() {
-    let cases: [(Pairs, Pairs, &str); 21] = [
-        (
-            MPIEXEC,
-            &[("MPI_LOCALNRANKS", "1"), ("MPI_LOCALRANKID", "0")],
-            "MASTER_ADDR is not set, but mpiexec started ranks on several hosts; set it to the host of rank 0, for example \
-             with `mpiexec -genv MASTER_ADDR HOST`",
-        ),
+    const NO_ADDRESS: &str = "MASTER_ADDR is not set, but mpiexec started ranks on several hosts; set it to the host of rank 0, \
+                              for example with `mpiexec";
+    for (variables, more, expected) in [
+        (MPIEXEC, "MPI_LOCALNRANKS=1 MPI_LOCALRANKID=0", &*format!("{NO_ADDRESS} -genv MASTER_ADDR HOST`")),
+        (PALS, "MASTER_ADDR=", &format!("{NO_ADDRESS} --env MASTER_ADDR=HOST`")),
         (
             TORCHRUN,
-            &[("RANK", "")],
+            "RANK=",
             "RANK is not set, but WORLD_SIZE is; start the program through a launcher that sets both, such as \
              `cargo gpu-tuned launch`, or unset WORLD_SIZE",
         ),
-        (TORCHRUN, &[("MASTER_PORT", "")], "MASTER_PORT is not set, but RANK is; start"),
-        (&[("MASTER_ADDR", "node-a")], &[], "RANK is not set, but MASTER_ADDR is; start"),
-        (TORCHRUN, &[("RANK", "three")], "RANK is `three`; set it to a whole number that is not negative and in range"),
-        (TORCHRUN, &[("RANK", "4")], "RANK is 4, but WORLD_SIZE allows only numbers below 4; correct one of them"),
+        (TORCHRUN, "MASTER_PORT=", "MASTER_PORT is not set, but RANK is; start"),
+        (TORCHRUN, "RANK=three", "RANK is `three`; set it to a whole number that is not negative and in range"),
+        (TORCHRUN, "RANK=4", "RANK is 4, but WORLD_SIZE allows only numbers below 4; correct one of them"),
+        (TORCHRUN, "LOCAL_RANK=2", "LOCAL_RANK is 2, but LOCAL_WORLD_SIZE allows only numbers below 2; correct"),
+        (TORCHRUN, "LOCAL_RANK=", "LOCAL_RANK is not set, but RANK is; start"),
+        (KUBEFLOW, "LOCAL_RANK=3", "LOCAL_RANK is 3, but WORLD_SIZE allows only numbers below 3; correct"),
         (
             TORCHRUN,
-            &[("LOCAL_RANK", "2")],
-            "LOCAL_RANK is 2, but LOCAL_WORLD_SIZE allows only numbers below 2; correct",
-        ),
-        (TORCHRUN, &[("LOCAL_RANK", "")], "LOCAL_RANK is not set, but RANK is; start"),
-        (KUBEFLOW, &[("LOCAL_RANK", "3")], "LOCAL_RANK is 3, but WORLD_SIZE allows only numbers below 3; correct"),
-        (
-            TORCHRUN,
-            &[("LOCAL_WORLD_SIZE", "5")],
+            "LOCAL_WORLD_SIZE=5",
             "LOCAL_WORLD_SIZE is 5, but has to be at least 1 and at most WORLD_SIZE, 4; correct",
         ),
         (
             TORCHRUN,
-            &[("MASTER_PORT", "65536")],
+            "MASTER_PORT=65536",
             "MASTER_PORT is 65536, which is no port in 1 to 65535; set GPU_TUNED_PORT to a free port",
         ),
-        (TORCHRUN, &[("MASTER_PORT", "0")], "MASTER_PORT is 0, which is no port"),
-        (SRUN, &[("SLURM_LOCALID", "")], "SLURM_LOCALID is not set, but SLURM_PROCID is; start"),
+        (TORCHRUN, "MASTER_PORT=0", "MASTER_PORT is 0, which is no port"),
+        (SRUN, "SLURM_LOCALID=", "SLURM_LOCALID is not set, but SLURM_PROCID is; start"),
         (
             SRUN,
-            &[("SLURM_JOB_NODELIST", "node[")],
+            "SLURM_JOB_NODELIST=node[",
             "SLURM_JOB_NODELIST is `node[`, which is no list of hosts; set MASTER_ADDR to the host of rank 0",
         ),
         (
             MPIRUN,
-            &[("OMPI_COMM_WORLD_LOCAL_SIZE", "1"), ("OMPI_COMM_WORLD_LOCAL_RANK", "0")],
+            "OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0",
             "MASTER_ADDR is not set, but mpirun started ranks on several hosts; set it to the host of rank 0, for example with",
         ),
         (
-            PALS,
-            &[("MASTER_ADDR", "")],
-            "MASTER_ADDR is not set, but mpiexec started ranks on several hosts; set it to the host of rank 0, for example with \
-             `mpiexec --env MASTER_ADDR=HOST`",
-        ),
-        (
             INDEXED,
-            &[("WORLD_SIZE", "")],
+            "WORLD_SIZE=",
             "WORLD_SIZE is not set, but JOB_COMPLETION_INDEX is; set WORLD_SIZE to the job's `completions`",
         ),
-        (INDEXED, &[("MASTER_ADDR", "")], "MASTER_ADDR is not set, but Kubernetes started ranks"),
+        (INDEXED, "MASTER_ADDR=", "MASTER_ADDR is not set, but Kubernetes started ranks"),
         (
-            &[("PMI_RANK", "0"), ("PMI_SIZE", "4")],
-            &[],
+            "PMI_RANK=0 PMI_SIZE=4",
+            "",
             "an unknown launcher started at least 4 processes (PMI_SIZE is set), and each would train its own copy of the model; use",
         ),
-        (
-            &[("PMIX_RANK", "0"), ("PMIX_NAMESPACE", "a")],
-            &[],
-            "an unknown launcher started at least 2 processes (PMIX_RANK",
-        ),
-        (&[("WORLD_SIZE", "4")], &[], "RANK is not set, but WORLD_SIZE is; start"),
-    ];
-    for (base, more, expected) in cases {
-        let found = summary(base, more);
+        ("PMIX_RANK=0 PMIX_NAMESPACE=a", "", "an unknown launcher started at least 2 processes (PMIX_RANK"),
+        ("MASTER_ADDR=node-a", "", "RANK is not set, but MASTER_ADDR is; start"),
+        ("WORLD_SIZE=4", "", "RANK is not set, but WORLD_SIZE is; start"),
+    ] {
+        let found = summary(&[variables, more]);
         assert!(found.starts_with(expected), "{found}\n{expected}");
     }
 }
 
-/// Number of processes with its variable.
-type Count = Option<(usize, &'static str)>;
-
-fn launched(base: Pairs, more: Pairs) -> Count {
-    let variables = [base, more].concat();
-    let lookup = |name: &str| Some(variables.iter().rfind(|(key, _)| *key == name)?.1.to_owned());
-    Launched::from_lookup(lookup).map(|launched| (launched.world_size, launched.variable))
-}
-
 #[test]
 fn processes_of_a_launch_are_counted_without_an_address() {
-    let cases: [(Pairs, Pairs, Count); 28] = [
-        (MPIEXEC, &[], Some((2, "PMI_SIZE"))),
-        (SRUN, &[("PMI_RANK", "5"), ("PMI_SIZE", "7")], Some((8, "SLURM_NTASKS"))),
+    for (variables, more, expected) in [
+        (MPIEXEC, "", "2 by PMI_SIZE"),
+        (SRUN, "PMI_RANK=5 PMI_SIZE=7", "8 by SLURM_NTASKS"),
         // Unknown launchers.
-        (&[("PMI_RANK", "5"), ("PMI_SIZE", "7")], &[], Some((7, "PMI_SIZE"))),
-        (&[("PMI_RANK", "0"), ("PMI_SIZE", "1")], &[], None),
-        (&[("PMIX_RANK", "5")], &[], Some((6, "PMIX_RANK"))),
-        (&[("FLUX_JOB_SIZE", "2"), ("FLUX_TASK_RANK", "0")], &[], Some((2, "FLUX_JOB_SIZE"))),
-        (PALS, &[], Some((8, "PMI_SIZE"))),
-        (INDEXED, &[], Some((4, "WORLD_SIZE"))),
-        (TORCHRUN, &[], Some((4, "WORLD_SIZE"))),
-        (&[("RANK", "0"), ("WORLD_SIZE", "2")], &[], Some((2, "WORLD_SIZE"))),
-        (KUBEFLOW, &[], Some((3, "WORLD_SIZE"))),
-        (TORCHRUN, &[("RANK", "0"), ("WORLD_SIZE", "1")], Some((1, "WORLD_SIZE"))),
-        (MPIRUN, &[], Some((2, "OMPI_COMM_WORLD_SIZE"))),
+        ("PMI_RANK=5 PMI_SIZE=7", "", "7 by PMI_SIZE"),
+        ("PMI_RANK=0 PMI_SIZE=1", "", "none"),
+        ("PMIX_RANK=5", "", "6 by PMIX_RANK"),
+        ("FLUX_JOB_SIZE=2 FLUX_TASK_RANK=0", "", "2 by FLUX_JOB_SIZE"),
+        (PALS, "", "8 by PMI_SIZE"),
+        (INDEXED, "", "4 by WORLD_SIZE"),
+        ("RANK=0 WORLD_SIZE=2", "", "2 by WORLD_SIZE"),
+        (TORCHRUN, "RANK=0 WORLD_SIZE=1", "1 by WORLD_SIZE"),
         // On several hosts without `MASTER_ADDR`.
-        (MPIRUN, &[("OMPI_COMM_WORLD_LOCAL_SIZE", "1")], Some((2, "OMPI_COMM_WORLD_SIZE"))),
-        (SRUN, &[], Some((8, "SLURM_NTASKS"))),
-        (SRUN, &[("SLURM_STEP_NUM_TASKS", "6")], Some((6, "SLURM_STEP_NUM_TASKS"))),
+        (MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE=1", "2 by OMPI_COMM_WORLD_SIZE"),
+        (SRUN, "SLURM_STEP_NUM_TASKS=6", "6 by SLURM_STEP_NUM_TASKS"),
         // The innermost launcher counts.
-        (TORCHRUN, SRUN, Some((4, "WORLD_SIZE"))),
-        (MPIRUN, SRUN, Some((2, "OMPI_COMM_WORLD_SIZE"))),
-        (MPIRUN, &[("WORLD_SIZE", "9")], Some((2, "OMPI_COMM_WORLD_SIZE"))),
+        (TORCHRUN, SRUN, "4 by WORLD_SIZE"),
+        (MPIRUN, SRUN, "2 by OMPI_COMM_WORLD_SIZE"),
+        (MPIRUN, "WORLD_SIZE=9", "2 by OMPI_COMM_WORLD_SIZE"),
         // No launch of this process.
-        (&[], &[], None),
-        (SRUN, &[("SLURM_STEP_ID", "")], None),
-        (SRUN, &[("SLURM_STEP_ID", "4294967290")], None),
-        (SRUN, &[("SLURM_STEP_ID", "4294967291"), ("PMI_SIZE", "8"), ("PMIX_RANK", "0")], None),
-        (&[("SLURM_JOB_ID", "1"), ("SLURM_NTASKS", "8"), ("SLURM_ARRAY_TASK_ID", "3")], &[], None),
-        (&[("MASTER_ADDR", "node-a"), ("MASTER_PORT", "29500")], &[], None),
-        (&[("WORLD_SIZE", "4")], &[], None),
-        (&[("RANK", "4"), ("WORLD_SIZE", "four")], &[], None),
-        (&[("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("JOB_COMPLETION_INDEX", "3"), ("RANK", "3")], &[], None),
-    ];
-    for (base, more, expected) in cases {
-        assert_eq!(launched(base, more), expected, "{base:?} {more:?}");
+        ("", "", "none"),
+        (SRUN, "SLURM_STEP_ID=", "none"),
+        (SRUN, "SLURM_STEP_ID=4294967291 PMI_SIZE=8 PMIX_RANK=0", "none"),
+        ("SLURM_JOB_ID=1 SLURM_NTASKS=8 SLURM_ARRAY_TASK_ID=3", "", "none"),
+        ("MASTER_ADDR=node-a MASTER_PORT=29500", "", "none"),
+        ("WORLD_SIZE=4", "", "none"),
+        ("RANK=4 WORLD_SIZE=four", "", "none"),
+        ("KUBERNETES_SERVICE_HOST=10.0.0.1 JOB_COMPLETION_INDEX=3 RANK=3", "", "none"),
+    ] {
+        let found = Launched::from_lookup(lookup(&[variables, more]));
+        let found = found.map(|Launched { world_size, variable }| format!("{world_size} by {variable}"));
+        assert_eq!(found.as_deref().unwrap_or("none"), expected, "{variables} {more}");
     }
 }
 
 /// Runs of each launcher, and what they have instead of an identifier.
 #[test]
 fn a_run_is_identified_by_its_launcher_or_by_name() {
-    let run = |base: Pairs, more: Pairs| launch(&[base, more].concat()).unwrap().unwrap().run;
-    let cases: [(Pairs, Pairs, Option<&str>); 12] = [
-        (SRUN, &[], Some("1000.2")),
-        (SRUN, &[("SLURM_STEP_ID", "3")], Some("1000.3")),
-        (MPIRUN, &[("PMIX_NAMESPACE", "prterun-host-1@1")], Some("prterun-host-1@1")),
-        (MPIRUN, &[("OMPI_MCA_ess_base_jobid", "1641742337")], Some("1641742337")),
-        (TORCHRUN, &[("TORCHELASTIC_RUN_ID", "run1")], Some("run1")),
+    for (variables, more, expected) in [
+        (SRUN, "", Some("1000.2")),
+        (SRUN, "SLURM_STEP_ID=3", Some("1000.3")),
+        (MPIRUN, "PMIX_NAMESPACE=prterun-host-1@1", Some("prterun-host-1@1")),
+        (MPIRUN, "OMPI_MCA_ess_base_jobid=1641742337", Some("1641742337")),
+        (TORCHRUN, "TORCHELASTIC_RUN_ID=run1", Some("run1")),
         // torchrun without `--rdzv-id`.
-        (TORCHRUN, &[("TORCHELASTIC_RUN_ID", "none")], None),
-        (PALS, &[("PALS_APID", "f8d2")], Some("f8d2")),
-        (KUBEFLOW, &[], None),
-        (INDEXED, &[], None),
-        (MPIEXEC, &[("hydra_pmi_proxy", "4711-12")], Some("4711-12")),
+        (TORCHRUN, "TORCHELASTIC_RUN_ID=none", None),
+        (PALS, "PALS_APID=f8d2", Some("f8d2")),
+        (KUBEFLOW, "", None),
+        (INDEXED, "", None),
+        (MPIEXEC, "hydra_pmi_proxy=4711-12", Some("4711-12")),
         // Each host has a proxy of its own.
-        (MPIEXEC, &[("hydra_pmi_proxy", "4711-12"), ("PMI_SIZE", "4"), ("MASTER_ADDR", "a")], None),
-        (SRUN, &[("GPU_TUNED_RUN_ID", "mine")], Some("mine")),
-    ];
-    for (base, more, expected) in cases {
-        assert_eq!(run(base, more).as_deref(), expected, "{base:?} {more:?}");
+        (MPIEXEC, "hydra_pmi_proxy=4711-12 PMI_SIZE=4 MASTER_ADDR=a", None),
+        (SRUN, "GPU_TUNED_RUN_ID=mine", Some("mine")),
+    ] {
+        assert_eq!(launched(&[variables, more]).run.as_deref(), expected, "{variables} {more}");
     }
 }
 
 /// Runs beside each other on one host.
 #[test]
 fn steps_and_runs_beside_each_other_have_ports_of_their_own() {
-    let port = |base: Pairs, more: Pairs| launch(&[base, more].concat()).unwrap().unwrap().port;
-    let steps = ["0", "1", "2", "10"].map(|step| port(SRUN, &[("SLURM_STEP_ID", step)]));
-    let agents = ["29500", "29501", "29502"]
-        .map(|master| port(TORCHRUN, &[("TORCHELASTIC_USE_AGENT_STORE", "True"), ("MASTER_PORT", master)]));
-    let proxies = ["4711-12", "4712-12"].map(|proxy| port(MPIEXEC, &[("hydra_pmi_proxy", proxy)]));
+    let steps = ["0", "1", "2", "10"].map(|step| launched(&[SRUN, &format!("SLURM_STEP_ID={step}")]).port);
+    let agents =
+        ["29500", "29501", "29502"].map(|port| launched(&[TORCHRUN, AGENT, &format!("MASTER_PORT={port}")]).port);
+    let proxies = ["4711-12", "4712-12"].map(|proxy| launched(&[MPIEXEC, &format!("hydra_pmi_proxy={proxy}")]).port);
     let all: Vec<_> = [&steps[..], &agents, &[29_500, 29_501, 29_502], &proxies].concat();
     let distinct: std::collections::HashSet<_> = all.iter().collect();
     assert_eq!(distinct.len(), all.len(), "{all:?}");
@@ -286,7 +224,7 @@ fn steps_and_runs_beside_each_other_have_ports_of_their_own() {
 
 #[test]
 fn a_secret_is_read_and_hidden() {
-    let launch = launch(&[TORCHRUN, &[("GPU_TUNED_SECRET", "word")]].concat()).unwrap().unwrap();
+    let launch = launched(&[TORCHRUN, "GPU_TUNED_SECRET=word"]);
     assert_eq!(launch.secret, Some(Secret::new("word")));
     assert!(!format!("{launch:?}").contains("word"));
 }
@@ -300,9 +238,9 @@ fn a_secret_is_read_from_a_file_that_is_closed_to_others() {
     fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
     let file = folder.join("secret");
     let path = file.display().to_string();
-    let read = |more: Pairs| launch(&[TORCHRUN, &[("GPU_TUNED_SECRET_FILE", path.as_str())], more].concat());
+    let named = format!("GPU_TUNED_SECRET_FILE={path}");
     let error = |found: &str| {
-        let error = read(&[]).unwrap_err().to_string();
+        let error = launch(&[TORCHRUN, &named]).unwrap_err().to_string();
         assert!(error.starts_with(&format!("GPU_TUNED_SECRET_FILE names {path}, which {found}")), "{error}");
     };
     error("cannot be read: ");
@@ -310,8 +248,8 @@ fn a_secret_is_read_from_a_file_that_is_closed_to_others() {
     let new = new.write(true).create_new(true).mode(0o600).open(&file).unwrap();
     error("is empty");
     std::io::Write::write_all(&mut &new, b" word\n").unwrap();
-    assert_eq!(read(&[]).unwrap().unwrap().secret, Some(Secret::new("word")));
-    assert_eq!(read(&[("GPU_TUNED_SECRET", "other")]).unwrap().unwrap().secret, Some(Secret::new("other")));
+    assert_eq!(launched(&[TORCHRUN, &named]).secret, Some(Secret::new("word")));
+    assert_eq!(launched(&[TORCHRUN, &named, "GPU_TUNED_SECRET=other"]).secret, Some(Secret::new("other")));
     for mode in [0o604, 0o640, 0o622] {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         error(&format!("others may use (mode {mode:04o}): set it to 0600"));
@@ -321,12 +259,15 @@ fn a_secret_is_read_from_a_file_that_is_closed_to_others() {
 
 #[test]
 fn one_host_is_recognised() {
-    let is_one_host = |base, more: Pairs| launch(&[base, more].concat()).unwrap().unwrap().is_one_host();
-    assert!(!is_one_host(TORCHRUN, &[]));
-    assert!(is_one_host(TORCHRUN, &[("LOCAL_WORLD_SIZE", "4")]));
-    assert!(is_one_host(KUBEFLOW, &[("MASTER_ADDR", "localhost")]));
-    assert!(is_one_host(KUBEFLOW, &[("MASTER_ADDR", "::1")]));
-    assert!(is_one_host(MPIRUN, &[]));
+    for (variables, more, expected) in [
+        (TORCHRUN, "", false),
+        (TORCHRUN, "LOCAL_WORLD_SIZE=4", true),
+        (KUBEFLOW, "MASTER_ADDR=localhost", true),
+        (KUBEFLOW, "MASTER_ADDR=::1", true),
+        (MPIRUN, "", true),
+    ] {
+        assert_eq!(launched(&[variables, more]).is_one_host(), expected, "{variables} {more}");
+    }
 }
 
 #[test]
@@ -391,27 +332,20 @@ proptest! {
     fn ranks_of_a_job_agree(launcher in 0..5_usize, hosts in 1..4_usize, per_host in 1..4_usize, job in any::<u32>()) {
         let world_size = hosts * per_host;
         let launches: Vec<_> = (0..world_size).map(|rank| {
-            let numbers = [rank, world_size, rank % per_host, per_host].map(|number| number.to_string());
-            let names = &LAUNCHERS[launcher];
-            let launcher = names.launcher;
-            let names = [names.rank, names.world_size[0], names.local_rank, names.local_world_size];
-            let job = job.to_string();
-            let nodes = hosts.to_string();
-            let mut variables: Vec<_> = names.into_iter().zip(numbers.iter().map(String::as_str)).collect();
-            let more: Pairs = match launcher {
-                Launcher::Slurm => &[
-                    ("SLURM_STEP_ID", "0"),
-                    ("SLURM_JOB_ID", &job),
-                    ("SLURM_NODELIST", "n[1-9]"),
-                    ("SLURM_NNODES", &nodes),
-                ],
-                Launcher::OpenMpi | Launcher::Mpich | Launcher::Cray => {
-                    &[("PMIX_NAMESPACE", &job), ("MASTER_ADDR", "n1")]
+            let Names { launcher, rank: name, world_size: sizes, local_rank, local_world_size, .. } = &LAUNCHERS[launcher];
+            let own = format!(
+                "{name}={rank} {}={world_size} {local_rank}={} {local_world_size}={per_host}",
+                sizes[0],
+                rank % per_host
+            );
+            let more = match launcher {
+                Launcher::Slurm => {
+                    format!("SLURM_STEP_ID=0 SLURM_JOB_ID={job} SLURM_NODELIST=n[1-9] SLURM_NNODES={hosts}")
                 }
-                _ => &[("MASTER_ADDR", "n1"), ("MASTER_PORT", "29500")],
+                Launcher::OpenMpi | Launcher::Mpich | Launcher::Cray => format!("PMIX_NAMESPACE={job} MASTER_ADDR=n1"),
+                _ => "MASTER_ADDR=n1 MASTER_PORT=29500".to_owned(),
             };
-            variables.extend(more);
-            launch(&variables).unwrap().unwrap()
+            launched(&[&own, &more])
         }).collect();
         for (rank, launch) in launches.iter().enumerate() {
             let expected = Launch { rank, local_rank: rank % per_host, ..launches[0].clone() };
