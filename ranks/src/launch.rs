@@ -53,27 +53,22 @@ pub enum Launcher {
 }
 
 impl Launcher {
-    /// Returns a command or line that sets the host of rank 0.
-    fn example(self) -> &'static str {
+    /// Returns the name, and a command or line that sets the host of rank 0.
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Mpich => "mpiexec -genv MASTER_ADDR HOST",
-            Self::Cray => "mpiexec --env MASTER_ADDR=HOST",
-            Self::Kubernetes => "name: MASTER_ADDR, value: JOB-0.SERVICE",
-            Self::Torch | Self::Slurm => "MASTER_ADDR=HOST",
-            Self::OpenMpi => "mpirun -x MASTER_ADDR=HOST",
+            Self::Torch => ("torchrun", "MASTER_ADDR=HOST"),
+            Self::Slurm => ("srun", "MASTER_ADDR=HOST"),
+            Self::OpenMpi => ("mpirun", "mpirun -x MASTER_ADDR=HOST"),
+            Self::Mpich => ("mpiexec", "mpiexec -genv MASTER_ADDR HOST"),
+            Self::Cray => ("mpiexec", "mpiexec --env MASTER_ADDR=HOST"),
+            Self::Kubernetes => ("Kubernetes", "name: MASTER_ADDR, value: JOB-0.SERVICE"),
         }
     }
 }
 
 impl fmt::Display for Launcher {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Torch => "torchrun",
-            Self::Slurm => "srun",
-            Self::OpenMpi => "mpirun",
-            Self::Mpich | Self::Cray => "mpiexec",
-            Self::Kubernetes => "Kubernetes",
-        })
+        formatter.write_str(self.words().0)
     }
 }
 
@@ -376,9 +371,7 @@ impl Secret {
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
-}
 
-impl Secret {
     /// Reads the secret of a file that is closed to other users.
     ///
     /// # Errors
@@ -579,7 +572,7 @@ pub enum LaunchError {
     #[error(
         "MASTER_ADDR is not set, but {launcher} started ranks on several hosts; set it to the host of rank 0, \
          for example with `{}`",
-        launcher.example()
+        launcher.words().1
     )]
     NoAddress { launcher: Launcher },
     /// A variable has no whole number.
