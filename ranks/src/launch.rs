@@ -160,7 +160,6 @@ const UNKNOWN: [&str; 8] = [
 
 /// Process of MPICH and of Intel MPI that starts the ranks of a host. Their variables have nothing that differs between runs.
 const HYDRA_PROXY: &str = "hydra_pmi_proxy";
-/// Number of a step of Slurm.
 const SLURM_STEP: &str = "SLURM_STEP_ID";
 const MASTER_ADDR: &str = "MASTER_ADDR";
 const MASTER_PORT: &str = "MASTER_PORT";
@@ -403,7 +402,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Variable that overrides the port.
 const PORT_VARIABLE: &str = "GPU_TUNED_PORT";
 /// Derived ports: above those of services, below those of clients.
 const FIRST_PORT: u64 = 15_000;
@@ -507,7 +505,6 @@ impl Variables<'_> {
         Secret::read(Path::new(&path)).map(Some).map_err(|cause| LaunchError::SecretFile { path, cause })
     }
 
-    /// Returns the identifier of the run.
     fn run(&self, names: &Names, is_one_host: bool) -> Option<String> {
         let of_launcher = || {
             // The proxies of several hosts differ.

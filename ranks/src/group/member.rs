@@ -184,7 +184,6 @@ impl Connection {
     }
 }
 
-/// Time to look up a name.
 const LOOKUP: Duration = Duration::from_secs(30);
 /// Time for one attempt to connect to one address.
 const CONNECT: Duration = Duration::from_secs(5);

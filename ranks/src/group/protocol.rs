@@ -38,7 +38,6 @@ pub(crate) trait Rendezvous {
     async fn beat(pulse: Pulse);
     /// Waits for the end of the group.
     async fn ended() -> Ended;
-    /// Ends the group.
     async fn fail(ended: Ended);
     /// Waits until all ranks have finished.
     async fn finish() -> Result<(), Ended>;
@@ -52,13 +51,11 @@ pub(crate) enum Formation {
     Formed,
 }
 
-/// Part of a message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Piece {
     /// Number of the exchange, from 0.
     pub(crate) meeting: u64,
     pub(crate) kind: String,
-    /// Bytes of the whole message.
     pub(crate) total: usize,
     pub(crate) bytes: ByteBuf,
 }
@@ -203,7 +200,6 @@ pub struct StepTime {
     pub seconds: f64,
 }
 
-/// Heartbeat of a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pulse {
     /// Last step and its seconds.
@@ -250,7 +246,6 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Returns the host of this process.
     pub(crate) fn current() -> Self {
         let name = gethostname::gethostname().to_string_lossy().into_owned();
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

@@ -35,7 +35,6 @@ pub(crate) struct Hub {
     reply: watch::Sender<(u64, Arc<Vec<u8>>)>,
     ended: End,
     all_finished: watch::Sender<bool>,
-    /// Number of connections to members.
     connections: watch::Sender<usize>,
     closed: watch::Sender<bool>,
 }
@@ -52,7 +51,6 @@ struct State {
     members: Vec<Option<Member>>,
     /// Ranks by what has to differ between the ranks of a host.
     distinct: HashMap<(Host, String, String), usize>,
-    /// Number of ranks that joined.
     joined: usize,
     /// Number of ranks that were told why the group did not form.
     told: usize,
@@ -63,7 +61,6 @@ struct State {
     finished: usize,
 }
 
-/// Rank that joined.
 struct Member {
     applicant: Applicant,
     connection: u64,
@@ -230,7 +227,6 @@ struct Meeting {
 }
 
 impl Hub {
-    /// Records the message of a rank.
     pub(super) fn deposit(
         self: &Arc<Self>,
         rank: usize,
@@ -271,7 +267,6 @@ impl Hub {
         Ok(messages)
     }
 
-    /// Sends the reply to all ranks.
     pub(crate) fn publish(&self, reply: Vec<u8>) {
         let number = {
             let mut state = self.state();
@@ -283,7 +278,6 @@ impl Hub {
         self.reply.send_replace((number, Arc::new(reply)));
     }
 
-    /// Waits for the reply of an exchange.
     pub(super) async fn reply(&self, number: u64) -> Result<Arc<Vec<u8>>, Ended> {
         let mut replies = self.reply.subscribe();
         tokio::select! {
