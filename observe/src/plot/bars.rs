@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{Entry, Header, LINE, MARGIN, PlotSize, escaped, open, text_width};
+use super::{Entry, Header, LINE, MARGIN, PlotSize, drawn, escaped, open, text_width};
 
 /// Height of a bar.
 const BAR: f64 = 13.0;
@@ -36,9 +36,7 @@ pub struct BarGroup {
 impl BarPlot {
     /// Draws the plot.
     pub fn svg(&self) -> String {
-        let mut text = String::new();
-        self.draw(&mut text).expect("BUG: a string takes all text");
-        text
+        drawn(|text| self.draw(text))
     }
 
     fn draw(&self, text: &mut String) -> fmt::Result {
@@ -60,31 +58,20 @@ impl BarPlot {
         let mut y = top + SPACE;
         for BarGroup { name, bars } in &self.groups {
             let middle = y + BAR * bars.len() as f64 / 2.0 + 4.0;
-            writeln!(
-                text,
-                "<text x=\"{:.1}\" y=\"{middle:.1}\" text-anchor=\"end\">{}</text>",
-                left - 8.0,
-                escaped(name)
-            )?;
+            let (x, name) = (left - 8.0, escaped(name));
+            writeln!(text, "<text x=\"{x:.1}\" y=\"{middle:.1}\" text-anchor=\"end\">{name}</text>")?;
             for (index, (length, label)) in bars.iter().enumerate() {
-                let end = length / longest * room;
-                let height = BAR - 2.0;
+                let (end, height) = (length / longest * room, BAR - 2.0);
                 writeln!(
                     text,
                     "<rect class=\"c{index}\" x=\"{left:.1}\" y=\"{y:.1}\" width=\"{end:.1}\" height=\"{height}\"/>"
                 )?;
-                writeln!(
-                    text,
-                    "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                    left + end + 6.0,
-                    y + LINE / 2.0 + 1.0,
-                    escaped(label)
-                )?;
+                let (x, y_label, label) = (left + end + 6.0, y + LINE / 2.0 + 1.0, escaped(label));
+                writeln!(text, "<text x=\"{x:.1}\" y=\"{y_label:.1}\">{label}</text>")?;
                 y += BAR;
             }
             y += SPACE;
         }
-        text.push_str("</svg>\n");
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use gpu_tuned_core::measured::Mode;
 use gpu_tuned_core::{Bytes, Precision, grouped, three_digits};
 
-use super::{Area, Entry, Header, PlotSize, draw_grid, escaped, open, step, text_width};
+use super::{Area, Entry, Header, PlotSize, draw_grid, drawn, escaped, open, step, text_width};
 
 /// A plot of batches: samples per second over the memory needed.
 #[derive(Clone, Debug, Default)]
@@ -73,9 +73,7 @@ impl MemorySpeedPlot {
 
     /// Draws the plot as an SVG file with light and dark colors, and with the names of points where a pointer rests.
     pub fn svg(&self) -> String {
-        let mut text = String::new();
-        self.write(&mut text).expect("BUG: memory can be written to");
-        text
+        drawn(|text| self.write(text))
     }
 
     fn write(&self, text: &mut String) -> fmt::Result {
@@ -98,9 +96,7 @@ impl MemorySpeedPlot {
             let position = scale.position(mark.memory, mark.samples_per_s);
             writeln!(text, "{}", mark.kind.outline(position, &mark.title))?;
         }
-        self.draw_labels(text, &scale)?;
-        text.push_str("</svg>\n");
-        Ok(())
+        self.draw_labels(text, &scale)
     }
 
     fn legend(&self) -> Vec<Entry> {

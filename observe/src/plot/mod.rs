@@ -48,6 +48,13 @@ impl PlotSize {
     }
 }
 
+/// Returns the text that `draw` writes, and the end of the drawing.
+fn drawn(draw: impl FnOnce(&mut String) -> fmt::Result) -> String {
+    let mut text = String::new();
+    draw(&mut text).expect("BUG: memory can be written to");
+    text + "</svg>\n"
+}
+
 /// Opens an SVG with its style, ground and title.
 fn open(text: &mut String, [width, height]: [f64; 2], title: &str) -> fmt::Result {
     let title = escaped(title);

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{escaped, open};
+use super::{drawn, escaped, open};
 
 /// Style of a line of a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,9 +41,7 @@ const BAR: f64 = 30.0;
 ///
 /// Block elements are rectangles, because fonts draw them with gaps. Each line has a fixed length, because fonts differ in width.
 pub fn terminal(title: &str, lines: &[(Style, String)]) -> String {
-    let mut text = String::new();
-    write(&mut text, title, lines).expect("BUG: memory can be written to");
-    text
+    drawn(|text| write(text, title, lines))
 }
 
 fn write(text: &mut String, title: &str, lines: &[(Style, String)]) -> fmt::Result {
@@ -51,24 +49,14 @@ fn write(text: &mut String, title: &str, lines: &[(Style, String)]) -> fmt::Resu
     let [width, height] = [columns as f64 * CELL[0] + 2.0 * MARGIN, BAR + lines.len() as f64 * CELL[1] + MARGIN];
     let [width, height] = [width.ceil(), height.ceil()];
     open(text, [width, height], title)?;
-    writeln!(
-        text,
-        "<rect class=\"edge\" x=\".5\" y=\".5\" width=\"{}\" height=\"{}\" rx=\"6\"/>",
-        width - 1.0,
-        height - 1.0
-    )?;
-    writeln!(
-        text,
-        "<text class=\"faint\" x=\"{:.1}\" y=\"20\" text-anchor=\"middle\">{}</text>",
-        width / 2.0,
-        escaped(title)
-    )?;
+    let (middle, title, [width, height]) = (width / 2.0, escaped(title), [width - 1.0, height - 1.0]);
+    writeln!(text, "<rect class=\"edge\" x=\".5\" y=\".5\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>")?;
+    writeln!(text, "<text class=\"faint\" x=\"{middle:.1}\" y=\"20\" text-anchor=\"middle\">{title}</text>")?;
     for (row, (style, line)) in lines.iter().enumerate() {
         let top = BAR + row as f64 * CELL[1];
         draw_blocks(text, line, top)?;
         draw_text(text, line, top, style.class())?;
     }
-    text.push_str("</svg>\n");
     Ok(())
 }
 

@@ -5,7 +5,7 @@ mod tests;
 
 use std::fmt::{self, Write as _};
 
-use super::{Area, Entry, Header, PlotSize, draw_grid, escaped, open, step, tick};
+use super::{Area, Entry, Header, PlotSize, draw_grid, drawn, escaped, open, step, tick};
 
 /// Height of the area inside of the axes, by its width.
 const ASPECT: f64 = 0.27;
@@ -54,15 +54,14 @@ struct Scale {
 impl TimeSeriesPlot {
     /// Draws the plot as an SVG file; `None` without points.
     pub fn svg(&self) -> Option<String> {
-        let (mut header, mut text) = (String::new(), String::new());
+        let mut header = String::new();
         let head = Header { title: &self.title, note: "", legend: self.legend() };
         let width = PlotSize::Narrow.width();
         let top = head.draw(&mut header, width).expect("BUG: memory can be written to") + 8.0;
         let (left, right) = (LEFT, width - 16.0);
         let area = Area { left, right, top, bottom: (top + (right - left) * ASPECT).round() };
         let scale = Scale::new(self, area)?;
-        self.write(&mut text, &header, &scale).expect("BUG: memory can be written to");
-        Some(text)
+        Some(drawn(|text| self.write(text, &header, &scale)))
     }
 
     fn write(&self, text: &mut String, header: &str, scale: &Scale) -> fmt::Result {
@@ -79,7 +78,6 @@ impl TimeSeriesPlot {
         for (index, line) in self.lines.iter().enumerate() {
             line.draw(text, scale, index % COLORS)?;
         }
-        text.push_str("</svg>\n");
         Ok(())
     }
 
