@@ -115,6 +115,13 @@ impl Finding {
         self
     }
 
+    /// Adds the busy cores of the host, and all, where they are known.
+    pub(super) fn with_busy_cores(self, cores: Option<(f64, f64)>) -> Self {
+        let Some((busy, all)) = cores else { return self };
+        let words = format!("the program keeps {busy:.1} of {all:.0} CPU cores busy");
+        self.with_evidence(words, [("busy_cores", busy), ("cores", all)])
+    }
+
     pub(super) fn with_prediction(self, prediction: impl Into<Option<Prediction>>) -> Self {
         Self { prediction: prediction.into(), ..self }
     }

@@ -82,6 +82,12 @@ pub struct Unjudged {
     pub how: String,
 }
 
+impl Unjudged {
+    fn new(what: impl Into<String>, how: &str) -> Self {
+        Self { what: what.into(), how: how.to_owned() }
+    }
+}
+
 impl Diagnosis {
     /// Returns the severity of the worst finding.
     pub fn severity(&self) -> Option<Severity> {
@@ -109,22 +115,20 @@ fn judged(stats: &RunStats<'_>) -> Judged {
 }
 
 fn unjudged(stats: &RunStats<'_>) -> Vec<Unjudged> {
-    let missing = |what: String, how: &str| Unjudged { what, how: how.to_owned() };
-    let mut unjudged = Vec::new();
-    unjudged.extend(stats.doubt.map(doubted));
+    let mut unjudged: Vec<_> = stats.doubt.map(doubted).into_iter().collect();
     match (&stats.steps, stats.run) {
         (Ok(_), Some(_)) => {}
         (Err(_), Some(_)) if matches!(stats.doubt, Some(Doubt::NoOwnSteps { .. })) => {}
-        (Ok(_), None) => unjudged.push(missing(
-            "settings, the planner's curve and the target: the program's start is not in the recording".to_owned(),
+        (Ok(_), None) => unjudged.push(Unjudged::new(
+            "settings, the planner's curve and the target: the program's start is not in the recording",
             "start the program with GPU_TUNED_RECORD set, and give the whole file",
         )),
-        (Err(0), None) => unjudged.push(missing(
-            "the loader, synchronization, the batch and all settings: the recording has no steps of the program".to_owned(),
+        (Err(0), None) => unjudged.push(Unjudged::new(
+            "the loader, synchronization, the batch and all settings: the recording has no steps of the program",
             "train with a session of gpu-tuned, for at least one step, and start the program with \
              GPU_TUNED_RECORD=run.jsonl, as `cargo gpu-tuned diagnose` does",
         )),
-        (Err(count), _) => unjudged.push(missing(
+        (Err(count), _) => unjudged.push(Unjudged::new(
             format!(
                 "steps: the recording is too short, with {count} after those that compile and autotune; {MIN_STEPS} are needed"
             ),
@@ -136,8 +140,8 @@ fn unjudged(stats: &RunStats<'_>) -> Vec<Unjudged> {
         unjudged.push(unwatched(stats));
     }
     if stats.run.is_some_and(|run| run.expected.is_empty()) {
-        unjudged.push(missing(
-            "the batch: there are no predictions for other batches".to_owned(),
+        unjudged.push(Unjudged::new(
+            "the batch: there are no predictions for other batches",
             "measure the workload: `cargo gpu-tuned measure`",
         ));
     }
@@ -151,11 +155,9 @@ fn doubted(doubt: Doubt) -> Unjudged {
             "let it run for longer, and give all files that it recorded",
         ),
         Doubt::NoOwnSteps { before, others } => (
-            match others {
-                0 => format!("steps: there are none of the last run: {before} ended before it began"),
-                _ => format!(
-                    "steps: there are none of the last run: {others} are of other processes, {before} ended before it began"
-                ),
+            {
+                let others = if others > 0 { format!("{others} are of other processes, ") } else { String::new() };
+                format!("steps: there are none of the last run: {others}{before} ended before it began")
             },
             "let it run for longer; if it did, the clock was set back after its start: record it again",
         ),
@@ -168,7 +170,7 @@ fn doubted(doubt: Doubt) -> Unjudged {
             "record it again",
         ),
     };
-    Unjudged { what, how: how.to_owned() }
+    Unjudged::new(what, how)
 }
 
 fn unwatched(stats: &RunStats<'_>) -> Unjudged {
@@ -184,7 +186,7 @@ fn unwatched(stats: &RunStats<'_>) -> Unjudged {
             "run the program under `cargo gpu-tuned diagnose -- COMMAND`, or use `cargo gpu-tuned monitor --record`",
         ),
     };
-    Unjudged { what: format!("{what}: {why}"), how: how.to_owned() }
+    Unjudged::new(format!("{what}: {why}"), how)
 }
 
 /// Kinds that are left out beside one of those that explain them.

@@ -439,11 +439,8 @@ pub(super) fn idle(input: &DiagnosisInput<'_>) -> Option<Finding> {
         "{why}; record the program's steps to find out: with `gpu-tuned`, run it with GPU_TUNED_RECORD=run.jsonl"
     ));
     let mut finding = Finding::new(Kind::GpuIdle, severity, headline, change)
-        .with_evidence(format!("busy {} of the time, {}", percent(busy), input.range()), [("gpu_busy_share", busy)]);
-    if let Some((busy, cores)) = cores {
-        let words = format!("the program keeps {busy:.1} of {cores:.0} CPU cores busy");
-        finding = finding.with_evidence(words, [("busy_cores", busy), ("cores", cores)]);
-    }
+        .with_evidence(format!("busy {} of the time, {}", percent(busy), input.range()), [("gpu_busy_share", busy)])
+        .with_busy_cores(cores);
     if let Some(thread) = thread {
         let words = format!("its busiest thread works {} of the time", percent(thread / 100.0));
         finding = finding.with_evidence(words, [("busiest_thread_share", thread / 100.0)]);

@@ -77,11 +77,7 @@ fn with_usage(input: &DiagnosisInput<'_>, model: &StepModel, mut finding: Findin
         let words = format!("the GPU is busy {} of the time", percent(busy));
         finding = finding.with_evidence(words, [("gpu_busy_share", busy)]);
     }
-    if let Some((busy, cores)) = input.stats.busy_cores().zip(input.stats.cores()) {
-        let words = format!("the program keeps {busy:.1} of {cores:.0} CPU cores busy");
-        finding = finding.with_evidence(words, [("busy_cores", busy), ("cores", cores)]);
-    }
-    finding
+    finding.with_busy_cores(input.stats.busy_cores().zip(input.stats.cores()))
 }
 
 fn headline(kind: Kind, model: &StepModel, share: f64) -> String {
