@@ -1,5 +1,6 @@
 //! Metrics of samples and steps: one table each for CSV, Prometheus, TensorBoard and traces.
 
+use crate::monitor::amounts::watts;
 use crate::recording::{GpuSample, HostSample, StepRecord, Throttle};
 
 /// Throttle reasons, with their keys in recordings and their names in messages.
@@ -69,7 +70,7 @@ figures! {
         "memory_activity_percent" "gpu_memory_activity_ratio" PERCENT |gpu| gpu.memory_activity_percent,
             "Part of the driver's last sample period in which memory was read or written";
         "memory_used_bytes" "gpu_memory_used_bytes" ONE |gpu| count(gpu.memory_used_bytes), "Memory in use by processes";
-        "power_w" "gpu_power_watts" ONE |gpu| watts(gpu.power_mw), "Power drawn";
+        "power_w" "gpu_power_watts" ONE |gpu| gpu.power_mw.map(watts), "Power drawn";
         "sm_clock_mhz" "gpu_sm_clock_hertz" MEGAHERTZ |gpu| gpu.sm_clock_mhz.map(f64::from), "Clock of the SMs";
         "temperature_c" "gpu_temperature_celsius" ONE |gpu| gpu.temperature_c.map(f64::from), "Temperature of the chip";
         "pcie_to_gpu_bytes_per_s" "gpu_pcie_to_gpu_bytes_per_second" ONE |gpu| count(gpu.pcie_to_gpu_bytes_per_s),
@@ -80,7 +81,7 @@ figures! {
 
     /// Figures of a GPU that rarely change: they are exported, and not summarized.
     GPU_STATE: [GpuSample; 5] {
-        "power_limit_w" "gpu_power_limit_watts" ONE |gpu| watts(gpu.power_limit_mw), "Power limit in force";
+        "power_limit_w" "gpu_power_limit_watts" ONE |gpu| gpu.power_limit_mw.map(watts), "Power limit in force";
         "memory_clock_mhz" "gpu_memory_clock_hertz" MEGAHERTZ |gpu| gpu.memory_clock_mhz.map(f64::from),
             "Clock of the memory";
         "performance_state" "gpu_performance_state" ONE |gpu| gpu.performance_state.map(f64::from),
@@ -105,10 +106,6 @@ figures! {
 
 fn count(count: Option<u64>) -> Option<f64> {
     count.map(|count| count as f64)
-}
-
-fn watts(milliwatts: Option<u32>) -> Option<f64> {
-    milliwatts.map(|milliwatts| f64::from(milliwatts) / 1e3)
 }
 
 pub(crate) fn gpu_figures() -> impl Iterator<Item = &'static Figure<GpuSample>> {

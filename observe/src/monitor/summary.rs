@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::amounts::watts;
 use crate::metrics::{Figure, GPU_FIGURES, HOST_FIGURES};
 use crate::recording::{Gpu, GpuSample, Record, Start, StepRecord, Throttle};
 use crate::stats::{Series, Stats};
@@ -157,11 +158,11 @@ impl Gathering {
             *device.throttled_s.entry(*reason).or_default() += seconds.unwrap_or(0.0);
         }
         device.lost_polls += u64::from(sample.trouble.is_some());
-        let watts = sample.power_mw.map(|milliwatts| f64::from(milliwatts) / 1e3);
-        if let (Some((then, before)), Some(now)) = (device.power, watts) {
+        let drawn = sample.power_mw.map(watts);
+        if let (Some((then, before)), Some(now)) = (device.power, drawn) {
             *device.energy_j.get_or_insert_default() += f64::midpoint(before, now) * (sample.at - then).max(0.0);
         }
-        device.power = watts.map(|watts| (sample.at, watts));
+        device.power = drawn.map(|watts| (sample.at, watts));
     }
 
     fn advance(&mut self, at: f64) {
