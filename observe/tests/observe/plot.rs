@@ -37,6 +37,27 @@ fn texts(svg: &str, class: &str) -> Vec<String> {
     of_class.filter_map(|node| node.text().map(str::to_owned)).collect()
 }
 
+fn figure(node: roxmltree::Node<'_, '_>, name: &str) -> Option<f64> {
+    node.attribute(name)?.parse().ok()
+}
+
+/// Asserts that texts of characters of this width are inside of the picture.
+fn assert_texts_are_inside(svg: &str, character: f64) {
+    let tree = roxmltree::Document::parse(svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
+    let [width, height] = ["width", "height"].map(|name| figure(tree.root_element(), name).unwrap());
+    for text in tree.descendants().filter(|node| node.has_tag_name("text") && node.attribute("x").is_some()) {
+        let [x, y] = ["x", "y"].map(|name| figure(text, name).unwrap());
+        let long = character * text.text().unwrap_or_default().chars().count() as f64;
+        let begin = match text.attribute("text-anchor") {
+            Some("middle") => x - long / 2.0,
+            Some("end") => x - long,
+            _ => x,
+        };
+        let is_inside = begin >= 0.0 && begin + long <= width && (10.0..=height).contains(&y);
+        assert!(is_inside, "{text:?} in {svg}");
+    }
+}
+
 fn mark(kind: MarkKind, batch: u64, mib: u64, samples_per_s: f64) -> Mark {
     let title = format!("{kind}: </title>");
     Mark { kind, batch, memory: Bytes::from_mib(mib), samples_per_s, until: Vec::new(), title }
@@ -118,25 +139,8 @@ fn everything_is_inside_of_the_picture_in_both_sizes() {
         plot.lines.extend(modes.map(|mode| ModeLine { mode, points: Vec::new() }));
         plot.limits = vec![Limit { memory: Bytes::from_mib(8192), label: "8 GiB available".to_owned() }];
         plot.marks = vec![mark(MarkKind::Planned, 16, 65, 200.0)];
-        let svg = plot.svg();
-        let tree = roxmltree::Document::parse(&svg).unwrap();
-        let figure = |node: roxmltree::Node<'_, '_>, name: &str| node.attribute(name)?.parse::<f64>().ok();
-        let root = tree.root_element();
-        let [width, height] = ["width", "height"].map(|name| figure(root, name).unwrap());
-        for text in tree.descendants().filter(|node| node.has_tag_name("text") && node.attribute("x").is_some()) {
-            let [x, y] = ["x", "y"].map(|name| figure(text, name).unwrap());
-            // The width of a common font, which is below the estimate of labels.
-            let long = 6.0 * text.text().unwrap_or_default().chars().count() as f64;
-            let begin = match text.attribute("text-anchor") {
-                Some("middle") => x - long / 2.0,
-                Some("end") => x - long,
-                _ => x,
-            };
-            assert!(
-                begin >= 0.0 && begin + long <= width && (10.0..=height).contains(&y),
-                "{size:?}: {text:?} in {svg}"
-            );
-        }
+        // The width of a common font, which is below the estimate of labels.
+        assert_texts_are_inside(&plot.svg(), 6.0);
     }
 }
 
@@ -155,21 +159,11 @@ fn bars_are_as_long_as_their_figures_and_labels_fit() {
     };
     let svg = plot.svg();
     let tree = roxmltree::Document::parse(&svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
-    let number = |node: roxmltree::Node, name: &str| node.attribute(name).and_then(|text| text.parse::<f64>().ok());
     // Those of the legend have no place of their own.
-    let bars = tree.descendants().filter(|node| node.has_tag_name("rect")).filter_map(|node| {
-        number(node, "x")?;
-        number(node, "width")
-    });
-    let bars: Vec<f64> = bars.collect();
+    let bars = tree.descendants().filter(|node| node.has_tag_name("rect") && node.attribute("x").is_some());
+    let bars: Vec<f64> = bars.filter_map(|node| figure(node, "width")).collect();
     for (found, length) in bars.iter().zip([1.0, 4.0, 0.0, 2.0]) {
         assert!((found - bars[1] * length / 4.0).abs() < 0.11, "{bars:?}");
     }
-    let width = number(tree.root_element(), "width").expect("a width");
-    for text in tree.descendants().filter(|node| node.has_tag_name("text")) {
-        let label = text.text().unwrap_or_default();
-        let (x, length) = (number(text, "x").expect("a place"), 6.9 * label.len() as f64);
-        let left = if text.attribute("text-anchor") == Some("end") { x - length } else { x };
-        assert!(left >= 0.0 && left + length <= width, "`{label}` is cut off");
-    }
+    assert_texts_are_inside(&svg, 6.9);
 }
