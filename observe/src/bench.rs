@@ -387,7 +387,6 @@ impl Outcome {
     }
 }
 
-/// Formats the outcome in a few words.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

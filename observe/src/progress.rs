@@ -19,7 +19,6 @@ pub const INTERVAL: Duration = Duration::from_secs(10);
 /// True while a [`Progress`] reports.
 static IS_REPORTING: AtomicBool = AtomicBool::new(false);
 
-/// Source of details.
 static DETAILS: OnceLock<fn() -> Option<Details>> = OnceLock::new();
 
 /// Details of long work.

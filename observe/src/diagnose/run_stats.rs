@@ -424,7 +424,6 @@ impl GpuStats<'_> {
         median(figures.iter().copied()).filter(|_| figures.len() >= MIN_SAMPLES)
     }
 
-    /// The profile of the GPU.
     pub(super) fn profile(&self) -> Option<Profile> {
         ProfileTable::builtin_profile(self.gpu.profile.as_deref()?)
     }

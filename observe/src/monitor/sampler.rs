@@ -67,7 +67,6 @@ impl Sampler {
 
 /// Shortest interval: performance counters need it.
 pub const LEAST_INTERVAL: Duration = Duration::from_millis(100);
-/// Longest interval.
 const MAX_INTERVAL: Duration = Duration::from_hours(24);
 
 /// Options of a [`Monitor`](super::Monitor): devices, interval and history.
@@ -161,7 +160,6 @@ impl Driver {
 /// Time between searches for new children: a search reads every process of the host.
 const FAMILY_EVERY: Duration = Duration::from_secs(5);
 
-/// Samples the host.
 struct HostSampler {
     system: System,
     /// There was a sample before: CPU time counts from the last sample.
@@ -169,7 +167,6 @@ struct HostSampler {
     program: Option<Program>,
 }
 
-/// The monitored program.
 struct Program {
     pid: Pid,
     family: HashSet<Pid>,
@@ -235,7 +232,6 @@ impl Program {
     }
 }
 
-/// Returns a process and its descendants.
 fn family(pid: Pid) -> HashSet<Pid> {
     // Dropped at the end: `System` keeps a file open for each process.
     let mut all = System::new();

@@ -298,7 +298,6 @@ impl Mark {
     }
 }
 
-/// Unit of the memory axis.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     bytes: f64,
@@ -389,7 +388,6 @@ impl Labels {
         Self { bounds, taken: Vec::new() }
     }
 
-    /// Keeps labels away from a symbol.
     fn avoid(&mut self, [x, y]: [f64; 2], radius: f64) {
         self.taken.push(Area { left: x - radius, right: x + radius, top: y - radius, bottom: y + radius });
     }

@@ -336,7 +336,6 @@ const REDUCED: f64 = 0.9;
 /// Samples under load, at least: fewer may show the link on its way up.
 const MIN_SAMPLES: usize = 5;
 
-/// A link's generation and lanes.
 type Link = (u32, u32);
 
 pub(super) fn pcie(input: &DiagnosisInput<'_>) -> Option<Finding> {

@@ -12,7 +12,6 @@ use super::finding::{Change, Finding, Kind, Prediction, Quantity, SettingChange,
 use super::model::{Curve, StepModel, WhatIf};
 use super::run_stats::RunStats;
 
-/// Input of the search.
 pub(super) struct DiagnosisInput<'a> {
     pub stats: RunStats<'a>,
     /// `None` without steps, or with too few.

@@ -12,7 +12,6 @@ const WORTH_IT: f64 = 1.15;
 /// Samples of a step over the global batch that are enough: the last steps of epochs may have fewer.
 const REACHED: f64 = 0.9;
 
-/// A better micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Better {
     /// Within the requested step.
