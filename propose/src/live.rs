@@ -64,15 +64,19 @@ pub(super) fn used(
     while let Some(at) = open.pop() {
         let Entry { source, mentions, .. } = &entries[at];
         for all in mentions.iter().filter_map(|name| named.get(name)) {
-            // A name of several modules is that of the file, else of a module that the file names.
+            // A name of several modules is that of the file, else of a module that the file names. An implementation in the file
+            // may be of a type from elsewhere.
             let is_near = |at: &&usize| entries[**at].source == *source;
+            let is_definition = |at: &usize| !matches!(entries[*at].item, Item::Impl(_));
             let is_named = |at: &&usize| {
                 let of = module(&own[entries[**at].source].name);
                 of.is_none_or(|of| modules[*source].contains(of) || mentions.contains(of))
             };
             let near: Vec<usize> = all.iter().filter(is_near).copied().collect();
-            let meant: Vec<usize> = all.iter().filter(is_named).copied().collect();
-            let meant = [near, meant].into_iter().find(|found| !found.is_empty()).unwrap_or_else(|| all.clone());
+            let has_definition = near.iter().any(is_definition);
+            let meant: Vec<usize> = all.iter().filter(|at| is_near(at) || is_named(at)).copied().collect();
+            let meant = if has_definition { near } else { meant };
+            let meant = if meant.iter().any(is_definition) { meant } else { all.clone() };
             open.extend(meant.into_iter().filter(|at| live.insert(*at)));
         }
     }
@@ -124,4 +128,25 @@ fn kept(items: &[Item], live: &BTreeSet<*const Item>) -> Vec<Item> {
         _ => None,
     };
     items.iter().filter_map(keep).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::training_loop::training_loops;
+
+    #[test]
+    fn a_model_is_found_behind_an_implementation_in_the_file_of_the_loop() {
+        let loop_ = "use crate::model::Cnn; impl TrainStep for Cnn {} struct Other;
+            fn train() { let model = Cnn::new(); SupervisedTraining::new(); }";
+        let sources = [
+            Source::of_text("src/model.rs", "pub struct Cnn { conv: Conv2d } struct Unused;"),
+            Source::of_text("src/other.rs", "pub struct Other { layer: Linear }"),
+            Source::of_text("src/training.rs", loop_),
+        ];
+        let loops = training_loops(&sources);
+        let used = used(&sources.iter().collect::<Vec<_>>(), None, loops.first(), None).expect("a program");
+        let counts: Vec<_> = used.iter().map(|source| source.file.items.len()).collect();
+        assert_eq!(counts, [1, 0, 3]);
+    }
 }
