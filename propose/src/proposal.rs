@@ -15,7 +15,7 @@ use crate::losses::Losses;
 use crate::model::{Family, ModelWords};
 use crate::sources::{self, Edit, Owner, Patch, Programs, Source, all_tokens, reached};
 use crate::training_loop::{
-    LoopPlaces, TAKE_STEPS, TrainingLoop, batch_of_dependency, derive_micro_batch, loop_by_hand, training_loops,
+    LOOPS, LoopPlaces, TAKE_STEPS, TrainingLoop, batch_of_dependency, derive_micro_batch, loop_by_hand, training_loops,
 };
 
 /// An annotation for a struct with other edits, to be shown.
@@ -87,7 +87,7 @@ impl Reading {
 
     /// Returns true if the package mentions Burn's own loop.
     pub fn has_loop(&self) -> bool {
-        self.sources.iter().any(|source| source.is_own() && source.text.contains("SupervisedTraining"))
+        self.sources.iter().any(|source| source.is_own() && LOOPS.iter().any(|of| source.text.contains(of)))
     }
 
     /// Proposes an annotation. A package with an annotated struct gets none. `krate` is the name of the runtime in the package.

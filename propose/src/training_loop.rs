@@ -13,8 +13,8 @@ use crate::candidate::{Candidate, call_behind, derives, implementation, structs}
 use crate::code::{last, path};
 use crate::sources::{Calls, Patch, Source, all_items, indent, inside, line_start};
 
-/// Constructor of Burn's loop.
-const LOOP: [&str; 2] = ["SupervisedTraining", "new"];
+/// Types of Burn's loop: today's, and that of older releases, which becomes today's with an upgrade.
+pub(super) const LOOPS: [&str; 2] = ["SupervisedTraining", "LearnerBuilder"];
 const STRATEGY: &str = "with_training_strategy";
 /// Method of the loop that adds up gradients.
 pub(super) const ACCUMULATION: &str = "grads_accumulation";
@@ -269,7 +269,9 @@ struct Functions<'a> {
 impl<'a> Functions<'a> {
     /// Adds the first call that creates a loop.
     fn look(&mut self, signature: &'a Signature, block: &'a Block) {
-        let is_loop = |call: &&ExprCall| path(&call.func).is_some_and(|names| names == LOOP);
+        let is_loop = |call: &&ExprCall| {
+            path(&call.func).is_some_and(|[of, function]| function == "new" && LOOPS.contains(&&*of))
+        };
         let call = Calls::of_block(block).functions.into_iter().find(is_loop);
         self.found.extend(call.map(|call| TrainingLoop { source: self.source, signature, block, call }));
     }
@@ -501,6 +503,15 @@ fn list(attribute: &Attribute) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_loop_of_older_releases_is_burn_s_own() {
+        let found =
+            |call: &str| training_loops(&[Source::of_text("src/main.rs", &format!("fn train() {{ {call}; }}"))]).len();
+        assert_eq!(found("LearnerBuilder::new(folder).devices(all).build(model, optimizer, 1e-3)"), 1);
+        assert_eq!(found("burn::train::SupervisedTraining::new(folder, train, valid)"), 1);
+        assert_eq!(found("Learner::new(model, optimizer, 1e-3)"), 0);
+    }
 
     #[test]
     fn an_error_is_returned_only_where_it_becomes_the_function_s_error() {
