@@ -301,11 +301,13 @@ pub(super) fn edit_device<'a>(source: &'a Source, block: &'a [Stmt], krate: &str
     true
 }
 
-/// Returns true for a device by its name: `device`, `train_device.clone()`, `Device::default()`.
+/// Returns true for a device by its name: `device`, `train_device.clone()`, `strategy.main_device()`, `Device::default()`.
 fn is_device(value: &Expr) -> bool {
+    let is_named = |name: &syn::Ident| name.to_string().ends_with("device");
     match value {
-        Expr::Path(path) => path.path.get_ident().is_some_and(|name| name.to_string().ends_with("device")),
-        Expr::MethodCall(call) => call.method == "clone" && is_device(&call.receiver),
+        Expr::Path(path) => path.path.get_ident().is_some_and(is_named),
+        Expr::MethodCall(call) if call.method == "clone" => is_device(&call.receiver),
+        Expr::MethodCall(call) => is_named(&call.method) && call.args.is_empty(),
         Expr::Call(call) => path(&call.func).is_some_and(|[ty, _]| ty == "Device"),
         _ => false,
     }
@@ -503,6 +505,17 @@ fn list(attribute: &Attribute) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_are_known_by_their_names() {
+        let found = |text: &str| is_device(&syn::parse_str(text).expect("an expression"));
+        assert!(
+            ["device", "train_device.clone()", "strategy.main_device().clone()", "Device::cuda(0)"]
+                .into_iter()
+                .all(found)
+        );
+        assert!(!["model", "tensor.clone()", "pool.device(1)"].into_iter().any(found));
+    }
 
     #[test]
     fn the_loop_of_older_releases_is_burn_s_own() {
