@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use gpu_tuned_attribute::sources::PLACEHOLDER as UNKNOWN;
+use gpu_tuned_core::Setting;
 use gpu_tuned_core::dims::{Dim, DimKind, Presence};
-use gpu_tuned_core::{Setting, SettingKind};
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Expr, ExprLit, Field, ItemStruct, Lit, Type, Visibility};
 
 use crate::candidate::{
-    self, Candidate, OwnDefault, edit_constructor, is_batch, is_global_batch, named_fields, remove_overrides,
+    self, Candidate, OwnDefault, edit_constructor, is_batch, is_count, is_global_batch, named_fields, remove_overrides,
 };
 use crate::code::{self, Code, Values};
 use crate::flow::{Reaching, Value};
@@ -195,7 +195,9 @@ impl Annotation<'_, '_, '_> {
         }
         let Given { code, chosen, .. } = self.given;
         let own = (candidate.item.ident.to_string(), name.to_owned());
-        let known = code.fields.get(&own).copied().or_else(|| model::field(code, chosen, &[name]));
+        // A field that gets other values is none of the same name elsewhere.
+        let elsewhere = || if code.all.contains_key(&own) { None } else { model::field(code, chosen, &[name]) };
+        let known = code.fields.get(&own).copied().or_else(elsewhere);
         self.numbers.dims.extend(known.map(|number| (dim, number)));
         let default = known.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string());
         self.above(field, &format!("#[tuned(dim = {dim}, default = {default})]"), &what);
@@ -301,8 +303,7 @@ fn setting(name: &str, ty: &Type) -> Option<Setting> {
 
 /// Dimension of a field: one of the family's counts.
 pub(super) fn dimension(name: &str, ty: &Type, family: &Family) -> Option<&'static str> {
-    let is_count = code::last(ty).is_some_and(|ty| SettingKind::Count.field_types().contains(&ty.as_str()));
-    let dims = family.kind.dims.iter().filter(|dim| is_count && matches!(dim.kind, DimKind::Count(_)));
+    let dims = family.kind.dims.iter().filter(|dim| is_count(ty) && matches!(dim.kind, DimKind::Count(_)));
     dims.map(|dim| dim.name).find(|dim| family.names_of(dim).contains(&name))
 }
 

@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use gpu_tuned_attribute::gives_default;
 use gpu_tuned_attribute::sources::{Node, Visitor};
-use gpu_tuned_core::Setting;
+use gpu_tuned_core::{Setting, SettingKind};
 use gpu_tuned_optimize::{Role, Words, role};
 use quote::ToTokens as _;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
     Attribute, Expr, ExprCall, ExprLit, ExprMethodCall, ExprStruct, Field, ImplItem, ImplItemFn, Item, ItemImpl,
-    ItemStruct, Lit, Member, Meta, Stmt, Token,
+    ItemStruct, Lit, Member, Meta, Stmt, Token, Type,
 };
 
 use crate::annotation::range;
@@ -65,6 +65,11 @@ impl Candidate<'_> {
 /// Fields of a struct with their names.
 pub(super) fn named_fields(item: &ItemStruct) -> impl Iterator<Item = (&Field, String)> {
     item.fields.iter().filter_map(|field| Some((field, field.ident.as_ref()?.to_string())))
+}
+
+/// Returns true for the type of a count.
+pub(super) fn is_count(ty: &Type) -> bool {
+    last(ty).is_some_and(|ty| SettingKind::Count.field_types().contains(&ty.as_str()))
 }
 
 /// Names of the fields without Burn's default, which a Burn config's `new` takes in this order.

@@ -16,7 +16,7 @@ use syn::{
     Member, Stmt, Type,
 };
 
-use crate::candidate::{derives, without_default};
+use crate::candidate::{derives, is_count, named_fields, without_default};
 use crate::flow::{Flow, Reaching, Value, Variable, variable_name};
 use crate::model::BurnNames;
 use crate::sources::{Source, all_items};
@@ -100,6 +100,19 @@ impl Code {
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
+    }
+
+    /// Returns false for a field of the program's structs that is no count.
+    pub(super) fn can_count(&self, of: &str, field: &str) -> bool {
+        let mut own = self.own.iter().filter(|own| own.name == of).flat_map(|own| named_fields(&own.item));
+        own.find(|(_, name)| name == field).is_none_or(|(field, _)| is_count(&field.ty))
+    }
+
+    /// The number of a constant of the package with this name in capital letters, if the code uses the constant. One word means
+    /// too much.
+    pub(super) fn constant_of(&self, name: &str) -> Option<u64> {
+        let name = self.values.own(|own| own == name).filter(|_| name.contains('_'))?;
+        self.values.named(name).filter(|_| self.has(name))
     }
 
     fn structs(&mut self, source: &Source) {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use syn::{Expr, Field, Item, Type, Visibility};
 
 use crate::annotation::{Given, dimension};
-use crate::candidate::{derives, structs};
+use crate::candidate::{self, derives, named_fields, structs};
 use crate::code::{self, Code};
 use crate::sources::{Source, all_tokens};
 
@@ -40,12 +40,12 @@ pub(super) fn value(kind: &str, dim: &str, code: &Code, chosen: &Code, names: &[
             return Some(format!("[{}]", stages.join(", ")));
         }
         ("mlp", "widths") => return widths(code),
-        ("convnet", "image") => images(code).map(|[side, ..]| side),
+        ("convnet", "image") => {
+            images(code).map(|[side, ..]| side).or_else(|| field(code, chosen, &["image_size", "img_size"]))
+        }
         (_, "vocab") => vocabulary(code).or_else(|| field(code, chosen, names)),
         ("transformer", "seq") => code.lengths.first().copied().or_else(|| field(code, chosen, names)),
-        ("convnet", "channels") => {
-            images(code).map(|[_, channels, ..]| channels).or_else(|| field(code, chosen, names))
-        }
+        ("convnet", "channels") => images(code).map(|[_, channels, ..]| channels).or_else(|| set(code, chosen, names)),
         (_, "classes") => classes(code, chosen).or_else(|| field(code, chosen, names)),
         _ => field(code, chosen, names),
     };
@@ -115,10 +115,32 @@ fn has_own_head(code: &Code) -> bool {
     code.dense.iter().any(is_vocabulary)
 }
 
-/// Number of a config's field with one of these names.
-pub(super) fn field(code: &Code, chosen: &Code, names: &[&str]) -> Option<u64> {
+/// Number that the program sets for a field with one of these names.
+fn set(code: &Code, chosen: &Code, names: &[&str]) -> Option<u64> {
     let of = |code: &Code| code.fields.iter().find(|((_, field), _)| names.contains(&field.as_str())).map(|it| *it.1);
     of(chosen).or_else(|| of(code))
+}
+
+/// Number of a config's field with one of these names: what the program sets, else the default, else a constant of that name.
+pub(super) fn field(code: &Code, chosen: &Code, names: &[&str]) -> Option<u64> {
+    let is_meant = |field: &str| names.contains(&field);
+    // A value that only the running program has is not the default.
+    let is_open = |code: &Code| {
+        code.all.iter().any(|((of, field), all)| is_meant(field) && all.contains(&None) && code.can_count(of, field))
+    };
+    let is_known = || !is_open(code) && !is_open(chosen);
+    let numbers = |name: &&str| {
+        let configs = code.own.iter().filter(|own| derives(&own.item.attrs, "Config"));
+        let fields = configs.flat_map(|own| named_fields(&own.item).map(move |(field, name)| (&own.item, field, name)));
+        let of_name = fields.filter(|(.., field)| field == name);
+        of_name.map(|(item, field, name)| candidate::number(item, field, &name, code)).collect::<BTreeSet<_>>()
+    };
+    let default = || {
+        let all = names.iter().map(numbers).find(|numbers| !numbers.is_empty())?;
+        if all.len() == 1 { all.into_iter().next()? } else { None }
+    };
+    let constant = || names.iter().find_map(|name| code.constant_of(name));
+    set(code, chosen, names).or_else(|| is_known().then(|| default().or_else(constant)).flatten())
 }
 
 /// Channels of the image: those that no convolution has as output, or the first ones if all have.
@@ -200,7 +222,7 @@ fn stages(code: &Code) -> Option<Vec<[u64; 2]>> {
 fn images(code: &Code) -> Option<[u64; 3]> {
     // Old releases have `MNISTDataset`.
     let is_of = |set: &str, name: &String| {
-        ["Dataset", "Item"].iter().any(|end| name.eq_ignore_ascii_case(&format!("{set}{end}")))
+        ["Dataset", "Item", "Loader", "Batcher"].iter().any(|end| name.eq_ignore_ascii_case(&format!("{set}{end}")))
     };
     IMAGES.iter().find(|(set, _)| code.names.iter().any(|name| is_of(set, name))).map(|(_, known)| *known)
 }

@@ -133,3 +133,27 @@ fn numbers_of_fields_replace_examples() {
     let model = "transformer(layers = 12, d_model = 768, vocab = 32_000, seq = 1024)";
     assert_eq!(words.command("h200"), format!("cargo gpu-tuned plan h200 --model '{model}' --global-batch 64"));
 }
+
+fn number(text: &str, names: &[&str]) -> Option<u64> {
+    let sources = [Source::of_text("src/main.rs", text)];
+    let values = std::rc::Rc::new(code::Values::new(sources.iter()));
+    field(&Code::new(sources.iter(), &values), &Code::default(), names)
+}
+
+#[test]
+fn numbers_are_those_that_are_set_else_defaults_else_constants() {
+    let names = ["seq_length", "seq_len"];
+    let config = "#[derive(Config)] struct C { #[config(default = 64)] seq_len: usize }";
+    let constant = "const SEQ_LENGTH: usize = 10; fn f() { load(SEQ_LENGTH); }";
+    assert_eq!(number(config, &names), Some(64));
+    assert_eq!(number(constant, &names), Some(10));
+    assert_eq!(number(&[config, constant].concat(), &names), Some(64));
+    assert_eq!(number(&format!("{config} fn f() {{ C::new().with_seq_len(128); }}"), &names), Some(128));
+    // A number that only a run has is none of the defaults and constants.
+    assert_eq!(number(&format!("{config} fn f() {{ C::new().with_seq_len(read()); }}"), &names), None);
+    // Two configs with different numbers.
+    let other = "#[derive(Config)] struct D { #[config(default = 32)] seq_len: usize }";
+    assert_eq!(number(&[config, other].concat(), &names), None);
+    // A constant of a single word.
+    assert_eq!(number("const DIM: usize = 3; fn f() { rank(DIM); }", &["dim"]), None);
+}
