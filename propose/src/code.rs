@@ -32,8 +32,8 @@ pub(super) struct Code {
     /// Constants, and functions that return a number: name, type, and value.
     pub constants: Vec<(String, Option<String>, u64)>,
     /// Input and output channels of Burn's convolutions and of blocks such as `ConvBlock`; `None` for channels that are no
-    /// numbers. True for Burn's own.
-    pub convolutions: Vec<(bool, Option<[u64; 2]>)>,
+    /// pair. True for Burn's own.
+    pub convolutions: Vec<(bool, Option<[Value; 2]>)>,
     pub dense: Vec<Dense>,
     /// Lengths of sequences.
     pub lengths: Vec<u64>,
@@ -92,10 +92,11 @@ impl Code {
     /// Input and output channels of all convolutions; `None` if some are unknown. Blocks count in place of the convolutions in
     /// their definition.
     pub(super) fn channels(&self) -> Option<Vec<[u64; 2]>> {
-        let has_blocks = self.convolutions.iter().any(|(is_burn, channels)| !is_burn && channels.is_some());
-        let all =
-            self.convolutions.iter().filter(|(is_burn, channels)| !(has_blocks && *is_burn && channels.is_none()));
-        all.map(|(_, channels)| *channels).collect()
+        let pair = |[from, to]: &[Value; 2]| Some([self.number_of(from)?, self.number_of(to)?]);
+        let all: Vec<_> = self.convolutions.iter().map(|(is_burn, it)| (is_burn, it.as_ref().and_then(pair))).collect();
+        let has_blocks = all.iter().any(|(is_burn, channels)| !**is_burn && channels.is_some());
+        let all = all.into_iter().filter(|(is_burn, channels)| !(has_blocks && **is_burn && channels.is_none()));
+        all.map(|(_, channels)| channels).collect()
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -256,12 +257,11 @@ impl Reader<'_> {
 
     fn constructed(&mut self, of: &str, call: &ExprCall) {
         if of.starts_with("Conv") {
-            let pair = call.args.first().map(|argument| match argument {
-                Expr::Array(pair) => pair.elems.iter().map(|channels| self.number(channels)).collect(),
-                _ => Vec::new(),
-            });
-            let channels = match pair.as_deref() {
-                Some(&[Some(from), Some(to)]) => Some([from, to]),
+            let channels = match call.args.first() {
+                Some(Expr::Array(pair)) => match &pair.elems.iter().collect::<Vec<_>>()[..] {
+                    [from, to] => Some([self.value(from), self.value(to)]),
+                    _ => None,
+                },
                 _ => None,
             };
             self.code.convolutions.push((of.ends_with("Config"), channels));

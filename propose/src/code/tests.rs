@@ -56,3 +56,15 @@ fn each_constant_is_evaluated_once() {
         assert_eq!(values.named(name), number, "{name}");
     }
 }
+
+#[test]
+fn channels_of_a_config_are_numbers() {
+    let text = "#[derive(Config)] struct NetConfig { #[config(default = 16)] channels: usize }
+        impl NetConfig { fn init(&self) { Conv2dConfig::new([3, self.channels], [3, 3]); Conv2dConfig::new([self.channels, 32], [3, 3]); } }";
+    let channels = |text: &str| {
+        let sources = [Source::of_text("src/main.rs", text)];
+        Code::new(sources.iter(), &Rc::new(Values::new(sources.iter()))).channels()
+    };
+    assert_eq!(channels(text), Some(vec![[3, 16], [16, 32]]));
+    assert_eq!(channels(&text.replace("#[config(default = 16)]", "")), None);
+}
