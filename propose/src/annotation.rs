@@ -11,7 +11,8 @@ use syn::spanned::Spanned as _;
 use syn::{Attribute, Expr, ExprLit, Field, ItemStruct, Lit, Type, Visibility};
 
 use crate::candidate::{
-    self, Candidate, OwnDefault, edit_constructor, is_batch, is_count, is_global_batch, named_fields, remove_overrides,
+    self, BATCH, Candidate, OwnDefault, edit_constructor, is_batch, is_count, is_global_batch, named_fields,
+    remove_overrides,
 };
 use crate::code::{self, Code, Values};
 use crate::flow::{Reaching, Value};
@@ -125,7 +126,9 @@ pub(super) fn annotate<'a>(
         own,
     };
     for (field, name) in candidate.fields() {
-        annotation.read_step(candidate, field, &name);
+        if name != BATCH || is_count(&field.ty) {
+            annotation.read_step(candidate, field, &name);
+        }
         let setting = setting(&name, &field.ty).filter(|setting| !annotation.settings.contains(setting));
         let dim = dimension(&name, &field.ty, &given.family).filter(|dim| !annotation.dims.contains(dim));
         match (setting, dim) {

@@ -26,6 +26,8 @@ const OTHERS: &str = "num_epochs epochs n_epochs learning_rate lr seed optimizer
 const ACCUMULATION: [&str; 3] = ["batches_per_step", "grads_accumulation", "accumulation"];
 /// Names of mixed precision.
 const PRECISION: [&str; 4] = ["amp", "use_amp", "mixed_precision", "use_mixed_precision"];
+/// Name of the samples of a batch, and of many tensors.
+pub(super) const BATCH: &str = "batch";
 /// Minimum score of a candidate.
 const MIN_SCORE: u32 = 3;
 
@@ -80,7 +82,7 @@ pub(super) fn without_default(item: &ItemStruct) -> impl Iterator<Item = String>
 
 /// Returns true for names of the samples of a batch. Short names such as `bs` are left out.
 pub(super) fn is_batch(name: &str) -> bool {
-    name.ends_with("batch_size") && role(name) == Some(Role::Batch) || name == "batch_size_train"
+    name.ends_with("batch_size") && role(name) == Some(Role::Batch) || [BATCH, "batch_size_train"].contains(&name)
 }
 
 /// The setting with this name in programs.
@@ -114,6 +116,7 @@ pub(super) fn structs(items: &[Item]) -> Vec<&ItemStruct> {
 
 fn candidate(item: &ItemStruct) -> Option<Candidate<'_>> {
     let known: Vec<String> = named_fields(item)
+        .filter(|(field, name)| name != BATCH || is_count(&field.ty))
         .map(|(_, name)| name)
         .filter(|name| setting(name).is_some() || is_global_batch(name) || OTHERS.split(' ').any(|other| other == name))
         .collect();
@@ -480,6 +483,16 @@ fn methods<'s>(items: &'s [Item], of: &str) -> Vec<&'s ImplItemFn> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_batch_is_a_size_where_it_is_a_count() {
+        for (ty, lacks_batch) in [("usize", false), ("Tensor<2>", true)] {
+            let text = format!("struct TrainConfig {{ batch: {ty}, epochs: usize, lr: f64, seed: u64 }}");
+            let file = syn::parse_file(&text).expect("Rust");
+            let found: Vec<_> = candidates(&file.items).map(|it| it.lacks_batch).collect();
+            assert_eq!(found, [lacks_batch], "{ty}");
+        }
+    }
 
     #[test]
     fn arguments_leave_a_list_with_its_comments() {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use syn::Item;
 
 use crate::annotation::{FieldNumbers, Given, annotate, step_of_code};
-use crate::candidate::{Candidate, candidates, is_batch};
+use crate::candidate::{BATCH, Candidate, candidates, is_batch};
 use crate::imports::ImportProposal;
 use crate::live::live;
 use crate::losses::Losses;
@@ -352,7 +352,9 @@ fn own_hints(sources: &[Source]) -> Vec<String> {
                 }
                 Item::Macro(item) => {
                     let line = all_tokens(item.mac.tokens.clone()).iter().find_map(|token| match token {
-                        TokenTree::Ident(ident) if is_batch(&ident.to_string()) => Some(ident.span().start().line),
+                        TokenTree::Ident(ident) if ident != BATCH && is_batch(&ident.to_string()) => {
+                            Some(ident.span().start().line)
+                        }
                         _ => None,
                     });
                     let hint =
