@@ -79,6 +79,8 @@ struct Annotation<'g, 'a, 'p> {
     settings: Vec<Setting>,
     /// Dimensions with a field.
     dims: Vec<&'static str>,
+    /// Dimensions that the struct's own fields have by default, before those of nested configs.
+    own_dims: Vec<&'static str>,
     /// Fields with an attribute of ours.
     annotated: Vec<String>,
     /// Fields that the build plans.
@@ -117,6 +119,11 @@ pub(super) fn annotate<'a>(
         help: Vec::new(),
         settings: Vec::new(),
         dims: Vec::new(),
+        own_dims: candidate
+            .fields()
+            .filter(|(field, _)| field.attrs.iter().any(|it| code::default(it).is_some()))
+            .filter_map(|(field, name)| dimension(&name, &field.ty, &given.family))
+            .collect(),
         annotated: Vec::new(),
         planned: Vec::new(),
         defaulted: Vec::new(),
@@ -212,7 +219,7 @@ impl Annotation<'_, '_, '_> {
     /// A field that may be a config with dimensions.
     fn nested(&mut self, field: &Field, name: &str) {
         let mut held = nested_dims(&field.ty, &self.source.name, self.given);
-        held.retain(|held| !self.dims.contains(&held.dim));
+        held.retain(|held| !self.dims.contains(&held.dim) && !self.own_dims.contains(&held.dim));
         if held.is_empty() {
             return;
         }
@@ -373,11 +380,11 @@ impl Annotation<'_, '_, '_> {
                 product
             }
         };
+        let whole = step.samples.and_then(|(_, number)| number);
         if let Some(field) = self.step_field.clone() {
-            self.whole_step(candidate, &field, product);
+            self.whole_step(candidate, &field, product.or(whole));
             return format!(", global_batch = {field}");
         }
-        let whole = step.samples.and_then(|(_, number)| number);
         self.numbers.global_batch = whole.or(product);
         if self.numbers.global_batch.is_none() {
             let times = if accumulation.is_some() { ", the batch times its accumulation" } else { "" };
