@@ -1,7 +1,6 @@
 //! Integration tests of the whole crate in one program.
 
 mod contradictions;
-mod convnets;
 mod devices;
 mod library;
 mod profiles;
