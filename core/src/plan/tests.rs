@@ -180,63 +180,6 @@ fn the_loss_over_a_large_vocabulary_takes_more_than_the_rest() {
 }
 
 #[test]
-fn world_sizes_that_do_not_divide_are_refused_with_those_that_do() {
-    let goal = Goal { world_size: 7, ..global(512) };
-    let error = plan(&nominal("h200"), &small(), &goal).expect_err("7 does not divide 512");
-    assert_eq!(error.to_string(), "a global batch of 512 cannot be shared by 7 ranks; 4 or 8 would do");
-    // The largest prime below 2^30: looking for what divides it must not take as many steps.
-    for world_size in [1 << 20, 1_000_000_007] {
-        let error =
-            plan(&nominal("h200"), &small(), &Goal { world_size, ..global(1_073_741_789) }).expect_err("a prime");
-        assert!(error.to_string().ends_with("1 or 1073741789 would do"), "{error}");
-    }
-}
-
-#[test]
-fn what_the_device_cannot_compute_in_is_refused() {
-    for (precision, device, message) in [
-        (Precision::MixedBf16, "gtx1080", "gtx1080 has no bf16 tensor cores for mixed_bf16; use f32"),
-        (Precision::Bf16Params, "gtx1080", "gtx1080 has no bf16 tensor cores for bf16_params; use f32"),
-        (Precision::MixedF16, "gtx1660", "gtx1660 has no fp16 tensor cores for mixed_f16; use f32"),
-        (Precision::MixedBf16, "t4", "t4 has no bf16 tensor cores for mixed_bf16; use mixed_f16"),
-        (
-            Precision::Bf16Params,
-            "v100-sxm2-16gb",
-            "v100-sxm2-16gb has no bf16 tensor cores for bf16_params; use mixed_f16",
-        ),
-    ] {
-        let goal = Goal { precision: Some(precision.into()), ..global(64) };
-        assert_eq!(plan(&nominal(device), &small(), &goal).expect_err("refused").to_string(), message);
-    }
-}
-
-#[test]
-fn pinned_settings_are_kept_or_refused() {
-    let with = |pins| Goal { pins, ..global(64) };
-    let ragged = with(Pins { batch_size: Some(50), num_workers: Some(9), ..Pins::default() });
-    let planned = planned(&nominal("h200"), &small(), &ragged);
-    assert_eq!(planned.schedule.micro_batches().collect::<Vec<_>>(), [50, 14]);
-    assert_eq!(planned.settings.num_workers, 9);
-    for pins in [
-        Pins { batch_size: Some(65), ..Pins::default() },
-        Pins { batch_size: Some(0), ..Pins::default() },
-        Pins { batch_size: Some(16), gradient_accumulation: Some(3), ..Pins::default() },
-        Pins { gradient_accumulation: Some(65), ..Pins::default() },
-    ] {
-        let refused = plan(&nominal("h200"), &small(), &with(pins));
-        assert!(matches!(refused, Err(PlanError::Pins { .. })), "{refused:?}");
-    }
-}
-
-#[test]
-fn batches_prepared_ahead_take_memory_also_when_their_number_is_fixed() {
-    let pins = Pins { prefetch_depth: Some(40), ..Pins::default() };
-    let planned = planned(&nominal("h200"), &small(), &Goal { pins, ..global(64) });
-    let batch = small().sample.input.expect("token ids").times(planned.settings.batch_size);
-    assert_eq!(planned.memory.inputs, batch.times(41));
-}
-
-#[test]
 fn without_a_global_batch_the_knee_is_taken_not_the_ceiling() {
     let plan = planned(&nominal("h200"), &small(), &Goal::default());
     // On an H200: 816 samples/s at 32, 879 at 256; memory would hold more than 1024.
@@ -245,98 +188,56 @@ fn without_a_global_batch_the_knee_is_taken_not_the_ceiling() {
 }
 
 #[test]
-fn nothing_is_taken_that_is_slower_and_takes_more() {
+fn goals_are_planned_or_refused() {
+    use Precision::{Bf16Params, MixedBf16, MixedF16};
+    let h200 = || nominal("h200");
+    let ranks = |world_size, samples| Goal { world_size, ..global(samples) };
+    let within = |precision: Precision| Goal { precision: Some(precision.into()), ..global(64) };
+    let fixed = |pins: &str| Goal { pins: pins.parse().expect("pins"), ..global(64) };
+    let batch = |batch_size| Goal { pins: Pins { batch_size: Some(batch_size), ..Pins::default() }, ..Goal::default() };
+    let tokens = |count, mean_tokens| Goal { global_tokens: Some(count), mean_tokens, ..Goal::default() };
+    let prime = 1_073_741_789;
+    let slow = Workload { sample: SampleCost { host_ms: Some(4.0), ..small().sample }, ..small() };
+    let on = |cores| DeviceFacts { host_cores: Some(cores), ..h200() };
     // Gradients are most of what such a layer takes, and a step in parts adds up a second set of them.
     let wide = Mlp { widths: vec![2, 30_000, 30_000, 3] }.workload();
-    let plan = planned(&nominal("a100-pcie-40gb"), &wide, &global(512));
-    assert_eq!((plan.settings.batch_size, plan.settings.gradient_accumulation), (512, 1), "{plan}");
-}
-
-#[test]
-fn a_global_batch_too_small_for_the_gpu_is_kept_and_commented() {
-    let plan = planned(&nominal("h200"), &small(), &global(4));
-    assert_eq!(plan.schedule.global_batch, 4);
-    assert!(plan.advice[0].contains("does not fill h200"), "{:?}", plan.advice);
-}
-
-#[test]
-fn less_memory_means_a_smaller_micro_batch_and_the_same_global_batch() {
-    let roomy = planned(&nominal("h200"), &small(), &global(512));
-    let scarce = DeviceFacts { memory_available: roomy.memory.total().scaled(0.6), ..nominal("h200") };
-    let tight = planned(&scarce, &small(), &global(512));
-    assert!(tight.settings.batch_size < roomy.settings.batch_size);
-    assert!(tight.settings.gradient_accumulation > roomy.settings.gradient_accumulation);
-    assert_eq!(tight.schedule.global_batch, 512);
-}
-
-#[test]
-fn nonsense_goals_are_refused() {
-    for goal in [
-        Goal { global_batch: Some(0), ..Goal::default() },
-        Goal { world_size: 0, ..Goal::default() },
-        Goal { memory_headroom: f64::NAN, ..Goal::default() },
-        Goal { throughput_tolerance: 2.0, ..Goal::default() },
-        Goal { prefetch_mib: u64::MAX, ..Goal::default() },
-        Goal { pins: Pins { batch_size: Some(0), ..Pins::default() }, ..Goal::default() },
-        Goal { pins: Pins { batch_size: Some(u64::MAX), ..Pins::default() }, ..global(8) },
-    ] {
-        assert!(matches!(plan(&nominal("h200"), &small(), &goal), Err(PlanError::Goal { .. })), "{goal:?}");
-    }
-    let none = DeviceFacts { memory_available: Bytes::ZERO, ..nominal("h200") };
-    assert!(matches!(plan(&none, &small(), &global(1)), Err(PlanError::DoesNotFit(_))));
-}
-
-#[test]
-fn tokens_make_up_a_global_batch() {
-    let tokens =
-        |global_tokens, mean_tokens| Goal { global_tokens: Some(global_tokens), mean_tokens, ..Goal::default() };
-    let batch = |goal: &Goal| plan(&nominal("h200"), &small(), goal).map(|plan| plan.schedule.global_batch);
-    // Sequences of 256 tokens.
-    assert_eq!(batch(&tokens(131_072, None)), Ok(512));
-    assert_eq!(batch(&tokens(131_072, Some(180.0))), Ok(728));
-    let error = batch(&tokens(131_000, None)).expect_err("no whole number of sequences");
-    assert_eq!(
-        error.to_string(),
-        "global_tokens = 131000 is no multiple of 256, one sample of 256 tokens for each of 1 ranks; 130816 or 131072 would do"
+    assert_plans(
+        "goals",
+        vec![
+            ("7 ranks do not divide 512", h200(), small(), ranks(7, 512)),
+            // The search for divisors ends at the root.
+            ("a prime, and fewer ranks", h200(), small(), ranks(1 << 20, prime)),
+            ("a prime, and as many ranks nearly", h200(), small(), ranks(1_000_000_007, prime)),
+            ("Pascal has no bf16", nominal("gtx1080"), small(), within(MixedBf16)),
+            ("Pascal has no bf16 for parameters", nominal("gtx1080"), small(), within(Bf16Params)),
+            ("a GTX 1660 has no tensor cores", nominal("gtx1660"), small(), within(MixedF16)),
+            ("Turing has f16", nominal("t4"), small(), within(MixedBf16)),
+            ("Volta has f16", nominal("v100-sxm2-16gb"), small(), within(Bf16Params)),
+            ("the last micro-batch is smaller", h200(), small(), fixed("batch_size=50,num_workers=9")),
+            ("a micro-batch larger than the step", h200(), small(), fixed("batch_size=65")),
+            ("16 x 3 is not 64", h200(), small(), fixed("batch_size=16,gradient_accumulation=3")),
+            ("65 parts of 64 samples", h200(), small(), fixed("gradient_accumulation=65")),
+            ("40 prepared batches take memory", h200(), small(), fixed("prefetch_depth=40")),
+            ("parts would take more than the whole", nominal("a100-pcie-40gb"), wide, global(512)),
+            ("too few samples for the GPU", h200(), small(), global(4)),
+            ("no samples", h200(), small(), global(0)),
+            ("no ranks", h200(), small(), ranks(0, 64)),
+            ("no number", h200(), small(), Goal { memory_headroom: f64::NAN, ..Goal::default() }),
+            ("a tolerance of 200%", h200(), small(), Goal { throughput_tolerance: 2.0, ..Goal::default() }),
+            ("endless prepared batches", h200(), small(), Goal { prefetch_mib: u64::MAX, ..Goal::default() }),
+            ("a micro-batch of nothing", h200(), small(), batch(0)),
+            ("an endless micro-batch", h200(), small(), batch(u64::MAX)),
+            ("no memory", with_free("h200", 0), small(), global(1)),
+            ("512 sequences of 256 tokens", h200(), small(), tokens(131_072, None)),
+            ("728 sequences of 180 tokens", h200(), small(), tokens(131_072, Some(180.0))),
+            ("no whole number of sequences", h200(), small(), tokens(131_000, None)),
+            ("more tokens than a sequence has", h200(), small(), tokens(131_072, Some(300.0))),
+            ("a model without tokens", h200(), Mlp { widths: vec![784, 10] }.workload(), tokens(1024, None)),
+            ("a host that feeds the GPU", on(64), slow.clone(), global(512)),
+            ("a host that is too slow", on(2), slow, global(512)),
+            ("a CPU", DeviceFacts::cpu(Bytes(64 << 30), Bytes(58 << 30), 16), small(), global(64)),
+        ],
     );
-    assert!(matches!(batch(&tokens(131_072, Some(300.0))), Err(PlanError::NoTokens { .. })));
-    let images = Mlp { widths: vec![784, 10] }.workload();
-    assert!(matches!(plan(&nominal("h200"), &images, &tokens(1024, None)), Err(PlanError::NoTokens { .. })));
-}
-
-#[test]
-fn a_utilization_target_takes_the_place_of_the_throughput_tolerance() {
-    let batch = |target_utilization| {
-        let goal = Goal { target_utilization, ..Goal::default() };
-        planned(&nominal("h200"), &small(), &goal).settings.batch_size
-    };
-    let sizes = [0.5, 0.8, 0.95].map(|target| batch(Some(target)));
-    assert!(sizes.is_sorted() && sizes[0] < sizes[2], "{sizes:?}");
-}
-
-#[test]
-fn workers_follow_from_what_a_sample_costs_the_host() {
-    let slow = Workload { sample: SampleCost { host_ms: Some(4.0), ..small().sample }, ..small() };
-    let on = |cores| DeviceFacts { host_cores: Some(cores), ..nominal("h200") };
-    let roomy = planned(&on(64), &slow, &global(512));
-    // Little's law: workers = rate x time, and a quarter more.
-    let busy = roomy.samples_per_s * 4e-3;
-    assert!(
-        roomy.settings.num_workers as f64 >= busy && (roomy.settings.num_workers as f64) < busy * 1.25 + 1.0,
-        "{roomy}"
-    );
-    assert_eq!(roomy.advice, Vec::<String>::new());
-    let starved = planned(&on(2), &slow, &global(512));
-    assert_eq!(starved.settings.num_workers, 1);
-    assert!(starved.advice.iter().any(|advice| advice.starts_with("the loader limits training")), "{starved}");
-}
-
-#[test]
-fn a_cpu_trains_with_its_cores_and_a_gpu_has_no_such_setting() {
-    let cpu = DeviceFacts::cpu(Bytes::from_mib(65536), Bytes::from_mib(60000), 16);
-    let on_cpu = planned(&cpu, &small(), &global(64));
-    assert_eq!(on_cpu.cpu_threads, Some(16 - on_cpu.settings.num_workers));
-    assert_eq!(planned(&nominal("h200"), &small(), &global(64)).cpu_threads, None);
 }
 
 #[test]

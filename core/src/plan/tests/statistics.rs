@@ -1,7 +1,6 @@
 //! Micro-batches of models with batch statistics.
 
 use super::*;
-use crate::plan::Verdict;
 use crate::workload::{Block, Convnet, Declared, Stage, Unet};
 
 /// A network on images of 512 pixels, whose speed hardly depends on the micro-batch.
@@ -14,76 +13,28 @@ fn with_gib(gib: u64) -> DeviceFacts {
     with_free("rtx3060-12gb", gib << 10)
 }
 
-fn advice_on_statistics(plan: &Plan) -> Option<&String> {
-    plan.advice.iter().find(|advice| advice.starts_with("the smallest micro-batch has size"))
-}
-
 #[test]
-fn the_largest_micro_batch_of_up_to_32_samples_is_preferred_and_the_dependence_noted() {
+fn micro_batches_have_samples_for_their_statistics() {
     let (batch, group) = (convnet().workload(), Convnet { batch_statistics: false, ..convnet() }.workload());
-    // Samples take 40 ms each, and launches 5 ms a micro-batch.
-    let device = nominal("h200");
-    let (with, without) = (planned(&device, &batch, &global(64)), planned(&device, &group, &global(64)));
-    assert!(without.settings.batch_size < 32 && with.settings.batch_size == 32, "{with}\n{without}");
-    assert!(with.memory.fits() && with.schedule.micro_batches().all(|size| size == with.settings.batch_size));
-    let why = &with.reasons[0].why;
-    assert!(why.ends_with("; batch statistics: another one changes the results"), "{why}");
-    assert!(!without.reasons[0].why.contains("statistics"), "{}", without.reasons[0].why);
-    // Without a global batch the micro-batch is the step: no whole step is to be approached.
-    let free = planned(&device, &batch, &Goal::default());
-    assert!(free.settings.batch_size < 1024 && free.settings.batch_size >= 16, "{free}");
-}
-
-#[test]
-fn micro_batches_of_sixteen_samples_are_worth_their_time() {
-    let workload = convnet().workload();
-    let sizes = |gib: u64| planned(&with_gib(gib), &workload, &global(64)).schedule.micro_batches().min();
-    let speed = |gib: u64| planned(&with_gib(gib), &workload, &global(64)).samples_per_s;
+    let h200 = || nominal("h200");
     let plain = Goal { pins: Pins { gradient_checkpointing: Some(false), ..Pins::default() }, ..global(64) };
-    // Checkpointing makes room for 16 samples, at 4% of the speed.
+    let sizes = |gib: u64| planned(&with_gib(gib), &batch, &global(64)).schedule.micro_batches().min();
     let tight = (3..24).find(|gib| sizes(*gib) >= Some(16)).expect("16 samples fit somewhere");
-    let taken = planned(&with_gib(tight), &workload, &global(64));
-    assert!(taken.settings.gradient_checkpointing && advice_on_statistics(&taken).is_none(), "{taken}");
-    let fast = planned(&with_gib(tight), &workload, &plain);
-    assert!(fast.schedule.micro_batches().min() < Some(16) && fast.samples_per_s > speed(tight), "{fast}");
-    let explained = explain(&with_gib(tight), &workload, &global(64)).expect("it fits");
-    let fewer = explained.considered.iter().filter(|one| one.verdict == Verdict::FewerSamples);
-    assert!(fewer.clone().count() > 0 && fewer.clone().all(|one| one.batch_size < 16), "{:?}", explained.considered);
-}
-
-#[test]
-fn where_sixteen_samples_do_not_fit_the_most_that_fit_are_taken_with_advice() {
-    let workload = convnet().workload();
-    let device = with_gib(3);
-    let taken = planned(&device, &workload, &global(64));
-    let least = taken.schedule.micro_batches().min().expect("a step has samples");
-    assert!(least < 16, "{taken}");
-    for batch in 1..=64 {
-        let pins = Pins { batch_size: Some(batch), ..Pins::default() };
-        if let Ok(other) = plan(&device, &workload, &Goal { pins, ..global(64) }) {
-            assert!(other.schedule.micro_batches().min() <= Some(least), "{other}");
-        }
-    }
-    let advice = advice_on_statistics(&taken).expect("advice");
-    assert!(
-        advice.contains(&format!("has size {least}, and batch statistics from fewer than 16 samples"))
-            && advice.contains("group norm")
+    let ragged = Goal { pins: Pins { batch_size: Some(33), ..Pins::default() }, ..global(67) };
+    assert_plans(
+        "statistics",
+        vec![
+            ("32 samples are preferred", h200(), batch.clone(), global(64)),
+            ("group norm takes fewer", h200(), group, global(64)),
+            ("the micro-batch is the step", h200(), batch.clone(), Goal::default()),
+            ("checkpointing makes room for 16 samples, at 4% of the speed", with_gib(tight), batch.clone(), global(64)),
+            ("without it fewer fit, and are faster", with_gib(tight), batch.clone(), plain),
+            ("16 samples do not fit: advice", with_gib(3), batch.clone(), global(64)),
+            ("8 samples on each rank: advice", h200(), batch.clone(), Goal { world_size: 8, ..global(64) }),
+            ("67 samples are 34 + 33, not 2 x 33 + 1", with_gib(40), batch.clone(), global(67)),
+            ("the last has 1 sample: advice", h200(), batch, ragged),
+        ],
     );
-    assert!(advice.contains("larger GPU"), "{advice}");
-    let small = planned(&nominal("h200"), &workload, &Goal { world_size: 8, ..global(64) });
-    assert_eq!(small.settings.batch_size, 8);
-    assert!(advice_on_statistics(&small).is_some_and(|advice| advice.ends_with("more samples a step on each rank")));
-}
-
-#[test]
-fn a_small_last_micro_batch_counts() {
-    // 67 samples are 2 x 33 + 1, or 34 + 33.
-    let taken = planned(&with_gib(40), &convnet().workload(), &global(67));
-    assert!(taken.schedule.micro_batches().min() >= Some(16), "{taken}");
-    let pins = Pins { batch_size: Some(33), ..Pins::default() };
-    let ragged = planned(&nominal("h200"), &convnet().workload(), &Goal { pins, ..global(67) });
-    let advice = advice_on_statistics(&ragged).expect("the last has one sample");
-    assert!(advice.contains("has size 1,"), "{advice}");
 }
 
 #[test]

@@ -22,23 +22,20 @@ fn refusal(device: &DeviceFacts, workload: &Workload, goal: &Goal) -> String {
 }
 
 #[test]
-fn a_step_is_one_micro_batch_on_one_rank() {
-    let (cut, uncut) = (planned(&with_gib(22), &global(96)), planned(&with_gib(22), &whole(96)));
-    assert!(cut.settings.gradient_accumulation > 1, "{cut}");
-    let settings = uncut.settings;
-    assert_eq!((settings.batch_size, settings.gradient_accumulation), (96, 1), "{uncut}");
-    assert_eq!(uncut.schedule.micro_batches().collect::<Vec<_>>(), [96]);
-    assert_eq!(uncut.memory.accumulated_gradients, Bytes::ZERO);
-    assert_eq!(uncut.reasons[0].why, "the whole global batch, because the loss couples its samples");
-}
-
-#[test]
-fn checkpointing_and_16_bits_are_tried_before_the_plan_is_refused() {
-    let checkpointed = planned(&with_gib(13), &whole(96));
-    assert!(checkpointed.settings.gradient_checkpointing, "{checkpointed}");
+fn a_step_is_one_micro_batch_with_checkpointing_and_16_bits_where_needed() {
     let auto = Goal { precision: Some(PrecisionPolicy::Auto), ..whole(96) };
-    assert!(refusal(&with_gib(10), &small(), &whole(96)).starts_with("does not fit rtx4090 at batch size 96"));
-    assert!(planned(&with_gib(10), &auto).settings.precision.is_mixed());
+    let free = Goal { whole_batch_loss: true, ..Goal::default() };
+    assert_plans(
+        "whole_batch",
+        vec![
+            ("a step in parts", with_gib(22), small(), global(96)),
+            ("the whole step", with_gib(22), small(), whole(96)),
+            ("only with checkpointing it fits", with_gib(13), small(), whole(96)),
+            ("only in 16 bits it fits", with_gib(10), small(), auto),
+            ("it does not fit", with_gib(10), small(), whole(96)),
+            ("without a global batch the micro-batch is the step", nominal("h200"), small(), free),
+        ],
+    );
 }
 
 #[test]
@@ -86,13 +83,4 @@ fn several_ranks_and_fixed_parts_of_a_step_are_mistakes() {
     assert_eq!(pinned(Some(64), Some(1)).mistakes(), []);
     let ranks = plan_ranks(&[nominal("h200"), nominal("h200")], &small(), &whole(64));
     assert!(matches!(ranks, Err(PlanError::Goal { .. })), "{ranks:?}");
-}
-
-#[test]
-fn without_a_global_batch_the_micro_batch_is_the_step() {
-    let free = Goal { whole_batch_loss: true, ..Goal::default() };
-    let plain = planned(&nominal("h200"), &Goal::default());
-    let whole = planned(&nominal("h200"), &free);
-    assert_eq!((whole.settings, whole.schedule), (plain.settings, plain.schedule));
-    assert_eq!(whole.schedule.micro_steps(), 1);
 }

@@ -3,12 +3,8 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
-use gpu_tuned_core::device::DeviceFacts;
 use gpu_tuned_core::plan;
-use gpu_tuned_core::plan::{PlanError, plan_ranks};
-use gpu_tuned_core::profile::ProfileTable;
-use gpu_tuned_core::workload::Transformer;
-use gpu_tuned_core::{Bytes, Goal};
+use gpu_tuned_core::plan::PlanError;
 
 use super::workloads::{goals_of, workloads};
 use super::{free_memory, profiles, runner};
@@ -53,27 +49,5 @@ fn time_of_one_plan() {
             print("  planned", planned.take());
             print("  does not fit", refused.take());
         }
-    }
-}
-
-#[test]
-#[ignore = "prints times, which say nothing on a busy machine"]
-fn time_of_plans_for_many_ranks() {
-    let workload = Transformer::new(12, 768, 50_257, 1024).workload();
-    let device = DeviceFacts::nominal(ProfileTable::builtin().get("h100-sxm5-80gb").expect("shipped"));
-    for ranks in [1, 8, 1024, 10_240] {
-        let goal = Goal { world_size: ranks, global_batch: Some(64 * ranks), shard_optimizer: true, ..Goal::default() };
-        let unlike = |rank: u64| DeviceFacts { memory_available: Bytes((70 << 30) + (rank << 18)), ..device.clone() };
-        let devices: Vec<_> = (0..ranks).map(unlike).collect();
-        let ms = |planned: &dyn Fn()| {
-            let start = Instant::now();
-            planned();
-            start.elapsed().as_secs_f64() * 1e3
-        };
-        let one = ms(&|| drop(plan(&device, &workload, &goal).expect("it fits")));
-        let of = |unequal| Goal { unequal, ..goal.clone() };
-        let [equal, unequal] =
-            [false, true].map(|unequal| ms(&|| drop(plan_ranks(&devices, &workload, &of(unequal)).expect("it fits"))));
-        println!("{ranks} ranks: one plan {one:.2} ms, all ranks {equal:.1} ms, unequal shares {unequal:.1} ms");
     }
 }
