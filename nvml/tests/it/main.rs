@@ -3,11 +3,10 @@
 mod cuda;
 mod driver_trouble;
 mod gauging;
-mod mig_slices;
+mod readings;
 mod shown;
 mod telemetry;
 mod visible;
-mod whole_gpus;
 
 use fake_nvml::play;
 use gpu_tuned_nvml::{CudaEnvironment, DriverReading, read};
