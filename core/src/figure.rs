@@ -116,15 +116,10 @@ impl fmt::Display for Provenance {
 
 /// Formats a whole number with a comma between thousands: `29,660`.
 pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
+    match number {
+        0..1000 => number.to_string(),
+        _ => format!("{},{:03}", grouped(number / 1000), number % 1000),
     }
-    grouped
 }
 
 /// Formats an amount with two or three significant digits and a comma between thousands: `12,346`, `45.6`, `0.043`. A

@@ -146,12 +146,8 @@ impl DeviceFacts {
             sm_count: self.sm_count,
             fp32_tflops: self.fp32_tflops,
             bandwidth_gb_s: self.bandwidth_gb_s,
-            driver: None,
             burn: burn.into(),
-            cubecl: None,
-            context_bytes: None,
-            kernels_bytes: None,
-            mode: BTreeMap::new(),
+            ..MeasuredOn::default()
         }
     }
 

@@ -82,13 +82,15 @@ impl FromStr for Precision {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let named = Self::ALL.into_iter().find(|precision| precision.name() == text);
-        named.ok_or_else(|| {
-            let elsewhere = Self::explain_spelling(text).unwrap_or_default();
-            ParseError(format!(
-                "`{text}` is not a precision: expected f32, mixed_bf16, mixed_f16 or bf16_params{elsewhere}"
-            ))
-        })
+        named.ok_or_else(|| no_precision(text, "f32"))
     }
+}
+
+/// The error for a text that is no precision; `first` are the first names to expect.
+fn no_precision(text: &str, first: &str) -> ParseError {
+    let elsewhere = Precision::explain_spelling(text).unwrap_or_default();
+    let others = "mixed_bf16, mixed_f16 or bf16_params";
+    ParseError(format!("`{text}` is not a precision: expected {first}, {others}{elsewhere}"))
 }
 
 /// Request for a precision.
@@ -145,39 +147,18 @@ impl FromStr for PrecisionPolicy {
         if text == Self::AUTO {
             return Ok(Self::Auto);
         }
-        text.parse().map(Self::Fixed).map_err(|_| {
-            let elsewhere = Precision::explain_spelling(text).unwrap_or_default();
-            ParseError(format!(
-                "`{text}` is not a precision: expected auto, f32, mixed_bf16, mixed_f16 or bf16_params{elsewhere}"
-            ))
-        })
+        text.parse().map(Self::Fixed).map_err(|_| no_precision(text, "auto, f32"))
     }
 }
 
 through_text!(PrecisionPolicy);
 
 /// Names without separators, in lower case.
-const NAMES: [(Precision, &[&str]); 4] = [
-    (Precision::F32, &["f32", "fp32", "float32", "32", "32true", "full", "no"]),
-    (Precision::MixedBf16, &["mixedbf16", "bf16mixed", "ampbf16", "bf16", "bfloat16"]),
-    (
-        Precision::MixedF16,
-        &[
-            "mixedf16",
-            "mixedfp16",
-            "f16mixed",
-            "fp16mixed",
-            "16mixed",
-            "ampf16",
-            "ampfp16",
-            "f16",
-            "fp16",
-            "float16",
-            "half",
-            "16",
-        ],
-    ),
-    (Precision::Bf16Params, &["bf16params", "bf16true", "purebf16"]),
+const NAMES: [(Precision, &str); 4] = [
+    (Precision::F32, "f32 fp32 float32 32 32true full no"),
+    (Precision::MixedBf16, "mixedbf16 bf16mixed ampbf16 bf16 bfloat16"),
+    (Precision::MixedF16, "mixedf16 mixedfp16 f16mixed fp16mixed 16mixed ampf16 ampfp16 f16 fp16 float16 half 16"),
+    (Precision::Bf16Params, "bf16params bf16true purebf16"),
 ];
 
 impl Precision {
@@ -185,7 +166,7 @@ impl Precision {
     pub fn spelled(text: &str) -> Option<Self> {
         let is_letter = |letter: &char| letter.is_ascii_alphanumeric();
         let name: String = text.chars().filter(is_letter).map(|letter| letter.to_ascii_lowercase()).collect();
-        let found = NAMES.into_iter().find(|(_, names)| names.contains(&name.as_str()));
+        let found = NAMES.into_iter().find(|(_, names)| names.split(' ').any(|known| known == name));
         found.map(|(precision, _)| precision)
     }
 

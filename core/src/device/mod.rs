@@ -255,12 +255,11 @@ impl Rates {
 
     /// The lower rate in each format; `None` where either is unavailable.
     fn lowest(self, other: Self) -> Self {
-        let lowest = |a: Option<f64>, b: Option<f64>| Some(a?.min(b?));
         Self {
-            fp32: lowest(self.fp32, other.fp32),
-            tf32: lowest(self.tf32, other.tf32),
-            fp16: lowest(self.fp16, other.fp16),
-            bf16: lowest(self.bf16, other.bf16),
+            fp32: least(self.fp32, other.fp32),
+            tf32: least(self.tf32, other.tf32),
+            fp16: least(self.fp16, other.fp16),
+            bf16: least(self.bf16, other.bf16),
         }
     }
 }

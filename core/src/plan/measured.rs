@@ -99,31 +99,20 @@ impl<'a> Baseline<'a> {
         all.get(all.len() / 2).map(|ms| ms / 1e3)
     }
 
-    /// The measured device, as far as speed is concerned. Its rates are those of its shipped profile, or of the planned
-    /// device if that is like it.
+    /// The planned device with the speed of the measured one. Rates are those of the measured device's shipped profile, or of
+    /// the planned device if that is like it.
     pub(super) fn facts(&self, device: &DeviceFacts) -> DeviceFacts {
         let Self { on, .. } = self;
         let rates = if self.is_here { device.rates } else { shipped_rates(self.name, on) };
         DeviceFacts {
-            name: on.device.clone(),
-            profile: Some(self.name.to_owned()),
-            kind: on.kind,
-            memory_kind: device.memory_kind,
-            refusal: None,
-            memory_total: on.memory_bytes,
-            memory_available: on.memory_bytes,
-            memory_provenance: Provenance::Measured,
-            context: on.context_bytes.unwrap_or_default(),
-            sm_count: on.sm_count,
             has_tf32: true,
             has_bf16: true,
             has_f16: true,
             fp32_tflops: on.fp32_tflops,
             bandwidth_gb_s: on.bandwidth_gb_s,
             rates,
-            power: None,
-            estimated: Vec::new(),
             host_cores: None,
+            ..device.clone()
         }
     }
 

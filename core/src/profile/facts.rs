@@ -1,8 +1,10 @@
 //! Facts about a device from its profile and a reading; estimates where both lack a figure.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::{Basis, Peak, Profile};
 use crate::device::{
@@ -361,15 +363,8 @@ struct Reached {
 
 impl Reached {
     fn find(capability: ComputeCapability, is_half_rate: bool) -> Option<&'static Self> {
-        #[derive(Deserialize)]
-        struct File {
-            class: Vec<Reached>,
-        }
         static CLASSES: OnceLock<Vec<Reached>> = OnceLock::new();
-        let classes = CLASSES.get_or_init(|| {
-            let file: File = toml::from_str(include_str!("reached.toml")).expect("BUG: reached.toml is damaged");
-            file.class
-        });
+        let classes = CLASSES.get_or_init(|| classes(include_str!("reached.toml")));
         // An unlisted capability has the fractions of the one before it.
         let is_newer = |class: &Self| class.compute_capability > capability;
         let distance = |class: &Self| class.compute_capability.distance(capability);
@@ -504,15 +499,14 @@ impl Class {
 }
 
 fn all_classes() -> &'static [Class] {
-    #[derive(Deserialize)]
-    struct File {
-        class: Vec<Class>,
-    }
     static CLASSES: OnceLock<Vec<Class>> = OnceLock::new();
-    CLASSES.get_or_init(|| {
-        let file: File = toml::from_str(include_str!("estimates.toml")).expect("BUG: estimates.toml is damaged");
-        file.class
-    })
+    CLASSES.get_or_init(|| classes(include_str!("estimates.toml")))
+}
+
+/// Reads the rows `[[class]]` of a shipped file.
+fn classes<T: DeserializeOwned>(text: &str) -> Vec<T> {
+    let mut file: BTreeMap<String, Vec<T>> = toml::from_str(text).expect("BUG: a shipped file is damaged");
+    file.remove("class").unwrap_or_default()
 }
 
 #[cfg(test)]
