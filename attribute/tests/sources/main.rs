@@ -35,6 +35,11 @@ fn read(folder: &Path, roots: &[(&str, &str)]) -> Sources {
     }))
 }
 
+/// The structs of a package with this text alone.
+fn structs(text: &str) -> Vec<Annotated> {
+    read(folder(&[("src/lib.rs", text)]).path(), &[("lm", "src/lib.rs")]).structs
+}
+
 fn paths(sources: &Sources) -> Vec<&str> {
     sources.structs.iter().map(|found| found.path.as_str()).collect()
 }
@@ -146,9 +151,7 @@ fn fields_with_dimensions_are_read_with_their_defaults() {
                 #[tuned(dim = layers, default = 6)] n_layers: usize,\n\
                 #[tuned(dims(d_model = 512, heads: n_heads = 8))] model: Model,\n\
                 #[config(default = 96)] samples: usize,\n}\n";
-    let folder = folder(&[("src/lib.rs", text)]);
-    let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
-    let input = sources.structs[0].plan_input(resolved(), "src/lib.rs").unwrap();
+    let input = structs(text)[0].plan_input(resolved(), "src/lib.rs").unwrap();
     let ModelSpec::Transformer(lm) = input.spec.model else { panic!("{:?}", input.spec) };
     assert_eq!((lm.layers, lm.d_model, lm.heads, lm.seq), (6, 512, Some(8), 256));
     assert_eq!(input.goal.global_batch, Some(96));
@@ -158,16 +161,15 @@ fn fields_with_dimensions_are_read_with_their_defaults() {
 fn a_mistake_has_the_macros_message_and_its_place() {
     let text = "\u{feff}// ä\r\n#[gpu_tuned(mlp(widths = [8, 8]), globl_batch = 64)]\r\n#[derive(Debug)]\r\nstruct C {\r\n    \
                 #[tuned]\r\n    batch_sise: usize,\r\n}\r\n";
-    let folder = folder(&[("src/lib.rs", text)]);
-    let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
-    let mistakes = sources.structs[0].plan_input(resolved(), "src/lib.rs").err().unwrap();
+    let found = structs(text).swap_remove(0);
+    let mistakes = found.plan_input(resolved(), "src/lib.rs").err().unwrap();
     let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
     assert!(
         lines[0].starts_with("src/lib.rs:2:35: `#[gpu_tuned]` does not take `globl_batch`; did you mean"),
         "{lines:?}"
     );
     assert!(lines[1].starts_with("src/lib.rs:6:5: there is no setting `batch_sise`; did you mean"), "{lines:?}");
-    let absent = sources.structs[0].plan_input(Table::Absent, "src/lib.rs").err().unwrap();
+    let absent = found.plan_input(Table::Absent, "src/lib.rs").err().unwrap();
     assert!(
         absent.iter().any(|mistake| mistake.to_string().starts_with("src/lib.rs:2:3: `#[gpu_tuned]` has no target"))
     );
@@ -189,9 +191,7 @@ fn a_struct_of_a_macro_and_a_broken_file_are_named_with_their_lines() {
 fn the_defaults_of_other_derives_are_read_by_the_names_of_their_attributes() {
     let refused = |attributes: &str| {
         let text = format!("{PLAIN}\n#[derive(Debug)]\nstruct C {{\n{attributes}\n#[tuned] batch_size: usize }}");
-        let folder = folder(&[("src/lib.rs", &text)]);
-        let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
-        sources.structs[0].plan_input(resolved(), "src/lib.rs").is_err()
+        structs(&text)[0].plan_input(resolved(), "src/lib.rs").is_err()
     };
     for name in ["arg", "clap", "structopt"] {
         for key in ["default_value", "default_value_t", "default_values_t", "default_value_os"] {
@@ -204,9 +204,7 @@ fn the_defaults_of_other_derives_are_read_by_the_names_of_their_attributes() {
 /// The mistakes of a struct with these arguments of the attribute.
 fn mistakes(attribute: &str) -> Vec<String> {
     let text = format!("#[gpu_tuned({attribute})]\n#[derive(Debug)]\nstruct C {{ #[tuned] batch_size: usize }}");
-    let folder = folder(&[("src/lib.rs", &text)]);
-    let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
-    let mistakes = sources.structs[0].plan_input(resolved(), "lib.rs").err().unwrap_or_default();
+    let mistakes = structs(&text)[0].plan_input(resolved(), "lib.rs").err().unwrap_or_default();
     mistakes.iter().map(|mistake| mistake.message.clone()).collect()
 }
 
@@ -254,9 +252,7 @@ fn commas_of_closures_and_of_generic_types_end_no_argument() {
              #[tuned(dim = layers)] layers: u32, #[tuned(default = {default}, per_rank,)] own: u8, #[tuned] batch_size: usize }}",
             "#[gpu_tuned(transformer(d_model = 64, vocab = 100, seq = 16), global_batch = 64,)]"
         );
-        let folder = folder(&[("src/lib.rs", &text)]);
-        let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
-        let input = sources.structs[0].plan_input(resolved(), "lib.rs").expect(default);
+        let input = structs(&text)[0].plan_input(resolved(), "lib.rs").expect(default);
         let Role::Untouched(Some(read)) = &input.roles[1] else { panic!("{default}") };
         assert_eq!(read.to_string(), default.parse::<proc_macro2::TokenStream>().expect("tokens").to_string());
         let ModelSpec::Transformer(model) = &input.spec.model else { panic!("a transformer") };
@@ -278,7 +274,5 @@ fn names_in_patterns_of_a_default_are_no_keys() {
         "{PLAIN}\n#[derive(Debug)]\nstruct C {{\n#[tuned(default = if let None = LIMIT {{ 1 }} else {{ 2 }})] rate: u8,\n\
          #[tuned] batch_size: usize }}"
     );
-    let folder = folder(&[("src/lib.rs", &text)]);
-    let sources = read(folder.path(), &[("lm", "src/lib.rs")]);
-    assert_eq!(global_batch(&sources.structs[0]), Some(64));
+    assert_eq!(global_batch(&structs(&text)[0]), Some(64));
 }
