@@ -183,14 +183,7 @@ impl Annotated {
         }
         let mut mistakes = Mistakes::default();
         let model = parse(self.arguments.clone(), self.item.clone(), &mut mistakes);
-        let model = model.map_err(|error| {
-            let LineColumn { line, column } = error.span().start();
-            vec![FileError {
-                file: file.to_owned(),
-                place: Position { line, column: column + 1 },
-                message: error.to_string(),
-            }]
-        })?;
+        let model = model.map_err(|error| vec![self.file_error(&error.to_string(), Some(error.span()), file)])?;
         let input = plan_input(&model, table, &mut mistakes).filter(|_| mistakes.is_empty());
         input.ok_or_else(|| {
             mistakes.iter().map(|mistake| self.file_error(mistake.text(), mistake.span(), file)).collect()

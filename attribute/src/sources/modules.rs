@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::punctuated::Punctuated;
 use syn::{Attribute, DeriveInput, Expr, ExprLit, Item, ItemMod, Lit, LitStr, Macro, Meta, MetaNameValue, Token};
 
-use super::{Aliases, Annotated, Found, Node, SourceFile, Sources, Target, Unread, Visitor, find_attribute};
+use super::{Aliases, Annotated, Node, SourceFile, Sources, Target, Unread, Visitor, find_attribute};
 use crate::parse::flatten;
 
 /// A reader of targets that reads each file once.
@@ -108,13 +108,9 @@ fn paths(attributes: &[Attribute]) -> (Option<PathBuf>, Vec<PathBuf>) {
 }
 
 fn path(meta: &Meta) -> Option<PathBuf> {
-    match meta {
-        Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
-            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value().into()),
-            _ => None,
-        },
-        _ => None,
-    }
+    let pair = meta.require_name_value().ok().filter(|pair| pair.path.is_ident("path"))?;
+    let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = &pair.value else { return None };
+    Some(text.value().into())
 }
 
 /// A module in a file of its own: `mod x;`.
@@ -158,7 +154,11 @@ impl<'a> Collector<'a> {
         collector
     }
 
-    fn add_annotated(&mut self, mut item: DeriveInput, found: Found) {
+    fn add_if_annotated(&mut self, mut item: DeriveInput) {
+        if self.is_left_out(&item.attrs) {
+            return;
+        }
+        let Some(found) = find_attribute(&item.attrs, &self.aliases) else { return };
         item.attrs = found.others;
         let name = item.ident.unraw().to_string();
         let place = found.span.start();
@@ -173,11 +173,6 @@ impl<'a> Collector<'a> {
             item: item.into_token_stream(),
             place,
         });
-    }
-
-    fn add_unread(&mut self, span: Span) {
-        let why = "a macro makes the annotated struct".to_owned();
-        self.unread.push(Unread { file: self.file.path.clone(), line: Some(span.start().line), why });
     }
 
     /// Returns true for items of unit tests.
@@ -200,15 +195,6 @@ impl Visitor<'_> for Collector<'_> {
 }
 
 impl Collector<'_> {
-    fn add_if_annotated(&mut self, item: DeriveInput) {
-        if self.is_left_out(&item.attrs) {
-            return;
-        }
-        if let Some(found) = find_attribute(&item.attrs, &self.aliases) {
-            self.add_annotated(item, found);
-        }
-    }
-
     fn read_module(&mut self, module: &ItemMod) {
         if self.is_left_out(&module.attrs) {
             return;
@@ -257,7 +243,8 @@ impl Collector<'_> {
         if let (true, Ok(file)) = (is_include, call.parse_body::<LitStr>()) {
             self.included.push(file.value().into());
         } else if let Some(span) = self.aliases.find_in_macro(call.tokens.clone()) {
-            self.add_unread(span);
+            let why = "a macro makes the annotated struct".to_owned();
+            self.unread.push(Unread { file: self.file.path.clone(), line: Some(span.start().line), why });
         }
         self.add_modules_in_macro(call.tokens.clone());
     }
