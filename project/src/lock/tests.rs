@@ -1,10 +1,10 @@
 mod modes;
 mod slips;
+use gpu_tuned_core::Bytes;
 use gpu_tuned_core::device::DeviceKind;
-use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredMode, MeasuredOn, MeasurementMethod};
+use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredOn};
 use gpu_tuned_core::source::{FileError, Source};
-use gpu_tuned_core::workload::{Mlp, Optimizer, Training, Transformer, WorkloadSpec};
-use gpu_tuned_core::{Bytes, Goal};
+use gpu_tuned_core::workload::{Mlp, Optimizer, Transformer, WorkloadSpec};
 
 use super::{Lock, LockedWorkload, Merged, SpecChange, merged};
 
@@ -50,55 +50,12 @@ method = "dry-run"
 # end of gpu-tuned.lock
 "#;
 
-/// The file with more at its end.
-fn with(more: &str) -> String {
-    WHOLE.replace("\n# end", &format!("\n{more}\n# end"))
-}
-
 fn transformer() -> Transformer {
     Transformer::new(4, 128, 65, 128)
 }
 
 fn whole() -> LockedWorkload {
-    let spec = WorkloadSpec {
-        training: Training { optimizer: Optimizer::Muon, ..Training::default() },
-        ..transformer().into()
-    };
-    let small = MeasuredBatch {
-        reserved_bytes: Some(Bytes(1_548_747_520)),
-        reserved_accumulating_bytes: Some(Bytes(1_560_000_000)),
-        in_use_bytes: Some(Bytes(1_000_000)),
-        micro_step_ms: Some(12.308_7),
-        optimizer_ms: Some(1.234_049),
-        spread: Some(0.01),
-    };
-    let large = MeasuredBatch { reserved_bytes: Some(Bytes(24_779_960_320)), ..MeasuredBatch::default() };
-    let batch = [(64, small), (1024, large)].into();
-    let mode = MeasuredMode { method: MeasurementMethod::DryRun, is_partial: false, batch };
-    let on = MeasuredOn {
-        device: "NVIDIA H200".to_owned(),
-        kind: DeviceKind::Gpu,
-        memory_bytes: Bytes(150_754_820_096),
-        sm_count: 132,
-        fp32_tflops: None,
-        bandwidth_gb_s: None,
-        driver: Some("580.95.05".to_owned()),
-        burn: "0.22.1".to_owned(),
-        cubecl: Some("0.11.3".to_owned()),
-        context_bytes: Some(Bytes(563_085_312)),
-        kernels_bytes: Some(Bytes(8_388_608)),
-        mode: [("f32".parse().expect("a mode"), mode)].into(),
-    };
-    LockedWorkload {
-        described: Some(spec),
-        goal: Some(Goal { global_batch: Some(512), ..Goal::default() }),
-        measured: Measured {
-            parameters: 818_256,
-            shape: "5e1f".to_owned(),
-            host_ms_per_sample: Some(0.012_345_6),
-            on: [("h200".to_owned(), on)].into(),
-        },
-    }
+    parse(WHOLE).expect("it is valid").workload.remove("char-lm").expect("it is there")
 }
 
 /// The measurements with another H200.
@@ -127,9 +84,14 @@ fn merge(text: &str, entry: &LockedWorkload) -> Merged {
 
 #[test]
 fn a_lock_is_sorted_with_one_short_fact_a_line() {
-    let merged = merged(None, "char-lm", &whole()).expect("it is valid");
-    assert_eq!(merged.text, WHOLE);
-    assert_eq!(parse(WHOLE).expect("it was just written").to_toml(), WHOLE);
+    assert_eq!(parse(WHOLE).expect("it is valid").to_toml(), WHOLE);
+    let longer = WHOLE.replace("12.31", "12.308_7").replace("1.234", "1.234_049").replace("0.01235", "0.012_345_6");
+    assert_eq!(parse(&longer).expect("it is valid").to_toml(), WHOLE);
+    let entry = whole();
+    let (described, h200) = (entry.described.as_ref().expect("it is described"), &entry.measured.on["h200"]);
+    assert_eq!((described.training.optimizer, &described.model), (Optimizer::Muon, &transformer().into()));
+    assert_eq!((h200.kind, h200.memory_bytes, h200.sm_count), (DeviceKind::Gpu, Bytes(150_754_820_096), 132));
+    assert_eq!(merged(None, "char-lm", &entry).expect("it is valid").text, WHOLE);
 }
 
 #[test]
@@ -188,7 +150,9 @@ fn the_format_of_an_older_release_is_read_as_an_empty_lock_and_replaced() {
 
 /// A file of a newer release.
 fn newer() -> String {
-    with("[workload.char-lm.on.h200.mode.fp8]\nscale = -inf\n\n[[tools]]\nname = \"\"\n")
+    let more = "[workload.char-lm.on.h200.mode.fp8]\nscale = -inf\n\n[[tools]]\nname = \"\"\n";
+    WHOLE
+        .replace("\n# end", &format!("\n{more}\n# end"))
         .replace("format = 2\n", "format = 2\nwritten = 1979-05-27T07:32:00Z\n")
         .replace("shape = ", "energy = { joules = 1.50, \"per step\" = [1, 0x10, \"a\\nb\"] }\nshape = ")
         .replace("global_batch = 512", "global_batch = 512\nwatts = 300")

@@ -8,8 +8,6 @@ use gpu_tuned_project::lock::{Lock, LockedWorkload, Merged, merged};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::TestRunner;
 use toml::{Table, Value};
 
 use crate::strategies::is_in;
@@ -204,18 +202,6 @@ proptest! {
                 prop_assert_eq!(parse(&rounded).map(|lock| lock.to_toml()), Ok(rounded));
                 holds(&text, "digits", &entry, &merge(&text, "digits", &entry))?;
             }
-        }
-    }
-}
-
-#[test]
-fn a_lock_that_is_cut_short_is_refused() {
-    let mut runner = TestRunner::deterministic();
-    for _ in 0..3 {
-        let lock = locks().new_tree(&mut runner).expect("a lock").current();
-        let text = lock.to_toml();
-        for end in (0..text.len() - 1).filter(|end| text.is_char_boundary(*end)) {
-            assert!(parse(&text[..end]).is_err(), "{}", &text[..end]);
         }
     }
 }
