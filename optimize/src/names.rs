@@ -30,6 +30,8 @@ pub(crate) struct Names {
     pub(crate) losses: Words,
     /// Words of losses and models that compare the samples of a micro-batch.
     pub(crate) comparing: Words,
+    /// Words of keys that turn such losses on.
+    pub(crate) comparing_keys: Words,
     /// Words of models that no kind describes.
     pub(crate) unmodelled_words: Words,
     /// Keys of layers, and their words that no kind describes.

@@ -270,6 +270,31 @@ fn labels_of_axolotl_make_no_other_head() {
     assert!(refused.contains("`model_type`: `AutoModelForSequenceClassification` is not modelled"), "{refused}");
 }
 
+#[test]
+fn keys_of_losses_that_compare_samples_keep_the_micro_batch() {
+    let compares = |key: &str| {
+        let file = file(Format::Yaml, &format!("batch_size: 64\naccumulation_steps: 2\nlr: 1\n{key}\n"));
+        let config = Config::read(&file.entries().expect("YAML"), &file, &[]).unwrap_or_else(|e| panic!("{key}: {e}"));
+        config.use_of_micro_batch.is_some()
+    };
+    for key in [
+        "contrastive_weight: 0.1",
+        "aux_contrastive: true",
+        "infonce_weight: 0.1",
+        "clip_loss: true",
+        "supcon: true",
+        "triplet_margin: 0.2",
+        "loss_weights: {contrastive: 0.1}",
+    ] {
+        assert!(compares(key), "{key}");
+    }
+    for key in
+        ["contrastive_weight: 0", "clip_loss: false", "grad_clip: 1.0", "clip_grad_norm: 1", "eval: {triplet: 1}"]
+    {
+        assert!(!compares(key), "{key}");
+    }
+}
+
 /// The fields are those of the configs of burn-optim 0.22.
 #[test]
 fn optimizers_of_burn_are_recognised_by_their_fields() {

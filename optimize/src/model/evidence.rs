@@ -4,7 +4,7 @@ use crate::dialect::{ends, known};
 use crate::document::{ConfigEntry, Value};
 use crate::error::OptimizeError;
 use crate::names::{Family, KindNames, Names, Words, contains_word, normal};
-use crate::vocabulary::{fits, is_beside_training};
+use crate::vocabulary::{fits, has_no_value, is_beside_training};
 
 use super::read::meeting;
 
@@ -163,7 +163,12 @@ pub(crate) fn use_of_micro_batch(entries: &[ConfigEntry]) -> Option<&'static str
         return Some("the model computes statistics over");
     }
     let compares = models.chain(texts(&names.losses)).any(|text| has(&text, &names.comparing));
-    compares.then_some("the loss compares the samples of")
+    // `contrastive_weight: 0.1`
+    let turns_on = |entry: &ConfigEntry| {
+        let is_word = names.comparing_keys.iter().any(|word| fits(entry.name(), word));
+        is_word && !has_no_value(&entry.value, false) && !is_beside_training(entry)
+    };
+    (compares || entries.iter().any(turns_on)).then_some("the loss compares the samples of")
 }
 
 /// Texts of an entry that name a model, each with the entry for messages.
