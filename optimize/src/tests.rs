@@ -270,6 +270,36 @@ fn labels_of_axolotl_make_no_other_head() {
     assert!(refused.contains("`model_type`: `AutoModelForSequenceClassification` is not modelled"), "{refused}");
 }
 
+/// `transformers` wraps by size above 0 parameters of a minimum, and Composer wraps nothing without `auto_wrap`.
+#[test]
+fn fsdp_that_wraps_no_blocks_is_one_unit() {
+    let hugging = "model_name_or_path: x\nper_device_train_batch_size: 8\nbf16: true\n";
+    let sharded = |fsdp: &str| needed_on(8, &format!("{hugging}{fsdp}\n"));
+    let (by_block, whole) = (sharded("fsdp: full_shard auto_wrap"), sharded("fsdp: full_shard"));
+    assert!(by_block < whole);
+    for (policy, expected) in [
+        ("min_num_params: 0", by_block),
+        ("min_num_params: 2000", by_block),
+        ("fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP", by_block),
+        ("fsdp_auto_wrap_policy: NO_WRAP", whole),
+        ("auto_wrap_policy: NO_WRAP", whole),
+    ] {
+        let text = format!("fsdp: full_shard auto_wrap\nfsdp_config: {{{policy}}}");
+        assert_eq!(sharded(&text), expected, "{policy}");
+    }
+    let large = format!("{MODEL}{hugging}fsdp: full_shard auto_wrap\nfsdp_config: {{min_num_params: 100000000000}}\n");
+    let refused = refused(Format::Yaml, &large);
+    assert!(
+        refused.contains("`fsdp_config.min_num_params`: `100000000000` is not modelled, because blocks"),
+        "{refused}"
+    );
+    let composer = |wrap: &str| {
+        let step = "device_train_microbatch_size: 8\nglobal_train_batch_size: 64\nprecision: amp_bf16\n";
+        needed_on(8, &format!("{step}fsdp_config: {{sharding_strategy: FULL_SHARD, auto_wrap: {wrap}}}\n"))
+    };
+    assert!(composer("true") < composer("false"));
+}
+
 #[test]
 fn keys_of_losses_that_compare_samples_keep_the_micro_batch() {
     let compares = |key: &str| {
