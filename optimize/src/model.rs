@@ -52,6 +52,9 @@ impl Model {
     /// An unknown kind, missing dimensions, values that a model cannot have, and models that no kind describes.
     pub fn read(entries: &[ConfigEntry], file: &ConfigText, request: &ModelRequest<'_>) -> Result<Self, OptimizeError> {
         let read = Self::of_entries(entries, file, request);
+        if let (Ok(model), None) = (&read, request.kind) {
+            model.check_loaded(entries)?;
+        }
         if !matches!(read, Err(OptimizeError::NoKind { .. } | OptimizeError::MissingDims { .. })) {
             return read;
         }
@@ -73,6 +76,25 @@ impl Model {
             }
         }
         Ok(model)
+    }
+
+    /// Refuses a well-known model whose weights are loaded beside the dimensions of another one.
+    fn check_loaded(&self, entries: &[ConfigEntry]) -> Result<(), OptimizeError> {
+        for entry in entries.iter().filter(|entry| Names::get().keys.loading.has(entry.name())) {
+            let Value::Text(text) = &entry.value else { continue };
+            // Only the dimensions of weights are compared.
+            let request = ModelRequest { dims: &[("seq".to_owned(), "1".to_owned())], ..ModelRequest::default() };
+            let Some(Ok(known)) = Self::known(text, &request) else { continue };
+            if ["layers", "d_model"].iter().any(|dim| known.value_of(dim) != self.value_of(dim)) {
+                let what = format!("`{} = {text}` beside the dimensions of another model", entry.shown);
+                return Err(OptimizeError::NotModelled { what });
+            }
+        }
+        Ok(())
+    }
+
+    fn value_of(&self, name: &str) -> Option<&str> {
+        self.dims.iter().find(|dim| dim.name == name).map(|dim| dim.value.as_str())
     }
 
     /// Names of the well-known models.

@@ -75,6 +75,8 @@ pub(crate) struct ModelKeys {
     /// Keys that name a model within a section of the model.
     pub naming_within: Words,
     pub sections: Words,
+    /// Keys of the model whose weights are loaded.
+    pub loading: Words,
     /// Tables beside the model.
     pub parts: Words,
     pub of_llama: Words,

@@ -99,8 +99,9 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         let key = entry.name();
         let is_of_experts = is_dense && key.split('_').any(|word| names.mixture.has(word)) && is_large(&entry.value);
         let is_type = key == "type" && entry.tables().next().is_some_and(|table| names.layers.has(table));
-        let text = entry.value.bare().unwrap_or_default().to_lowercase();
-        let is_of_layer = (is_type || names.layers.has(key)) && names.unmodelled_layers.has(&text);
+        let texts = entry.value.texts();
+        let is_other_layer = texts.iter().any(|text| names.unmodelled_layers.has(&text.to_lowercase()));
+        let is_of_layer = (is_type || names.layers.has(key)) && is_other_layer;
         let differs = |other: &str| entries.iter().any(|it| it.name() == other && it.value != entry.value);
         let is_other = |family: &Family| {
             family.same.iter().any(|(one, other)| key == one && differs(other)) || is_other_number(entry, family)

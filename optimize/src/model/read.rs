@@ -171,7 +171,7 @@ pub(super) fn meeting<'e>(entries: &'e [ConfigEntry], condition: &str) -> Option
         !texts.is_empty() && texts.iter().all(is_one)
     };
     let (key, words) = condition.split_once('=')?;
-    entries.iter().find(|entry| entry.name() == key && fits(&entry.value, words))
+    entries.iter().find(|entry| ends(&entry.path, key) && fits(&entry.value, words))
 }
 
 /// Returns true if a table is named after another kind of model only.

@@ -127,6 +127,8 @@ fn keys_of_hand_written_transformers_change_the_model() {
         ("swiglu: true", layers * 4 * d * d),
         ("activation: swiglu", layers * 4 * d * d),
         ("d_mlp: 4096", layers * 2 * d * 2048),
+        ("mlp: {type: swiglu}", layers * 4 * d * d),
+        ("init_from: scratch", 0),
         ("tie_weights: false", vocab * d),
         ("untied: true", vocab * d),
         ("gated_mlp: true", layers * 4 * d * d),
