@@ -30,9 +30,9 @@ pub struct Dialect {
     /// True if keys are added only on request, as a program may not read them.
     #[serde(default)]
     pub adds_on_request: bool,
-    /// File of keys that dialects share.
+    /// Files of keys that dialects share.
     #[serde(default)]
-    keys_of: String,
+    keys_of: Words,
     /// Files of the schema.
     #[serde(default)]
     schemas: Words,
@@ -97,16 +97,16 @@ pub(crate) static DIALECTS: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
         "dialects/": "axolotl" "llama_factory" "torchtune" "litgpt" "megatron_lm" "nemo" "nanotron" "olmo" "composer"
         "ms_swift" "trl" "hugging_face" "gpt_neox" "deepspeed" "lightning" "nanogpt" "burn" "micro_batch" "plain"
     ];
-    let keys = tables!["dialects/": "training_arguments" "megatron_arguments"];
+    let keys = tables!["dialects/": "training_arguments" "megatron_arguments" "lightning_classes"];
     let schemas = tables![
         "schemas/": "axolotl" "llama_factory" "torchtune" "litgpt" "nemo" "nanotron" "olmo" "composer" "hugging_face"
         "gpt_neox" "deepspeed" "lightning" "nanogpt" "lightning_trainer" "training_arguments" "fsdp_config" "deepspeed_keys"
     ];
     let read = |(_, text): &(&str, &str)| {
         let mut dialect: Dialect = toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"));
-        if let Some((_, text)) = keys.iter().find(|(name, _)| *name == dialect.keys_of) {
-            let SharedKeys { keys } = toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"));
-            dialect.keys = keys;
+        for (_, text) in keys.iter().filter(|(name, _)| dialect.keys_of.has(name)) {
+            let shared: SharedKeys = toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"));
+            dialect.keys.extend(shared.keys);
         }
         let parts = dialect.schemas.iter().filter_map(|part| schemas.iter().find(|(name, _)| *name == part));
         let text: String = parts.flat_map(|(_, text)| [*text, "\n"]).collect();
@@ -135,13 +135,16 @@ pub(crate) fn ends(path: &[String], names: &str) -> bool {
     names.rsplit('.').zip(path.iter().rev()).all(|(name, own)| name == own || name == "*") && fits()
 }
 
-/// Returns true for a known word: the same one, the part between the stars of `*qlora*`, or a number that `<=5e8` allows.
+/// Returns true for a known word: the same one, a part, start or end of it (`*qlora*`, `ddp_*`, `*glu`), or a number that `<=5e8` allows.
 pub(crate) fn is_word(known: &str, word: &str) -> bool {
     let number = |text: &str| text.parse::<f64>().ok();
     let allows = |most: &str| number(most).zip(number(word)).is_some_and(|(most, own)| own <= most);
-    word == known
-        || known.strip_prefix('*').is_some_and(|it| word.contains(it.trim_end_matches('*')))
-        || known.strip_prefix("<=").is_some_and(allows)
+    match (known.strip_prefix('*'), known.strip_suffix('*')) {
+        (Some(rest), Some(_)) => word.contains(rest.trim_end_matches('*')),
+        (Some(end), None) => word.ends_with(end),
+        (None, Some(start)) => word.starts_with(start),
+        (None, None) => word == known || known.strip_prefix("<=").is_some_and(allows),
+    }
 }
 
 impl Dialect {
