@@ -274,9 +274,10 @@ impl Config {
         if self.key(role).is_some() { !self.leaves(role) } else { is_added() }
     }
 
-    /// Names and files of the model, each with its key for messages.
+    /// Names and files of the model, each with its key for messages; first those that replace others.
     pub(crate) fn named_models(&self) -> impl Iterator<Item = (String, String)> {
-        let texts = self.with_role(Role::ModelFile).filter(|key| matches!(key.entry.value, Value::Text(_)));
+        let of_mirror = |mirror: bool| self.with_role(Role::ModelFile).filter(move |key| key.row.mirror == mirror);
+        let texts = of_mirror(false).chain(of_mirror(true)).filter(|key| matches!(key.entry.value, Value::Text(_)));
         let named = |key: &MatchedKey| (key.entry.value.bare().unwrap_or_default(), key.entry.shown.clone());
         texts.map(named).map(|(text, key)| (text.clone(), format!("`{key} = {text}`")))
     }

@@ -205,6 +205,23 @@ fn well_known_models_have_the_published_parameters_by_every_name() {
 }
 
 #[test]
+fn the_config_of_axolotl_counts_in_place_of_the_model() {
+    let parameters = |names: &str| {
+        let file = file(Format::Yaml, &format!("{names}\nmicro_batch_size: 1\nsequence_len: 512\n"));
+        let entries = file.entries().expect("YAML");
+        let config = Config::read(&entries, &file, &[]).expect("a config");
+        let request = ModelRequest { config: Some(&config), ..ModelRequest::default() };
+        Model::read(&entries, &file, &request).expect("a model").spec.parameters()
+    };
+    for names in [
+        "base_model: NousResearch/Meta-Llama-3-8B\nbase_model_config: NousResearch/Llama-2-7b-hf",
+        "base_model_config: NousResearch/Llama-2-7b-hf\nbase_model: NousResearch/Meta-Llama-3-8B",
+    ] {
+        assert_eq!(parameters(names), 6_738_415_616, "{names}");
+    }
+}
+
+#[test]
 fn models_that_no_kind_describes_are_refused() {
     for (key, more) in [
         ("`model_type = mamba`", r#""model_type": "mamba""#),
