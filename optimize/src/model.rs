@@ -160,7 +160,11 @@ impl Model {
                 reader.dims(&family.keys, kind, &mut dims);
             }
             reader.dims(&names.dims, kind, &mut dims);
-            reader.add_length(names, kind, &mut dims);
+            // `config_overrides: {n_positions: 2048}`
+            let is_table =
+                |entry: &ConfigEntry| ["n_ctx", "n_positions", "max_position_embeddings"].contains(&entry.name());
+            let enlarges = request.config.is_some_and(|config| config.entries.iter().any(is_table));
+            reader.add_length(names, kind, enlarges, &mut dims);
             read::compose(names, &mut reader, &mut dims);
             if let Some((family, _)) = layout {
                 reader.width(family, &mut dims);

@@ -67,15 +67,15 @@ impl<'e> Reader<'e> {
         }
     }
 
-    /// Adds the rows of a table of positions, and the length of sequences where the training leaves it to the model. Trainers do
-    /// not shorten a length that they are given.
-    pub(super) fn add_length(&mut self, names: &KindNames, kind: &'static ModelKind, dims: &mut Dims) {
+    /// Adds the rows of a table of positions, which the training can enlarge, and the length of sequences where the training leaves it
+    /// to the model. Trainers do not shorten a length that they are given.
+    pub(super) fn add_length(&mut self, names: &KindNames, kind: &'static ModelKind, enlarges: bool, dims: &mut Dims) {
         let Some(keys) = names.keys_of("{max}") else { return };
         let Some(entry) = self.find(keys, "{max}") else { return };
         let Some(longest) = entry.value.count() else { return };
         let (origin, seq) = (Origin::Key(entry.shown.clone()), dims.get("seq").cloned());
         if let Some(rows) = named(kind.dims, "max_seq") {
-            let least = if let Some(DimValue::Count(seq)) = seq { seq } else { 0 };
+            let least = if let (Some(DimValue::Count(seq)), true) = (&seq, enlarges) { *seq } else { 0 };
             dims.add(rows.name, DimValue::Count(longest.max(least)), origin.clone());
         }
         // Models of long texts are rarely trained on texts that long.

@@ -222,6 +222,19 @@ fn the_config_of_axolotl_counts_in_place_of_the_model() {
 }
 
 #[test]
+fn sequences_beyond_a_table_of_positions_are_refused() {
+    for model in ["gpt2", "google-bert/bert-base-uncased"] {
+        let text = format!("model_name_or_path: {model}\nper_device_train_batch_size: 1\nmax_seq_length: 2048\n");
+        let file = file(Format::Yaml, &text);
+        let entries = file.entries().expect("YAML");
+        let config = Config::read(&entries, &file, &[]).expect("a config");
+        let request = ModelRequest { config: Some(&config), ..ModelRequest::default() };
+        let Err(error) = Model::read(&entries, &file, &request) else { panic!("not refused: {model}") };
+        assert!(error.to_string().contains("2048"), "{model}: {error}");
+    }
+}
+
+#[test]
 fn models_that_no_kind_describes_are_refused() {
     for (key, more) in [
         ("`model_type = mamba`", r#""model_type": "mamba""#),
