@@ -160,6 +160,7 @@ impl Model {
                 reader.dims(&family.keys, kind, &mut dims);
             }
             reader.dims(&names.dims, kind, &mut dims);
+            reader.pad(layout.map(|(family, _)| family), &mut dims);
             // `config_overrides: {n_positions: 2048}`
             let is_table =
                 |entry: &ConfigEntry| ["n_ctx", "n_positions", "max_position_embeddings"].contains(&entry.name());

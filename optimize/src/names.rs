@@ -80,6 +80,8 @@ pub(crate) struct ModelKeys {
     /// Tables beside the model.
     pub parts: Words,
     pub of_llama: Words,
+    /// Key of the multiple to which the vocabulary is padded.
+    pub multiple: String,
 }
 
 /// Dimensions that every model with a word in its name has.
@@ -97,6 +99,9 @@ pub(crate) struct Family {
     /// times a number, by a number, and its multiple.
     #[serde(default)]
     pub widths: Vec<(Words, [u64; 3])>,
+    /// Multiple to which the vocabulary is padded without a key.
+    #[serde(default)]
+    pub multiple: Option<u64>,
     /// Pairs of keys whose values are equal, or another model is meant.
     #[serde(default)]
     pub same: Vec<(String, String)>,

@@ -67,6 +67,21 @@ impl<'e> Reader<'e> {
         }
     }
 
+    /// Pads a vocabulary to the multiple that a key gives, or that the family has.
+    pub(super) fn pad(&self, family: Option<&Family>, dims: &mut Dims) {
+        let own = self.entries.iter().find(|entry| entry.name() == Names::get().keys.multiple);
+        let multiple = own.map_or(family.and_then(|family| family.multiple), |entry| entry.value.count());
+        let is_vocab = |name: &str, key: &str| name == "vocab" && !key.contains("padded");
+        for (name, value, origin) in &mut dims.0 {
+            if let (DimValue::Count(vocab), Origin::Key(key), Some(multiple)) = (value, origin, multiple)
+                && is_vocab(name, key)
+                && let Some(padded) = vocab.checked_next_multiple_of(multiple)
+            {
+                *vocab = padded;
+            }
+        }
+    }
+
     /// Adds the rows of a table of positions, which the training can enlarge, and the length of sequences where the training leaves it
     /// to the model. Trainers do not shorten a length that they are given.
     pub(super) fn add_length(&mut self, names: &KindNames, kind: &'static ModelKind, enlarges: bool, dims: &mut Dims) {

@@ -168,6 +168,19 @@ fn flags_of_megatron_change_the_model() {
         assert_eq!(parameters(flag), Ok(usual + more), "{flag}");
     }
     assert_eq!(parameters("use_rotary_position_embeddings: true"), Ok(usual - seq * d));
+    // Padded to a multiple of 128, as `vocab_size_with_padding` does, unless a key gives another.
+    let of_words = |words: &str| {
+        let text = "tensor_model_parallel_size: 1\nmicro_batch_size: 1\nglobal_batch_size: 8\nnum_layers: 2\nhidden_size: 64\n\
+                    num_attention_heads: 4\nseq_length: 128\nmax_position_embeddings: 128\n";
+        let file = file(Format::Yaml, &format!("{text}{words}\n"));
+        let entries = file.entries().expect("YAML");
+        let config = Config::read(&entries, &file, &[]).expect("a config");
+        let request = ModelRequest { config: Some(&config), ..ModelRequest::default() };
+        Model::read(&entries, &file, &request).expect("a model").spec.parameters()
+    };
+    let padded = of_words("padded_vocab_size: 32128");
+    assert_eq!(of_words("vocab_size: 32003"), padded);
+    assert_eq!(of_words("vocab_size: 32003\nmake_vocab_size_divisible_by: 64"), padded - 64 * d);
     // `validate_args`: int(4 * 64 * 2 / 3 / 64) * 64 = 128.
     assert_eq!(parameters("swiglu: true"), Ok(usual - layers * d * (2 * d_ff - 3 * 128)));
     for flag in ["multi_latent_attention: true", "mtp_num_layers: 1", "hybrid_layer_pattern: M-M"] {
