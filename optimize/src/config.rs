@@ -204,6 +204,8 @@ impl Config {
             _ if row.dim == "zero_stage" && ranks == 1 || row.dim == "prepared" || !row.has_effect(&self.entries) => {
                 false
             }
+            // Hand-written configs of Burn have none.
+            Role::Feature if self.framework() != Framework::Pytorch => false,
             Role::Feature => self.with_role(Role::Feature).all(|key| key.row.dim != row.dim || key.is_open()),
             Role::Checkpointing | Role::Optimizer | Role::Precision | Role::Accumulation => {
                 self.with_role(row.role).all(MatchedKey::is_open)

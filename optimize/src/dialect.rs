@@ -319,21 +319,25 @@ pub(crate) struct DefaultValue {
     #[serde(default)]
     pub dim: String,
     pub value: String,
-    /// Key without which the default has no effect; with `!`, key with which it has none.
+    /// Keys without which the default has no effect; with `!`, key with which it has none.
     #[serde(default)]
-    pub beside: String,
+    pub beside: Words,
     /// Address of the documentation.
     pub source: String,
 }
 
 impl DefaultValue {
-    /// Returns true with the key that it needs, unless that is off, and without the key that replaces it.
+    /// Returns true with a key that it needs, unless that is off, and without the key that replaces it.
     pub(crate) fn has_effect(&self, entries: &[ConfigEntry]) -> bool {
-        let mut named = entries.iter().filter(|entry| entry.name() == self.beside.trim_start_matches('!'));
-        if self.beside.starts_with('!') {
-            return named.all(|entry| entry.value == Value::Null);
-        }
-        self.beside.is_empty() || named.any(|entry| !has_no_value(&entry.value, false))
+        let is_met = |names: &str| {
+            let mut named = entries.iter().filter(|entry| ends(&entry.path, names.trim_start_matches('!')));
+            if names.starts_with('!') {
+                named.all(|entry| entry.value == Value::Null)
+            } else {
+                named.any(|entry| !has_no_value(&entry.value, false))
+            }
+        };
+        self.beside.iter().next().is_none() || self.beside.iter().any(is_met)
     }
 }
 

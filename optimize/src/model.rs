@@ -208,17 +208,21 @@ impl Model {
     }
 }
 
-/// Returns true if Liger chunks the loss: by the family of the model that the config names, else by the model's layers.
-pub(crate) fn has_liger(config: &Config, spec: &WorkloadSpec) -> bool {
+/// The family of the model that the config names.
+pub(crate) fn family(config: &Config) -> Option<&'static str> {
     let published = |text: &str| {
         let entries = Known::named(text)?.file().entries().ok()?;
         read::meeting(&entries, "model_type=*")?.value.bare()
     };
     let own = config.entries.iter().flat_map(evidence::names_of_models);
     let mut named = config.named_models().chain(own).map(|(text, _)| published(&text).unwrap_or(text));
-    let family = named.find_map(|text| Names::get().layout(&text).map(|(_, word)| word));
+    named.find_map(|text| Names::get().layout(&text).map(|(_, word)| word))
+}
+
+/// Returns true if Liger chunks the loss: by the family of the model that the config names, else by the model's layers.
+pub(crate) fn has_liger(config: &Config, spec: &WorkloadSpec) -> bool {
     let is_llama = || matches!(&spec.model, ModelSpec::Transformer(it) if it.gated && it.norm == Norm::Rms);
-    family.map_or_else(is_llama, |word| Names::get().liger.has(word))
+    family(config).map_or_else(is_llama, |word| Names::get().liger.has(word))
 }
 
 /// The kind, the evidence for it, and the reason for messages.

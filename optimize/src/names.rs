@@ -41,6 +41,8 @@ pub(crate) struct Names {
     pub(crate) mixture: Words,
     /// Families whose loss Liger's kernels chunk.
     pub(crate) liger: Words,
+    /// Families whose published weights are in fp32.
+    pub(crate) saved_f32: Words,
     /// Names of matrices by the planner's names.
     matrices: BTreeMap<String, Words>,
 }

@@ -8,7 +8,8 @@ use gpu_tuned_core::{Precision, PrecisionPolicy, Provenance, Setting, Settings};
 
 use crate::dialect::Role;
 use crate::error::OptimizeError;
-use crate::model::has_liger;
+use crate::model::{family, has_liger};
+use crate::names::Names;
 use crate::task::Decision;
 use crate::tuner::{Expectation, Tuned, Tuner};
 
@@ -174,8 +175,12 @@ impl Tuner<'_> {
         };
         // DeepSpeed converts frozen weights, too.
         let is_converted = matches!(stage.as_deref(), Some("1" | "2" | "3"));
-        let is_loaded = (half.as_deref() == Some("false") || config.loads_f32()) && !is_converted;
-        let is_full = precision == Precision::F32 || precision.is_mixed() && is_loaded;
+        let is_loaded = match half.as_deref() {
+            Some("false") => true,
+            Some("saved") if family(config).is_some_and(|family| Names::get().saved_f32.has(family)) => true,
+            _ => config.loads_f32(),
+        };
+        let is_full = precision == Precision::F32 || precision.is_mixed() && is_loaded && !is_converted;
         let frozen = match training.frozen_weights {
             WeightFormat::Q8 => Weights::Int8,
             WeightFormat::Q4 => Weights::Nf4,

@@ -397,6 +397,34 @@ fn frozen_weights_that_are_loaded_in_fp32_have_four_bytes() {
         let [full, half] = ["float32", "bfloat16"].map(|format| needed(&format!("{text}{key}: {format}\n")));
         assert!(full - half > 2 * values, "{text}{key}: {full} {half}");
     }
+    // TRL loads them in fp32 without a key, and `transformers` in the format in which they are saved.
+    let full = needed(&format!("{trl}dtype: float32\n"));
+    assert_eq!(needed(&trl), full);
+    let hugging = |model: &str, rest: &str| {
+        let lora = lora.replace("max_length", "max_seq_length").replace("all-linear", "all");
+        let text = format!("{lora}model_name_or_path: {model}\noutput_dir: x\nlora_r: 8\n{rest}");
+        let (tuned, _) = tuned(Format::Yaml, &text, "h200", &[]).unwrap_or_else(|e| panic!("{text}: {e}"));
+        tuned.before.memory_bytes.expect("an estimate").0
+    };
+    for (model, saved) in [("openai-community/gpt2-xl", "float32"), ("meta-llama/Llama-2-7b-hf", "bfloat16")] {
+        let [full, half] = ["float32", "bfloat16"].map(|format| hugging(model, &format!("torch_dtype: {format}\n")));
+        // Adapters have 16 bits, too, with weights that are loaded so.
+        let middle = u64::midpoint(full, half);
+        assert_eq!(hugging(model, "") > middle, saved == "float32", "{model}");
+    }
+    let plain = "batch_size: 1\npin_memory: true\nlora_rank: 8\nlora_target_modules: all\n";
+    let foundry = "device_train_microbatch_size: 1\nglobal_train_batch_size: 8\n";
+    let peft = "model: {peft_config: {r: 8, peft_type: LORA, target_modules: all}}\n";
+    for (text, mixed, full) in [
+        (plain.to_owned(), "mixed_precision: bf16", "mixed_precision: 'no'"),
+        (plain.to_owned(), "bf16: true", "bf16: false"),
+        (plain.replace("batch_size", "micro_batch_size") + "batch_size: 1\n", "bf16: true", "bf16: false"),
+        (format!("{foundry}{peft}"), "precision: amp_bf16", "precision: fp32"),
+    ] {
+        // Activations in 16 bits have fewer bytes; weights have as many.
+        let [mixed, full] = [mixed, full].map(|how| needed(&format!("{text}{how}\n")));
+        assert!(full > mixed && mixed > 4 * values, "{text}: {full} {mixed}");
+    }
     // DeepSpeed converts them.
     let [full, none] = ["dtype: float32\n", ""].map(|key| needed_on(2, &format!("{trl}deepspeed: ds_z2.json\n{key}")));
     assert_eq!(full, none);
