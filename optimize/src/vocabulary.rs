@@ -1,7 +1,7 @@
 //! The closed vocabulary: keys that a framework's release does not read (`schemas/`), and keys of hand-written configs that touch
 //! what is planned (`vocabulary.toml`).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -17,12 +17,11 @@ use crate::schema::{Place, SchemaKeys};
 struct Vocabulary {
     #[serde(rename = "topic")]
     topics: Vec<Topic>,
-    harmless: Harmless,
-    methods: Methods,
-    off: Off,
     #[serde(rename = "switch")]
     switches: Vec<Switch>,
-    tables: Tables,
+    /// Words by the names of their table and list.
+    #[serde(flatten)]
+    words: BTreeMap<String, BTreeMap<String, Words>>,
 }
 
 /// Something that changes the plan.
@@ -35,41 +34,18 @@ struct Topic {
 }
 
 #[derive(Deserialize)]
-struct Harmless {
-    words: Words,
-    places: Words,
-    keys: Words,
-}
-
-#[derive(Deserialize)]
-struct Methods {
-    keys: Words,
-    words: Words,
-}
-
-#[derive(Deserialize)]
-struct Off {
-    trained: Words,
-    negated: Words,
-}
-
-#[derive(Deserialize)]
 struct Switch {
     names: Words,
     of: Words,
     off: Words,
 }
 
-#[derive(Deserialize)]
-struct Tables {
-    words: Words,
-    except: Words,
-    files: Words,
-    of_batches: Words,
-}
-
 static VOCABULARY: LazyLock<Vocabulary> =
     LazyLock::new(|| toml::from_str(include_str!("vocabulary.toml")).expect("BUG: the vocabulary is valid"));
+
+fn words(table: &str, list: &str) -> &'static Words {
+    &VOCABULARY.words[table][list]
+}
 
 /// A key that no table reads and that can change the plan.
 pub(crate) struct UnknownKey<'e> {
@@ -167,14 +143,13 @@ fn is_of_plan(key: &Key) -> bool {
 
 /// What the key touches; `None` for a harmless key, or one that is off.
 fn topic(entry: &ConfigEntry) -> Option<&'static str> {
-    let all = &*VOCABULARY;
     let name = entry.name();
-    let is_method = |text: &String| all.methods.words.iter().any(|word| fits(&text.to_ascii_lowercase(), word));
-    if all.methods.keys.has(name) && entry.value.texts().iter().any(is_method) && !is_beside_training(entry) {
+    let is_method = |text: &String| words("methods", "words").iter().any(|word| fits(&text.to_ascii_lowercase(), word));
+    if words("methods", "keys").has(name) && entry.value.texts().iter().any(is_method) && !is_beside_training(entry) {
         return Some("the task");
     }
     let is_of_files =
-        entry.path.len() == 1 && all.tables.files.has(name) || name == "defaults" && !is_beside_training(entry);
+        entry.path.len() == 1 && words("tables", "files").has(name) || name == "defaults" && !is_beside_training(entry);
     if is_of_files && names_files(&entry.value) {
         return Some("settings in other files");
     }
@@ -182,14 +157,14 @@ fn topic(entry: &ConfigEntry) -> Option<&'static str> {
         return Some(place);
     }
     let word_of = |topic: &'static Topic| Some((topic, topic.words.iter().find(|word| fits(name, word))?));
-    let (topic, word) = all.topics.iter().find_map(word_of)?;
+    let (topic, word) = VOCABULARY.topics.iter().find_map(word_of)?;
     let is_about_task = ["the task", "the loss"].contains(&topic.name.as_str());
     let can_be_a_file = ["parallelism", "quantisation"].contains(&topic.name.as_str());
     let is_harmless = || {
-        let places = all.harmless.places.iter().filter(|_| !can_be_a_file);
-        all.harmless.words.iter().chain(places).any(|word| fits(name, word))
+        let places = words("harmless", "places").iter().filter(|_| !can_be_a_file);
+        words("harmless", "words").iter().chain(places).any(|word| fits(name, word))
     };
-    let is_listed = all.harmless.keys.has(name) && !word.starts_with('=');
+    let is_listed = words("harmless", "keys").has(name) && !word.starts_with('=');
     let is_off = is_off(entry, topic.name == "parallelism");
     let text = if let Value::Text(text) = &entry.value { text.to_ascii_lowercase() } else { String::new() };
     let is_value = |value: &str| value.strip_prefix('=').map_or(text.contains(value), |own| text == own);
@@ -206,7 +181,7 @@ fn topic(entry: &ConfigEntry) -> Option<&'static str> {
 /// key's by a letter or underscores.
 fn misspelt(dialect: &'static Dialect, entry: &ConfigEntry) -> Option<&'static str> {
     let (name, tables) = entry.path.split_last()?;
-    if VOCABULARY.harmless.keys.has(name) || is_named_by_models(name) || entry.value == Value::Null {
+    if words("harmless", "keys").has(name) || is_named_by_models(name) || entry.value == Value::Null {
         return None;
     }
     let split = |names: &'static str| names.rsplit_once('.').unwrap_or(("", names));
@@ -272,7 +247,7 @@ fn other_settings(entry: &ConfigEntry) -> Option<&'static str> {
     let is_file = ["yaml", "yml", "toml", "json"].contains(&text.rsplit_once('.').map_or("", |(_, ending)| ending));
     let is_named = has(&["config", "configs", "cfg", "args", "hparams", "settings", "base", "ds", "deepspeed"]);
     let is_other =
-        || VOCABULARY.harmless.words.iter().any(|word| fits(entry.name(), word)) || is_beside_training(entry);
+        || words("harmless", "words").iter().any(|word| fits(entry.name(), word)) || is_beside_training(entry);
     let is_reference = ["_base_", "__base__", "$ref"].contains(&entry.key.as_str()) || text.starts_with("!include ");
     if is_reference || is_file && is_named && !is_other() {
         return Some("settings in another file");
@@ -284,15 +259,15 @@ fn other_settings(entry: &ConfigEntry) -> Option<&'static str> {
 
 /// Returns true for a key of data, evaluation or logging.
 pub(crate) fn is_beside_training(entry: &ConfigEntry) -> bool {
-    let Tables { words, except, .. } = &VOCABULARY.tables;
-    let fits_one = |table: &str| words.iter().any(|word| fits(table, word)) && !except.has(table);
+    let (known, except) = (words("tables", "words"), words("tables", "except"));
+    let fits_one = |table: &str| known.iter().any(|word| fits(table, word)) && !except.has(table);
     entry.tables().any(|table| Names::get().is_of_evaluation(table) || fits_one(table))
 }
 
 /// Returns true for a key of the training's data.
 fn is_of_batches(entry: &ConfigEntry) -> bool {
     let mut tables = entry.tables().filter(|table| !["init_args", "args", "params"].contains(table));
-    tables.next().is_some_and(|table| VOCABULARY.tables.of_batches.has(table))
+    tables.next().is_some_and(|table| words("tables", "of_batches").has(table))
 }
 
 /// Returns true if the word is between underscores of the name; with `=` in front, if it is the name.
@@ -311,7 +286,7 @@ pub(crate) fn fits(name: &str, word: &str) -> bool {
 fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| fits(entry.name(), word));
     let is_one_of = |words: &Words| words.iter().any(|word| fits(entry.name(), word));
-    if is_one_of(&VOCABULARY.off.trained) {
+    if is_one_of(words("off", "trained")) {
         return entry.value == Value::Flag(true) || entry.value == Value::Null;
     }
     // One device, by its number or name.
@@ -326,7 +301,7 @@ fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
     let is_empty = matches!(&entry.value, Value::Table(entries) if entries.is_empty());
     // `swa: {}` is on, with its defaults, and `quantization_config: {}` is off.
     let is_on = is_empty && !has(&["config", "kwargs", "args"]);
-    has_no_value(&entry.value, is_parallelism) && !is_on && !is_one_of(&VOCABULARY.off.negated)
+    has_no_value(&entry.value, is_parallelism) && !is_on && !is_one_of(words("off", "negated"))
 }
 
 pub(crate) fn has_no_value(value: &Value, is_parallelism: bool) -> bool {
