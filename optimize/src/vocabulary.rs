@@ -212,16 +212,11 @@ fn differs_by_a_letter(name: &str, known: &str) -> bool {
 /// Returns true for texts that differ by a letter or by two swapped ones.
 fn is_one_off(one: &[u8], other: &[u8]) -> bool {
     let shared = one.iter().zip(other).take_while(|(one, other)| one == other).count();
-    match (&one[shared..], &other[shared..]) {
-        ([_, one @ ..], [_, other @ ..]) if one == other => true,
-        ([first, second, one @ ..], [third, fourth, other @ ..])
-            if (first, second) == (fourth, third) && one == other =>
-        {
-            true
-        }
-        ([_, rest @ ..], other) if rest == other => true,
-        (one, [_, rest @ ..]) => rest == one,
-        (one, other) => one == other,
+    let (one, other) = (&one[shared..], &other[shared..]);
+    let end = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count();
+    match (&one[..one.len() - end], &other[..other.len() - end]) {
+        ([first, second], [third, fourth]) => (first, second) == (fourth, third),
+        (one, other) => one.len() <= 1 && other.len() <= 1,
     }
 }
 
