@@ -1,5 +1,6 @@
 //! Dialects: the keys that programs of one ecosystem read, a table each in `dialects/`.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use gpu_tuned_core::{Precision, Setting};
@@ -45,14 +46,6 @@ pub struct Dialect {
     pub(crate) defaults: Vec<DefaultValue>,
 }
 
-/// Keys that dialects share.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SharedKeys {
-    #[serde(rename = "key")]
-    keys: Vec<Key>,
-}
-
 /// The framework that runs a training, whose memory decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -71,11 +64,8 @@ impl Framework {
     ///
     /// Another name, with those that there are.
     pub fn named(name: &str) -> Result<Self, String> {
-        match name {
-            "burn" => Ok(Self::Burn),
-            "pytorch" => Ok(Self::Pytorch),
-            _ => Err("expected burn or pytorch".to_owned()),
-        }
+        let mut all = [Self::Burn, Self::Pytorch].into_iter();
+        all.find(|it| it.name().to_lowercase() == name).ok_or_else(|| "expected burn or pytorch".to_owned())
     }
 
     /// Name in reports.
@@ -105,8 +95,9 @@ pub(crate) static DIALECTS: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
     let read = |(_, text): &(&str, &str)| {
         let mut dialect: Dialect = toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"));
         for (_, text) in keys.iter().filter(|(name, _)| dialect.keys_of.has(name)) {
-            let shared: SharedKeys = toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"));
-            dialect.keys.extend(shared.keys);
+            let shared: BTreeMap<String, Vec<Key>> =
+                toml::from_str(text).unwrap_or_else(|error| panic!("BUG: {error} in {text}"));
+            dialect.keys.extend(shared.into_values().flatten());
         }
         let parts = dialect.schemas.iter().filter_map(|part| schemas.iter().find(|(name, _)| *name == part));
         let text: String = parts.flat_map(|(_, text)| [*text, "\n"]).collect();

@@ -24,12 +24,9 @@ pub(super) struct Known {
 }
 
 static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
-    #[derive(Deserialize)]
-    struct Table {
-        model: Vec<Known>,
-    }
-    let table: Table = toml::from_str(include_str!("../models.toml")).expect("BUG: the table of models is valid");
-    table.model
+    let tables: BTreeMap<String, Vec<Known>> =
+        toml::from_str(include_str!("../models.toml")).expect("BUG: the table of models is valid");
+    tables.into_values().flatten().collect()
 });
 
 /// Words behind the names of models with the same dimensions.
