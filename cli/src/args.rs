@@ -43,7 +43,6 @@ impl Common {
         path.into_iter().chain(name).flatten().collect()
     }
 
-    /// Returns true if the user names a package.
     pub(crate) const fn names_a_package(&self) -> bool {
         self.manifest_path.is_some() || self.package.is_some()
     }
@@ -97,7 +96,6 @@ pub(crate) fn no_standard_stream() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// Parses a name and its value.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()));
     let pair = pair.filter(|(name, value)| !name.is_empty() && !value.is_empty());
@@ -116,7 +114,6 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| "expected a whole number, such as 512 or 1e3".to_owned())
 }
 
-/// Parses a whole number above zero.
 pub(crate) fn positive(text: &str) -> Result<u64, String> {
     count(text).ok().filter(|number| *number > 0).ok_or_else(|| "expected a whole number from 1, such as 2".to_owned())
 }
@@ -205,7 +202,6 @@ impl PinArgs {
 }
 
 impl GoalArgs {
-    /// Returns true if any goal is given.
     pub(crate) const fn is_given(&self) -> bool {
         let Self { global_batch, whole_batch_loss, world_size, precision, headroom, pins: _ } = self;
         *whole_batch_loss || global_batch.is_some() || world_size.is_some() || precision.is_some() || headroom.is_some()
@@ -339,7 +335,6 @@ pub(crate) struct HereArgs {
 }
 
 impl HereArgs {
-    /// Returns true if this machine is asked for.
     pub(crate) const fn is_given(self) -> bool {
         self.here || self.gpu.is_some()
     }

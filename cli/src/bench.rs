@@ -196,12 +196,10 @@ fn distinct<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
     items.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Parses `off` or `on`.
 fn switch() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["off", "on"]).map(|word| word == "on")
 }
 
-/// Parses the time for the repeats of a configuration.
 fn repeats(text: &str) -> Result<Duration, String> {
     let time = parse_time(text)?;
     if time <= Duration::from_hours(1) { Ok(time) } else { Err("expected at most 1h".to_owned()) }
@@ -214,15 +212,6 @@ struct Drive<'a> {
     results: &'a Results,
     /// Bytes at the start of the results that are ignored.
     ignored_bytes: u64,
-}
-
-/// Remaining work after a process.
-#[derive(Debug)]
-enum Left {
-    /// Every configuration has a result.
-    Nothing(Begin),
-    /// Another process has to run.
-    More,
 }
 
 const KEPT: &str = "; results are kept, and the same command continues";
@@ -278,7 +267,7 @@ impl Drive<'_> {
             let (Some(section), true) = (record.last(), self.results.len()? >= before) else {
                 return Err(self.without_results(status));
             };
-            if let Left::Nothing(begin) = self.after(section, status)? {
+            if let Some(begin) = self.after(section, status)? {
                 return Ok((section.header.clone(), begin));
             }
         }
@@ -299,14 +288,10 @@ impl Drive<'_> {
         let features = self.project.features_of(targets)?.into_iter().chain(counting_feature(self.project, args)?);
         let run = Run { args, features: features.collect() };
         let program = Program::in_profile(self.project, self.common.color, run, &self.args.profile)?;
-        let program = program.with((Request::VARIABLE, request));
-        Ok(match steps.kernels {
-            Some(kernels) => program.with(set_with(&format!("{}={kernels}", Setting::Kernels))),
-            None => program,
-        })
+        let settings = steps.kernels.map(|kernels| set_with(&format!("{}={kernels}", Setting::Kernels)));
+        Ok(program.with([(Request::VARIABLE, request)]).with(settings))
     }
 
-    /// The error of a program that ended without results.
     fn without_results(&self, status: ExitStatus) -> Error {
         match (status.success(), was_interrupted(status)) {
             (true, _) => Error::NothingMeasured { package: self.project.name().to_owned() },
@@ -315,15 +300,16 @@ impl Drive<'_> {
         }
     }
 
-    /// Remaining work after a process; the configuration that killed it is recorded.
-    fn after(&self, section: &Section, status: ExitStatus) -> Result<Left, Error> {
+    /// Returns the start of a process after which every configuration has a result; `None` if another process has to run. The
+    /// configuration that killed the process is recorded.
+    fn after(&self, section: &Section, status: ExitStatus) -> Result<Option<Begin>, Error> {
         if was_interrupted(status) {
             return Err(interrupted(status));
         }
         let Some(begin) = &section.begin else { return Err(self.without_results(status)) };
         if let Some(setup) = section.open {
             self.results.add(setup, Outcome::Died { how: describe(status) })?;
-            return Ok(Left::More);
+            return Ok(None);
         }
         let all = self.outcomes(section)?;
         // Temporary failures count only if they are of this process.
@@ -332,13 +318,13 @@ impl Drive<'_> {
             if !status.success() {
                 note(&format!("the program failed after its last configuration: {}", describe(status)));
             }
-            return Ok(Left::Nothing(begin.clone()));
+            return Ok(Some(begin.clone()));
         }
         // With temporary failures only, the next process would end in the same way.
         if section.outcomes.values().all(Outcome::is_transient) {
             return Err(self.without_results(status).leaving(KEPT));
         }
-        Ok(Left::More)
+        Ok(None)
     }
 
     /// Results of configurations with the section's header.
@@ -352,7 +338,6 @@ fn interrupted(status: ExitStatus) -> Error {
     Error::Interrupted { how: describe(status), file: Results::NAME }
 }
 
-/// Returns true if a signal interrupted the program.
 #[cfg(unix)]
 fn was_interrupted(status: ExitStatus) -> bool {
     use std::os::unix::process::ExitStatusExt as _;
@@ -393,14 +378,12 @@ impl Results {
         Ok(self.bytes()?.len() as u64)
     }
 
-    /// Results from this byte on.
     fn since(&self, byte: u64) -> Result<Sections, Error> {
         let bytes = self.bytes()?;
         let from = usize::try_from(byte).unwrap_or(usize::MAX).min(bytes.len());
         Ok(Sections::from_lines(lines(&bytes[from..])))
     }
 
-    /// Appends the result of a configuration.
     fn add(&self, setup: Setup, outcome: Outcome) -> Result<(), Error> {
         let cut_off = self.bytes()?.last().is_some_and(|last| *last != b'\n');
         let line = serde_json::to_string(&Line::Ended { setup, outcome: Box::new(outcome) });
@@ -419,7 +402,6 @@ impl Results {
     }
 }
 
-/// Complete lines.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = Line> {
     bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok())
 }

@@ -51,7 +51,7 @@ pub(crate) fn run(common: &Common, args: &CheckArgs) -> Result<Answer, Error> {
         }
         Err(error) => return Err(error),
     };
-    let code = found.iter().map(|finding| finding.level.code()).max().unwrap_or(Code::Ok);
+    let code = found.iter().map(|finding| finding.level.row().2).max().unwrap_or(Code::Ok);
     Ok(Answer::new(("check", common.json), &Findings { findings: &found }, || lines(&found), Vec::new(), code))
 }
 
@@ -80,7 +80,8 @@ fn findings(project: &Project, args: &CheckArgs) -> Result<Vec<Finding>, Error> 
 fn lines(found: &[Finding]) -> String {
     let mut table = Table::new(0, [""]);
     for finding in found {
-        table.row(finding.level.style(), [finding.level.name().to_owned()], finding.describe());
+        let (name, style, _) = finding.level.row();
+        table.row(style, [name.to_owned()], finding.describe());
     }
     table.print()
 }
@@ -143,11 +144,9 @@ enum Level {
     Mistake,
     /// A measurement is of another model or release.
     Stale,
-    /// A workload does not fit a GPU.
     Misfit,
     /// A remark without consequences.
     Note,
-    /// No problem.
     Ok,
 }
 
@@ -187,30 +186,14 @@ impl From<&FileError> for Finding {
 }
 
 impl Level {
-    const fn name(self) -> &'static str {
+    /// Returns the name in messages, its style, and the exit code.
+    const fn row(self) -> (&'static str, Style, Code) {
         match self {
-            Self::Mistake => "mistake",
-            Self::Stale => "stale",
-            Self::Misfit => "does not fit",
-            Self::Note => "note",
-            Self::Ok => "ok",
-        }
-    }
-
-    const fn style(self) -> Style {
-        match self {
-            Self::Mistake | Self::Misfit => BAD,
-            Self::Stale => MARKED,
-            Self::Note => FAINT,
-            Self::Ok => GOOD,
-        }
-    }
-
-    const fn code(self) -> Code {
-        match self {
-            Self::Mistake => Code::Input,
-            Self::Stale | Self::Misfit => Code::No,
-            Self::Note | Self::Ok => Code::Ok,
+            Self::Mistake => ("mistake", BAD, Code::Input),
+            Self::Stale => ("stale", MARKED, Code::No),
+            Self::Misfit => ("does not fit", BAD, Code::No),
+            Self::Note => ("note", FAINT, Code::Ok),
+            Self::Ok => ("ok", GOOD, Code::Ok),
         }
     }
 }

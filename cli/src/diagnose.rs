@@ -101,7 +101,6 @@ pub(crate) fn run(common: &Common, args: &DiagnoseArgs) -> Result<Answer, Error>
     Ok(Answer::new(("diagnose", common.json), &report, || report_text(&report), seen.notes, code))
 }
 
-/// Default time to watch a process.
 const WATCHED: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
@@ -164,7 +163,6 @@ impl Input {
         file.done(input)
     }
 
-    /// Reads recordings of one run.
     fn recorded(files: &[PathBuf]) -> Result<Self, Error> {
         let (mut records, mut notes) = (Vec::new(), Vec::new());
         for path in files {
@@ -227,7 +225,6 @@ struct Ended {
 }
 
 impl Ended {
-    /// Returns true if the program failed by itself.
     fn failed(&self) -> bool {
         !self.was_stopped && self.exit_code != Some(0)
     }

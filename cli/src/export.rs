@@ -37,7 +37,6 @@ pub(crate) struct ExportArgs {
     output: Option<PathBuf>,
 }
 
-/// Parses the name of a table.
 fn table() -> impl TypedValueParser<Value = Table> {
     PossibleValuesParser::new(["steps", "gpus", "host", "values"]).map(|name| match name.as_str() {
         "gpus" => Table::Gpus,

@@ -92,9 +92,7 @@ fn refuse_copies() -> Result<(), Error> {
 
 /// Variable that allows processes of a launcher to train on their own: see `gpu_tuned::Options::INDEPENDENT_VARIABLE`.
 const INDEPENDENT: &str = "GPU_TUNED_INDEPENDENT";
-/// Variable with the path of the secret that ranks prove to each other.
 const SECRET_FILE: &str = "GPU_TUNED_SECRET_FILE";
-/// Variable with the name of the run.
 const RUN_ID: &str = "GPU_TUNED_RUN_ID";
 /// Variables of an outer launcher that would change the port of ranks, or their secret.
 const OUTER: [&str; 3] = ["GPU_TUNED_PORT", "TORCHELASTIC_USE_AGENT_STORE", "GPU_TUNED_SECRET"];
@@ -119,7 +117,6 @@ enum Attempt {
     Succeeded,
     /// The ranks saved a checkpoint after a signal.
     Saved,
-    /// A signal ended the ranks.
     Stopped {
         signal: i32,
     },
@@ -160,7 +157,6 @@ impl Ranks<'_> {
         Ok((children, readers))
     }
 
-    /// Variables of every rank.
     fn variables(&self, port: u16, secret: &Path) -> Vec<(&'static str, OsString)> {
         detail(|| format!("starts {} ranks of {:?} with 127.0.0.1:{port}", self.count, self.command));
         let count = OsString::from(self.count.to_string());

@@ -133,7 +133,6 @@ fn changed(
     Some(Changed { workload: workload.to_owned(), device: device.to_owned(), mode, batches, change })
 }
 
-/// Largest relative change of a figure.
 fn largest(old: &MeasuredMode, new: &MeasuredMode, figure: impl Fn(&MeasuredBatch) -> Option<f64>) -> Option<f64> {
     let both = old.batch.iter().filter_map(|(batch, old)| Some((figure(old)?, figure(new.batch.get(batch)?)?)));
     let shares = both.filter(|(old, _)| *old > 0.0).map(|(old, new)| new / old - 1.0);

@@ -74,16 +74,18 @@ fn watch(common: &Common, args: &MonitorArgs, is_screen: bool) -> Result<Option<
     let mut output = Output::new(common.json, args, table)?;
     let ended = follow(args, &mut source, &mut output, &stop)?;
     source.close()?;
-    Ok(match ended {
-        Ended::Whole(timeline) => Some(*timeline),
-        Ended::NobodyReads => None,
-    })
+    Ok(ended)
 }
 
 const REST: Duration = Duration::from_millis(50);
 
-/// Prints samples until a signal, the end of the time, or the end of the program.
-fn follow(args: &MonitorArgs, source: &mut Source, output: &mut Output, stop: &Stop) -> Result<Ended, Error> {
+/// Prints samples until a signal, the end of the time, or the end of the program; `None` when the reader has closed the output.
+fn follow(
+    args: &MonitorArgs,
+    source: &mut Source,
+    output: &mut Output,
+    stop: &Stop,
+) -> Result<Option<Timeline>, Error> {
     let begin = Instant::now();
     let mut timeline = Timeline::since(source.begun);
     let mut has_ended = false;
@@ -96,11 +98,11 @@ fn follow(args: &MonitorArgs, source: &mut Source, output: &mut Output, stop: &S
                 start.trouble.iter().for_each(|trouble| crate::output::note(trouble));
             }
             if !output.write(&record, &timeline)? {
-                return Ok(Ended::NobodyReads);
+                return Ok(None);
             }
         }
         if is_over {
-            return Ok(Ended::Whole(Box::new(timeline)));
+            return Ok(Some(timeline));
         }
         thread::sleep(REST);
     }
@@ -201,7 +203,6 @@ impl MonitorArgs {
         self.csv.as_ref().is_some_and(|path| is_standard(path))
     }
 
-    /// File of the table.
     fn csv_file(&self) -> Option<&PathBuf> {
         self.csv.as_ref().filter(|_| !self.prints_csv())
     }
@@ -289,12 +290,6 @@ impl Source {
     }
 }
 
-enum Ended {
-    Whole(Box<Timeline>),
-    /// The reader has closed the output.
-    NobodyReads,
-}
-
 /// Records on their way to the standard output and a table.
 struct Output {
     kind: Kind,
@@ -343,15 +338,12 @@ impl Output {
 
 impl CsvTable {
     fn create_if_named(args: &MonitorArgs) -> Result<Option<Self>, Error> {
-        args.csv_file().map(|path| Self::create(path)).transpose()
-    }
-
-    fn create(path: &Path) -> Result<Self, Error> {
+        let Some(path) = args.csv_file() else { return Ok(None) };
         check_replaceable(path, "a table of samples", CSV_BEGIN)?;
-        let failure = |source| Error::Write { path: path.to_owned(), source };
+        let failure = |source| Error::Write { path: path.clone(), source };
         let mut file = File::create(path).map_err(failure)?;
         file.write_all(csv_header().as_bytes()).map_err(failure)?;
-        Ok(Self { path: path.to_owned(), file })
+        Ok(Some(Self { path: path.clone(), file }))
     }
 
     fn write(&mut self, record: &Record, timeline: &Timeline) -> Result<(), Error> {
@@ -381,7 +373,6 @@ fn uuid<'a>(record: &Record, timeline: &'a Timeline) -> Option<&'a str> {
     track(sample, timeline)?.gpu.uuid.as_deref()
 }
 
-/// The track of the GPU that was sampled.
 fn track<'a>(sample: &GpuSample, timeline: &'a Timeline) -> Option<&'a GpuTimeline> {
     timeline.gpus.iter().find(|track| (track.gpu.gpu, track.gpu.mig_slot) == (sample.gpu, sample.mig_slot))
 }

@@ -256,7 +256,6 @@ impl Table {
     }
 }
 
-/// Columns of a terminal.
 const WIDTH: usize = 80;
 
 /// Columns of a text; styles take none.
@@ -270,7 +269,6 @@ pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     wrapped_at(text, indent, WIDTH)
 }
 
-/// Wraps a text at this number of columns.
 pub(crate) fn wrapped_at(text: &str, indent: usize, width: usize) -> String {
     let (mut lines, mut column) = (String::new(), indent);
     for word in words(text) {
@@ -313,12 +311,10 @@ pub(crate) enum Verbosity {
 static VERBOSITY: OnceLock<Verbosity> = OnceLock::new();
 
 impl Verbosity {
-    /// Sets the verbosity of this process, once.
     pub(crate) fn set(self) {
         VERBOSITY.get_or_init(|| self);
     }
 
-    /// The option of cargo for this verbosity.
     pub(crate) const fn of_cargo(self) -> Option<&'static str> {
         match self {
             Self::Quiet => Some("--quiet"),

@@ -1,6 +1,5 @@
 //! `cargo gpu-tuned plan`.
 
-use core::cmp::Ordering;
 use core::str::FromStr;
 
 use gpu_tuned_core::exchange::Exchange;
@@ -78,7 +77,6 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     config: Option<String>,
     target: String,
-    /// True if figures of the GPU are estimates.
     #[serde(skip_serializing_if = "core::ops::Not::not")]
     has_estimates: bool,
     #[serde(flatten)]
@@ -154,7 +152,10 @@ pub(crate) fn run(common: &Common, args: &PlanArgs) -> Result<Answer, Error> {
             found.push(row);
         }
         if let Some(sort) = args.sort {
-            found.sort_by(|one, other| by(sort, one, other));
+            found.sort_by(|one, other| {
+                let (one, other) = (sort.key(one), sort.key(other));
+                one.0.cmp(&other.0).then(one.1.total_cmp(&other.1))
+            });
         }
         rows.extend(found);
     }
@@ -180,16 +181,6 @@ fn between_gpus(rows: &[Row]) -> Option<f64> {
     };
     let has_other = |workload| speeds().filter(|(other, _)| *other == workload).count() > 1;
     speeds().any(|(workload, error)| error.is_some() && has_other(workload)).then_some(TRANSFER_ERROR)
-}
-
-/// Compares two rows; those without a plan are last.
-fn by(sort: Sort, one: &Row, other: &Row) -> Ordering {
-    match (&one.outcome, &other.outcome) {
-        (Outcome::Plan(plan), Outcome::Plan(than)) => sort.compare((plan, &one.costs), (than, &other.costs)),
-        (Outcome::Plan(_), _) => Ordering::Less,
-        (_, Outcome::Plan(_)) => Ordering::Greater,
-        _ => Ordering::Equal,
-    }
 }
 
 fn row(
@@ -285,7 +276,6 @@ impl Price {
     }
 }
 
-/// Highest price of a GPU, in USD per hour.
 const HIGHEST_PRICE: f64 = 1e6;
 
 impl FromStr for Price {
@@ -344,7 +334,6 @@ impl Costs {
         (!is_published).then(|| format!("Wh/1k steps of {}: at a power limit of {power}", target.name))
     }
 
-    /// Headings of [`cells`](Self::cells).
     fn headings(prices: &[Price]) -> impl Iterator<Item = String> {
         let cost = (!prices.is_empty()).then_some(">USD/1M");
         [Some(">Wh/1k steps"), cost].into_iter().flatten().map(str::to_owned)
@@ -359,13 +348,14 @@ impl Costs {
 }
 
 impl Sort {
-    /// Compares two plans with their costs. What has no figure is last.
-    fn compare(self, one: (&Plan, &Costs), other: (&Plan, &Costs)) -> Ordering {
-        let key = |(plan, costs): (&Plan, &Costs)| match self {
-            Self::Cost => costs.usd_per_million_samples.unwrap_or(f64::INFINITY),
+    /// Returns what rows are sorted by. Those without a plan are last, behind plans without the figure.
+    fn key(self, row: &Row) -> (bool, f64) {
+        let Outcome::Plan(plan) = &row.outcome else { return (true, 0.0) };
+        let figure = match self {
+            Self::Cost => row.costs.usd_per_million_samples.unwrap_or(f64::INFINITY),
             Self::Time => -plan.samples_per_s,
             Self::Memory => plan.memory.available.0 as f64,
         };
-        key(one).total_cmp(&key(other))
+        (false, figure)
     }
 }

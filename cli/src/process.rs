@@ -12,7 +12,6 @@ use crate::output::{note, say};
 pub(crate) use signals::{PassedOn, Signal, Stop, end_by, is_running};
 use signals::{has_members, is_stopped, send, send_to};
 
-/// Interval between checks for a stopped program.
 const STOPPED_POLL: Duration = Duration::from_secs(1);
 
 /// A running program. Dropping it ends its group.
@@ -84,7 +83,6 @@ impl Started {
     }
 }
 
-/// Describes an exit status, with its usual cause.
 pub(crate) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.to_string()) {
         (Some(code), _) => format!("exit status {code}"),
@@ -297,7 +295,6 @@ impl Readers {
     }
 }
 
-/// Output of a child.
 pub(crate) struct Printed {
     out: Box<dyn Read + Send>,
     silence: Silence,

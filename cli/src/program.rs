@@ -82,8 +82,9 @@ impl Program {
         Ok(Self { command })
     }
 
-    pub(crate) fn with(mut self, (name, value): (&str, impl AsRef<OsStr>)) -> Self {
-        self.command.env(name, value);
+    /// Adds variables to the environment.
+    pub(crate) fn with<'a>(mut self, variables: impl IntoIterator<Item = (&'a str, impl AsRef<OsStr>)>) -> Self {
+        self.command.envs(variables);
         self
     }
 
@@ -138,9 +139,7 @@ const COUNTING: &str = "counting-allocator";
 const MEASURE: (&str, &str) = ("GPU_TUNED_MEASURE", "1");
 /// Variable that makes it print a line of JSON for each workload.
 const MEASURE_JSON: (&str, &str) = ("GPU_TUNED_MEASURE_JSON", "1");
-/// Variable with the time to measure, in seconds.
 const BUDGET_VARIABLE: &str = "GPU_TUNED_MEASURE_BUDGET";
-/// Variable with the path of the lock.
 const LOCK_VARIABLE: &str = "GPU_TUNED_LOCK";
 
 /// Line that a program prints for a measured workload.
@@ -170,15 +169,8 @@ pub(crate) fn measure(
     let with_settings = |settings: Option<&str>| -> Result<Vec<Line>, Error> {
         let program = Program::new(project, common.color, Run { args, features: features.clone() })?;
         let lock = (LOCK_VARIABLE, project.root.join(Lock::NAME));
-        let program = program.with(MEASURE).with(MEASURE_JSON).with(lock);
-        let program = match settings {
-            Some(settings) => program.with(set_with(settings)),
-            None => program,
-        };
-        let program = match budget {
-            Some(time) => program.with((BUDGET_VARIABLE, time.as_secs_f64().ceil().to_string())),
-            None => program,
-        };
+        let budget = budget.map(|time| (BUDGET_VARIABLE, time.as_secs_f64().ceil().to_string()));
+        let program = program.with([MEASURE, MEASURE_JSON]).with([lock]).with(settings.map(set_with)).with(budget);
         let lines = program.run::<Line>();
         lines.map_err(|error| error.leaving("; gpu-tuned.lock is complete up to the last measured batch"))
     };

@@ -29,6 +29,7 @@ use crate::output::detail;
 pub(crate) use structs::build_script;
 use structs::{Struct, Structs, is_named};
 
+#[derive(Default)]
 pub(crate) struct Project {
     /// `None` in a folder without a package.
     package: Option<Package>,
@@ -129,19 +130,7 @@ impl Project {
     }
 
     fn without_package() -> Self {
-        Self {
-            package: None,
-            root: PathBuf::new(),
-            workspace: PathBuf::new(),
-            config_file: ConfigFile::NAME.to_owned(),
-            file: ConfigFile::default(),
-            lock: Lock::default(),
-            current: Lock::default(),
-            outdated: Vec::new(),
-            cargo_lock: None,
-            structs: Structs::default(),
-            struct_names: Vec::new(),
-        }
+        Self { config_file: ConfigFile::NAME.to_owned(), ..Self::default() }
     }
 
     fn read_files(package: &Package, workspace: PathBuf, mistakes: &mut Mistakes) -> Result<Self, Error> {
@@ -157,7 +146,7 @@ impl Project {
         let lock = parsed(&root, (Path::new(Lock::NAME), Lock::REMEDY), Lock::parse, mistakes)?.unwrap_or_default();
         let (config_file, current) = (name.display().to_string(), lock.clone());
         let file = read.unwrap_or_default();
-        Ok(Self { root, workspace, config_file, file, lock, current, ..Self::without_package() })
+        Ok(Self { root, workspace, config_file, file, lock, current, ..Self::default() })
     }
 
     fn with_structs(mut self, package: Package) -> Self {
@@ -518,7 +507,6 @@ pub(crate) struct Described<'a> {
     pub locked: Option<&'a LockedWorkload>,
     /// The measurements with the package's release of Burn.
     current: &'a Lock,
-    /// The name in the lock.
     recorded_name: Option<&'a str>,
 }
 
@@ -661,7 +649,6 @@ impl Project {
         Ok(chosen)
     }
 
-    /// Returns the reason why the package has no workload.
     fn without_workloads(&self) -> Error {
         if let Some(broken) = self.structs.broken.first() {
             return Error::Files { mistakes: broken.mistakes.clone() };

@@ -40,7 +40,6 @@ pub(crate) struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Returns true if any argument concerns plans.
     fn asks_for_plans(&self) -> bool {
         let Self { targets, workload, goal, .. } = self;
         targets.is_given() || workload.is_given() || goal.is_given()
@@ -187,10 +186,6 @@ fn page(package: &str, made: &str, sections: &[Section]) -> String {
         }
     };
     for_file(&page.into_string()).into_owned()
-}
-
-fn picture(svg: String) -> Markup {
-    PreEscaped(svg)
 }
 
 /// Text in which backticks enclose code.

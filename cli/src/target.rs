@@ -82,7 +82,6 @@ impl Target {
         DeviceFacts { host_cores, ..self.facts.clone() }
     }
 
-    /// Plans the workload.
     pub(crate) fn fit(&self, described: &Described<'_>, asked: &GoalArgs) -> Fit<()> {
         let goal = asked.over(self.goal(described.goal.clone()));
         let facts = self.facts_of(goal.world_size);
@@ -159,7 +158,6 @@ pub(crate) struct Targets {
     all: Vec<Target>,
     /// This machine, and the requested GPU of it.
     here: Option<(Here, Option<WhichGpu>)>,
-    /// GPUs that Burn cannot train on.
     left_out: Vec<String>,
 }
 
@@ -234,7 +232,6 @@ impl Targets {
         self.here.as_ref().map_or_else(Default::default, |(here, _)| here.choose(fits))
     }
 
-    /// Changes the list of devices.
     pub(crate) fn map(mut self, change: impl FnOnce(Vec<Target>) -> Vec<Target>) -> Self {
         self.all = change(self.all);
         self
@@ -322,7 +319,6 @@ impl Here {
         Ok(if targets.is_empty() { vec![Target::cpu(&self.machine.host)] } else { targets })
     }
 
-    /// Reason why the GPU cannot be used.
     pub(crate) fn reason_against(&self, position: usize) -> Option<&str> {
         self.unusable.iter().find(|gpu| gpu.position == position).map(|gpu| gpu.because.as_str())
     }
@@ -347,7 +343,6 @@ impl Here {
         self.machine.trouble.iter().cloned().chain(unusable).chain(remarks).collect()
     }
 
-    /// Notes on a plan for this machine.
     fn notes(&self) -> Vec<String> {
         let cpu = self.usable.is_empty().then(|| "no usable GPU: the plan is for the CPU".to_owned());
         self.trouble().into_iter().chain(cpu).collect()

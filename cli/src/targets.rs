@@ -95,22 +95,17 @@ fn list(entries: &[&Entry]) -> String {
     }
     let mut table = Table::new(0, COLUMNS);
     for entry in entries {
-        let style = match entry.here {
-            Some(Nearness::Exact) => GOOD,
-            Some(Nearness::Variant) => MARKED,
-            None => PLAIN,
+        let (mark, style) = match entry.here {
+            Some(Nearness::Exact) => ('*', GOOD),
+            Some(Nearness::Variant) => ('~', MARKED),
+            None => (' ', PLAIN),
         };
-        table.row(style, cells(entry), if entry.own { "own" } else { "" });
+        table.row(style, cells(entry, mark), if entry.own { "own" } else { "" });
     }
     table.print() + "\n" + &legend(entries).iter().map(|line| styled(FAINT, line) + "\n").collect::<String>()
 }
 
-fn cells(entry: &Entry) -> Vec<String> {
-    let mark = match entry.here {
-        Some(Nearness::Exact) => '*',
-        Some(Nearness::Variant) => '~',
-        None => ' ',
-    };
+fn cells(entry: &Entry, mark: char) -> Vec<String> {
     let profile = entry.profile;
     let peak = |peak: &Option<Peak>| or_dash(peak.as_ref().map(|peak| figure(peak.tflops)));
     vec![
@@ -198,7 +193,6 @@ impl<'a> Search<'a> {
             && (!filter.project || entry.declared)
     }
 
-    /// A note on further profiles that match the words.
     fn others(&self, entries: &[Entry], shown: &[&Entry]) -> Option<String> {
         let is_shown = |entry: &&Entry| shown.iter().any(|shown| shown.target == entry.target);
         let others: Vec<_> = self.matching(entries).into_iter().filter(|entry| !is_shown(entry)).collect();

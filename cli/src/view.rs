@@ -124,7 +124,6 @@ fn describe_dropout(model: &ModelSpec) -> &'static str {
     }
 }
 
-/// Origin of a workload's costs.
 pub(crate) fn describe_costs(workload: &Workload) -> String {
     workload.measured.describe().unwrap_or_else(|| match workload.provenance {
         Provenance::Declared => "costs as declared".to_owned(),
@@ -148,7 +147,6 @@ pub(crate) struct ExchangeArgs {
     ranks_per_host: u64,
 }
 
-/// A link within a host, and a link between hosts with the number of adapters.
 #[derive(Clone, Copy, Debug)]
 struct Links {
     within: Option<Link>,
@@ -247,7 +245,6 @@ impl ExchangeArgs {
     }
 }
 
-/// Describes an exchange in a sentence.
 pub(crate) fn describe_exchange(exchange: &Exchange) -> String {
     let Exchange { topology, bytes, shards_optimizer, step_ms, step_share, tenth_from_batch, tenth_to_ranks } =
         exchange;
@@ -424,7 +421,6 @@ fn provenance(provenance: Provenance) -> String {
     }
 }
 
-/// Precisions that were compared: a line each.
 fn precisions(explanation: &Explanation) -> String {
     let mut table = Table::new(0, ["", "precision", ">batch", ">memory", ">samples/s"]);
     for one in &explanation.precisions {
@@ -538,7 +534,6 @@ fn device_profile(project: &Project, target: &Target) -> Option<String> {
     Some(format!("profile `{id}`; general sources: {sources} (`cargo gpu-tuned targets {id}` lists them)"))
 }
 
-/// Origin of a profile's memory.
 pub(crate) fn memory_origin(memory: &Memory) -> &'static str {
     match (memory.cuda_total_mib.iter().min(), memory.nvml_total_mib.iter().min()) {
         (None, None) => "as advertised",

@@ -76,10 +76,8 @@ pub(crate) fn run(common: &Common, args: &WarmArgs) -> Result<Answer, Error> {
     fs::create_dir_all(&folder).map_err(failed)?;
     let driver_cache = tempfile::tempdir().map_err(|source| Error::Write { path: env::temp_dir(), source })?;
     let ran = program
-        .with((WARM, &folder))
-        .with(WARM_JSON)
-        .with((DRIVER_CACHE, driver_cache.path()))
-        .with(DRIVER_CACHE_IS_OWN)
+        .with([(WARM, &*folder), (DRIVER_CACHE, driver_cache.path())])
+        .with([WARM_JSON, DRIVER_CACHE_IS_OWN])
         .run();
     // A new folder without an archive is removed. Archives are large and specific to a machine: version control ignores them.
     if is_new && fs::remove_dir(&folder).is_err() {

@@ -12,7 +12,6 @@ use gpu_tuned_observe::bench::{Comparison, Feed, Figures, Phases, Row};
 use super::Results;
 use crate::output::{BAD, BOLD, FAINT, GOOD, MARKED, PLAIN, Table, or_dash, styled, wrapped};
 
-/// Heading, tables and conclusions.
 pub(super) fn text(comparison: &Comparison, svg: Option<&Path>, seconds: f64) -> String {
     let mut parts = vec![format!("{}\n{}", heading(comparison), alone(comparison))];
     parts.extend(fed(comparison));

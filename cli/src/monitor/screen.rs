@@ -43,9 +43,7 @@ pub(super) struct Screen {
     until: Option<f64>,
     is_help_open: bool,
     has_colors: bool,
-    /// Name of the replayed file.
     replayed: Option<String>,
-    /// Poll interval.
     interval: Duration,
     /// Seconds of a column of a graph.
     seconds_per_cell: f64,
@@ -402,7 +400,6 @@ fn draw_help(frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(HELP).block(block).wrap(Wrap { trim: false }), place);
 }
 
-/// The reason why no GPU is watched.
 fn why(timeline: &Timeline, cells: usize) -> Vec<Line<'static>> {
     let why = timeline.start.trouble.first().map_or("waiting for the first sample", String::as_str);
     let heading = Line::styled("No GPU is watched", STRONG);

@@ -121,7 +121,6 @@ const STARTING: u32 = u32::MAX;
 #[cfg(unix)]
 const REPEAT: Duration = Duration::from_millis(200);
 
-/// Signals of this system.
 #[cfg(not(unix))]
 const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
@@ -134,7 +133,6 @@ struct State {
     /// The first signal; 0 while there is none.
     #[cfg(unix)]
     signal: AtomicI32,
-    /// Time of the first signal.
     #[cfg(unix)]
     since: OnceLock<Instant>,
     /// A flag for each of the signals.

@@ -76,7 +76,6 @@ impl Structs {
         self.read.is_empty() && self.broken.is_empty()
     }
 
-    /// Returns the targets in attributes.
     pub(super) fn targets(&self) -> Vec<ProfileId> {
         let mut targets: Vec<_> = self.read.iter().filter_map(|it| it.target.clone()).collect();
         targets.sort();
@@ -90,7 +89,6 @@ impl Structs {
         broken.chain(self.unread.iter().cloned())
     }
 
-    /// Returns one sentence for each file that is not read.
     pub(super) fn unread(&self) -> impl Iterator<Item = &str> {
         self.unread.iter().map(String::as_str)
     }

@@ -5,9 +5,9 @@ use gpu_tuned_core::measured::{Measured, MeasuredBatch, MeasuredOn, Mode};
 use gpu_tuned_core::plan::{Expected, Explanation, Misfit, Outcome, Plan, PlanError, curve, explain, with_interval};
 use gpu_tuned_core::{Bytes, Goal, grouped, three_digits};
 use gpu_tuned_observe::plot::{Limit, Mark, MarkKind, MemorySpeedPlot, ModeLine, PlotSize, Point};
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
-use super::{Section, marked_up, picture, table};
+use super::{Section, marked_up, table};
 use crate::args::GoalArgs;
 use crate::error::Error;
 use crate::project::{Described, Project};
@@ -110,7 +110,6 @@ fn source(plan: &Plan) -> String {
     format!("memory {}, speed {}{graphs}", plan.memory.provenance, plan.speed_source())
 }
 
-/// The picture, the advice, and the arithmetic.
 fn details(
     project: &Project,
     described: &Described<'_>,
@@ -122,7 +121,7 @@ fn details(
     let advice = plan_of(explanation).map_or(&[][..], |plan| &plan.advice);
     html! {
         h3 { (target.name) }
-        @if let Some(svg) = frontier(described, target, goal, explanation) { (picture(svg)) }
+        @if let Some(svg) = frontier(described, target, goal, explanation) { (PreEscaped(svg)) }
         @for advice in advice { p { (marked_up(advice)) } }
         @if let Some(exchange) = exchange { p { (marked_up(&view::describe_exchange(exchange))) } }
         details open[plan_of(explanation).is_none()] {

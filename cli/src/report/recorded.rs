@@ -6,12 +6,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use gpu_tuned_core::{grouped, three_digits};
 use gpu_tuned_observe::diagnose::{Diagnosis, Finding, Severity, diagnose};
-use gpu_tuned_observe::monitor::{Figure, GPU_FIGURES, Gathering, HOST_FIGURES, Stats, Summary};
+use gpu_tuned_observe::monitor::{Figure, GPU_FIGURES, HOST_FIGURES, Stats, Summary};
 use gpu_tuned_observe::plot::{TimeSeries, TimeSeriesPlot};
 use gpu_tuned_observe::recording::{GpuSample, Record, Run, StepRecord};
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
-use super::{Section, date, marked_up, picture, table};
+use super::{Section, date, marked_up, table};
 use crate::files::is_standard;
 use crate::view::{expectation, readable};
 
@@ -29,11 +29,7 @@ const PLOTTED: [(&str, Option<f64>); 5] = [
 ];
 
 pub(super) fn section(path: &Path, records: &[Record]) -> Section {
-    let mut gathering = Gathering::default();
-    for record in records {
-        gathering.observe(record);
-    }
-    let (summary, diagnosis) = (gathering.summary(), diagnose(records));
+    let (summary, diagnosis) = (Summary::from_records(records), diagnose(records));
     let runs = || records.iter().filter_map(Record::run);
     let file = match path.file_name() {
         Some(name) if !is_standard(path) => name.to_string_lossy().into_owned(),
@@ -49,7 +45,7 @@ pub(super) fn section(path: &Path, records: &[Record]) -> Section {
         @for run in runs() { (describe_run(run)) }
         (findings(&diagnosis))
         h3 { "Figures over time" }
-        div class="plots" { @for svg in plots(records) { (picture(svg)) } }
+        div class="plots" { @for svg in plots(records) { (PreEscaped(svg)) } }
         h3 { "Figures in numbers" }
         (table(&COLUMNS, &figures(&summary)))
     };

@@ -65,7 +65,6 @@ pub(super) fn answer(common: &Common, catalogue: &Catalogue, mut notes: Vec<Stri
     Answer::new(("targets --here", common.json), &report, || text(&report, catalogue), notes, code)
 }
 
-/// Reasons why GPUs are missing.
 fn trouble(here: &Here) -> Vec<String> {
     let machine = &here.machine;
     if machine.gpus.is_empty() && machine.trouble.is_empty() {

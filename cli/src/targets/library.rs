@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::output::wrapped;
 
 /// A library of this machine, or the reasons why there is none.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct Library {
     #[serde(skip)]
     name: &'static str,
@@ -38,25 +38,16 @@ impl Library {
     }
 
     fn new([name, purpose]: [&'static str; 2], found: Result<(&Path, usize), &NotFound>) -> Self {
+        let library = Self { name, purpose, ..Self::default() };
         match found {
-            Ok((file, version)) => Self {
-                name,
-                purpose,
-                advice: "",
-                file: Some(file.display().to_string()),
-                version: Some(format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100)),
-                searched: Vec::new(),
-                failures: Vec::new(),
-            },
-            Err(failure) => Self {
-                name,
-                purpose,
-                advice: failure.advice(),
-                file: None,
-                version: None,
-                searched: failure.searched().to_vec(),
-                failures: failure.failures().map(ToString::to_string).collect(),
-            },
+            Ok((file, version)) => {
+                let version = format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100);
+                Self { file: Some(file.display().to_string()), version: Some(version), ..library }
+            }
+            Err(failure) => {
+                let failures = failure.failures().map(ToString::to_string).collect();
+                Self { advice: failure.advice(), searched: failure.searched().to_vec(), failures, ..library }
+            }
         }
     }
 
