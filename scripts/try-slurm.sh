@@ -103,7 +103,8 @@ while state=$(squeue -h -j "$job" -o %r 2>/dev/null) && [ -n "$state" ]; do
   sleep 1
 done
 grep -aE 'ends with|resuming' "$folder/preempted.out" | sed 's/^/   /'
-srun -n 2 $trains >"$folder/whole" 2>/dev/null
+# The plan depends on the processors: other micro-batches would round otherwise.
+srun -n 2 --cpus-per-task=1 $trains >"$folder/whole" 2>/dev/null
 perplexity() { grep -ao '"perplexity":[0-9.]*' "$1" | tail -1; }
 if ! grep -aq 'ends with 99' "$folder/preempted.out" || [ "$(perplexity "$folder/preempted.out")" != "$(perplexity "$folder/whole")" ]; then
   echo "preemption: $(perplexity "$folder/preempted.out"), without $(perplexity "$folder/whole")"
