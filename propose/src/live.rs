@@ -1,8 +1,5 @@
 //! Code that the program uses: items whose names are reached from `main`, the training loop and its config.
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::TokenTree;
@@ -131,4 +128,25 @@ fn kept(items: &[Item], live: &BTreeSet<*const Item>) -> Vec<Item> {
         _ => None,
     };
     items.iter().filter_map(keep).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::training_loop::training_loops;
+
+    #[test]
+    fn a_model_is_found_behind_an_implementation_in_the_file_of_the_loop() {
+        let loop_ = "use crate::model::Cnn; impl TrainStep for Cnn {} struct Other;
+            fn train() { let model = Cnn::new(); SupervisedTraining::new(); }";
+        let sources = [
+            Source::of_text("src/model.rs", "pub struct Cnn { conv: Conv2d } struct Unused;"),
+            Source::of_text("src/other.rs", "pub struct Other { layer: Linear }"),
+            Source::of_text("src/training.rs", loop_),
+        ];
+        let loops = training_loops(&sources);
+        let used = used(&sources.iter().collect::<Vec<_>>(), None, loops.first(), None).expect("a program");
+        let counts: Vec<_> = used.iter().map(|source| source.file.items.len()).collect();
+        assert_eq!(counts, [1, 0, 3]);
+    }
 }
