@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fake_nvml::{Call, Code, Counted, Phase, Reason, Scenario, Unit, play, play_file, scenario};
 use gpu_tuned_core::telemetry::{Gpu, GpuSample, Throttle};
-use gpu_tuned_nvml::Telemetry;
+use gpu_tuned_nvml::{DriverError, Telemetry};
 use libloading::Library;
 
 /// Samples once per second.
@@ -314,4 +314,10 @@ fn every_machine_can_be_watched_whatever_it_answers() {
             Err(error) => assert!(!error.to_string().is_empty()),
         });
     }
+}
+
+#[test]
+fn a_missing_driver_is_an_error() {
+    let error = Telemetry::open(Some(Path::new("/nonexistent/libnvidia-ml.so.1"))).expect_err("there is none");
+    assert!(matches!(error, DriverError::NoLibrary { .. }), "{error}");
 }

@@ -147,6 +147,10 @@ fn a_slow_leak_under_noise_is_found_in_a_long_run() {
     let found = leaking.iter().find_map(|(step, bytes)| Some((*step, check.observe(*step, *bytes)?)));
     let (step, found) = found.expect("a leak");
     assert!(step < 20_000 && (found.bytes_per_step / MIB as f64 / 0.01 - 1.0).abs() < 0.3, "{step}: {found:?}");
+    let mut check = LeakCheck::new();
+    for (step, bytes) in run(20_000, |_, noise| 900.0 + 10.0 * noise) {
+        assert!(check.observe(step, bytes).is_none(), "{step}");
+    }
 }
 
 #[test]

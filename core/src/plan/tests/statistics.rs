@@ -14,6 +14,20 @@ fn with_gib(gib: u64) -> DeviceFacts {
 }
 
 #[test]
+fn where_sixteen_samples_do_not_fit_no_micro_batch_has_more_than_the_planned_one() {
+    let (workload, device) = (convnet().workload(), with_gib(3));
+    let least = |plan: &Plan| plan.schedule.micro_batches().min().expect("a step has samples");
+    let planned = least(&planned(&device, &workload, &global(64)));
+    assert!(planned < 16, "{planned}");
+    for batch in 1..=64 {
+        let pins = Pins { batch_size: Some(batch), ..Pins::default() };
+        if let Ok(other) = plan(&device, &workload, &Goal { pins, ..global(64) }) {
+            assert!(least(&other) <= planned, "{other}");
+        }
+    }
+}
+
+#[test]
 fn micro_batches_have_samples_for_their_statistics() {
     let (batch, group) = (convnet().workload(), Convnet { batch_statistics: false, ..convnet() }.workload());
     let h200 = || nominal("h200");

@@ -1,8 +1,8 @@
 //! The planner over workloads of every kind, drawn at random: held against a search that tries everything, against the
 //! properties that any plan has, and timed.
 //!
-//! `PLANNED_WORKLOADS=10000 cargo test --release -p gpu-tuned-core --lib planner -- --nocapture` draws that many, in place
-//! of 50.
+//! `PLANNED_WORKLOADS=10000 cargo test --release -p gpu-tuned-core --lib planner -- --nocapture` draws 200 times as
+//! many.
 
 mod brute_force;
 mod costs;
@@ -36,7 +36,7 @@ fn profiles(free: f64) -> Vec<DeviceFacts> {
 fn runner(few: u32) -> TestRunner {
     let asked = std::env::var("PLANNED_WORKLOADS").ok();
     let asked: u32 = asked.map_or(50, |count| count.parse().expect("PLANNED_WORKLOADS is a number"));
-    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(few * asked / 200) };
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases((few * asked / 200).max(4)) };
     TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
 }
 
