@@ -135,12 +135,12 @@ pub(super) fn field(code: &Code, chosen: &Code, names: &[&str]) -> Option<u64> {
         let of_name = fields.filter(|(.., field)| field == name);
         of_name.map(|(item, field, name)| candidate::number(item, field, &name, code)).collect::<BTreeSet<_>>()
     };
-    let default = || {
-        let all = names.iter().map(numbers).find(|numbers| !numbers.is_empty())?;
-        if all.len() == 1 { all.into_iter().next()? } else { None }
+    let default = || match names.iter().map(numbers).find(|numbers| !numbers.is_empty()) {
+        Some(all) if all.len() == 1 => all.into_iter().next()?,
+        Some(_) => None,
+        None => names.iter().find_map(|name| code.constant_of(name)),
     };
-    let constant = || names.iter().find_map(|name| code.constant_of(name));
-    set(code, chosen, names).or_else(|| is_known().then(|| default().or_else(constant)).flatten())
+    set(code, chosen, names).or_else(|| is_known().then(default).flatten())
 }
 
 /// Channels of the image: those that no convolution has as output, or the first ones if all have.

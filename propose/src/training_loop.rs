@@ -310,7 +310,9 @@ fn is_device(value: &Expr) -> bool {
     match value {
         Expr::Path(path) => path.path.get_ident().is_some_and(is_named),
         Expr::MethodCall(call) if call.method == "clone" => is_device(&call.receiver),
-        Expr::MethodCall(call) => is_named(&call.method) && call.args.is_empty(),
+        Expr::MethodCall(call) => {
+            ["device", "main_device"].iter().any(|name| call.method == name) && call.args.is_empty()
+        }
         Expr::Call(call) => path(&call.func).is_some_and(|[ty, _]| ty == "Device"),
         _ => false,
     }
