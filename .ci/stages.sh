@@ -7,8 +7,8 @@ export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARG
 table=''
 print_table() {
   local status=$? cpu
-  # What still runs beside the stage that failed.
-  jobs -p | xargs --no-run-if-empty -n 1 pkill -P || true
+  # Jobs beside a stage that failed, with all their processes.
+  for job in $(jobs -p); do kill -- "-$job" || true; done
   cpu_seconds
   row "$SECONDS" "$cpu" "$([ "$status" = 0 ] && echo 'all stages' || echo 'FAILED in the last stage')"
   printf '\n  seconds     CPU s  stage\n%s' "$table"
