@@ -18,9 +18,10 @@ use crate::project::Project;
 ///
 /// The program is built in release mode and run with `GPU_TUNED_MEASURE` set. Where it makes the session's trainer or calls
 /// `session.measure_if_asked`, it measures itself and exits. On a GPU, that takes about two minutes for each precision and
-/// kind of kernels, after the build. Without a GPU, memory is counted on the CPU. The program runs again for each other precision and kernels that the planner compares:
-/// `precision = "auto"` compares two precisions, and on a GPU modules of `gpu_tuned::nn` are compared with Burn's kernels and
-/// with the library's, unless the goal asks for `kernels`. A named GPU is a feature to build with, as in `-F h200`; training on it needs `cuda`.
+/// kind of kernels, after the build. Without a GPU, memory is counted on the CPU. The program runs again for each other
+/// precision and kernels that the planner compares: `precision = "auto"` compares two precisions, and on a GPU modules of
+/// `gpu_tuned::nn` are compared with Burn's kernels and with the library's, unless the goal asks for `kernels`. A named GPU is a
+/// feature to build with, as in `-F h200`; training on it needs `cuda`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = include_str!("measure/help.txt"))]
 pub(crate) struct MeasureArgs {
