@@ -177,6 +177,13 @@ impl Config {
         of_keys.max().or_else(|| Some(self.dialect.default_of(Role::Feature, name, &self.entries)?.to_owned()))
     }
 
+    /// The kind of sharding. FSDP that wraps no blocks gathers all weights, as one unit.
+    pub(crate) fn sharding(&self) -> Option<String> {
+        let is_one_unit = self.feature("fsdp_units").as_deref() == Some("one");
+        let kind = self.feature("zero_stage")?;
+        Some(if kind == "fsdp" && is_one_unit { "fsdp2".to_owned() } else { kind })
+    }
+
     pub(crate) fn has_feature(&self, name: &str) -> bool {
         self.feature(name).as_deref() == Some("true")
     }
@@ -380,7 +387,7 @@ fn devices(key: &MatchedKey, is_plain: bool, source: Source<'_>) -> Result<Optio
     }
 }
 
-/// Mistakes at keys of one row with different meanings, such as two implementations of attention.
+/// Mistakes at keys of one row with different meanings, such as two implementations of attention, and at hybrid sharding of one unit.
 fn contradictions(features: &[&MatchedKey], source: Source<'_>) -> Vec<FileError> {
     let mut first: HashMap<*const Key, (&MatchedKey, &str)> = HashMap::new();
     let words = features.iter().filter(|key| key.spelling == Spelling::Words);
@@ -390,7 +397,20 @@ fn contradictions(features: &[&MatchedKey], source: Source<'_>) -> Vec<FileError
         let message = format!("`{}` and `{}` contradict each other: keep one", other.entry.shown, key.entry.shown);
         (before != word).then(|| source.error(&key.entry.key_span, message))
     });
-    contradicted.collect()
+    let known = |wanted: &str| {
+        let is_it = |key: &&&MatchedKey| matches!(key.meaning(source.text), Meaning::Known(word) if word == wanted);
+        features.iter().find(is_it)
+    };
+    // Gathered weights of one unit have no model in hybrid sharding.
+    let units = known("one").zip(known("hsdp")).map(|(one, hybrid)| {
+        let (shown, remedy) = (&one.entry.shown, "to plan with another meaning");
+        let message = format!(
+            "`{shown}` wraps no blocks, which is not modelled with `{}`; {remedy}: --assume {shown}=MEANING",
+            hybrid.entry.shown
+        );
+        source.error(&one.entry.place(), message)
+    });
+    contradicted.chain(units).collect()
 }
 
 fn optimizer(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<Optimizer> {

@@ -158,7 +158,7 @@ impl Tuner<'_> {
     /// The run that [`peak`] estimates.
     fn run(&self, part: Part) -> Run {
         let (config, step, training) = (self.config, self.step, &self.spec.training);
-        let (stage, half) = (config.feature("zero_stage"), config.feature("half_weights"));
+        let (stage, half) = (config.sharding(), config.feature("half_weights"));
         let precision = match (part.precision, half.as_deref()) {
             // Autocast over weights that stay in 16 bits.
             (Precision::MixedBf16, Some("true")) => Precision::Bf16Params,

@@ -301,6 +301,40 @@ fn fsdp_that_wraps_no_blocks_is_one_unit() {
 }
 
 #[test]
+fn fsdp_without_units_shards_as_its_strategy() {
+    let hugging = "model_name_or_path: x\nper_device_train_batch_size: 8\nbf16: true\n";
+    let composer = "device_train_microbatch_size: 8\nglobal_train_batch_size: 64\nprecision: amp_bf16\n";
+    for (text, without) in [
+        (format!("{composer}fsdp_config: {{sharding_strategy: NO_SHARD, auto_wrap: HOW}}\n"), "false"),
+        (format!("{hugging}fsdp_config: {{fsdp_auto_wrap_policy: HOW}}\n"), "NO_WRAP"),
+        (format!("{hugging}fsdp: ''\nfsdp_config: {{fsdp_auto_wrap_policy: HOW}}\n"), "NO_WRAP"),
+        (
+            format!("{hugging}fsdp_config: {{fsdp_sharding_strategy: NO_SHARD, fsdp_auto_wrap_policy: HOW}}\n"),
+            "NO_WRAP",
+        ),
+        (format!("{hugging}fsdp: shard_grad_op\nfsdp_config: {{fsdp_auto_wrap_policy: HOW}}\n"), "NO_WRAP"),
+    ] {
+        let [wrapped, without] = ["true", without].map(|how| needed_on(8, &text.replace("HOW", how)));
+        assert_eq!(wrapped, without, "{text}");
+    }
+    let default = |wrap: &str| needed_on(8, &format!("{composer}fsdp_config: {{auto_wrap: {wrap}}}\n"));
+    assert!(default("true") < default("false"), "full sharding is the default of Composer");
+    for (text, words) in [
+        (
+            format!("{composer}fsdp_config: {{sharding_strategy: HYBRID_SHARD, auto_wrap: false}}\n"),
+            "`fsdp_config.auto_wrap` wraps no blocks, which is not modelled with `fsdp_config.sharding_strategy`",
+        ),
+        (
+            format!("{hugging}fsdp: hybrid_shard auto_wrap\nfsdp_config: {{fsdp_auto_wrap_policy: NO_WRAP}}\n"),
+            "`fsdp_config.fsdp_auto_wrap_policy` wraps no blocks, which is not modelled with `fsdp`",
+        ),
+    ] {
+        let refused = refused(Format::Yaml, &format!("{MODEL}{text}"));
+        assert!(refused.contains(words), "{refused}");
+    }
+}
+
+#[test]
 fn keys_of_losses_that_compare_samples_keep_the_micro_batch() {
     let compares = |key: &str| {
         let file = file(Format::Yaml, &format!("batch_size: 64\naccumulation_steps: 2\nlr: 1\n{key}\n"));
