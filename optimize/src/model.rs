@@ -16,6 +16,7 @@ use crate::document::{ConfigEntry, ConfigText, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::matched::{MatchedKey, Meaning};
 use crate::names::{Family, KindNames, Names, contains_word};
+use crate::vocabulary::is_beside_training;
 use evidence::Evidence;
 pub(crate) use evidence::use_of_micro_batch;
 use known::{Known, changes_dimensions};
@@ -81,7 +82,11 @@ impl Model {
     /// Refuses a well-known model whose weights are loaded beside the dimensions of another one.
     fn check_loaded(&self, entries: &[ConfigEntry]) -> Result<(), OptimizeError> {
         for entry in entries.iter().filter(|entry| Names::get().keys.loading.has(entry.name())) {
+            // `tokenizer: {pretrained: gpt2}`, `checkpoint: out/gpt2`
             let Value::Text(text) = &entry.value else { continue };
+            if is_beside_training(entry) || !known::is_name(text) {
+                continue;
+            }
             // Only the dimensions of weights are compared.
             let request = ModelRequest { dims: &[("seq".to_owned(), "1".to_owned())], ..ModelRequest::default() };
             let Some(Ok(known)) = Self::known(text, &request) else { continue };

@@ -60,6 +60,12 @@ impl Known {
     }
 }
 
+/// Returns true for a name as the hub writes it, and for its part behind the owner. Other texts with a slash are paths.
+pub(super) fn is_name(text: &str) -> bool {
+    let is_owner = |owner: &str| KNOWN.iter().any(|model| model.name.split('/').next() == Some(owner));
+    text.split_once('/').is_none_or(|(owner, name)| is_owner(owner) && !name.contains('/'))
+}
+
 /// The letters and digits of a model's name, without its folder and variant.
 fn squashed(text: &str) -> String {
     let text = text.trim_end_matches('/').to_ascii_lowercase();

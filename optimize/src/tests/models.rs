@@ -269,6 +269,26 @@ fn models_that_no_kind_describes_are_refused() {
 }
 
 #[test]
+fn weights_of_another_model_are_refused_by_its_name_only() {
+    let own = "model: {n_layer: 6, n_embd: 384, n_head: 6, vocab_size: 50257, block_size: 256}\nbatch_size: 8\nlr: 1\n";
+    for key in ["pretrained: gpt2", "checkpoint: openai-community/gpt2"] {
+        let words = of_text(Format::Yaml, &format!("{own}{key}\n"), None).err().unwrap_or_default();
+        assert!(words.contains("beside the dimensions of another model"), "{key}: {words}");
+    }
+    for key in [
+        "tokenizer: {pretrained: gpt2}",
+        "data: {tokenizer: {from_pretrained: gpt2}}",
+        "checkpoint: out/gpt2",
+        "checkpoint: ./gpt2",
+        "checkpoint: /models/gpt2",
+        "load_from: runs/openai-community/gpt2",
+    ] {
+        let read = of_text(Format::Yaml, &format!("{own}{key}\n"), None);
+        assert!(read.is_ok(), "{key}: {:?}", read.err());
+    }
+}
+
+#[test]
 fn sequences_have_the_length_of_the_training() {
     for (training, expected) in [
         ("per_device_train_batch_size: 1\nmax_seq_length: 2048\n", "2048"),
