@@ -106,7 +106,11 @@ impl Config {
             Role::Feature => !key.row.words.is_empty(),
             _ => false,
         };
-        let words = keys.all.iter().filter(unmodelled);
+        // A policy by blocks does not read the size of a unit.
+        let is_policy = |key: &MatchedKey| matches!(key.meaning(source.text), Meaning::Known("blocks"));
+        let wraps_blocks = keys.with_role(Role::Feature).any(is_policy);
+        let is_unread = |key: &MatchedKey| wraps_blocks && key.row.dim == "fsdp_units";
+        let words = keys.all.iter().filter(|key| unmodelled(key) && !is_unread(key));
         let words = words.filter(|key| matches!(key.meaning(source.text), Meaning::Unknown));
         mistakes.extend(words.take(MOST_MISTAKES).map(|key| key.unknown(source)));
         let features: Vec<_> = keys.with_role(Role::Feature).filter(|key| key.assumed.is_none()).collect();

@@ -280,6 +280,8 @@ fn fsdp_that_wraps_no_blocks_is_one_unit() {
     for (policy, expected) in [
         ("min_num_params: 0", by_block),
         ("min_num_params: 2000", by_block),
+        ("min_num_params: null", by_block),
+        ("fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP, fsdp_min_num_params: 100000000", by_block),
         ("fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP", by_block),
         ("fsdp_auto_wrap_policy: NO_WRAP", whole),
         ("auto_wrap_policy: NO_WRAP", whole),
