@@ -178,7 +178,7 @@ fn adjustment(key: &str, name: &str) -> Option<[u64; 2]> {
         .filter(|_| rest.is_empty() || rest.starts_with(['+', '/']))
 }
 
-/// The entry of a condition `key=value`; all texts of a list have to fit.
+/// The entry of a condition `key=value`, with bars between several keys or values; all texts of a list have to fit.
 pub(super) fn meeting<'e>(entries: &'e [ConfigEntry], condition: &str) -> Option<&'e ConfigEntry> {
     let fits = |value: &Value, words: &str| {
         let texts = value.texts();
@@ -186,7 +186,7 @@ pub(super) fn meeting<'e>(entries: &'e [ConfigEntry], condition: &str) -> Option
         !texts.is_empty() && texts.iter().all(is_one)
     };
     let (key, words) = condition.split_once('=')?;
-    entries.iter().find(|entry| ends(&entry.path, key) && fits(&entry.value, words))
+    entries.iter().find(|entry| key.split('|').any(|key| ends(&entry.path, key)) && fits(&entry.value, words))
 }
 
 /// Returns true if a table is named after another kind of model only.
