@@ -37,6 +37,9 @@ pub(crate) struct Names {
     /// Keys of layers, and their words that no kind describes.
     pub(crate) layers: Words,
     pub(crate) unmodelled_layers: Words,
+    /// Keys of feed-forward layers, and their words that no kind describes: `linear` is an ordinary one.
+    pub(crate) feed_forward: Words,
+    pub(crate) unmodelled_feed_forward: Words,
     /// Words of keys of mixtures of experts.
     pub(crate) mixture: Words,
     /// Families whose loss Liger's kernels chunk.

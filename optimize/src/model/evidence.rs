@@ -98,10 +98,13 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
     let unmodelled = entries.iter().find(|entry| {
         let key = entry.name();
         let is_of_experts = is_dense && key.split('_').any(|word| names.mixture.has(word)) && is_large(&entry.value);
-        let is_type = key == "type" && entry.tables().next().is_some_and(|table| names.layers.has(table));
+        // `mlp: {type: moe}`
+        let layer = if key == "type" { entry.tables().next().unwrap_or(key) } else { key };
         let texts = entry.value.texts();
-        let is_other_layer = texts.iter().any(|text| names.unmodelled_layers.has(&text.to_lowercase()));
-        let is_of_layer = (is_type || names.layers.has(key)) && is_other_layer;
+        let is_other_layer =
+            |keys: &Words, words: &Words| keys.has(layer) && texts.iter().any(|text| words.has(&text.to_lowercase()));
+        let is_of_layer = is_other_layer(&names.layers, &names.unmodelled_layers)
+            || is_other_layer(&names.feed_forward, &names.unmodelled_feed_forward);
         let differs = |other: &str| entries.iter().any(|it| it.name() == other && it.value != entry.value);
         let is_other = |family: &Family| {
             family.same.iter().any(|(one, other)| key == one && differs(other)) || is_other_number(entry, family)

@@ -132,6 +132,8 @@ fn keys_of_hand_written_transformers_change_the_model() {
         ("ffn_type: swiglufused", layers * 4 * d * d),
         ("mlp: {type: SwiGLUMLP}", layers * 4 * d * d),
         ("mlp_type: no_glu", 0),
+        ("ffn_type: linear", 0),
+        ("feed_forward: {type: linear}", 0),
         ("init_from: scratch", 0),
         ("tie_weights: false", vocab * d),
         ("untied: true", vocab * d),
@@ -261,6 +263,9 @@ fn models_that_no_kind_describes_are_refused() {
         ("`vision_config`", r#""model_type": "llama", "vision_config": {"hidden_size": 9}"#),
         ("`moe = true`", r#""model_type": "llama", "moe": true"#),
         ("`num_experts_per_tok = 2`", r#""model_type": "llama", "num_experts_per_tok": 2"#),
+        ("`mlp.type = moe`", r#""mlp": {"type": "moe"}"#),
+        ("`ffn_type = kan`", r#""ffn_type": "kan""#),
+        ("`attn_type = linear`", r#""attn_type": "linear""#),
         ("`decoder_sparse_step = 2`", r#""model_type": "qwen3_moe", "decoder_sparse_step": 2"#),
     ] {
         let config = format!(
