@@ -166,9 +166,11 @@ impl Model {
             }
             reader.dims(&names.dims, kind, &mut dims);
             reader.pad(layout.map(|(family, _)| family), &mut dims);
-            // `config_overrides: {n_positions: 2048}`
-            let is_table =
-                |entry: &ConfigEntry| ["n_ctx", "n_positions", "max_position_embeddings"].contains(&entry.name());
+            // `config_overrides: {n_positions: 2048}` of another file's model
+            let is_table = |entry: &ConfigEntry| {
+                ["n_ctx", "n_positions", "max_position_embeddings"].contains(&entry.name())
+                    && entry.tables().any(|table| ["config_overrides", "model_kwargs"].contains(&table))
+            };
             let enlarges = request.config.is_some_and(|config| config.entries.iter().any(is_table));
             reader.add_length(names, kind, enlarges, &mut dims);
             read::compose(names, &mut reader, &mut dims);

@@ -251,6 +251,17 @@ fn sequences_beyond_a_table_of_positions_are_refused() {
         let Err(error) = Model::read(&entries, &file, &request) else { panic!("not refused: {model}") };
         assert!(error.to_string().contains("2048"), "{model}: {error}");
     }
+    let own = "{\"n_layer\": 2, \"n_embd\": 64, \"n_head\": 4, \"vocab_size\": 256, \"max_position_embeddings\": 512, \
+               \"seq_length\": LENGTH, \"batch_size\": 8, \"lr\": 1}";
+    assert!(of_text(Format::Json, &own.replace("LENGTH", "512"), None).is_ok());
+    let words = of_text(Format::Json, &own.replace("LENGTH", "1024"), None).err().unwrap_or_default();
+    assert!(words.contains("1024"), "{words}");
+    let step = "global_train_batch_size: 8\ndevice_train_microbatch_size: 8\nmax_seq_len: 2048\n";
+    let published = own.replace(", \"seq_length\": LENGTH, \"batch_size\": 8, \"lr\": 1", "");
+    assert!(refused(&published, step).contains("2048"));
+    let overrides = format!("{step}model: {{config_overrides: {{max_position_embeddings: 2048}}}}\n");
+    let enlarged = read(&published, &overrides).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(seq(&enlarged), "2048");
 }
 
 #[test]
