@@ -197,6 +197,14 @@ impl Config {
         self.with_role(Role::Weights).any(|key| matches!(key.meaning(&self.file.text), Meaning::Known("f32")))
     }
 
+    /// Returns true if a key sets the format of the weights, or packs them.
+    fn sets_weights(&self) -> bool {
+        let packs = |key: &MatchedKey| {
+            key.row.dim == "frozen_weights" && matches!(key.meaning(&self.file.text), Meaning::Known(_))
+        };
+        self.with_role(Role::Dim).any(packs) || !self.with_role(Role::Weights).all(MatchedKey::is_open)
+    }
+
     /// Returns true if the inputs of checkpointed layers are in the host's memory.
     pub(crate) fn offloads(&self) -> bool {
         let is_word = |key: &MatchedKey| matches!(key.meaning(&self.file.text), Meaning::Known("offload"));
@@ -217,6 +225,13 @@ impl Config {
             }
             // Hand-written configs of Burn have none.
             Role::Feature if self.framework() != Framework::Pytorch => false,
+            // Formats of weights as they are loaded.
+            _ if ["false", "saved"].contains(&row.value.as_str())
+                && row.dim == "half_weights"
+                && self.sets_weights() =>
+            {
+                false
+            }
             Role::Feature => self.with_role(Role::Feature).all(|key| key.row.dim != row.dim || key.is_open()),
             Role::Checkpointing | Role::Optimizer | Role::Precision | Role::Accumulation => {
                 self.with_role(row.role).all(MatchedKey::is_open)

@@ -473,6 +473,26 @@ fn frozen_weights_that_are_loaded_in_fp32_have_four_bytes() {
 }
 
 #[test]
+fn reports_have_no_default_of_weights_that_a_key_sets() {
+    let lora = "lora_r: 8\nlora_target_modules: all-linear\nper_device_train_batch_size: 1\nbf16: true\n";
+    let trl = format!("use_peft: true\n{lora}assistant_only_loss: false\nmodel_name_or_path: x\n");
+    let hugging = format!("{lora}model_name_or_path: x\noutput_dir: x\n");
+    for (text, default) in [(trl, "false"), (hugging, "saved")] {
+        let weights = |key: &str| {
+            let file = file(Format::Yaml, &format!("{text}{key}\n"));
+            let config = Config::read(&file.entries().expect("YAML"), &file, &[]).expect("a config");
+            let mut rows = config.defaults(1).filter(|(name, ..)| *name == "weights in 16 bits");
+            rows.next().map(|(_, value, _)| value.to_owned())
+        };
+        assert_eq!(weights("").as_deref(), Some(default));
+        assert_eq!(weights("load_in_4bit: false").as_deref(), Some(default));
+        for key in ["torch_dtype: bfloat16", "dtype: float32", "load_in_4bit: true", "load_in_8bit: true"] {
+            assert_eq!(weights(key), None, "{key}");
+        }
+    }
+}
+
+#[test]
 fn sharding_is_counted_in_every_framework_that_has_it() {
     let composer = "device_train_microbatch_size: 1\nglobal_train_batch_size: 8\nprecision: amp_bf16\nmax_duration: 1ba\n\
                     fsdp_config: {sharding_strategy: HOW}\n";
