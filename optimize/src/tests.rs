@@ -337,6 +337,19 @@ fn fsdp_without_units_shards_as_its_strategy() {
 }
 
 #[test]
+fn counts_of_one_and_switches_without_a_value_are_off() {
+    let text = |key: &str| format!("{MODEL}batch_size: 8\nlr: 1\n{key}\n");
+    for key in ["views_per_sample", "n_augment", "mc_samples", "num_candidates"] {
+        tuned(Format::Yaml, &text(&format!("{key}: 1")), "h200", &[]).unwrap_or_else(|error| panic!("{error}"));
+        let refused = refused(Format::Yaml, &text(&format!("{key}: 2")));
+        assert!(refused.contains(&format!("`{key}` is not known, and touches the task")), "{refused}");
+    }
+    tuned(Format::Yaml, &text("master_weights: null"), "h200", &[]).unwrap_or_else(|error| panic!("{error}"));
+    let refused = refused(Format::Yaml, &text("master_weights: false"));
+    assert!(refused.contains("`master_weights` is not known, and touches the precision"), "{refused}");
+}
+
+#[test]
 fn keys_of_losses_that_compare_samples_keep_the_micro_batch() {
     let compares = |key: &str| {
         let file = file(Format::Yaml, &format!("batch_size: 64\naccumulation_steps: 2\nlr: 1\n{key}\n"));

@@ -276,8 +276,8 @@ pub(crate) fn fits(name: &str, word: &str) -> bool {
     starts.into_iter().any(|at| is_start(at) && is_end(at + word.len()))
 }
 
-/// Returns true for a value that turns a key off. One device in a dimension of parallelism is off, too. A key such as `disable_lora`
-/// is never off.
+/// Returns true for a value that turns a key off. One device in a dimension of parallelism is off, too, and one view of a sample. A key
+/// such as `disable_lora` is off without a value only.
 fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| fits(entry.name(), word));
     let is_one_of = |words: &Words| words.iter().any(|word| fits(entry.name(), word));
@@ -296,7 +296,8 @@ fn is_off(entry: &ConfigEntry, is_parallelism: bool) -> bool {
     let is_empty = matches!(&entry.value, Value::Table(entries) if entries.is_empty());
     // `swa: {}` is on, with its defaults, and `quantization_config: {}` is off.
     let is_on = is_empty && !has(&["config", "kwargs", "args"]);
-    has_no_value(&entry.value, is_parallelism) && !is_on && !is_one_of(words("off", "negated"))
+    let is_negated = entry.value != Value::Null && is_one_of(words("off", "negated"));
+    has_no_value(&entry.value, is_parallelism || is_one_of(words("off", "counted"))) && !is_on && !is_negated
 }
 
 pub(crate) fn has_no_value(value: &Value, is_parallelism: bool) -> bool {
