@@ -337,6 +337,25 @@ fn fsdp_without_units_shards_as_its_strategy() {
 }
 
 #[test]
+fn callbacks_that_only_log_are_planned() {
+    let text = |class: &str| {
+        format!(
+            "trainer: {{devices: 1, max_epochs: 1, callbacks: [{{class_path: {class}}}]}}\ndata: {{batch_size: 8}}\n"
+        )
+    };
+    for class in ["my.BatchSizeLogger", "my.EmailNotifier", "my.SeqLenMonitor"] {
+        let planned = tuned(Format::Yaml, &format!("{MODEL}{}", text(class)), "h200", &[]);
+        planned.unwrap_or_else(|error| panic!("{class}: {error}"));
+    }
+    for class in ["my.BatchSizeFinder", "my.BatchSizeScheduler", "my.SeqLenWarmup", "my.EMA", "ema_pytorch.EMA"] {
+        let refused = refused(Format::Yaml, &format!("{MODEL}{}", text(class)));
+        assert!(refused.contains(&format!("`{class}` is not modelled")), "{refused}");
+    }
+    let named = text("x").replace("[{class_path: x}]", "[my.EMA, my.Logger]");
+    assert!(refused(Format::Yaml, &format!("{MODEL}{named}")).contains("`my.EMA my.Logger` is not modelled"));
+}
+
+#[test]
 fn counts_of_one_and_switches_without_a_value_are_off() {
     let text = |key: &str| format!("{MODEL}batch_size: 8\nlr: 1\n{key}\n");
     for key in ["views_per_sample", "n_augment", "mc_samples", "num_candidates"] {
