@@ -391,7 +391,7 @@ fn checkpointing_reason(workload: &Workload, found: &Candidates, choice: &Choice
 fn graphs_reason(problem: Problem<'_>, found: &Candidates, choice: &Choice) -> Reason {
     let (provenance, why) = match found.graphs {
         _ if problem.device.kind == DeviceKind::Cpu => (Provenance::Derived, "a CPU has none".to_owned()),
-        _ if problem.goal.world_size > 1 => (Provenance::Derived, "they do not work with several ranks".to_owned()),
+        _ if problem.goal.world_size > 1 => (Provenance::Derived, "they are not planned for several ranks".to_owned()),
         Graphs::NotMeasured => (Provenance::Derived, "not timed here by `cargo gpu-tuned measure`".to_owned()),
         Graphs::DoNotFit => (Provenance::Measured, "no timed micro-batch fits memory and goal".to_owned()),
         Graphs::Measured { gain } if gain < WORTHWHILE_GAIN => {
