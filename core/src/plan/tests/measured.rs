@@ -119,6 +119,18 @@ fn measurements_count_where_they_were_taken() {
 }
 
 #[test]
+fn another_gpu_is_as_fast_as_its_rates_are() {
+    let h100 = planned(&nominal("h100-sxm5-80gb"), &measured(), &pinned(128));
+    // The same chip with slower memory: no faster, and not much slower.
+    assert!((0.5..1.001).contains(&(h100.samples_per_s / 859.0)), "{h100}");
+    let l4 = planned(&nominal("l4"), &measured(), &pinned(64));
+    assert!(l4.samples_per_s < 0.6 * h100.samples_per_s, "{l4}");
+    let slice = DeviceFacts { sm_count: 16, ..nominal("h200") };
+    let kernels = planned(&slice, &measured(), &pinned(8)).memory.kernels;
+    assert_eq!(kernels, Bytes::from_mib(38).scaled(16.0 / 132.0));
+}
+
+#[test]
 fn a_measured_width_scales_its_own_predictions_only() {
     // Half as fast in f32 as predicted.
     let (plain, bf16) = (pinned(32), Goal { precision: Some(Precision::Bf16Params.into()), ..pinned(32) });
