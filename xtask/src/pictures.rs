@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use gpu_tuned_observe::plot::{Style, terminal};
 
-const DIFF: &str = "cli/tests/cli/snapshots/cli__init__init_plain.snap";
+const DIFF: &str = "cli/tests/cli/snapshots/cli__init__init_checkout.snap";
 const REPORT: &str = "runtime/tests/it/snapshots/it__report__session_report.snap";
 const MONITOR: &str = "cli/src/monitor/screen/snapshots/cargo_gpu_tuned__monitor__screen__tests__training_80.snap";
 
@@ -23,22 +23,19 @@ pub(crate) fn init(root: &Path) -> Result<String> {
     let of_manifest = diff.lines().skip(1).take_while(|line| !line.starts_with("---"));
     let added = of_manifest.filter(|line| line.starts_with('+') && line.len() > 1).map(|line| {
         let style = if line.starts_with("+++") { Style::Faint } else { Style::Added };
-        // There is no release yet: as `init --checkout` writes them.
-        let line = line.replace("version = \"0.1\"", "path = \"../gpu-tuned/runtime\"");
-        (style, line.replace("-build = \"0.1\"", "-build = { path = \"../gpu-tuned/build-support\" }"))
+        (style, line)
     });
     // Without the items of the memory.
     let rows = report.lines().filter(|line| !line.starts_with("    "));
     let reported = rows.flat_map(wrapped).map(|line| (Style::Plain, line));
-    let command = "$ cargo gpu-tuned init --checkout ../gpu-tuned".to_owned();
-    let lines = [(Style::Command, command)].into_iter().chain(added);
+    let lines = [(Style::Command, "$ cargo gpu-tuned init --checkout ../gpu-tuned")].into_iter().chain(added);
     let run = [
         (Style::Faint, LEFT_OUT),
         (Style::Plain, ""),
         (Style::Command, "$ cargo run --release --features rtx4090,cuda"),
     ];
-    let run = run.map(|(style, line)| (style, line.to_owned()));
-    let lines: Vec<_> = lines.chain(run).chain(reported).collect();
+    let lines = lines.chain(run).map(|(style, line)| (style, line.to_owned()));
+    let lines: Vec<_> = lines.chain(reported).collect();
     Ok(terminal("cargo gpu-tuned init, and the report of a session", &lines))
 }
 

@@ -86,6 +86,10 @@ fn written(project: &Project, args: &[&str]) -> serde_json::Value {
 fn a_plain_package_is_set_up() {
     let project = package(WITH_BURN);
     insta::assert_snapshot!("init_plain", project.run(&["init", "--dry-run"]).ended(0));
+    // The README's picture.
+    check_out(&project);
+    let with_checkout = project.run(&["init", "--checkout", "../gpu-tuned", "--dry-run"]);
+    insta::assert_snapshot!("init_checkout", with_checkout.ended(0));
     let read = written(&project, &[]);
     let package = &read["packages"][0];
     let dependencies = package["dependencies"].as_array().expect("it has dependencies");
@@ -159,8 +163,8 @@ fn check_out(project: &Project) {
     for (folder, name) in [("runtime", "gpu-tuned"), ("build-support", "gpu-tuned-build")] {
         let features = "[features]\nburn = []\ncuda = []\nnative = []\n\n[workspace]\n";
         let manifest = format!("[package]\nname = {name:?}\nversion = \"0.1.3\"\nedition = \"2024\"\n\n{features}");
-        project.write(&format!("../tuned/{folder}/Cargo.toml"), &manifest);
-        project.write(&format!("../tuned/{folder}/src/lib.rs"), "");
+        project.write(&format!("../gpu-tuned/{folder}/Cargo.toml"), &manifest);
+        project.write(&format!("../gpu-tuned/{folder}/src/lib.rs"), "");
     }
 }
 
@@ -173,12 +177,12 @@ fn a_relative_checkout_stays_relative_to_the_manifest_that_names_it() {
     check_out(&project);
     project.write("two/Cargo.toml", member);
     project.write("two/src/lib.rs", "");
-    for (folder, checkout) in [("two", "../../tuned"), ("", "../tuned")] {
+    for (folder, checkout) in [("two", "../../gpu-tuned"), ("", "../gpu-tuned")] {
         let mut init = project.command(&["init", "-p", "two", "--yes", "--force", "--checkout", checkout]);
         Ran::of(init.current_dir(project.path(folder))).ended(0);
         let after = project.read("Cargo.toml");
         for krate in ["runtime", "build-support"] {
-            assert!(after.contains(&format!("path = \"../tuned/{krate}\"")), "{checkout}: {after}");
+            assert!(after.contains(&format!("path = \"../gpu-tuned/{krate}\"")), "{checkout}: {after}");
         }
         project.write("Cargo.toml", root);
         project.write("two/Cargo.toml", member);
@@ -187,20 +191,23 @@ fn a_relative_checkout_stays_relative_to_the_manifest_that_names_it() {
     for dependency in ["", "\n[dependencies]\ngpu-tuned = { git = \"https://example.com/tuned\" }\n"] {
         let project = package(&format!("{PLAIN}{dependency}"));
         check_out(&project);
-        project.run(&["init", "--yes", "--force", "--checkout", "../tuned"]).ended(0);
+        project.run(&["init", "--yes", "--force", "--checkout", "../gpu-tuned"]).ended(0);
         let after = project.read("Cargo.toml");
-        assert!(after.contains("path = \"../tuned/runtime\""), "{after}");
-        assert!(after.contains("path = \"../tuned/build-support\""), "{after}");
+        assert!(after.contains("path = \"../gpu-tuned/runtime\""), "{after}");
+        assert!(after.contains("path = \"../gpu-tuned/build-support\""), "{after}");
     }
 }
 
 #[test]
 fn the_build_crate_comes_from_beside_a_runtime_that_is_by_path() {
     for (dependency, added) in [
-        ("gpu-tuned = { path = \"../tuned/runtime\" }\n", "gpu-tuned-build = { path = \"../tuned/build-support\" }\n"),
         (
-            "\n[dependencies.gpu-tuned]\npath = \"../tuned/runtime/\"\nversion = \"0.1.2\"\n",
-            "gpu-tuned-build = { path = \"../tuned/build-support\", version = \"0.1.2\" }\n",
+            "gpu-tuned = { path = \"../gpu-tuned/runtime\" }\n",
+            "gpu-tuned-build = { path = \"../gpu-tuned/build-support\" }\n",
+        ),
+        (
+            "\n[dependencies.gpu-tuned]\npath = \"../gpu-tuned/runtime/\"\nversion = \"0.1.2\"\n",
+            "gpu-tuned-build = { path = \"../gpu-tuned/build-support\", version = \"0.1.2\" }\n",
         ),
     ] {
         let project = package(&format!("{PLAIN}\n[dependencies]\n{dependency}"));
