@@ -1,5 +1,6 @@
 //! The workload of a config: dimensions of the model and their origins.
 
+mod class;
 mod evidence;
 mod known;
 mod read;
@@ -140,7 +141,6 @@ impl Model {
         let own: Vec<_> = all.iter().filter(|entry| entry.name() != unread && !is_part(entry)).cloned().collect();
         let entries = own.as_slice();
         let (kind, evidence, because) = kind(entries, request)?;
-        let mut reader = Reader::new(entries, file.source(), kind.name);
         let mut dims = requested(kind, request.dims)?;
         let family = || Names::get().layout(&request.config?.dialect.family);
         let mut evidence = evidence.filter(|evidence| evidence.names.name == kind.name);
@@ -150,6 +150,9 @@ impl Model {
         }
         let names = evidence.as_ref().map(|evidence| evidence.names);
         let layout = evidence.as_ref().and_then(|evidence| evidence.layout);
+        let read = names.map(|names| class::as_read(entries, names, layout.map(|(family, _)| family)));
+        let entries = read.as_deref().unwrap_or(entries);
+        let mut reader = Reader::new(entries, file.source(), kind.name);
         if let Some(config) = request.config {
             let mistakes = add_training(config, kind, &mut dims);
             if !mistakes.is_empty() {
@@ -209,7 +212,10 @@ impl Model {
         let to_dimension = |(name, value, origin): (&str, DimValue, Origin)| Dimension {
             name: name.to_owned(),
             value: value.to_string(),
-            origin,
+            origin: match origin {
+                Origin::Key(key) if key.starts_with(class::DEFAULT) => Origin::Assumed(key),
+                other => other,
+            },
         };
         Ok(Self { spec, because, dims: dims.0.into_iter().map(to_dimension).collect() })
     }

@@ -6,6 +6,7 @@ use crate::error::OptimizeError;
 use crate::names::{Family, KindNames, Names, Words, contains_word, normal};
 use crate::vocabulary::{fits, has_no_value, is_beside_training};
 
+use super::class::published_type;
 use super::read::meeting;
 
 /// Fewest dimensions that identify a kind of model without its name: chosen, not measured.
@@ -135,13 +136,9 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
     if let Some((_, what)) = entries.iter().flat_map(names_of_models).find(|(text, _)| is_unknown(text)) {
         return Err(OptimizeError::NotModelled { what });
     }
-    let named = entries.iter().find(|entry| entry.name() == "model_type" && !is_beside_training(entry));
-    let is_beside = |entry: &&ConfigEntry| named.is_some_and(|named| named.parent() == entry.parent());
+    let Some(model_type) = published_type(entries).filter(|entry| !is_beside_training(entry)) else { return Ok(()) };
+    let is_beside = |entry: &&ConfigEntry| model_type.parent() == entry.parent();
     let of = |name: &str| entries.iter().filter(is_beside).find(|entry| entry.name() == name);
-    let of_published =
-        ["architectures", "transformers_version", "initializer_range", "hidden_act", "num_hidden_layers"];
-    let is_published = of_published.into_iter().any(|name| of(name).is_some());
-    let Some(model_type) = of("model_type").filter(|_| is_published) else { return Ok(()) };
     if let Some(packed) = of("quantization_config").filter(|entry| entry.value != Value::Null) {
         return Err(OptimizeError::NotModelled { what: what(packed) });
     }

@@ -270,7 +270,6 @@ fn models_that_no_kind_describes_are_refused() {
         ("`model_type = mamba`", r#""model_type": "mamba""#),
         ("`n_shared_experts = 1`", r#""model_type": "llama", "n_shared_experts": 1"#),
         ("`kv_lora_rank = 512`", r#""model_type": "qwen3", "kv_lora_rank": 512"#),
-        ("`attention_bias = true`", r#""model_type": "llama", "attention_bias": true"#),
         ("`vision_config`", r#""model_type": "llama", "vision_config": {"hidden_size": 9}"#),
         ("`moe = true`", r#""model_type": "llama", "moe": true"#),
         ("`num_experts_per_tok = 2`", r#""model_type": "llama", "num_experts_per_tok": 2"#),

@@ -2,6 +2,7 @@
 
 mod acceptance;
 mod api;
+mod counts;
 mod found;
 mod public;
 mod refusals;
