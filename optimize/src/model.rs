@@ -19,7 +19,7 @@ use crate::matched::{MatchedKey, Meaning};
 use crate::names::{Family, KindNames, Names, contains_word};
 use crate::vocabulary::is_beside_training;
 use evidence::Evidence;
-pub(crate) use evidence::use_of_micro_batch;
+pub(crate) use evidence::{ModelKeys, use_of_micro_batch};
 use known::{Known, changes_dimensions};
 use read::{Reader, value};
 
@@ -162,6 +162,10 @@ impl Model {
         if let (Some(names), Some(evidence)) = (names, &evidence) {
             if request.kind.is_none() {
                 evidence::check_modelled(all, evidence)?;
+                // The keys of a training's file are checked with it.
+                if request.config.is_none_or(|config| config.file.source().text != file.source().text) {
+                    evidence::check_known(all)?;
+                }
             }
             if let Some((family, _)) = layout {
                 reader.given(family, kind, &mut dims);

@@ -25,13 +25,10 @@ pub(crate) struct Names {
     pub(crate) unmodelled: Words,
     /// Keys of norms, and words of those of whole micro-batches.
     pub(crate) norms: Words,
-    pub(crate) norm_switches: Words,
     pub(crate) of_batches: Words,
     pub(crate) losses: Words,
     /// Words of losses and models that compare the samples of a micro-batch.
     pub(crate) comparing: Words,
-    /// Words of keys that turn such losses on.
-    pub(crate) comparing_keys: Words,
     /// Words of models that no kind describes.
     pub(crate) unmodelled_words: Words,
     /// Keys of layers, and their words that no kind describes.
@@ -110,9 +107,6 @@ pub(crate) struct Family {
     /// Pairs of keys whose values are equal, or another model is meant.
     #[serde(default)]
     pub same: Vec<(String, String)>,
-    /// Words of whole numbers in a table of the model that are no dimensions; without words all numbers pass.
-    #[serde(default)]
-    pub closed: Words,
     /// Keys that make it another model, unless they are off.
     #[serde(default)]
     pub unmodelled: Words,

@@ -369,7 +369,7 @@ fn counts_of_one_and_switches_without_a_value_are_off() {
 }
 
 #[test]
-fn keys_of_losses_that_compare_samples_keep_the_micro_batch() {
+fn keys_of_losses_and_norms_that_combine_samples_keep_the_micro_batch() {
     let compares = |key: &str| {
         let file = file(Format::Yaml, &format!("batch_size: 64\naccumulation_steps: 2\nlr: 1\n{key}\n"));
         let config = Config::read(&file.entries().expect("YAML"), &file, &[]).unwrap_or_else(|e| panic!("{key}: {e}"));
@@ -383,12 +383,26 @@ fn keys_of_losses_that_compare_samples_keep_the_micro_batch() {
         "supcon: true",
         "triplet_margin: 0.2",
         "loss_weights: {contrastive: 0.1}",
+        "loss: triplet",
+        "bn: true",
+        "freeze_bn: false",
+        "bn_momentum: 0.1",
+        "norm: [batch]",
+        "norm_fn: bn",
+        "normalization_type: batch",
+        "norm: {Batch: {num_features: 64}}",
     ] {
         assert!(compares(key), "{key}");
     }
-    for key in
-        ["contrastive_weight: 0", "clip_loss: false", "grad_clip: 1.0", "clip_grad_norm: 1", "eval: {triplet: 1}"]
-    {
+    for key in [
+        "contrastive_weight: 0",
+        "clip_loss: false",
+        "grad_clip: 1.0",
+        "clip_grad_norm: 1",
+        "eval: {triplet: 1}",
+        "bn: false",
+        "norm: layer",
+    ] {
         assert!(!compares(key), "{key}");
     }
 }

@@ -6,10 +6,11 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::dialect::{Dialect, Key, Role, ends, known};
+use crate::dialect::{Dialect, Key, Role, ends, known as key_of_plain};
 use crate::document::{ConfigEntry, Entry, Value};
 use crate::error::MOST_MISTAKES;
 use crate::matched::read_by;
+use crate::model::ModelKeys;
 use crate::names::{Names, Words, normal};
 use crate::schema::{Place, SchemaKeys};
 
@@ -67,6 +68,8 @@ pub(crate) fn unknown<'e>(
     let keys = dialect.schema.as_ref().map(|schema| SchemaKeys::new(schema, entries));
     let is_planned = |entry: &ConfigEntry| is_read(entry) && is_planned(dialect, entry) || has_experts(entry);
     let on: Vec<_> = entries.iter().filter(|entry| is_planned(entry) && !has_no_value(&entry.value, true)).collect();
+    let known = KnownKeys::new(entries);
+    let closed = |entry: &ConfigEntry| dialect.schema.is_none() || known.is_of_model(entry);
     let mut refused: HashSet<&[String]> = HashSet::new();
     let mut found = Vec::new();
     for entry in entries.iter().filter(|entry| !entry.key.is_empty() && !is_read(entry)) {
@@ -84,7 +87,7 @@ pub(crate) fn unknown<'e>(
                 Some((format!("changes {topic}{text}"), false))
             }
             Place::Unknown(schema) if entry.value != Value::Null => {
-                let is_of_others = || known(&entry.path).map(|_| "other programs read it".to_owned());
+                let is_of_others = || key_of_plain(&entry.path).map(|_| "other programs read it".to_owned());
                 let touched = touched().or_else(is_of_others);
                 let can_be_left = touched.is_none();
                 let touched = touched.map_or_else(String::new, |touched| format!(", and {touched}"));
@@ -94,8 +97,13 @@ pub(crate) fn unknown<'e>(
             Place::Open if let Some(reason) = touched().or_else(misspelt) => {
                 Some((format!("is not known, and {reason}"), false))
             }
-            Place::Read | Place::Harmless | Place::Unknown(_) | Place::Open => switched_off(dialect, entry, &on)
-                .map(|other| (format!("turns off what `{}` sets: delete what is not used", other.shown), false)),
+            place => {
+                let is_closed = || matches!(place, Place::Open) && closed(entry) && !known.has(entry);
+                let other = switched_off(dialect, entry, &on);
+                let other =
+                    other.map(|it| (format!("turns off what `{}` sets: delete what is not used", it.shown), false));
+                other.or_else(|| is_closed().then(|| ("is not known".to_owned(), true)))
+            }
         };
         let Some((reason, can_be_left)) = reason else { continue };
         if is_table {
@@ -107,6 +115,67 @@ pub(crate) fn unknown<'e>(
         }
     }
     found
+}
+
+/// The keys that hand-written configs can have: those that are read, and harmless ones.
+pub(crate) struct KnownKeys<'e> {
+    of_models: ModelKeys,
+    /// Tables with the depth or width of a model.
+    sections: HashSet<&'e [String]>,
+    /// Paths that values refer to.
+    referred: Vec<String>,
+}
+
+impl<'e> KnownKeys<'e> {
+    pub(crate) fn new(entries: &'e [ConfigEntry]) -> Self {
+        let sizes: Vec<_> = Names::get()
+            .kind("transformer")
+            .iter()
+            .flat_map(|kind| [kind.keys_of("layers"), kind.keys_of("d_model")])
+            .collect();
+        let has_size = |entry: &&ConfigEntry| sizes.iter().flatten().any(|keys| keys.has(entry.name()));
+        Self {
+            of_models: ModelKeys::new(entries),
+            sections: entries.iter().filter(has_size).filter_map(ConfigEntry::parent).collect(),
+            referred: entries.iter().flat_map(|entry| entry.value.references()).collect(),
+        }
+    }
+
+    /// Returns true for a key in a table with dimensions of a model.
+    pub(crate) fn is_of_model(&self, entry: &ConfigEntry) -> bool {
+        entry.parent().is_some_and(|table| self.sections.contains(table))
+    }
+
+    pub(crate) fn has(&self, entry: &ConfigEntry) -> bool {
+        matches!(entry.value, Value::Null | Value::Table(_))
+            || entry.key == "<<"
+            || self.referred.iter().any(|names| ends(&entry.path, names))
+            || is_beside_training(entry)
+            || entry.tables().any(|table| has_word(words("tables", "beside"), table))
+            || self.has_name(&entry.path, Some(entry))
+    }
+
+    fn has_name(&self, path: &[String], value: Option<&ConfigEntry>) -> bool {
+        let Some((name, tables)) = path.split_last() else { return true };
+        let lists = || [("beside", "words"), ("harmless", "words"), ("harmless", "places")];
+        if words("beside", "of_tables").has(name) {
+            return self.has_name(tables, None);
+        }
+        let is_listed = || [("beside", "names"), ("harmless", "keys"), ("methods", "keys")];
+        self.of_models.has(path, value)
+            || key_of_plain(path).is_some()
+            || is_listed().iter().any(|(table, list)| words(table, list).has(name))
+            || lists().iter().any(|(table, list)| has_word(words(table, list), name))
+            || VOCABULARY.topics.iter().any(|topic| has_word(&topic.words, name))
+            || VOCABULARY.switches.iter().any(|switch| switch.names.has(name))
+            || value.is_none() && has_word(&Names::get().mixture, name)
+            || has_word(&Names::get().of_batches, name)
+            || has_word(&Names::get().comparing, name)
+    }
+}
+
+fn has_word(words: &Words, name: &str) -> bool {
+    words.iter().any(|word| fits(name, word))
 }
 
 /// A key that is read, in a section that another key turns off: `lora.rank` beside `lora.enabled: false` or `enable_lora: false`.
@@ -248,7 +317,7 @@ fn other_settings(entry: &ConfigEntry) -> Option<&'static str> {
         return Some("settings in another file");
     }
     let mut options = text.split_whitespace().filter_map(|word| word.strip_prefix("--")?.split('=').next());
-    let is_option = |option: &str| known(&[normal(option)]).is_some_and(is_of_plan);
+    let is_option = |option: &str| key_of_plain(&[normal(option)]).is_some_and(is_of_plan);
     (options.any(is_option) && !is_other()).then_some("settings in a command")
 }
 

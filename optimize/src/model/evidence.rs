@@ -1,10 +1,10 @@
 //! Identifies the kind of model by the names in a config.
 
-use crate::dialect::{ends, known};
+use crate::dialect::ends;
 use crate::document::{ConfigEntry, Value};
 use crate::error::OptimizeError;
 use crate::names::{Family, KindNames, Names, Words, contains_word, normal};
-use crate::vocabulary::{fits, has_no_value, is_beside_training};
+use crate::vocabulary::{KnownKeys, fits, has_no_value, is_beside_training};
 
 use super::class::published_type;
 use super::read::meeting;
@@ -46,6 +46,60 @@ pub(super) fn identify(entries: &[ConfigEntry]) -> Result<Evidence, Vec<Evidence
     if found.len() == 1 { Ok(found.remove(0)) } else { Err(found) }
 }
 
+/// Keys by which models are read or refused, as ends of paths.
+pub(crate) struct ModelKeys {
+    dims: Vec<&'static str>,
+    /// Keys whose values are no numbers.
+    words: Vec<&'static str>,
+    /// Conditions with their keys.
+    given: Vec<&'static str>,
+}
+
+impl ModelKeys {
+    /// The keys for models of the file's kind, and of all kinds where that is not clear.
+    pub(crate) fn new(entries: &[ConfigEntry]) -> Self {
+        let (names, model) = (Names::get(), identify(entries).ok());
+        let is_it = |kind: &&KindNames| model.as_ref().is_none_or(|model| model.names.name == kind.name);
+        let kinds = || names.kinds.iter().filter(is_it);
+        let own = model.as_ref().and_then(|model| model.layout);
+        let layouts: Vec<_> = own.into_iter().chain(kinds().filter_map(|kind| names.layout(&kind.name))).collect();
+        let layouts = || layouts.iter().map(|(family, _)| *family);
+        let same = layouts().flat_map(|family| &family.same).flat_map(|(one, other)| [one.as_str(), other]);
+        let of_layouts =
+            layouts().flat_map(|family| family.keys.iter().map(|(_, keys)| keys).chain([&family.unmodelled]));
+        let of_kinds = kinds().flat_map(|kind| &kind.dims).map(|(_, keys)| keys);
+        let (keys, read) = (&names.keys, [&names.unmodelled, &names.of_pytorch, &names.keys.of_llama]);
+        let dims =
+            of_kinds.chain(of_layouts).chain(read).flat_map(Words::iter).chain(same).chain([keys.multiple.as_str()]);
+        let words = [
+            &names.norms,
+            &names.losses,
+            &names.layers,
+            &names.feed_forward,
+            &keys.naming,
+            &keys.loading,
+            &keys.sections,
+        ];
+        Self {
+            dims: dims.filter_map(|word| word.split(['=', '+', '/']).next()).collect(),
+            words: words.into_iter().flat_map(Words::iter).collect(),
+            given: layouts().flat_map(|family| &family.given).flat_map(|(all, _)| all.iter()).collect(),
+        }
+    }
+
+    /// Returns true for a key that is read, with this value or as a table.
+    pub(crate) fn has(&self, path: &[String], value: Option<&ConfigEntry>) -> bool {
+        let is_number = value.is_some_and(|entry| matches!(entry.value, Value::Number(_)));
+        let is_given = |condition: &&str| {
+            let key = condition.split('=').next().unwrap_or_default();
+            key.split('|').any(|names| ends(path, names))
+                && (!is_number || value.is_some_and(|entry| meeting(std::slice::from_ref(entry), condition).is_some()))
+        };
+        let has = |all: &[&str]| all.iter().any(|names| ends(path, names));
+        has(&self.dims) || !is_number && has(&self.words) || self.given.iter().any(is_given)
+    }
+}
+
 /// The first evidence of each kind.
 fn distinct(all: impl Iterator<Item = Evidence>) -> Vec<Evidence> {
     let mut distinct: Vec<Evidence> = Vec::new();
@@ -80,22 +134,6 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         Value::Table(entries) => !entries.is_empty(),
         value => value.count().is_some_and(|count| count > 1),
     };
-    // `model: {n_layer: 12, kv_groups: 4}`
-    let sizes = ["layers", "d_model"].map(|dim| evidence.names.keys_of(dim));
-    let has_size = |entry: &ConfigEntry| sizes.iter().flatten().any(|keys| keys.has(entry.name()));
-    let sections: Vec<_> = entries.iter().filter(|entry| has_size(entry)).filter_map(ConfigEntry::parent).collect();
-    let referred: Vec<_> = entries.iter().flat_map(|entry| entry.value.references()).collect();
-    let is_other_number = |entry: &ConfigEntry, family: &Family| {
-        let (key, is_closed) = (entry.name(), family.closed.iter().next().is_some());
-        is_closed
-            && entry.value.count().is_some_and(|count| count > 1)
-            && entry.parent().is_some_and(|table| !table.is_empty() && sections.contains(&table))
-            && !of_dims.iter().any(|keys| keys.has(key))
-            && known(&entry.path[entry.path.len() - 1..]).is_none()
-            && !family.closed.iter().any(|word| fits(key, word))
-            && !names.unmodelled.iter().any(|word| split(word).0 == key)
-            && !referred.iter().any(|names| ends(&entry.path, names))
-    };
     let unmodelled = entries.iter().find(|entry| {
         let key = entry.name();
         let is_of_experts = is_dense && key.split('_').any(|word| names.mixture.has(word)) && is_large(&entry.value);
@@ -107,9 +145,7 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         let is_of_layer = is_other_layer(&names.layers, &names.unmodelled_layers)
             || is_other_layer(&names.feed_forward, &names.unmodelled_feed_forward);
         let differs = |other: &str| entries.iter().any(|it| it.name() == other && it.value != entry.value);
-        let is_other = |family: &Family| {
-            family.same.iter().any(|(one, other)| key == one && differs(other)) || is_other_number(entry, family)
-        };
+        let is_other = |family: &Family| family.same.iter().any(|(one, other)| key == one && differs(other));
         if is_of_experts || is_of_layer || family.is_some_and(is_other) {
             return true;
         }
@@ -119,10 +155,6 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
         let is_of_model = |(_, usual): (&str, &str)| is_given(entry, usual) && !has_meaning(entry);
         own.or(general).is_some_and(is_of_model) && !is_beside_training(entry)
     });
-    let what = |entry: &ConfigEntry| match entry.value.bare() {
-        Some(value) => format!("`{} = {value}`", entry.shown),
-        None => format!("`{}`", entry.shown),
-    };
     if let Some(entry) = unmodelled {
         return Err(OptimizeError::NotModelled { what: what(entry) });
     }
@@ -147,29 +179,53 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
     if is_known { Ok(()) } else { Err(OptimizeError::NotModelled { what: what(model_type) }) }
 }
 
+/// Refuses an unknown key in the hand-written file of a model.
+pub(super) fn check_known(entries: &[ConfigEntry]) -> Result<(), OptimizeError> {
+    let is_published = entries.iter().any(|entry| entry.name() == "model_type");
+    let known = KnownKeys::new(entries);
+    let unknown = entries.iter().find(|entry| !is_published && known.is_of_model(entry) && !known.has(entry));
+    unknown.map_or(Ok(()), |entry| Err(OptimizeError::NotModelled { what: what(entry) }))
+}
+
+/// The key with its value, for messages.
+fn what(entry: &ConfigEntry) -> String {
+    let value = entry.value.bare().map_or_else(String::new, |value| format!(" = {value}"));
+    format!("`{}{value}`", entry.shown)
+}
+
 /// Effect of the samples of a micro-batch beside the rounding, by the names of norm, loss and model.
 pub(crate) fn use_of_micro_batch(entries: &[ConfigEntry]) -> Option<&'static str> {
     let names = Names::get();
     let texts = |keys: &'static Words| {
         let is_there = move |entry: &&ConfigEntry| {
-            let is_within = entry.tables().any(|table| keys.has(table));
-            keys.has(entry.name()) || is_within && names.keys.naming_within.has(entry.name())
+            keys.has(entry.name()) || entry.tables().next().is_some_and(|table| keys.has(table))
         };
-        entries.iter().filter(is_there).filter_map(|entry| entry.value.bare())
+        // `norm: {Batch: {num_features: 64}}`
+        let all = |entry: &ConfigEntry| match &entry.value {
+            Value::Table(_) => vec![entry.name().to_owned()],
+            value => value.texts(),
+        };
+        entries.iter().filter(is_there).flat_map(all)
     };
     let has = |text: &str, words: &Words| words.iter().any(|word| contains_word(text, word));
-    let models = entries.iter().flat_map(names_of_models).map(|(text, _)| text);
-    let is_on = |entry: &ConfigEntry| names.norm_switches.has(entry.name()) && entry.value == Value::Flag(true);
-    if entries.iter().any(is_on) || texts(&names.norms).any(|text| has(&text, &names.of_batches)) {
+    let beside = |entry: &&ConfigEntry| !is_beside_training(entry);
+    // `bn_momentum: 0.1`, and `freeze_bn: false` keeps statistics.
+    let has_key = |words: &Words| {
+        let is_word = |entry: &&ConfigEntry| {
+            words.iter().any(|word| !names.unmodelled_words.has(word) && fits(entry.name(), word))
+        };
+        let stays = |entry: &ConfigEntry| ["freeze", "sync"].iter().any(|word| fits(entry.name(), word));
+        let is_on = |entry: &ConfigEntry| stays(entry) || !has_no_value(&entry.value, false);
+        entries.iter().filter(beside).filter(is_word).any(is_on)
+    };
+    let is_of_batches = |text: String| has(&format!("{text}_norm"), &names.of_batches);
+    if has_key(&names.of_batches) || texts(&names.norms).any(is_of_batches) {
         return Some("the model computes statistics over");
     }
+    let models = entries.iter().flat_map(names_of_models).map(|(text, _)| text);
     let compares = models.chain(texts(&names.losses)).any(|text| has(&text, &names.comparing));
     // `contrastive_weight: 0.1`
-    let turns_on = |entry: &ConfigEntry| {
-        let is_word = names.comparing_keys.iter().any(|word| fits(entry.name(), word));
-        is_word && !has_no_value(&entry.value, false) && !is_beside_training(entry)
-    };
-    (compares || entries.iter().any(turns_on)).then_some("the loss compares the samples of")
+    (compares || has_key(&names.comparing)).then_some("the loss compares the samples of")
 }
 
 /// Texts of an entry that name a model, each with the entry for messages.

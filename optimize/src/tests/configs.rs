@@ -48,10 +48,10 @@ fn keys_of_the_training_set_are_recognised() {
 
 #[test]
 fn an_assigned_key_replaces_all_others() {
-    let text = "windows: 900\nnum_samples: 10\nshare: 0.8";
-    assert_eq!(samples(text, Some("windows")), Ok(Some(900)));
-    let refused = samples(text, Some("share")).expect_err("a share is no number of samples");
-    assert_eq!(refused, "config:3:8: `share`: expected a whole number from 2 to 2^40, found 0.8");
+    let text = "seed: 900\nnum_samples: 10\nsplit: 0.8";
+    assert_eq!(samples(text, Some("seed")), Ok(Some(900)));
+    let refused = samples(text, Some("split")).expect_err("a share is no number of samples");
+    assert_eq!(refused, "config:3:8: `split`: expected a whole number from 2 to 2^40, found 0.8");
 }
 
 #[test]

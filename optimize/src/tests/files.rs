@@ -25,14 +25,14 @@ fn time_grows_with_the_size_of_the_file() {
     for format in [Format::Yaml, Format::Json, Format::Toml] {
         let text = |keys: usize| {
             let lines = (0..keys).map(|index| match format {
-                Format::Yaml => format!("key_{index}: {{value: {index}, text: 'a # b'}} # kept\n"),
-                Format::Json => format!("\"key_{index}\": {{\"value\": {index}, \"text\": \"a\"}},\n"),
-                Format::Toml => format!("key_{index} = {{ value = {index}, text = 'a' }} # kept\n"),
+                Format::Yaml => format!("seed_{index}: {{label: {index}, note: 'a # b'}} # kept\n"),
+                Format::Json => format!("\"seed_{index}\": {{\"label\": {index}, \"note\": \"a\"}},\n"),
+                Format::Toml => format!("seed_{index} = {{ label = {index}, note = 'a' }} # kept\n"),
             });
             let lines: String = lines.collect();
             match format {
                 Format::Yaml => format!("{MODEL}batch_size: 8\nlr: 1\n{lines}"),
-                Format::Json => format!("{{{DIMS}, \"batch_size\": 8, \"lr\": 1,\n{lines} \"end\": 1}}"),
+                Format::Json => format!("{{{DIMS}, \"batch_size\": 8, \"lr\": 1,\n{lines} \"step\": 1}}"),
                 Format::Toml => format!(
                     "n_layer = 2\nn_head = 4\nn_embd = 64\nblock_size = 128\nvocab_size = 256\nbatch_size = 8\nlr = 1\n{lines}"
                 ),

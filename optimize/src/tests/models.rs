@@ -138,7 +138,13 @@ fn keys_of_hand_written_transformers_change_the_model() {
         ("tie_weights: false", vocab * d),
         ("untied: true", vocab * d),
         ("gated_mlp: true", layers * 4 * d * d),
-        ("act_fn: swiglu, rope_theta: 10000, softcap: 30", layers * 4 * d * d),
+        ("activation_function: swiglu", layers * 4 * d * d),
+        ("gate: true", layers * 4 * d * d),
+        ("dim_ff: 4096", layers * 2 * d * 2048),
+        ("tie_lm_head: false", vocab * d),
+        ("no_tie: true", vocab * d),
+        ("causal: false", 0),
+        ("act_fn: swiglu, rope_full_precision: null, softcap: 30", layers * 4 * d * d),
         ("d_ff: '${model.wide}', wide: 4096", layers * 2 * d * 2048),
     ] {
         assert_eq!(parameters(key), usual + more, "{key}");
@@ -146,7 +152,11 @@ fn keys_of_hand_written_transformers_change_the_model() {
     assert_eq!(parameters("multi_query: true"), usual - layers * 2 * d * (d - 64));
     assert_eq!(parameters("num_kv: 2"), usual - layers * 2 * d * (d - 128));
     assert_eq!(parameters("n_heads_kv: 2"), parameters("num_kv: 2"));
-    assert_eq!(parameters("rope: true"), usual - seq * d);
+    for rotary in ["rope: true", "positional_encoding: rope", "pos: rotary", "rope_theta: 10000"] {
+        assert_eq!(parameters(rotary), usual - seq * d, "{rotary}");
+    }
+    // Norms without a shift: two a layer, and the last.
+    assert_eq!(parameters("rms_norm: true"), usual - (2 * layers + 1) * d);
 }
 
 /// Parameters of Megatron-LM's model by the formula of its layers without biases.
@@ -579,7 +589,6 @@ fn models_of_other_programs_are_read_or_refused() {
     assert_eq!(parameters(&default.replace("mlp_ratio: 8, ", ""), Format::Yaml), narrow);
     for (format, text, words) in [
         (Format::Json, moe.as_str(), "`moe.num_experts = 8` is not modelled"),
-        (Format::Yaml, &format!("pos_emb: rotary\n{dims}"), "`pos_emb = rotary` is not modelled"),
         (Format::Yaml, &format!("pos_emb: rpe\n{neox}"), "`pos_emb = rpe` is not modelled"),
         (
             Format::Yaml,
@@ -603,8 +612,6 @@ fn models_of_other_programs_are_read_or_refused() {
             "`model.transformer_block_type = normformer` is not modelled",
         ),
         (Format::Yaml, &format!("attention_config: [[[gmlp], 2]]\n{dims}"), "`attention_config` is not modelled"),
-        (Format::Yaml, &format!("no_weight_tying: true\n{dims}"), "`no_weight_tying = true` is not modelled"),
-        (Format::Yaml, &format!("layer_norm_type: rms\n{dims}"), "`layer_norm_type = rms` is not modelled"),
         (
             Format::Yaml,
             &format!("modality_adapter: {{config: {{{}}}}}\n", dims.trim().replace('\n', ", ")),
@@ -645,9 +652,8 @@ fn models_of_speech_are_no_transformers() {
     for text in [vits, style] {
         let file = file(Format::Yaml, text);
         let entries = file.entries().expect("YAML");
-        let config = Config::read(&entries, &file, &[]).expect("a config");
-        let request = ModelRequest { config: Some(&config), ..ModelRequest::default() };
-        let refused = Model::read(&entries, &file, &request).err().map(|error| error.to_string()).unwrap_or_default();
+        let refused = model(&file, None, None).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(refused.contains("is not modelled") && !refused.contains("d_model"), "{refused}");
+        assert!(Config::read(&entries, &file, &[]).is_err_and(|error| error.to_string().contains("is not known")));
     }
 }
