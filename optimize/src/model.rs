@@ -142,11 +142,13 @@ impl Model {
         let entries = own.as_slice();
         let (kind, evidence, because) = kind(entries, request)?;
         let mut dims = requested(kind, request.dims)?;
-        let family = || Names::get().layout(&request.config?.dialect.family);
+        let is_own = |config: &&Config| config.file.source().text == file.source().text;
+        let own = request.config.filter(is_own);
+        let family = || Names::get().layout(&own?.dialect.family);
         let mut evidence = evidence.filter(|evidence| evidence.names.name == kind.name);
         if let Some(evidence) = &mut evidence {
             let usual = || Names::get().layout(kind.name).filter(|_| kind.name == "transformer");
-            evidence.layout = evidence.layout.or_else(family).or_else(usual);
+            evidence.layout = family().or(evidence.layout).or_else(usual);
         }
         let names = evidence.as_ref().map(|evidence| evidence.names);
         let layout = evidence.as_ref().and_then(|evidence| evidence.layout);
@@ -163,7 +165,7 @@ impl Model {
             if request.kind.is_none() {
                 evidence::check_modelled(all, evidence)?;
                 // The keys of a training's file are checked with it.
-                if request.config.is_none_or(|config| config.file.source().text != file.source().text) {
+                if own.is_none() {
                     evidence::check_known(all)?;
                 }
             }

@@ -82,8 +82,8 @@ pub(crate) struct ModelKeys {
     /// Tables beside the model.
     pub parts: Words,
     pub of_llama: Words,
-    /// Key of the multiple to which the vocabulary is padded.
-    pub multiple: String,
+    /// Keys of the multiple to which the vocabulary is padded.
+    pub multiple: Words,
 }
 
 /// Dimensions that every model with a word in its name has.

@@ -68,9 +68,9 @@ impl ModelKeys {
         let of_layouts =
             layouts().flat_map(|family| family.keys.iter().map(|(_, keys)| keys).chain([&family.unmodelled]));
         let of_kinds = kinds().flat_map(|kind| &kind.dims).map(|(_, keys)| keys);
-        let (keys, read) = (&names.keys, [&names.unmodelled, &names.of_pytorch, &names.keys.of_llama]);
-        let dims =
-            of_kinds.chain(of_layouts).chain(read).flat_map(Words::iter).chain(same).chain([keys.multiple.as_str()]);
+        let keys = &names.keys;
+        let read = [&names.unmodelled, &names.of_pytorch, &keys.of_llama, &keys.multiple];
+        let dims = of_kinds.chain(of_layouts).chain(read).flat_map(Words::iter).chain(same);
         let words = [
             &names.norms,
             &names.losses,

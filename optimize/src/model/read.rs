@@ -69,7 +69,7 @@ impl<'e> Reader<'e> {
 
     /// Pads a vocabulary to the multiple that a key gives, or that the family has.
     pub(super) fn pad(&self, family: Option<&Family>, dims: &mut Dims) {
-        let own = self.entries.iter().find(|entry| entry.name() == Names::get().keys.multiple);
+        let own = self.entries.iter().find(|entry| Names::get().keys.multiple.has(entry.name()));
         let multiple = own.map_or(family.and_then(|family| family.multiple), |entry| entry.value.count());
         let is_vocab = |name: &str, key: &str| name == "vocab" && !key.contains("padded");
         for (name, value, origin) in &mut dims.0 {

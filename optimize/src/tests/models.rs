@@ -581,6 +581,18 @@ fn models_of_other_programs_are_read_or_refused() {
                 mlp_ratio: 8, activation_type: swiglu, rope: true, weight_tying: true, include_bias: false, layer_norm_type: default, \
                 layer_norm_with_affine: false, max_sequence_length: 2048, vocab_size: 50280, embedding_size: 50304}\n";
     assert_eq!(parameters(olmo, Format::Yaml), 1_176_764_416, "as OLMo 1B");
+    let litgpt = |model: &str| {
+        let text = format!(
+            "model_config: {{name: my-llama, {model}}}\ntrain: {{micro_batch_size: 4, global_batch_size: 8}}\ntokenizer_dir: x\n"
+        );
+        parameters(&text, Format::Yaml)
+    };
+    let llama = "block_size: 2048, n_layer: 22, n_head: 32, n_embd: 2048, n_query_groups: 4, padded_vocab_size: 32000, bias: false, \
+                 norm_class_name: RMSNorm, mlp_class_name: LLaMAMLP, intermediate_size: 5632, norm_eps: 1e-5";
+    assert_eq!(litgpt(llama), 1_100_048_384, "as TinyLlama");
+    assert_eq!(litgpt(&format!("{llama}, attn_bias: true")), 1_100_048_384 + 22 * 2560);
+    // `Config` of LitGPT: an untied head without a bias, whose rows are a multiple of 512, and rotary positions.
+    assert_eq!(litgpt("n_layer: 12, n_embd: 768, n_head: 12, block_size: 1024, vocab_size: 50254"), 162_912_768);
     // OLMo's defaults: SwiGLU, whose halves share 4 x 2048.
     let default = olmo.replace("activation_type: swiglu, ", "");
     assert_eq!(parameters(&default, Format::Yaml), 1_176_764_416);
