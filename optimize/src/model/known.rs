@@ -66,13 +66,21 @@ pub(super) fn is_name(text: &str) -> bool {
     text.split_once('/').is_none_or(|(owner, name)| is_owner(owner) && !name.contains('/'))
 }
 
-/// The letters and digits of a model's name, without its folder and variant.
+/// The letters and digits of a model's name, without its folder and variant; a dot for a mark between digits: `opt-1.3b` is not `opt-13b`,
+/// and `Llama-2-7b` is `llama2_7b`.
 fn squashed(text: &str) -> String {
     let text = text.trim_end_matches('/').to_ascii_lowercase();
     let last = text.rsplit('/').next().unwrap_or(&text);
     let class = last.strip_prefix("torchtune.models.").and_then(|class| class.rsplit('.').next()).unwrap_or(last);
     let own = ["lora_", "qlora_"].iter().find_map(|adapter| class.strip_prefix(adapter)).unwrap_or(class);
-    let mut letters: String = own.chars().filter(char::is_ascii_alphanumeric).collect();
+    let is_digit = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_digit());
+    let mut letters = String::new();
+    for part in own.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|part| !part.is_empty()) {
+        if is_digit(letters.chars().last()) && is_digit(part.chars().next()) {
+            letters.push('.');
+        }
+        letters += part;
+    }
     while let Some(rest) = VARIANTS.iter().find_map(|variant| letters.strip_suffix(variant)) {
         letters.truncate(rest.len());
     }
