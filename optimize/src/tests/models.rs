@@ -100,7 +100,12 @@ fn well_known_models_are_recognised_by_their_names() {
     let builder = "batch_size: 2\ntokenizer: {_component_: x, max_seq_len: 512}\noptimizer: {_component_: torch.optim.AdamW}\n\
                    model: {_component_: torchtune.models.llama3_2.lora_llama3_2_1b, lora_rank: 8, lora_attn_modules: ['q_proj']}\n";
     assert_eq!(parameters(builder), Ok(1_235_814_400));
-    for other in ["TechxGenus/Meta-Llama-3-8B-Instruct-GPTQ", "our/llama-3-8b-pruned", "Qwen/Qwen2.5-VL-7B-Instruct"] {
+    for other in [
+        "TechxGenus/Meta-Llama-3-8B-Instruct-GPTQ",
+        "our/llama-3-8b-pruned",
+        "facebook/opt-13b",
+        "Qwen/Qwen2.5-VL-7B-Instruct",
+    ] {
         assert!(named(other).is_err_and(|words| words.contains("--model-config")), "{other}");
     }
     // The folder of a checkpoint is no name in torchtune.
