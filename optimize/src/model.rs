@@ -156,7 +156,7 @@ impl Model {
         let entries = read.as_deref().unwrap_or(entries);
         let mut reader = Reader::new(entries, file.source(), kind.name);
         if let Some(config) = request.config {
-            let mistakes = add_training(config, kind, &mut dims);
+            let mistakes = add_training(config, kind, layout.map(|(family, _)| family), &mut dims);
             if !mistakes.is_empty() {
                 return Err(config.file.mistakes(mistakes));
             }
@@ -422,7 +422,12 @@ impl Dims {
 }
 
 /// Adds the dimensions that the training's config gives: lengths, adapters, packed weights. Returns its mistakes.
-fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> Vec<FileError> {
+fn add_training(
+    config: &Config,
+    kind: &'static ModelKind,
+    family: Option<&'static Family>,
+    dims: &mut Dims,
+) -> Vec<FileError> {
     let (source, mut mistakes) = (config.file.source(), Vec::new());
     let mut switches = Vec::new();
     for key in config.with_role(Role::Adapter) {
@@ -485,7 +490,7 @@ fn add_training(config: &Config, kind: &'static ModelKind, dims: &mut Dims) -> V
     }
     let adapter = config.with_role(Role::Adapter).find(|_| is_adapted && !dims.has("lora_rank"));
     let adapter = adapter.filter(|key| matches!(key.meaning(source.text), Meaning::Known("on")));
-    mistakes.extend(adapter.map(|key| missing_rank(key, source)).or(targets(config, is_adapted, dims).err()));
+    mistakes.extend(adapter.map(|key| missing_rank(key, source)).or(targets(config, family, is_adapted, dims).err()));
     mistakes
 }
 
@@ -495,7 +500,12 @@ fn missing_rank(key: &MatchedKey, source: Source<'_>) -> FileError {
 }
 
 /// Adds the matrices that have adapters.
-fn targets(config: &Config, is_adapted: bool, dims: &mut Dims) -> Result<(), FileError> {
+fn targets(
+    config: &Config,
+    family: Option<&'static Family>,
+    is_adapted: bool,
+    dims: &mut Dims,
+) -> Result<(), FileError> {
     let source = config.file.source();
     let text = |value: &Value| value.bare().unwrap_or_default();
     let words = |key: &MatchedKey| match (&key.entry.value, key.meaning(source.text)) {
@@ -513,7 +523,10 @@ fn targets(config: &Config, is_adapted: bool, dims: &mut Dims) -> Result<(), Fil
     let all: Vec<_> = keys().map(|key| (key, words(key))).filter(|(_, words)| !words.concat().is_empty()).collect();
     let is_default = |row: &&DefaultValue| row.dim == "lora_targets" && row.has_effect(&config.entries);
     let defaults = config.dialect.defaults.iter().filter(is_default);
-    let mut matrices: Vec<&str> = defaults.filter_map(|row| Names::get().matrices(&row.value)).collect();
+    let mut matrices: Vec<&str> = defaults.filter_map(|row| Names::get().matrices(None, &row.value)).collect();
+    if all.is_empty() && matrices.is_empty() {
+        matrices.extend(family.and_then(|family| family.adapters("")));
+    }
     if let (Some((key, _)), true) = (all.first(), is_adapted && !dims.has("lora_rank")) {
         return Err(missing_rank(key, source));
     }
@@ -523,7 +536,7 @@ fn targets(config: &Config, is_adapted: bool, dims: &mut Dims) -> Result<(), Fil
     for (key, word) in all.iter().flat_map(|(key, words)| words.iter().map(move |word| (key, word))) {
         let remedy = "name the matrices with adapters: --dim 'lora_targets=[\"query\", \"value\"]'";
         let message = || format!("`{}`: no matrix is known as `{word}`; {remedy}", key.entry.shown);
-        let found = Names::get().matrices(word);
+        let found = Names::get().matrices(family, word);
         matrices.push(found.ok_or_else(|| source.error(&key.entry.place(), message()))?);
     }
     let mut matrices: Vec<_> = matrices.iter().flat_map(|words| words.split(' ')).map(str::to_owned).collect();

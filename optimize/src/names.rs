@@ -107,9 +107,18 @@ pub(crate) struct Family {
     /// Pairs of keys whose values are equal, or another model is meant.
     #[serde(default)]
     pub same: Vec<(String, String)>,
+    /// Matrices with adapters by names that mean others elsewhere; with an empty name those that PEFT adapts by default.
+    #[serde(default)]
+    pub adapters: Vec<(String, String)>,
     /// Keys that make it another model, unless they are off.
     #[serde(default)]
     pub unmodelled: Words,
+}
+
+impl Family {
+    pub(crate) fn adapters(&self, name: &str) -> Option<&str> {
+        self.adapters.iter().find(|(own, _)| own == name).map(|(_, matrices)| matrices.as_str())
+    }
 }
 
 impl From<String> for Words {
@@ -144,7 +153,14 @@ impl Names {
     }
 
     /// The planner's names of a matrix with adapters: one, or several with spaces.
-    pub(crate) fn matrices(&self, name: &str) -> Option<&str> {
+    pub(crate) fn matrices(&self, family: Option<&'static Family>, name: &str) -> Option<&str> {
+        // `model.layers.0.self_attn.q_proj` is in one layer.
+        if name.split('.').any(|part| part.parse::<u32>().is_ok()) {
+            return None;
+        }
+        if let Some(own) = family.and_then(|family| family.adapters(name)) {
+            return Some(own);
+        }
         let last = name.rsplit('.').next().unwrap_or(name);
         let has = |names: &Words| names.has(name) || names.has(last);
         self.matrices.iter().find(|(_, names)| has(names)).map(|(matrices, _)| matrices.as_str())

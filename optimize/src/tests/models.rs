@@ -70,6 +70,26 @@ fn parameters_are_as_published_or_the_model_is_refused_by_name() {
     }
 }
 
+/// Adapters of PEFT 0.21, by the widths of the matrices.
+#[test]
+fn adapters_are_on_the_matrices_that_peft_names() {
+    let adapters = |text: &str| {
+        let training =
+            file(Format::Yaml, &format!("per_device_train_batch_size: 1\nlora_r: 8\nmax_seq_length: 64\n{text}\n"));
+        let entries = training.entries().expect("YAML");
+        let config = Config::read(&entries, &training, &[]).expect("a config");
+        let request = ModelRequest { config: Some(&config), ..ModelRequest::default() };
+        let model = Model::read(&entries, &training, &request).map_err(|error| error.to_string())?;
+        Ok::<_, String>(model.spec.workload().trained_parameters().0)
+    };
+    assert_eq!(adapters("model_name_or_path: microsoft/phi-2"), Ok(9_175_040));
+    let bert = "model_name_or_path: google-bert/bert-base-uncased\nlora_target_modules:";
+    assert_eq!(adapters(&format!("{bert} [dense]")), Ok(12 * 8 * (2 * 768 + 2 * (768 + 3072))));
+    assert!(
+        adapters(&format!("{bert} [encoder.layer.0.attention.self.query]")).is_err_and(|it| it.contains("no matrix"))
+    );
+}
+
 #[test]
 fn well_known_models_are_recognised_by_their_names() {
     let parameters = |training: &str| {
