@@ -13,6 +13,7 @@ use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::matched::{Index, KeyOverride, MatchedKey, MatchedKeys, Meaning, other_file};
 use crate::model::use_of_micro_batch;
 use crate::names::{Names, optimizer_in};
+use crate::vocabulary::has_no_value;
 
 const MAX_SAMPLES: u64 = 1 << 40;
 const MAX_BATCH: u64 = 1 << 30;
@@ -116,6 +117,8 @@ impl Config {
         let features: Vec<_> = keys.with_role(Role::Feature).filter(|key| key.assumed.is_none()).collect();
         let values = features.iter().filter(|key| key.row.words.is_empty()).filter_map(|key| match key.spelling {
             Spelling::Flag => key.flag(source).err(),
+            // No program fills in a stage.
+            _ if key.entry.value != Value::Null && key.is_open() => Some(key.unknown(source)),
             _ => key.count(0..=3, source).err(),
         });
         mistakes.extend(values.chain(contradictions(&features, source)).take(MOST_MISTAKES));
@@ -175,7 +178,8 @@ impl Config {
                 _ if key.spelling == Spelling::Flag => {
                     key.flag(self.file.source()).ok().flatten().map(|on| on.to_string())
                 }
-                _ => key.entry.value.bare().filter(|_| key.row.words.is_empty()),
+                // `stage: 2.0`
+                _ => key.entry.value.count().map(|count| count.to_string()).filter(|_| key.row.words.is_empty()),
             }
         });
         of_keys.max().or_else(|| Some(self.dialect.default_of(Role::Feature, name, &self.entries)?.to_owned()))
@@ -466,8 +470,7 @@ fn optimizer(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<Opti
     }
     let named = named?;
     let has_momentum = entries.iter().any(|entry| {
-        let Value::Number(digits) = &entry.value else { return false };
-        entry.name() == "momentum" && digits.parse().unwrap_or(0.0) > 0.0
+        ["momentum", "sgd_momentum", "nesterov"].contains(&entry.name()) && !has_no_value(&entry.value, false)
     });
     Some(if named == Optimizer::Sgd && has_momentum { Optimizer::Momentum } else { named })
 }

@@ -42,6 +42,9 @@ pub struct Dialect {
     pub(crate) schema: Option<Schema>,
     #[serde(rename = "key", default)]
     pub(crate) keys: Vec<Key>,
+    /// Keys that the framework does not read, unless another key has this value.
+    #[serde(default)]
+    pub(crate) unread: Vec<(String, String)>,
     #[serde(rename = "default", default)]
     pub(crate) defaults: Vec<DefaultValue>,
 }
@@ -310,7 +313,7 @@ pub(crate) struct DefaultValue {
     #[serde(default)]
     pub dim: String,
     pub value: String,
-    /// Keys without which the default has no effect; with `!`, key with which it has none.
+    /// Keys without any of which the default has no effect; with `!`, keys with which it has none.
     #[serde(default)]
     pub beside: Words,
     /// Address of the documentation.
@@ -328,7 +331,8 @@ impl DefaultValue {
                 named.any(|entry| !has_no_value(&entry.value, false))
             }
         };
-        self.beside.iter().next().is_none() || self.beside.iter().any(is_met)
+        let (without, with): (Vec<_>, Vec<_>) = self.beside.iter().partition(|names| names.starts_with('!'));
+        without.into_iter().all(is_met) && (with.is_empty() || with.into_iter().any(is_met))
     }
 }
 

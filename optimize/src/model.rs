@@ -133,12 +133,11 @@ impl Model {
         request: &ModelRequest<'_>,
     ) -> Result<Self, OptimizeError> {
         let all = entries;
-        // Without grouped queries Megatron-LM does not read their number.
-        let has_no_groups =
-            |entry: &ConfigEntry| entry.name() == "group_query_attention" && entry.value == Value::Flag(false);
-        let unread = if all.iter().any(has_no_groups) { "num_query_groups" } else { "" };
+        let conditions = request.config.into_iter().flat_map(|config| &config.dialect.unread);
+        let unread: Vec<_> = conditions.filter(|(_, on)| read::meeting(all, on).is_none()).collect();
+        let is_unread = |entry: &ConfigEntry| unread.iter().any(|(key, _)| key == entry.name());
         let is_part = |entry: &ConfigEntry| entry.tables().any(|table| Names::get().keys.parts.has(table));
-        let own: Vec<_> = all.iter().filter(|entry| entry.name() != unread && !is_part(entry)).cloned().collect();
+        let own: Vec<_> = all.iter().filter(|entry| !is_unread(entry) && !is_part(entry)).cloned().collect();
         let entries = own.as_slice();
         let (kind, evidence, because) = kind(entries, request)?;
         let mut dims = requested(kind, request.dims)?;
@@ -482,7 +481,7 @@ fn add_training(
             (Err(mistake), _) => mistakes.push(mistake),
         }
     }
-    for row in config.dialect.defaults.iter().filter(|row| row.role == Role::Dim) {
+    for row in config.dialect.defaults.iter().filter(|row| row.role == Role::Dim && row.has_effect(&config.entries)) {
         let value = parse_value(&row.value);
         if let Some((dim, value)) = find(&row.dim).and_then(|dim| Some((dim, dim.kind.read(&value)?))) {
             dims.add(dim.name, value, Origin::Assumed(format!("the default of {}", config.dialect.name)));

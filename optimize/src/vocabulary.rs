@@ -381,7 +381,8 @@ pub(crate) fn has_no_value(value: &Value, is_parallelism: bool) -> bool {
         Value::List(nodes) => nodes.is_empty(),
         Value::Table(entries) => {
             let is_off = |entry: &Entry| has_no_value(&entry.node.value, is_parallelism);
-            entries.iter().all(is_off) || entries.iter().any(|entry| entry.key == "enabled" && is_off(entry))
+            entries.iter().all(is_off)
+                || entries.iter().any(|entry| ["enabled", "enable"].contains(&entry.key.as_str()) && is_off(entry))
         }
     }
 }

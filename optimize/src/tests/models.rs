@@ -209,6 +209,15 @@ fn flags_of_megatron_change_the_model() {
         assert_eq!(parameters(flag), Ok(usual + more), "{flag}");
     }
     assert_eq!(parameters("use_rotary_position_embeddings: true"), Ok(usual - seq * d));
+    // `core_transformer_config_from_args` takes the groups only with grouped queries, whose default is one.
+    for (flag, groups) in [
+        ("num-query-groups: 2", 4),
+        ("group-query-attention: false\nnum-query-groups: 2", 4),
+        ("group-query-attention: true\nnum-query-groups: 2", 2),
+        ("group-query-attention: true", 1),
+    ] {
+        assert_eq!(parameters(flag), Ok(usual - layers * 2 * d * (d / 4) * (4 - groups)), "{flag}");
+    }
     // Padded to a multiple of 128, as `vocab_size_with_padding` does, unless a key gives another.
     let of_words = |words: &str| {
         let text = "tensor_model_parallel_size: 1\nmicro_batch_size: 1\nglobal_batch_size: 8\nnum_layers: 2\nhidden_size: 64\n\
@@ -585,6 +594,18 @@ fn models_of_other_programs_are_read_or_refused() {
         of_text(format, text, None).unwrap_or_else(|error| panic!("{text}: {error}")).spec.parameters()
     };
     assert_eq!(parameters(nanotron, Format::Yaml), 1_235_814_400, "as Llama 3.2 1B");
+    // nanotron's defaults: 11008 columns, and no biases of queries, keys and values.
+    let wide = 1_235_814_400 + 16 * 3 * 2048 * (11008 - 8192);
+    let default = nanotron.replace("intermediate_size: 8192, ", "");
+    let qwen = default.replace("is_llama", "is_qwen2");
+    let biased = qwen.replace("vocab_size", "attention_bias: true, vocab_size");
+    for (text, expected) in [(&default, wide), (&qwen, wide), (&biased, wide + 16 * (2048 + 2 * 512))] {
+        assert_eq!(parameters(text, Format::Yaml), expected, "{text}");
+    }
+    // nanoGPT's defaults are `bias = False` and `dropout = 0.0`.
+    let nano = "batch_size: 2\nblock_size: 64\nn_layer: 2\nn_head: 4\nn_embd: 64\nvocab_size: 256\neval_iters: 8\n";
+    let read = |text: &str| of_text(Format::Yaml, text, None).expect("a model").spec;
+    assert_eq!(read(nano), read(&format!("{nano}bias: false\ndropout: 0.0\n")));
     let mistral = "{\"dim\": 4096, \"n_layers\": 32, \"head_dim\": 128, \"hidden_dim\": 14336, \"n_heads\": 32, \"n_kv_heads\": 8, \
                    \"norm_eps\": 1e-05, \"vocab_size\": 32000, \"seq_len\": 512}";
     assert_eq!(parameters(mistral, Format::Json), 7_241_732_096, "as Mistral 7B");
