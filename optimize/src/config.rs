@@ -189,7 +189,7 @@ impl Config {
     pub(crate) fn sharding(&self) -> Option<String> {
         let is_one_unit = self.feature("fsdp_units").as_deref() == Some("one");
         let kind = self.feature("zero_stage")?;
-        Some(if kind == "fsdp" && is_one_unit { "fsdp2".to_owned() } else { kind })
+        Some(if is_one_unit && ["fsdp", "hsdp"].contains(&kind.as_str()) { kind + "2" } else { kind })
     }
 
     pub(crate) fn has_feature(&self, name: &str) -> bool {
@@ -252,6 +252,8 @@ impl Config {
                 (_, "half_weights") => "weights in 16 bits",
                 (_, "fused_cross_entropy") => "chunked loss",
                 (_, "zero_stage") => "sharding",
+                (_, "fsdp_units") => "units of FSDP",
+                (_, "gradient_buffers") => "buffers of gradients",
                 (_, other) => other,
             };
             (name, row.value.as_str(), row.source.as_str())
@@ -410,30 +412,18 @@ fn devices(key: &MatchedKey, is_plain: bool, source: Source<'_>) -> Result<Optio
     }
 }
 
-/// Mistakes at keys of one row with different meanings, such as two implementations of attention, and at hybrid sharding of one unit.
+/// Mistakes at keys of one row with different meanings, such as two implementations of attention.
 fn contradictions(features: &[&MatchedKey], source: Source<'_>) -> Vec<FileError> {
     let mut first: HashMap<*const Key, (&MatchedKey, &str)> = HashMap::new();
     let words = features.iter().filter(|key| key.spelling == Spelling::Words);
-    let contradicted = words.filter_map(|key| {
-        let Meaning::Known(word) = key.meaning(source.text) else { return None };
-        let (other, before) = *first.entry(core::ptr::from_ref(key.row)).or_insert((*key, word));
-        let message = format!("`{}` and `{}` contradict each other: keep one", other.entry.shown, key.entry.shown);
-        (before != word).then(|| source.error(&key.entry.key_span, message))
-    });
-    let known = |wanted: &str| {
-        let is_it = |key: &&&MatchedKey| matches!(key.meaning(source.text), Meaning::Known(word) if word == wanted);
-        features.iter().find(is_it)
-    };
-    // Gathered weights of one unit have no model in hybrid sharding.
-    let units = known("one").zip(known("hsdp")).map(|(one, hybrid)| {
-        let (shown, remedy) = (&one.entry.shown, "to plan with another meaning");
-        let message = format!(
-            "`{shown}` wraps no blocks, which is not modelled with `{}`; {remedy}: --assume {shown}=MEANING",
-            hybrid.entry.shown
-        );
-        source.error(&one.entry.place(), message)
-    });
-    contradicted.chain(units).collect()
+    words
+        .filter_map(|key| {
+            let Meaning::Known(word) = key.meaning(source.text) else { return None };
+            let (other, before) = *first.entry(core::ptr::from_ref(key.row)).or_insert((*key, word));
+            let message = format!("`{}` and `{}` contradict each other: keep one", other.entry.shown, key.entry.shown);
+            (before != word).then(|| source.error(&key.entry.key_span, message))
+        })
+        .collect()
 }
 
 fn optimizer(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<Optimizer> {

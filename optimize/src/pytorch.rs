@@ -189,15 +189,18 @@ impl Tuner<'_> {
         };
         // The GPUs of a node share one copy of the state.
         let node = config.devices_of_node.unwrap_or(USUAL_NODE).min(step.ranks);
-        let shards = if stage.as_deref() == Some("hsdp") { node } else { step.ranks };
+        let shards = if matches!(stage.as_deref(), Some("hsdp" | "hsdp2")) { node } else { step.ranks };
         let sharding = match stage.as_deref() {
             Some("1") => Sharding::Zero1,
             Some("2") => Sharding::Zero2,
             Some("3") => Sharding::Zero3,
             Some("fsdp" | "fsdp_checkpointing" | "hsdp") => Sharding::Fsdp,
-            Some("fsdp2") => Sharding::FsdpGradients,
+            Some("fsdp2" | "hsdp2") => Sharding::FsdpGradients,
             _ => Sharding::None,
         };
+        // All-reduced in place, and updated by a fused optimizer.
+        let buffers = sharding == Sharding::None && config.has_feature("gradient_buffers");
+        let is_fused = buffers || optimizer.contains("fused") || config.has_feature("fused");
         Run {
             micro_batch: part.samples,
             precision,
@@ -210,16 +213,18 @@ impl Tuner<'_> {
                 Some("true") => Loss::Chunked,
                 Some("liger") if has_liger(config, self.spec) => Loss::Chunked,
                 Some("chunks" | "logits") if config.has_feature("compiled") => Loss::Chunked,
-                Some("chunks") => Loss::KeptChunks,
-                Some("logits") => Loss::KeptLogits,
+                // Logits and their gradients in 16 bits have 4 bytes, kept chunks 4.75.
+                Some("chunks" | "fused") => Loss::KeptChunks,
+                // Logits with a copy in fp32, which becomes the gradient, have 6 bytes, kept logits 6.5.
+                Some("logits" | "float") => Loss::KeptLogits,
                 Some("in_place") => Loss::InPlace,
                 _ => Loss::Whole,
             },
-            accumulates: step.samples_per_rank() > part.samples,
+            accumulates: buffers || step.samples_per_rank() > part.samples,
             step_in_backward: config.has_feature("whole_step"),
-            foreach: state == OptimizerState::Full && !optimizer.contains("fused") && !config.has_feature("fused"),
+            foreach: state == OptimizerState::Full && !is_fused,
             state,
-            devices: step.ranks,
+            devices: if buffers { 1 } else { step.ranks },
             shards,
             sharding,
         }

@@ -214,6 +214,46 @@ fn attention_of_megatron_is_fused_by_default() {
     assert!(needed(&format!("{step}mcore_gpt: true\n")) > fused, "NeMo's is not");
 }
 
+/// `output.float()` of GPT-NeoX and Megatron-LM: logits in 16 bits and in fp32, the latter also the gradient. LLM Foundry's fused loss has
+/// a gradient of its own in 16 bits.
+#[test]
+fn losses_have_the_bytes_of_their_kernels() {
+    let dims =
+        "num_layers: 2\nhidden_size: 64\nnum_attention_heads: 4\nmax_position_embeddings: 2048\nseq_length: 2048\n";
+    let vocab = "padded_vocab_size: VOCAB\n";
+    let neox = format!("{dims}{vocab}train_micro_batch_size_per_gpu: 32\nprecision: bfloat16\n");
+    let megatron = format!("{dims}{vocab}micro_batch_size: 32\nglobal_batch_size: 32\nbf16: true\n");
+    let composer = "device_train_microbatch_size: 32\nglobal_train_batch_size: 32\nprecision: amp_bf16\nmax_seq_len: 2048\n\
+                    model: {name: mpt_causal_lm, d_model: 64, n_heads: 4, n_layers: 2, max_seq_len: 2048, vocab_size: VOCAB}\n";
+    for (text, least, most) in [(neox.as_str(), 6.0, 8.0), (&megatron, 6.0, 8.0), (composer, 4.0, 5.0)] {
+        let [one, two] = ["51200", "102400"].map(|vocab| {
+            let text = text.replace("VOCAB", vocab);
+            let (tuned, _) = tuned(Format::Yaml, &text, "h200", &[]).unwrap_or_else(|e| panic!("{text}: {e}"));
+            tuned.before.memory_bytes.expect("an estimate").0 as f64
+        });
+        let each = (two - one) / (1.11 * 51200.0 * 32.0 * 2048.0);
+        assert!((least..most).contains(&each), "{each}: {text}");
+    }
+}
+
+/// `theoretical_memory_usage.py` of Megatron-LM: 18 bytes a parameter, and 34 bytes of each value of a layer. SGD has a momentum of 0.9.
+#[test]
+fn megatron_has_18_bytes_a_parameter() {
+    let model = "num_layers: 24\nhidden_size: 2048\nnum_attention_heads: 16\nseq_length: 2048\nmax_position_embeddings: 2048\n\
+                 padded_vocab_size: 50304\n";
+    let needed = |optimizer: &str| {
+        let text = format!("{model}micro_batch_size: 1\nglobal_batch_size: 256\nbf16: true\noptimizer: {optimizer}\n");
+        let (tuned, _) = tuned(Format::Yaml, &text, "h200", &["--world-size", "8"]).expect("a plan");
+        tuned.before.memory_bytes.expect("an estimate").0 as f64
+    };
+    let (parameters, values) = (1_315_819_520.0, 2048.0 * 2048.0 * 24.0);
+    let context = DeviceFacts::nominal(ProfileTable::builtin().get("h200").expect("a profile")).context.0 as f64;
+    let found = (needed("adam") - context) / 1.11;
+    let published = 18.0 * parameters + 34.0 * values;
+    assert!((found / published - 1.0).abs() < 0.05, "{found} {published}");
+    assert!((needed("adam") - needed("sgd") - 4.0 * parameters * 1.11).abs() < 8.0);
+}
+
 #[test]
 fn a_feature_is_on_by_every_word_for_true() {
     let step = "model_name_or_path: my-llama\nper_device_train_batch_size: 8\nbf16: true\n";
@@ -321,18 +361,16 @@ fn fsdp_without_units_shards_as_its_strategy() {
     }
     let default = |wrap: &str| needed_on(8, &format!("{composer}fsdp_config: {{auto_wrap: {wrap}}}\n"));
     assert!(default("true") < default("false"), "full sharding is the default of Composer");
-    for (text, words) in [
-        (
-            format!("{composer}fsdp_config: {{sharding_strategy: HYBRID_SHARD, auto_wrap: false}}\n"),
-            "`fsdp_config.auto_wrap` wraps no blocks, which is not modelled with `fsdp_config.sharding_strategy`",
-        ),
-        (
-            format!("{hugging}fsdp: hybrid_shard auto_wrap\nfsdp_config: {{fsdp_auto_wrap_policy: NO_WRAP}}\n"),
-            "`fsdp_config.fsdp_auto_wrap_policy` wraps no blocks, which is not modelled with `fsdp`",
-        ),
+    // One unit in hybrid sharding is gathered on each node: on one node as without it, and on several with as much state.
+    let no_wrap = "fsdp_config: {fsdp_auto_wrap_policy: NO_WRAP}\n";
+    for (hybrid, whole) in [
+        (format!("{composer}fsdp_config: {{sharding_strategy: HYBRID_SHARD, auto_wrap: false}}\n"), "FULL_SHARD"),
+        (format!("{hugging}fsdp: hybrid_shard auto_wrap\n{no_wrap}"), "full_shard"),
     ] {
-        let refused = refused(Format::Yaml, &format!("{MODEL}{text}"));
-        assert!(refused.contains(words), "{refused}");
+        let name = if whole == "FULL_SHARD" { "HYBRID_SHARD" } else { "hybrid_shard" };
+        let on_node = needed_on(8, &hybrid);
+        assert_eq!(on_node, needed_on(8, &hybrid.replace(name, whole)), "{hybrid}");
+        assert_eq!(on_node, needed_on(64, &hybrid.replace("size: 64", "size: 512")), "{hybrid}");
     }
 }
 
@@ -565,6 +603,24 @@ fn sharding_is_counted_in_every_framework_that_has_it() {
     ] {
         let [before, after] = [without, with].map(|how| needed_on(8, &text.replace("HOW", how)));
         assert!(after < before, "{text}: {without} {before}, {with} {after}");
+    }
+    // Whole numbers may have a point.
+    let deepspeed = "train_micro_batch_size_per_gpu: 1\nbf16: {enabled: true}\nzero_optimization: {stage: HOW}\n";
+    let [whole, point] = ["2", "2.0"].map(|how| needed_on(8, &deepspeed.replace("HOW", how)));
+    assert_eq!(whole, point);
+    // `auto_wrap_policy=None` of Lightning wraps nothing, nor does OLMo's `wrapping_strategy`.
+    let olmo = "device_train_microbatch_size: 1\nglobal_train_batch_size: 8\nmodel: {max_sequence_length: 512}\ndistributed_strategy: fsdp\n";
+    for (text, expected) in [
+        (lightning.replace("HOW", "fsdp"), "fsdp2"),
+        (lightning.replace("HOW", "{class_path: lightning.pytorch.strategies.FSDPStrategy}"), "fsdp2"),
+        (lightning.replace("HOW", "{_target_: lightning.pytorch.strategies.DDPStrategy}"), "0"),
+        (olmo.to_owned(), "fsdp2"),
+        (format!("{olmo}fsdp: {{wrapping_strategy: by_block}}\n"), "fsdp"),
+        (format!("{olmo}fsdp: {{sharding_strategy: HYBRID_SHARD}}\n"), "hsdp2"),
+    ] {
+        let file = file(Format::Yaml, &text);
+        let config = Config::read(&file.entries().expect("YAML"), &file, &[]).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(config.sharding().as_deref(), Some(expected), "{text}");
     }
     // Hybrid sharding has the state of a node, on any number of nodes.
     let hybrid = transformers.replace("HOW", "hybrid_shard auto_wrap");
