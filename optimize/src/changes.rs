@@ -108,11 +108,7 @@ impl Editor<'_> {
         let (config, settings, ranks) = (self.config, &self.decision.settings, self.decision.ranks);
         let times = |role: Role| if is_over_ranks(config, role) { ranks } else { 1 };
         let global = self.decision.global_batch;
-        match config.matched(Role::GlobalBatch).map(|key| key.spelling) {
-            None => {}
-            Some(Spelling::CountPerRank) => self.set_count(Role::GlobalBatch, None, global / ranks),
-            Some(_) => self.set_count(Role::GlobalBatch, None, global),
-        }
+        self.set_count(Role::GlobalBatch, None, global);
         self.set_count(Role::Batch, Some(Setting::BatchSize), settings.batch_size * times(Role::Batch));
         let steps = settings.gradient_accumulation;
         self.set_count(Role::Accumulation, Some(Setting::GradientAccumulation), steps * times(Role::Accumulation));
@@ -139,8 +135,11 @@ impl Editor<'_> {
         let Some(setting) = setting else { return };
         let ranks = self.decision.ranks;
         let batch = config.batch.map(|batch| if is_over_ranks(config, Role::Batch) { batch / ranks } else { batch });
-        let implied = || implied_accumulation(config, config.global_batch_of(ranks), batch?, ranks);
+        let implied = || implied_accumulation(config, config.global_batch, batch?, ranks);
         if let Some(before) = implied().filter(|_| role == Role::Accumulation) {
+            if [before, planned] == [1; 2] {
+                return;
+            }
             let (reason, key) = (self.reason(Some(setting)), setting.name().to_owned());
             let values = (Some(before.to_string()), planned.to_string());
             return self.record(Some(setting), key, values, reason, ChangeState::Implied);
@@ -386,7 +385,10 @@ pub(crate) fn counts_of_micro_batches(config: &Config, from: u64, to: u64) -> im
     let note = move |key: &MatchedKey| {
         let shown = &key.entry.shown;
         let sizes = format!("{to} samples in place of {from}");
-        let count = key.entry.value.count().filter(|count| *count > 0)?;
+        // `limit_train_batches: 1.0` is all of an epoch.
+        let is_share = |text: String| text.contains('.');
+        let count =
+            key.entry.value.count().filter(|count| *count > 0 && !key.entry.value.bare().is_some_and(is_share))?;
         let same = (count as f64 * from as f64 / to as f64 * 10.0).round() / 10.0;
         Some(format!("`{shown}` counts micro-batches, which have {sizes}: {same} have as many samples as the {count}"))
     };

@@ -78,11 +78,8 @@ impl Config {
             dialect: keys.dialect,
             batch,
             data_set: data_set(&mut keys, batch.unwrap_or(1)),
-            accumulation: keys.count(Role::Accumulation, 1..=MAX_BATCH).or_else(|| {
-                let has_key = keys.with_role(Role::Accumulation).next().is_some();
-                keys.dialect.default_of(Role::Accumulation, "", entries).filter(|_| !has_key)?.parse().ok()
-            }),
-            global_batch: keys.count(Role::GlobalBatch, 1..=MAX_BATCH),
+            accumulation: count_or_default(Role::Accumulation, entries, &mut keys),
+            global_batch: count_or_default(Role::GlobalBatch, entries, &mut keys),
             ranks,
             devices_of_node,
             open_ranks,
@@ -142,9 +139,8 @@ impl Config {
 
     /// Key of a global batch that devices share in micro-batches, where no key has their number.
     fn step_of_unknown_ranks(&self) -> Option<String> {
-        let is_shared = |key: &&MatchedKey| key.spelling != Spelling::CountPerRank;
-        let key = self.matched(Role::GlobalBatch).filter(is_shared)?;
-        self.key(Role::Batch).is_some().then(|| key.entry.shown.clone())
+        let micro = self.key(Role::Batch)?;
+        self.key(Role::GlobalBatch).or(self.global_batch.map(|_| micro)).map(str::to_owned)
     }
 
     /// Key that shards or distributes the training, where no key has the number of devices.
@@ -224,9 +220,8 @@ impl Config {
     /// Values without a key, by the framework's defaults: the setting, its value, and the address of the documentation.
     pub fn defaults(&self, ranks: u64) -> impl Iterator<Item = (&str, &str, &str)> {
         let is_used = move |row: &&DefaultValue| match row.role {
-            _ if row.dim == "zero_stage" && ranks == 1 || row.dim == "prepared" || !row.has_effect(&self.entries) => {
-                false
-            }
+            _ if !row.has_effect(&self.entries) || row.value == "?" => false,
+            _ if row.dim == "zero_stage" && ranks == 1 || row.dim == "prepared" => false,
             // Hand-written configs of Burn have none.
             Role::Feature if self.framework() != Framework::Pytorch => false,
             // Formats of weights as they are loaded.
@@ -237,7 +232,7 @@ impl Config {
                 false
             }
             Role::Feature => self.with_role(Role::Feature).all(|key| key.row.dim != row.dim || key.is_open()),
-            Role::Checkpointing | Role::Optimizer | Role::Precision | Role::Accumulation => {
+            Role::Checkpointing | Role::Optimizer | Role::Precision | Role::Accumulation | Role::GlobalBatch => {
                 self.with_role(row.role).all(MatchedKey::is_open)
             }
             _ => false,
@@ -248,6 +243,7 @@ impl Config {
                 (Role::Optimizer, _) => "optimizer",
                 (Role::Precision, _) => "precision",
                 (Role::Accumulation, _) => "micro-batches of a step",
+                (Role::GlobalBatch, _) => "samples of a step",
                 (_, "flash_attention") => "flash attention",
                 (_, "half_weights") => "weights in 16 bits",
                 (_, "fused_cross_entropy") => "chunked loss",
@@ -260,18 +256,26 @@ impl Config {
         })
     }
 
-    /// Samples of an optimizer step by the key of the global batch, which can count those of each device.
-    pub(crate) fn global_batch_of(&self, ranks: u64) -> Option<u64> {
-        let is_per_rank = self.matched(Role::GlobalBatch).is_some_and(|key| key.spelling == Spelling::CountPerRank);
-        self.global_batch.map(|global| if is_per_rank { global.saturating_mul(ranks) } else { global })
+    /// The error of a file without a part of the step for which the framework has no fixed default, or none that a plan keeps.
+    fn chosen_by_the_program(&self, role: Role) -> Option<OptimizeError> {
+        self.dialect.default_of(role, "", &self.entries).filter(|value| *value == "?" && self.key(role).is_none())?;
+        let what = match role {
+            Role::Batch => "the micro-batch",
+            Role::GlobalBatch => "the samples of a step",
+            _ => "the micro-batches of a step",
+        };
+        let (name, key) = (&self.dialect.name, self.dialect.usual(role, 1));
+        Some(self.mistake(Role::Batch, format!("{name} chooses {what} without `{key}`: write it into the file")))
     }
 
-    /// The error of a file without the micro-batches of a step, for which the framework has no fixed default.
-    fn chosen_by_the_program(&self) -> Option<OptimizeError> {
-        self.dialect.default_of(Role::Accumulation, "", &self.entries)?;
-        let (name, key) = (&self.dialect.name, self.dialect.addition(Role::Accumulation)?);
-        let message = format!("{name} chooses the micro-batches of a step without `{key}`: write it into the file");
-        Some(self.mistake(Role::Batch, message))
+    /// Returns true if the program divides the global batch into micro-batches. A global batch that the framework does not read, or
+    /// that repeats other keys, divides nothing.
+    pub(crate) fn divides_global_batch(&self) -> bool {
+        let is_own = |key: &MatchedKey| {
+            let mut own = self.dialect.rows(Role::GlobalBatch).filter(|row| !row.mirror);
+            self.dialect.adds_on_request || own.any(|row| core::ptr::eq(row, key.row))
+        };
+        self.global_batch.is_some() && self.matched(Role::GlobalBatch).is_none_or(is_own)
     }
 
     /// Returns true if the file leaves the micro-batch to the program.
@@ -536,6 +540,12 @@ fn precision(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Precision {
     *first
 }
 
+/// The count of a role; without a key the dialect's default.
+fn count_or_default(role: Role, entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<u64> {
+    let default = keys.dialect.default_of(role, "", entries).filter(|_| keys.with_role(role).next().is_none());
+    keys.count(role, 1..=MAX_BATCH).or_else(|| default?.parse().ok())
+}
+
 fn data_set(keys: &mut MatchedKeys<'_>, batch: u64) -> Option<u64> {
     let (source, all): (_, Vec<_>) = (keys.source, keys.with_role(Role::Samples).cloned().collect());
     let read = all.into_iter().filter_map(|key| keys.keep(key.count(2..=MAX_SAMPLES, source)));
@@ -575,14 +585,21 @@ impl Step {
             value => Ok(value),
         };
         let (batch, steps) = (of_rank(Role::Batch, config.batch)?, of_rank(Role::Accumulation, config.accumulation)?);
-        let global = config.global_batch_of(ranks);
+        let global = config.global_batch;
         // A key that leaves a factor of the step to the program.
         let open = |role: Role| config.matched(role).is_some_and(MatchedKey::is_open);
+        if let Some(missing) =
+            [Role::Batch, Role::GlobalBatch].into_iter().find_map(|it| config.chosen_by_the_program(it))
+        {
+            return Err(missing);
+        }
         let batch = match (batch, global.or(global_batch)) {
             (Some(batch), _) => batch,
             // The other keys divide the global batch.
-            (None, Some(global)) => (global / ranks / steps.unwrap_or(1)).max(1),
-            (None, None) => {
+            (None, Some(global)) if global_batch.is_some() || config.divides_global_batch() => {
+                (global / ranks / steps.unwrap_or(1)).max(1)
+            }
+            (None, _) => {
                 return Err(match [Role::GlobalBatch, Role::Batch].into_iter().find(|role| open(*role)) {
                     Some(role) => left_open(config, role),
                     None if !config.is_training => OptimizeError::NotTraining { found: String::new() },
@@ -598,7 +615,7 @@ impl Step {
             }
             (None, None)
                 if global_batch.is_none()
-                    && let Some(missing) = config.chosen_by_the_program() =>
+                    && let Some(missing) = config.chosen_by_the_program(Role::Accumulation) =>
             {
                 return Err(missing);
             }
@@ -611,7 +628,9 @@ impl Step {
         let product = product.filter(|product| *product <= MAX_BATCH);
         let product = product.ok_or(OptimizeError::TooLarge { batch, accumulation: steps, ranks })?;
         let configured = global.filter(|configured| global_batch.is_none() && *configured != product);
-        if let (Some(configured), Some(key)) = (configured, config.key(Role::GlobalBatch)) {
+        if let Some(configured) = configured {
+            let key =
+                config.key(Role::GlobalBatch).map_or_else(|| config.dialect.usual(Role::GlobalBatch, 1), str::to_owned);
             let micro = config.key(Role::Batch).unwrap_or("the batch");
             let found = format!("`{micro}` {batch} x {steps} x {ranks} rank(s) are {product} samples");
             let remedy = "correct the config, or choose with --global-batch or --world-size";
@@ -655,8 +674,8 @@ fn no_batch(config: &Config) -> OptimizeError {
         let remedy = "give a batch of a fixed number of samples, with --at batch_size=KEY if its key is not known";
         return config.mistake(Role::Unfixed, format!("`{key}` counts the tokens or seconds of a batch: {remedy}"));
     }
-    let plain = Dialect::plain().usual(Role::Batch);
-    let usual = [dialect.usual(Role::Batch), dialect.usual(Role::GlobalBatch), plain];
+    let plain = Dialect::plain().usual(Role::Batch, 3);
+    let usual = [dialect.usual(Role::Batch, 3), dialect.usual(Role::GlobalBatch, 3), plain];
     OptimizeError::NoBatch {
         dialect: dialect.name.clone(),
         usual: usual.into_iter().find(|names| !names.is_empty()).unwrap_or_default(),
@@ -675,8 +694,11 @@ pub(crate) fn is_over_ranks(config: &Config, role: Role) -> bool {
 /// Micro-batches of a step where keys set the global batch and the micro-batch, and none the accumulation.
 pub(crate) fn implied_accumulation(config: &Config, global: Option<u64>, batch: u64, ranks: u64) -> Option<u64> {
     let is_open = config.matched(Role::Accumulation).is_none_or(MatchedKey::is_open) && config.batch.is_some();
-    let global =
-        global.filter(|_| is_open && (config.global_batch.is_some() || config.key(Role::Accumulation).is_some()))?;
+    let is_divided = || match config.global_batch {
+        Some(_) => config.divides_global_batch(),
+        None => config.key(Role::Accumulation).is_some(),
+    };
+    let global = global.filter(|_| is_open && is_divided())?;
     let part = batch.checked_mul(ranks)?;
-    (global > part && global.is_multiple_of(part)).then(|| global / part)
+    (global >= part && global.is_multiple_of(part)).then(|| global / part)
 }

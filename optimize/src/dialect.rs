@@ -171,8 +171,8 @@ impl Dialect {
     }
 
     /// First names of the keys of a role.
-    pub(crate) fn usual(&self, role: Role) -> String {
-        let names: Vec<_> = self.rows(role).flat_map(|key| key.names.iter()).take(3).collect();
+    pub(crate) fn usual(&self, role: Role, most: usize) -> String {
+        let names: Vec<_> = self.rows(role).flat_map(|key| key.names.iter()).take(most).collect();
         names.join(", ").replace(" .", " ").trim_start_matches('.').to_owned()
     }
 }
@@ -268,7 +268,6 @@ pub(crate) enum Spelling {
     CountPerWorker,
     /// A count that the devices share.
     CountOverRanks,
-    CountPerRank,
     Flag,
     FlagFor(Precision),
     /// A flag for mixed precision of any format, fp16 by default.

@@ -130,11 +130,11 @@ impl Tuner<'_> {
     }
 
     pub(crate) fn can_set_accumulation(&self) -> bool {
-        let global = self.config.global_batch_of(self.step.ranks);
         // An open micro-batch is a part of the global batch.
         let is_implied = || {
-            self.config.leaves_micro_batch() && self.config.global_batch.is_some()
-                || implied_accumulation(self.config, global, self.step.batch, self.step.ranks).is_some()
+            self.config.leaves_micro_batch() && self.config.divides_global_batch()
+                || implied_accumulation(self.config, self.config.global_batch, self.step.batch, self.step.ranks)
+                    .is_some()
         };
         // An optimizer step in the backward pass has all samples.
         !self.config.has_feature("whole_step")

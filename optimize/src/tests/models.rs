@@ -403,6 +403,13 @@ fn adapters_and_packed_weights_are_read() {
             vec![Query, Value],
             WeightFormat::Q4,
         ),
+        // LitGPT has rank 8 in `finetune_lora`, which alone reads these keys.
+        (
+            "train: {global_batch_size: 8, micro_batch_size: 1, max_seq_length: 512}\nlora_alpha: 16\nlora_dropout: 0.05\n".to_owned(),
+            Some(8),
+            vec![Query, Value],
+            WeightFormat::Full,
+        ),
         // LitGPT adapts queries and values, unless the file turns them off.
         (
             "train: {global_batch_size: 8, micro_batch_size: 1, max_seq_length: 512}\nlora_r: 8\nlora_key: true\nlora_query: false\n"
