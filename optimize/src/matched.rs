@@ -278,7 +278,7 @@ impl MatchedKey {
         let known = self.row.words.iter().flatten().filter(|(meaning, _)| meaning != "?");
         let mut words: Vec<&str> = known.map(|(_, word)| word.as_str()).collect();
         let mut seen = HashSet::new();
-        words.retain(|word| seen.insert(*word) && !word.starts_with('*'));
+        words.retain(|word| seen.insert(*word) && !word.contains('*'));
         if words.len() > 8 {
             words.splice(8.., ["…"]);
         }
