@@ -385,10 +385,9 @@ pub(crate) fn counts_of_micro_batches(config: &Config, from: u64, to: u64) -> im
     let note = move |key: &MatchedKey| {
         let shown = &key.entry.shown;
         let sizes = format!("{to} samples in place of {from}");
-        // `limit_train_batches: 1.0` is all of an epoch.
-        let is_share = |text: String| text.contains('.');
-        let count =
-            key.entry.value.count().filter(|count| *count > 0 && !key.entry.value.bare().is_some_and(is_share))?;
+        // `1.0` is the whole epoch.
+        let is_share = matches!(&key.entry.value, Value::Number(digits) if digits.contains('.'));
+        let count = key.entry.value.count().filter(|count| *count > 0 && !is_share)?;
         let same = (count as f64 * from as f64 / to as f64 * 10.0).round() / 10.0;
         Some(format!("`{shown}` counts micro-batches, which have {sizes}: {same} have as many samples as the {count}"))
     };

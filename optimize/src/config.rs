@@ -278,6 +278,21 @@ impl Config {
         self.global_batch.is_some() && self.matched(Role::GlobalBatch).is_none_or(is_own)
     }
 
+    /// The error of a hand-written batch of a step that counts tokens as in nanochat, or many samples.
+    fn can_count_tokens(&self, batch: u64, requested: Option<u64>) -> Option<OptimizeError> {
+        let key = self
+            .matched(Role::GlobalBatch)
+            .filter(|key| self.dialect.is_plain() && key.entry.name() == "total_batch_size")?;
+        let seq = self.with_role(Role::Dim).find(|key| key.row.dim == "seq")?.entry.value.count()?;
+        let is_assigned = self.overrides.iter().any(|it| it.key == key.entry.shown) || requested.is_some();
+        let is_whole = self.global_batch?.is_multiple_of(batch.saturating_mul(seq).max(2));
+        let message = format!(
+            "`{0}` can count tokens or samples: give the samples with --global-batch, or --at global_batch={0}",
+            key.entry.shown
+        );
+        (is_whole && !is_assigned).then(|| self.mistake(Role::GlobalBatch, message))
+    }
+
     /// Returns true if the file leaves the micro-batch to the program.
     pub(crate) fn leaves_micro_batch(&self) -> bool {
         self.matched(Role::Batch).is_some_and(MatchedKey::is_open) && self.accumulation.is_none()
@@ -576,6 +591,10 @@ impl Step {
     ///
     /// A config without a batch size, and numbers that contradict each other.
     pub fn new(config: &Config, global_batch: Option<u64>, world_size: Option<u64>) -> Result<Self, OptimizeError> {
+        if world_size == Some(0) || global_batch == Some(0) {
+            let message = "--world-size and --global-batch: expected a number from 1".to_owned();
+            return Err(OptimizeError::Dimension { message });
+        }
         let ranks = world_size.or(config.ranks).unwrap_or(1).max(1);
         let of_rank = |role: Role, value: Option<u64>| match value {
             Some(shared) if is_over_ranks(config, role) && !shared.is_multiple_of(ranks) => {
@@ -607,6 +626,9 @@ impl Step {
                 });
             }
         };
+        if let Some(mistake) = config.can_count_tokens(batch, global_batch) {
+            return Err(mistake);
+        }
         let implied = implied_accumulation(config, global.or(global_batch), batch, ranks);
         let steps = match (steps, implied) {
             (Some(steps), _) | (None, Some(steps)) => steps,

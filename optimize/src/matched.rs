@@ -380,7 +380,10 @@ fn unknown_keys(
         let Some(entry) = named(&given.key) else { continue };
         match &given.assumed {
             Some(assumed) if assumed != HARMLESS && !read.contains(&core::ptr::from_ref(entry)) => {
-                let message = format!("`{}`: no table reads this key, so that it can only be `{HARMLESS}`", given.key);
+                let message = format!(
+                    "`{}`: no table reads this key, so that it can only be `{HARMLESS}`; --dim gives a model's dimension",
+                    given.key
+                );
                 mistakes.push(source.error(&entry.key_span, message));
             }
             None if given.role.is_none() => continue,

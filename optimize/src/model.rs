@@ -200,7 +200,9 @@ impl Model {
         }
         let (values, training) = (dims.values(kind.dims), dims.values(Training::DIMS));
         let model_file = request.config.and_then(Config::model_file);
-        require_all(kind, names, &values, model_file)?;
+        // Gated layers have no usual width: some round two thirds of it up.
+        let is_gated = layout.is_some_and(|(family, _)| family.is_gated()) && !dims.has("d_ff");
+        require_all(kind, names, is_gated, &values, model_file)?;
         let mut spec =
             WorkloadSpec { model: ModelSpec::from_values(kind, &values), training: Training::from_values(&training) };
         if let (Some(optimizer), false) = (request.optimizer, training.contains_key("optimizer")) {
@@ -337,6 +339,7 @@ fn add_assumptions(kind: &'static ModelKind, dims: &mut Dims) {
 fn require_all(
     kind: &'static ModelKind,
     names: Option<&'static KindNames>,
+    needs_width: bool,
     values: &DimValues,
     file: Option<String>,
 ) -> Result<(), OptimizeError> {
@@ -349,7 +352,8 @@ fn require_all(
             format!(" (looked for {})", keys.iter().take(4).collect::<Vec<_>>().join(", "))
         })
     };
-    let is_missing = |dim: &&Dim| dim.presence == Presence::Required && !values.contains_key(dim.name);
+    let is_needed = |dim: &Dim| dim.presence == Presence::Required || needs_width && dim.name == "d_ff";
+    let is_missing = |dim: &&Dim| is_needed(dim) && !values.contains_key(dim.name);
     let missing: Vec<&Dim> = kind.dims.iter().filter(is_missing).collect();
     if missing.is_empty() {
         return Ok(());

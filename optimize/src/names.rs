@@ -29,6 +29,8 @@ pub(crate) struct Names {
     pub(crate) losses: Words,
     /// Words of losses and models that compare the samples of a micro-batch.
     pub(crate) comparing: Words,
+    /// Conditions of losses that are sums over a micro-batch.
+    pub(crate) sums: Words,
     /// Words of models that no kind describes.
     pub(crate) unmodelled_words: Words,
     /// Keys of layers, and their words that no kind describes.
@@ -116,6 +118,10 @@ pub(crate) struct Family {
 }
 
 impl Family {
+    pub(crate) fn is_gated(&self) -> bool {
+        self.dims.iter().any(|(dim, value)| dim == "gated" && value.as_bool() == Some(true))
+    }
+
     pub(crate) fn adapters(&self, name: &str) -> Option<&str> {
         self.adapters.iter().find(|(own, _)| own == name).map(|(_, matrices)| matrices.as_str())
     }

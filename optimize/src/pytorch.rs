@@ -59,7 +59,8 @@ impl Tuner<'_> {
                  micro-batches, in PyTorch with torch.cuda.max_memory_reserved()"
             ));
         } else {
-            let fixed = !self.can_set_accumulation() || self.keeps_step() || self.depends_on_micro_batch().is_some();
+            let is_kept = self.goal.whole_batch_loss || self.depends_on_micro_batch().is_some();
+            let fixed = !self.can_set_accumulation() || self.keeps_step() || is_kept;
             let sizes = (1..=as_is.samples).rev().filter(|samples| share.is_multiple_of(*samples));
             let sizes: Vec<_> = sizes.filter(|samples| !fixed || *samples == as_is.samples).collect();
             let modes =

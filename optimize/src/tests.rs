@@ -422,6 +422,7 @@ fn keys_of_losses_and_norms_that_combine_samples_keep_the_micro_batch() {
         "triplet_margin: 0.2",
         "loss_weights: {contrastive: 0.1}",
         "loss: triplet",
+        "loss_reduction: sum",
         "bn: true",
         "freeze_bn: false",
         "bn_momentum: 0.1",

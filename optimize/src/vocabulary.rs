@@ -237,11 +237,12 @@ fn topic(entry: &ConfigEntry) -> Option<&'static str> {
     let is_off = is_off(entry, topic.name == "parallelism");
     let text = if let Value::Text(text) = &entry.value { text.to_ascii_lowercase() } else { String::new() };
     let is_value = |value: &str| value.strip_prefix('=').map_or(text.contains(value), |own| text == own);
+    let is_of_samples = topic.name == "the batch" || words("off", "counted").has(word);
     let passes = is_listed
         || is_off
         || topic.values.iter().any(is_value)
         || is_named_by_models(name)
-        || is_beside_training(entry) && !(topic.name == "the batch" && is_of_batches(entry))
+        || is_beside_training(entry) && !(is_of_samples && is_of_batches(entry))
         || !is_about_task && !word.starts_with('=') && is_harmless();
     (!passes).then_some(topic.name.as_str())
 }

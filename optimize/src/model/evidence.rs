@@ -224,6 +224,9 @@ pub(crate) fn use_of_micro_batch(entries: &[ConfigEntry]) -> Option<&'static str
     }
     let models = entries.iter().flat_map(names_of_models).map(|(text, _)| text);
     let compares = models.chain(texts(&names.losses)).any(|text| has(&text, &names.comparing));
+    if names.sums.iter().any(|condition| meeting(entries, condition).is_some()) {
+        return Some("the loss is a sum over");
+    }
     // `contrastive_weight: 0.1`
     (compares || has_key(&names.comparing)).then_some("the loss compares the samples of")
 }
