@@ -591,10 +591,6 @@ impl Step {
     ///
     /// A config without a batch size, and numbers that contradict each other.
     pub fn new(config: &Config, global_batch: Option<u64>, world_size: Option<u64>) -> Result<Self, OptimizeError> {
-        if world_size == Some(0) || global_batch == Some(0) {
-            let message = "--world-size and --global-batch: expected a number from 1".to_owned();
-            return Err(OptimizeError::Dimension { message });
-        }
         let ranks = world_size.or(config.ranks).unwrap_or(1).max(1);
         let of_rank = |role: Role, value: Option<u64>| match value {
             Some(shared) if is_over_ranks(config, role) && !shared.is_multiple_of(ranks) => {

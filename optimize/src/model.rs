@@ -19,7 +19,7 @@ use crate::matched::{MatchedKey, Meaning};
 use crate::names::{Family, KindNames, Names, contains_word};
 use crate::vocabulary::is_beside_training;
 use evidence::Evidence;
-pub(crate) use evidence::{ModelKeys, use_of_micro_batch};
+pub(crate) use evidence::{ModelKeys, sections, use_of_micro_batch};
 use known::{Known, changes_dimensions};
 use read::{Reader, value};
 
@@ -305,9 +305,7 @@ fn requested(kind: &'static ModelKind, given: &[(String, String)]) -> Result<Dim
 fn add_layout(kind: &'static ModelKind, layout: Option<(&'static Family, &'static str)>, dims: &mut Dims) {
     for (name, value) in layout.iter().flat_map(|(layout, _)| &layout.dims) {
         let word = layout.map_or("", |(_, word)| word);
-        if let Some((dim, value)) = named(kind.dims, name).and_then(|dim| Some((dim.name, dim.kind.read(value)?))) {
-            dims.add(dim, value, Origin::Assumed(format!("as in {word} models")));
-        }
+        dims.add_named(kind, name, value, Origin::Assumed(format!("as in {word} models")));
     }
     // Positions of another kind have no table, and a table of the sequence's length is the default.
     let is_of_length = dims.get("max_seq") == dims.get("seq");
@@ -405,6 +403,13 @@ impl Dims {
 
     fn origin(&self, name: &str) -> Option<&Origin> {
         self.0.iter().find(|(known, ..)| *known == name).map(|(.., origin)| origin)
+    }
+
+    /// Adds a dimension by the name and value of a table, where the kind has it.
+    pub(crate) fn add_named(&mut self, kind: &'static ModelKind, name: &str, value: &toml::Value, origin: Origin) {
+        if let Some((dim, value)) = named(kind.dims, name).and_then(|dim| Some((dim.name, dim.kind.read(value)?))) {
+            self.add(dim, value, origin);
+        }
     }
 
     /// Adds a dimension unless it is there.

@@ -29,8 +29,6 @@ pub(crate) struct Names {
     pub(crate) losses: Words,
     /// Words of losses and models that compare the samples of a micro-batch.
     pub(crate) comparing: Words,
-    /// Conditions of losses that are sums over a micro-batch.
-    pub(crate) sums: Words,
     /// Words of models that no kind describes.
     pub(crate) unmodelled_words: Words,
     /// Keys of layers, and their words that no kind describes.

@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 
+use gpu_tuned_core::suggest;
 use serde::Deserialize;
 
 use crate::dialect::{Dialect, Key, Role, ends, known as key_of_plain};
 use crate::document::{ConfigEntry, Entry, Value};
 use crate::error::MOST_MISTAKES;
 use crate::matched::read_by;
-use crate::model::ModelKeys;
+use crate::model::{ModelKeys, sections};
 use crate::names::{Names, Words, normal};
 use crate::schema::{Place, SchemaKeys};
 
@@ -69,7 +70,6 @@ pub(crate) fn unknown<'e>(
     let is_planned = |entry: &ConfigEntry| is_read(entry) && is_planned(dialect, entry) || has_experts(entry);
     let on: Vec<_> = entries.iter().filter(|entry| is_planned(entry) && !has_no_value(&entry.value, true)).collect();
     let known = KnownKeys::new(entries);
-    let closed = |entry: &ConfigEntry| dialect.schema.is_none() || known.is_of_model(entry);
     let mut refused: HashSet<&[String]> = HashSet::new();
     let mut found = Vec::new();
     for entry in entries.iter().filter(|entry| !entry.key.is_empty() && !is_read(entry)) {
@@ -79,7 +79,6 @@ pub(crate) fn unknown<'e>(
         if is_covered && matches!(place, Place::Open) || tables_of(entry).any(|table| refused.contains(table)) {
             continue;
         }
-        let misspelt = || misspelt(dialect, entry).map(|name| format!("looks like `{name}`"));
         let touched = || topic(entry).map(|topic| format!("touches {topic}"));
         let reason = match place {
             Place::Changes(topic) => {
@@ -94,16 +93,17 @@ pub(crate) fn unknown<'e>(
                 let near = schema.suggest(entry.name());
                 Some((format!("is no key of {}{touched}{near}", schema.release), can_be_left))
             }
-            Place::Open if let Some(reason) = touched().or_else(misspelt) => {
-                Some((format!("is not known, and {reason}"), false))
+            Place::Open if let Some(topic) = touched() => Some((format!("is not known, and {topic}"), false)),
+            _ if let Some(other) = switched_off(dialect, entry, &on) => {
+                Some((format!("turns off what `{}` sets: delete what is not used", other.shown), false))
             }
-            place => {
-                let is_closed = || matches!(place, Place::Open) && closed(entry) && !known.has(entry);
-                let other = switched_off(dialect, entry, &on);
-                let other =
-                    other.map(|it| (format!("turns off what `{}` sets: delete what is not used", it.shown), false));
-                other.or_else(|| is_closed().then(|| ("is not known".to_owned(), true)))
+            Place::Open if (dialect.schema.is_none() || known.is_of_model(entry)) && !known.has(entry) => {
+                let of_models = known.of_models.0.iter().flat_map(|(names, _)| names.split('|'));
+                let all = read_by(dialect).flat_map(|key| key.names.iter()).chain(of_models);
+                let near = suggest(entry.name(), all.filter(|name| *name != entry.name()));
+                Some((format!("is not known{near}"), true))
             }
+            _ => None,
         };
         let Some((reason, can_be_left)) = reason else { continue };
         if is_table {
@@ -128,15 +128,9 @@ pub(crate) struct KnownKeys<'e> {
 
 impl<'e> KnownKeys<'e> {
     pub(crate) fn new(entries: &'e [ConfigEntry]) -> Self {
-        let sizes: Vec<_> = Names::get()
-            .kind("transformer")
-            .iter()
-            .flat_map(|kind| [kind.keys_of("layers"), kind.keys_of("d_model")])
-            .collect();
-        let has_size = |entry: &&ConfigEntry| sizes.iter().flatten().any(|keys| keys.has(entry.name()));
         Self {
             of_models: ModelKeys::new(entries),
-            sections: entries.iter().filter(has_size).filter_map(ConfigEntry::parent).collect(),
+            sections: sections(entries, Names::get().kind("transformer").expect("BUG: there are transformers")),
             referred: entries.iter().flat_map(|entry| entry.value.references()).collect(),
         }
     }
@@ -245,49 +239,6 @@ fn topic(entry: &ConfigEntry) -> Option<&'static str> {
         || is_beside_training(entry) && !(is_of_samples && is_of_batches(entry))
         || !is_about_task && !word.starts_with('=') && is_harmless();
     (!passes).then_some(topic.name.as_str())
-}
-
-/// The key that the dialect reads in this place, or of a transformer's dimension, where the name of the entry differs from the
-/// key's by a letter or underscores.
-fn misspelt(dialect: &'static Dialect, entry: &ConfigEntry) -> Option<&'static str> {
-    let (name, tables) = entry.path.split_last()?;
-    if words("harmless", "keys").has(name) || is_named_by_models(name) || entry.value == Value::Null {
-        return None;
-    }
-    let split = |names: &'static str| names.rsplit_once('.').unwrap_or(("", names));
-    let is_near = |names: &&'static str| {
-        let (parents, last) = split(names);
-        let is_there = match parents {
-            "" => !names.starts_with('.') || tables.is_empty(),
-            _ => ends(tables, parents),
-        };
-        differs_by_a_letter(name, last) && is_there
-    };
-    let of_settings = || read_by(dialect).filter(|key| is_of_plan(key)).flat_map(|key| key.names.iter());
-    let dims = Names::get().kind("transformer").filter(|_| matches!(entry.value, Value::Number(_)));
-    let of_dims = dims.into_iter().flat_map(|kind| &kind.dims).flat_map(|(_, keys)| keys.iter());
-    let near = of_settings().chain(of_dims).find(is_near).filter(|_| !is_beside_training(entry))?;
-    // `optim` is no mistake for `optim_g`.
-    of_settings().all(|names| split(names).1 != name).then_some(near)
-}
-
-/// Returns true for names that differ by one letter, two swapped ones, or underscores; those of three letters by a missing one.
-fn differs_by_a_letter(name: &str, known: &str) -> bool {
-    let is_short = name.len().min(known.len()) < if name.len() < known.len() { 3 } else { 4 };
-    let letters = |text: &'_ str| text.bytes().filter(|letter| *letter != b'_').collect::<Vec<_>>();
-    let is_near = || name.bytes().next() == known.bytes().next() && letters(name) == letters(known);
-    !is_short && name.len().abs_diff(known.len()) <= 3 && (is_near() || is_one_off(name.as_bytes(), known.as_bytes()))
-}
-
-/// Returns true for texts that differ by a letter or by two swapped ones.
-fn is_one_off(one: &[u8], other: &[u8]) -> bool {
-    let shared = one.iter().zip(other).take_while(|(one, other)| one == other).count();
-    let (one, other) = (&one[shared..], &other[shared..]);
-    let end = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count();
-    match (&one[..one.len() - end], &other[..other.len() - end]) {
-        ([first, second], [third, fourth]) => (first, second) == (fourth, third),
-        (one, other) => one.len() <= 1 && other.len() <= 1,
-    }
 }
 
 /// Returns true for a key of a model's dimension.

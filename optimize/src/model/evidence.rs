@@ -1,5 +1,7 @@
 //! Identifies the kind of model by the names in a config.
 
+use std::collections::HashSet;
+
 use crate::dialect::ends;
 use crate::document::{ConfigEntry, Value};
 use crate::error::OptimizeError;
@@ -46,57 +48,37 @@ pub(super) fn identify(entries: &[ConfigEntry]) -> Result<Evidence, Vec<Evidence
     if found.len() == 1 { Ok(found.remove(0)) } else { Err(found) }
 }
 
-/// Keys by which models are read or refused, as ends of paths.
-pub(crate) struct ModelKeys {
-    dims: Vec<&'static str>,
-    /// Keys whose values are no numbers.
-    words: Vec<&'static str>,
-    /// Conditions with their keys.
-    given: Vec<&'static str>,
-}
+/// Keys by which models are read or refused, each with the condition for numbers.
+pub(crate) struct ModelKeys(pub Vec<(&'static str, Option<&'static str>)>);
 
 impl ModelKeys {
     /// The keys for models of the file's kind, and of all kinds where that is not clear.
     pub(crate) fn new(entries: &[ConfigEntry]) -> Self {
         let (names, model) = (Names::get(), identify(entries).ok());
-        let is_it = |kind: &&KindNames| model.as_ref().is_none_or(|model| model.names.name == kind.name);
-        let kinds = || names.kinds.iter().filter(is_it);
-        let own = model.as_ref().and_then(|model| model.layout);
-        let layouts: Vec<_> = own.into_iter().chain(kinds().filter_map(|kind| names.layout(&kind.name))).collect();
-        let layouts = || layouts.iter().map(|(family, _)| *family);
-        let same = layouts().flat_map(|family| &family.same).flat_map(|(one, other)| [one.as_str(), other]);
-        let of_layouts =
-            layouts().flat_map(|family| family.keys.iter().map(|(_, keys)| keys).chain([&family.unmodelled]));
-        let of_kinds = kinds().flat_map(|kind| &kind.dims).map(|(_, keys)| keys);
         let keys = &names.keys;
-        let read = [&names.unmodelled, &names.of_pytorch, &keys.of_llama, &keys.multiple];
-        let dims = of_kinds.chain(of_layouts).chain(read).flat_map(Words::iter).chain(same);
-        let words = [
-            &names.norms,
-            &names.losses,
-            &names.layers,
-            &names.feed_forward,
-            &keys.naming,
-            &keys.loading,
-            &keys.sections,
-        ];
-        Self {
-            dims: dims.filter_map(|word| word.split(['=', '+', '/']).next()).collect(),
-            words: words.into_iter().flat_map(Words::iter).collect(),
-            given: layouts().flat_map(|family| &family.given).flat_map(|(all, _)| all.iter()).collect(),
-        }
+        let kinds = names.kinds.iter().filter(|kind| model.as_ref().is_none_or(|it| it.names.name == kind.name));
+        let own = model.as_ref().and_then(|model| model.layout);
+        let layouts = kinds.clone().filter_map(|kind| names.layout(&kind.name)).chain(own).map(|(family, _)| family);
+        let of_layouts =
+            layouts.clone().flat_map(|family| family.keys.iter().map(|(_, keys)| keys).chain([&family.unmodelled]));
+        let dims = kinds.flat_map(|kind| &kind.dims).map(|(_, keys)| keys).chain(of_layouts);
+        let dims = dims.chain([&names.unmodelled, &names.of_pytorch, &keys.of_llama, &keys.multiple]);
+        let of_layers = [&names.norms, &names.losses, &names.layers, &names.feed_forward];
+        let words = of_layers.into_iter().chain([&keys.naming, &keys.loading, &keys.sections]).flat_map(Words::iter);
+        let given =
+            layouts.clone().flat_map(|family| &family.given).flat_map(|(all, _)| all.iter()).map(|it| (it, Some(it)));
+        let same = layouts.flat_map(|family| &family.same).flat_map(|(one, other)| [one.as_str(), other]);
+        let dims = dims.flat_map(Words::iter).chain(same).map(|word| (word, None));
+        let all = dims.chain(words.map(|word| (word, Some("")))).chain(given);
+        Self(all.map(|(word, condition)| (word.split(['=', '+', '/']).next().unwrap_or(word), condition)).collect())
     }
 
     /// Returns true for a key that is read, with this value or as a table.
     pub(crate) fn has(&self, path: &[String], value: Option<&ConfigEntry>) -> bool {
-        let is_number = value.is_some_and(|entry| matches!(entry.value, Value::Number(_)));
-        let is_given = |condition: &&str| {
-            let key = condition.split('=').next().unwrap_or_default();
-            key.split('|').any(|names| ends(path, names))
-                && (!is_number || value.is_some_and(|entry| meeting(std::slice::from_ref(entry), condition).is_some()))
-        };
-        let has = |all: &[&str]| all.iter().any(|names| ends(path, names));
-        has(&self.dims) || !is_number && has(&self.words) || self.given.iter().any(is_given)
+        let number = value.filter(|entry| matches!(entry.value, Value::Number(_)));
+        let is_met = |condition: &str| number.is_none_or(|it| meeting(std::slice::from_ref(it), condition).is_some());
+        let is_it = |names: &str| names.split('|').any(|names| ends(path, names));
+        self.0.iter().any(|(names, condition)| is_it(names) && condition.is_none_or(is_met))
     }
 }
 
@@ -224,11 +206,8 @@ pub(crate) fn use_of_micro_batch(entries: &[ConfigEntry]) -> Option<&'static str
     }
     let models = entries.iter().flat_map(names_of_models).map(|(text, _)| text);
     let compares = models.chain(texts(&names.losses)).any(|text| has(&text, &names.comparing));
-    if names.sums.iter().any(|condition| meeting(entries, condition).is_some()) {
-        return Some("the loss is a sum over");
-    }
     // `contrastive_weight: 0.1`
-    (compares || has_key(&names.comparing)).then_some("the loss compares the samples of")
+    (compares || has_key(&names.comparing)).then_some("the loss combines the samples of")
 }
 
 /// Texts of an entry that name a model, each with the entry for messages.
@@ -253,30 +232,21 @@ pub(super) fn names_of_models(entry: &ConfigEntry) -> Vec<(String, String)> {
     vec![(normal(class), format!("`{} = {text}`", entry.shown))]
 }
 
-/// A table of another module beside the one that is named after the kind: with dimensions of the kind, or of Burn's modules.
+/// Tables with the depth or width of a model.
+pub(crate) fn sections<'e>(entries: &'e [ConfigEntry], names: &KindNames) -> HashSet<&'e [String]> {
+    let sizes = ["layers", "d_model"].map(|dim| names.keys_of(dim));
+    let has_size = |entry: &&ConfigEntry| sizes.iter().flatten().any(|keys| keys.has(entry.name()));
+    entries.iter().filter(has_size).filter_map(ConfigEntry::parent).collect()
+}
+
+/// A table of another module with a width or depth, beside the one that is named after the kind.
 fn of_other_module<'e>(entries: &'e [ConfigEntry], evidence: &Evidence) -> Option<&'e ConfigEntry> {
-    let is_table = |entry: &&ConfigEntry| matches!(entry.value, Value::Table(_));
-    let section = entries.iter().filter(is_table).find(|table| evidence.by == format!("`{}`", table.shown))?;
+    let tables = sections(entries, evidence.names);
+    let section =
+        entries.iter().find(|table| evidence.by == format!("`{}`", table.shown) && tables.contains(&*table.path))?;
     let is_apart =
         |table: &&ConfigEntry| !table.path.starts_with(&section.path) && !section.path.starts_with(&table.path);
-    let parts = |table: &ConfigEntry| {
-        let is_part =
-            |entry: &&ConfigEntry| entry.path.len() == table.path.len() + 1 && entry.path.starts_with(&table.path);
-        entries.iter().filter(is_part).collect::<Vec<_>>()
-    };
-    // The width or the depth again: a table of the vocabulary belongs to the model.
-    let sizes = |table: &ConfigEntry| {
-        let dims = evidence.names.dims.iter().filter(|(dim, _)| ["layers", "d_model"].contains(&dim.as_str()));
-        dims.filter(|(_, keys)| parts(table).iter().any(|entry| keys.has(entry.name()))).count()
-    };
-    let has_module = |table: &&ConfigEntry| {
-        let parts = parts(table);
-        let has = |name: &&str| parts.iter().any(|entry| entry.name() == *name);
-        let of_burn = [["d_input", "d_output"], ["channels", "kernel_size"]];
-        sizes(table) > 0 && sizes(section) > 0 || of_burn.iter().any(|names| names.iter().all(has))
-    };
-    let mut others = entries.iter().filter(is_table).filter(is_apart).filter(|table| !is_beside_training(table));
-    others.find(has_module)
+    entries.iter().filter(is_apart).find(|it| tables.contains(&*it.path) && !is_beside_training(it))
 }
 
 /// Evidence of a table that is named after the kind, with dimensions of the kind in it.

@@ -50,9 +50,7 @@ impl<'e> Reader<'e> {
             let Some(all) = all else { continue };
             let keys = all.iter().map(|entry| entry.shown.as_str()).collect::<Vec<_>>().join(", ");
             for (name, value) in values {
-                if let Some((dim, value)) = named(kind.dims, name).and_then(|dim| Some((dim, dim.kind.read(value)?))) {
-                    dims.add(dim.name, value, Origin::Key(keys.clone()));
-                }
+                dims.add_named(kind, name, value, Origin::Key(keys.clone()));
             }
         }
     }
