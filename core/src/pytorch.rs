@@ -33,6 +33,8 @@ pub struct Run {
     pub loss: Loss,
     /// True if the gradients of several micro-batches are summed.
     pub accumulates: bool,
+    /// True if sharded gradients stay whole on each GPU until the last micro-batch of a step (`no_sync` of FSDP).
+    pub unsynced: bool,
     /// True if each parameter is updated in the backward pass, and its gradient freed.
     pub step_in_backward: bool,
     /// True if the optimizer updates all parameters together, as `torch.optim` does unless `fused` or `foreach=False` is
@@ -46,6 +48,10 @@ pub struct Run {
     pub sharding: Sharding,
     /// GPUs that share one copy of a sharded state, such as those of a node in hybrid sharding; 0 for all.
     pub shards: u64,
+    /// Sequences of a batch of evaluation between the steps; 0 without evaluation.
+    pub eval_batch: u64,
+    /// Computation of the loss in evaluation.
+    pub eval_loss: Loss,
 }
 
 /// Format of frozen weights. Packed formats are those of bitsandbytes; embeddings, norms and the head stay in 16 bits.
@@ -172,11 +178,15 @@ pub fn peak(spec: &WorkloadSpec, run: &Run) -> Option<Peak> {
     let tokens = run.micro_batch as f64 * model.seq as f64;
     // Gradients grow while kept tensors are freed, so that the peak is at the loss or in the optimizer's step.
     let kept = tokens * layout.kept();
-    let beside = if run.accumulates { gradients } else { 0.0 } + layout.casts() + layout.temporary();
+    let is_unsynced = run.unsynced && matches!(run.sharding, Sharding::Fsdp | Sharding::FsdpGradients);
+    let summed = if is_unsynced { layout.compute() * layout.parameters.trained() as f64 } else { gradients };
+    let beside = if run.accumulates { summed } else { 0.0 } + layout.casts() + layout.temporary();
     // An update of all parameters together needs a copy of them (documentation of `torch.optim.AdamW`, `foreach`).
     let at_step = gradients * if run.foreach { 2.0 } else { 1.0 };
-    let allocated = state.fixed + (kept + beside).max(at_step);
-    let freely = state.fixed + (kept * RESERVED_FREELY + beside).max(at_step);
+    let evaluation = (run.eval_batch * model.seq) as f64 * layout.evaluated() + layout.casts() + layout.temporary();
+    let beyond = at_step.max(if run.eval_batch > 0 { evaluation } else { 0.0 });
+    let allocated = state.fixed + (kept + beside).max(beyond);
+    let freely = state.fixed + (kept * RESERVED_FREELY + beside).max(beyond);
     let [allocated, reserved, reserved_freely] =
         [allocated, allocated * RESERVED, freely].map(|bytes| Bytes(bytes as u64));
     Some(Peak { allocated, reserved, reserved_freely })
@@ -332,7 +342,7 @@ impl<'a> Layout<'a> {
     /// Bytes that a token keeps for the backward pass, at its start.
     fn kept(&self) -> f64 {
         let layers = self.model.layers as f64;
-        let result = self.logits() + self.norm() + self.compute() * self.model.d_model as f64;
+        let result = self.logits(self.run.loss, [4.0, 8.0]) + self.norm() + self.compute() * self.model.d_model as f64;
         if self.run.checkpointing {
             // One input at a time comes back from the host.
             let inputs = if self.run.offloads { 1.0 } else { layers };
@@ -342,21 +352,29 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Bytes of the loss: logits in the format of the step, and in fp32 a copy, log-probabilities and their gradients.
-    fn logits(&self) -> f64 {
+    /// Bytes of the loss: logits in the format of the step, a copy in fp32, and results. Those are log-probabilities in fp32,
+    /// which chunks keep, and in training their gradients.
+    fn logits(&self, loss: Loss, [kept, results]: [f64; 2]) -> f64 {
         if self.model.classes.is_some() {
             return 0.0;
         }
         let copy = if self.compute() < 4.0 { 4.0 } else { 0.0 };
-        let each = self.compute() + copy + 8.0;
+        let each = self.compute() + copy + results;
         self.model.vocab as f64
-            * match self.run.loss {
+            * match loss {
                 Loss::Whole => each,
                 Loss::Chunked => each / LOSS_CHUNKS,
-                Loss::KeptChunks => 4.0 + (self.compute() + copy) / LOSS_CHUNKS,
-                Loss::KeptLogits => 4.0 + self.compute() + copy / LOSS_CHUNKS,
+                Loss::KeptChunks => kept + (self.compute() + copy) / LOSS_CHUNKS,
+                Loss::KeptLogits => kept + self.compute() + copy / LOSS_CHUNKS,
                 Loss::InPlace => self.compute(),
             }
+    }
+
+    /// Bytes that a token needs in evaluation, which keeps nothing: those of a layer, or of the logits with a copy and
+    /// log-probabilities in fp32.
+    fn evaluated(&self) -> f64 {
+        let logits = self.logits(self.run.eval_loss, [0.0, 4.0]);
+        self.layer().max(logits + self.norm() + self.compute() * self.model.d_model as f64)
     }
 
     /// Bytes of a norm. `LayerNorm` keeps its input. Implementations of RMS norms convert the input to fp32 first, and keep

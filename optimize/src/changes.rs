@@ -108,7 +108,9 @@ impl Editor<'_> {
         let (config, settings, ranks) = (self.config, &self.decision.settings, self.decision.ranks);
         let times = |role: Role| if is_over_ranks(config, role) { ranks } else { 1 };
         let global = self.decision.global_batch;
-        self.set_count(Role::GlobalBatch, None, global);
+        if config.matched(Role::GlobalBatch).is_some() {
+            self.set_count(Role::GlobalBatch, None, global);
+        }
         self.set_count(Role::Batch, Some(Setting::BatchSize), settings.batch_size * times(Role::Batch));
         let steps = settings.gradient_accumulation;
         self.set_count(Role::Accumulation, Some(Setting::GradientAccumulation), steps * times(Role::Accumulation));

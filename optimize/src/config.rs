@@ -41,6 +41,8 @@ pub struct Config {
     /// Batches prepared ahead, in the unit of its key.
     prefetch: Option<u64>,
     pub(crate) precision: Precision,
+    /// True for automatic mixed precision, whatever format the weights have.
+    pub(crate) is_mixed: bool,
     /// TF32 in products of fp32.
     pub tf32: Option<bool>,
     pub(crate) checkpointing: Option<bool>,
@@ -71,6 +73,7 @@ impl Config {
         let mut keys = MatchedKeys::new(&index, file, overrides);
         let batch = keys.count(Role::Batch, 1..=MAX_BATCH);
         let (ranks, devices_of_node, open_ranks) = ranks(&mut keys);
+        let (precision, is_mixed) = precision(entries, &mut keys);
         let mut config = Self {
             file: file.clone(),
             entries: entries.to_vec(),
@@ -85,7 +88,8 @@ impl Config {
             open_ranks,
             workers: keys.count(Role::Workers, 0..=4096),
             prefetch: keys.count(Role::Prefetch, 0..=1 << 16),
-            precision: precision(entries, &mut keys),
+            precision,
+            is_mixed,
             tf32: keys.flag(Role::Tf32),
             checkpointing: checkpointing(entries, &mut keys),
             optimizer: optimizer(entries, &mut keys)
@@ -185,11 +189,28 @@ impl Config {
     pub(crate) fn sharding(&self) -> Option<String> {
         let is_one_unit = self.feature("fsdp_units").as_deref() == Some("one");
         let kind = self.feature("zero_stage")?;
-        Some(if is_one_unit && ["fsdp", "hsdp"].contains(&kind.as_str()) { kind + "2" } else { kind })
+        Some(match kind.as_str() {
+            "fsdp" | "fsdp-half" if is_one_unit => "fsdp2".to_owned(),
+            "hsdp" if is_one_unit => "hsdp2".to_owned(),
+            _ => kind,
+        })
     }
 
     pub(crate) fn has_feature(&self, name: &str) -> bool {
         self.feature(name).as_deref() == Some("true")
+    }
+
+    /// Samples of a batch of evaluation, by default those of a micro-batch; 0 where the file turns evaluation off.
+    pub(crate) fn eval_batch(&self, micro_batch: u64) -> u64 {
+        let Some(default) = self.dialect.default_of(Role::EvalBatch, "", &self.entries) else { return 0 };
+        let own = self.matched(Role::EvalBatch).and_then(|key| key.count(1..=MAX_BATCH, self.file.source()).ok()?);
+        own.or_else(|| default.parse().ok()).unwrap_or(micro_batch)
+    }
+
+    /// Returns true if the weights have the format of the saved model.
+    pub(crate) fn loads_saved(&self) -> bool {
+        self.feature("half_weights").as_deref() == Some("saved")
+            && self.with_role(Role::Weights).all(MatchedKey::is_open)
     }
 
     /// Returns true if a key loads the weights in fp32.
@@ -220,8 +241,8 @@ impl Config {
     /// Values without a key, by the framework's defaults: the setting, its value, and the address of the documentation.
     pub fn defaults(&self, ranks: u64) -> impl Iterator<Item = (&str, &str, &str)> {
         let is_used = move |row: &&DefaultValue| match row.role {
-            _ if !row.has_effect(&self.entries) || row.value == "?" => false,
-            _ if row.dim == "zero_stage" && ranks == 1 || row.dim == "prepared" => false,
+            _ if !row.beside.is_met(&self.entries) || row.value == "?" || row.dim == "prepared" => false,
+            _ if ranks == 1 && ["zero_stage", "no_sync"].contains(&row.dim.as_str()) => false,
             // Hand-written configs of Burn have none.
             Role::Feature if self.framework() != Framework::Pytorch => false,
             // Formats of weights as they are loaded.
@@ -232,9 +253,12 @@ impl Config {
                 false
             }
             Role::Feature => self.with_role(Role::Feature).all(|key| key.row.dim != row.dim || key.is_open()),
-            Role::Checkpointing | Role::Optimizer | Role::Precision | Role::Accumulation | Role::GlobalBatch => {
-                self.with_role(row.role).all(MatchedKey::is_open)
-            }
+            Role::Checkpointing
+            | Role::Optimizer
+            | Role::Precision
+            | Role::Accumulation
+            | Role::GlobalBatch
+            | Role::EvalBatch => self.with_role(row.role).all(MatchedKey::is_open),
             _ => false,
         };
         self.dialect.defaults.iter().filter(is_used).map(|row| {
@@ -242,6 +266,7 @@ impl Config {
                 (Role::Checkpointing, _) => "checkpointing",
                 (Role::Optimizer, _) => "optimizer",
                 (Role::Precision, _) => "precision",
+                (Role::EvalBatch, _) => "batch of evaluation",
                 (Role::Accumulation, _) => "micro-batches of a step",
                 (Role::GlobalBatch, _) => "samples of a step",
                 (_, "flash_attention") => "flash attention",
@@ -250,6 +275,7 @@ impl Config {
                 (_, "zero_stage") => "sharding",
                 (_, "fsdp_units") => "units of FSDP",
                 (_, "gradient_buffers") => "buffers of gradients",
+                (_, "no_sync") => "gradients kept whole between micro-batches",
                 (_, other) => other,
             };
             (name, row.value.as_str(), row.source.as_str())
@@ -291,6 +317,12 @@ impl Config {
             key.entry.shown
         );
         (is_whole && !is_assigned).then(|| self.mistake(Role::GlobalBatch, message))
+    }
+
+    /// Micro-batches of a step, where the framework has a default for its samples.
+    fn default_steps(&self, part: u64) -> Option<u64> {
+        let default = self.dialect.default_of(Role::Accumulation, "", &self.entries)?;
+        Some(default.strip_suffix(" samples")?.parse::<u64>().ok()?.div_ceil(part.max(1)))
     }
 
     /// Returns true if the file leaves the micro-batch to the program.
@@ -491,8 +523,8 @@ fn checkpointing(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<
     keys.flag(Role::Checkpointing).or(default.filter(|_| !has_key))
 }
 
-/// The precision that the keys request together; fp32 without any.
-fn precision(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Precision {
+/// The precision that the keys request together, fp32 without any; and true for automatic mixed precision over any weights.
+fn precision(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> (Precision, bool) {
     let source = keys.source;
     let all: Vec<MatchedKey> = keys.all.iter().filter(|key| key.role.is_of_precision()).cloned().collect();
     let mut requested: Vec<(Precision, &MatchedKey)> = Vec::new();
@@ -524,11 +556,17 @@ fn precision(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Precision {
         keys.mistakes.push(source.error(&switch.entry.key_span, message));
     }
     let default = keys.dialect.default_of(Role::Precision, "", entries);
-    if let (true, Some(default)) = (requested.is_empty(), default) {
-        let default = default.parse().expect("BUG: the tables have precisions");
-        let is_off = |key: &MatchedKey| matches!(key.flag(source), Ok(Some(false)));
-        let is_refused = all.iter().any(|key| key.spelling == Spelling::FlagFor(default) && is_off(key));
-        return if is_refused { Precision::F32 } else { default };
+    let default = default.map(|name| name.parse::<Precision>().expect("BUG: the tables have precisions"));
+    let turns_off = |key: &MatchedKey, precision: &Precision| {
+        key.spelling == Spelling::FlagFor(*precision) && matches!(key.flag(source), Ok(Some(false)))
+    };
+    let default = default.filter(|default| !all.iter().any(|key| turns_off(key, default)));
+    let is_open = requested.iter().all(|(_, key)| key.role == Role::Weights);
+    let is_mixed = requested.iter().any(|(it, _)| it.is_mixed()) || is_open && default.is_some_and(Precision::is_mixed);
+    // Weights in fp32 are those of mixed precision, too.
+    let is_default = is_open && requested.iter().all(|(it, _)| *it == Precision::F32);
+    if let Some(default) = default.filter(|_| is_default) {
+        return (default, is_mixed);
     }
     let format = requested.iter().find(|(_, key)| key.role == Role::AmpFormat).map(|(format, _)| *format);
     let has_switch = all.iter().any(|key| key.spelling == Spelling::AmpSwitch);
@@ -546,13 +584,13 @@ fn precision(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Precision {
             .filter(|(it, _)| *it == Precision::MixedBf16)
             .for_each(|(it, _)| *it = Precision::Bf16Params);
     }
-    let Some((first, by)) = requested.first() else { return Precision::F32 };
+    let Some((first, by)) = requested.first() else { return (Precision::F32, is_mixed) };
     if let Some((other, second)) = requested.iter().find(|(other, _)| other != first) {
         let (one, two) = (&by.entry.shown, &second.entry.shown);
         let message = format!("`{one}` asks for {first} and `{two}` for {other}: keep one");
         keys.mistakes.push(source.error(&second.entry.key_span, message));
     }
-    *first
+    (*first, is_mixed)
 }
 
 /// The count of a role; without a key the dialect's default.
@@ -637,7 +675,7 @@ impl Step {
             {
                 return Err(missing);
             }
-            (None, None) => 1,
+            (None, None) => config.default_steps(batch * ranks).filter(|_| global_batch.is_none()).unwrap_or(1),
         };
         if !config.is_training {
             return Err(OptimizeError::NotTraining { found: String::new() });

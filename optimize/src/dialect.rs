@@ -19,7 +19,7 @@ pub struct Dialect {
     pub name: String,
     /// Address of the documentation.
     pub documentation: String,
-    /// Sets of paths; a file with all of a set, and none with a `!` in front, is in the dialect.
+    /// Sets of paths with bars between alternatives; a file with all of a set, and none with a `!` in front, is in the dialect.
     #[serde(default)]
     pub(crate) recognised: Vec<Words>,
     /// The framework that runs the training.
@@ -90,7 +90,7 @@ pub(crate) static DIALECTS: LazyLock<Vec<Dialect>> = LazyLock::new(|| {
         "dialects/": "axolotl" "llama_factory" "torchtune" "litgpt" "megatron_lm" "nemo" "nanotron" "olmo" "composer"
         "ms_swift" "trl" "hugging_face" "gpt_neox" "deepspeed" "lightning" "nanogpt" "burn" "micro_batch" "plain"
     ];
-    let keys = tables!["dialects/": "training_arguments" "megatron_arguments" "lightning_classes"];
+    let keys = tables!["dialects/": "training_arguments" "sharding" "megatron_arguments" "lightning_classes"];
     let schemas = tables![
         "schemas/": "axolotl" "llama_factory" "torchtune" "litgpt" "nemo" "nanotron" "olmo" "composer" "hugging_face"
         "gpt_neox" "deepspeed" "lightning" "nanogpt" "lightning_trainer" "training_arguments" "fsdp_config" "deepspeed_keys"
@@ -155,13 +155,18 @@ impl Dialect {
         core::ptr::eq(self, Self::plain())
     }
 
+    /// The release whose keys and defaults are read, or the name of the ecosystem.
+    pub fn release(&self) -> &str {
+        self.schema.as_ref().map_or(&self.name, |schema| &schema.release)
+    }
+
     pub(crate) fn rows(&self, role: Role) -> impl Iterator<Item = &Key> {
         self.keys.iter().filter(move |key| key.role == role)
     }
 
     /// Meaning of a setting without its key.
     pub(crate) fn default_of(&self, role: Role, dim: &str, entries: &[ConfigEntry]) -> Option<&str> {
-        let is_it = |row: &&DefaultValue| row.role == role && row.dim == dim && row.has_effect(entries);
+        let is_it = |row: &&DefaultValue| row.role == role && row.dim == dim && row.beside.is_met(entries);
         self.defaults.iter().find(is_it).map(|row| row.value.as_str())
     }
 
@@ -301,6 +306,9 @@ pub(crate) struct Key {
     /// True if other keys of the file set the same value.
     #[serde(default)]
     pub mirror: bool,
+    /// Conditions of which one has to be met, so that the keys have an effect.
+    #[serde(default)]
+    pub beside: Words,
 }
 
 /// Meaning of a setting without its key, as the framework documents it.
@@ -312,25 +320,28 @@ pub(crate) struct DefaultValue {
     #[serde(default)]
     pub dim: String,
     pub value: String,
-    /// Keys without any of which the default has no effect; with `!`, keys with which it has none.
+    /// Conditions of which one has to be met, and all with `!`, so that the default has an effect.
     #[serde(default)]
     pub beside: Words,
     /// Address of the documentation.
     pub source: String,
 }
 
-impl DefaultValue {
-    /// Returns true with a key that it needs, unless that is off, and without the key that replaces it.
-    pub(crate) fn has_effect(&self, entries: &[ConfigEntry]) -> bool {
-        let is_met = |names: &str| {
+impl Words {
+    /// Returns true if one of the conditions is met, or there is none: a key that is not off, a word of it (`plugins=*liger*`),
+    /// or with `!` no value of it.
+    pub(crate) fn is_met(&self, entries: &[ConfigEntry]) -> bool {
+        let is_met = |condition: &str| {
+            let (names, word) = condition.split_once('=').unwrap_or((condition, ""));
             let mut named = entries.iter().filter(|entry| ends(&entry.path, names.trim_start_matches('!')));
-            if names.starts_with('!') {
-                named.all(|entry| entry.value == Value::Null)
-            } else {
-                named.any(|entry| !has_no_value(&entry.value, false))
+            let has_word = |text: &String| is_word(word, &text.to_lowercase());
+            match (condition.starts_with('!'), word) {
+                (true, _) => named.all(|entry| entry.value == Value::Null),
+                (_, "") => named.any(|entry| !has_no_value(&entry.value, false)),
+                _ => named.any(|entry| entry.value.texts().iter().any(has_word)),
             }
         };
-        let (without, with): (Vec<_>, Vec<_>) = self.beside.iter().partition(|names| names.starts_with('!'));
+        let (without, with): (Vec<_>, Vec<_>) = self.iter().partition(|condition| condition.starts_with('!'));
         without.into_iter().all(is_met) && (with.is_empty() || with.into_iter().any(is_met))
     }
 }

@@ -63,7 +63,7 @@ impl<'t> MatchedKeys<'t> {
         let mut keys = Self { source, dialect, has_step, all, mistakes, unknown };
         let mut targets = Targets::new(index, &matches);
         let replaced: Vec<Role> = overrides.iter().filter_map(|it| it.role).collect();
-        for (row, entry) in matches.iter().copied() {
+        for (row, entry) in matches.iter().copied().filter(|(row, _)| row.beside.is_met(index.entries)) {
             if overrides.iter().any(|it| it.role.is_some() && it.key == entry.shown) || replaced.contains(&row.role) {
                 continue;
             }
@@ -243,6 +243,9 @@ impl MatchedKey {
             }
         };
         let word = word.rsplit("torch.").next().unwrap_or(word).to_ascii_lowercase();
+        // `configs/zero-3.json`
+        let is_file = self.row.names.has("deepspeed");
+        let word = if is_file { word.rsplit('/').next().unwrap_or_default().replace('-', "_") } else { word };
         let known = |word: &str| self.row.known(word);
         let flag = || match &self.entry.value {
             Value::Flag(flag) => known(if *flag { "true" } else { "false" }).or_else(|| known("no").filter(|_| !*flag)),
@@ -293,6 +296,7 @@ impl MatchedKey {
         };
         let remedy = match self.role {
             Role::Method => format!("to plan as if it had no effect: --assume {shown}={HARMLESS}"),
+            Role::Dim => format!("give it with --dim {}=VALUE", self.row.dim),
             _ => format!("to plan with another meaning: --assume {shown}=MEANING"),
         };
         let message = format!("`{shown}`: `{value}` is not modelled{expected}; {remedy}");
@@ -436,7 +440,7 @@ impl<'e> Index<'e> {
     }
 
     fn has_all_of_one(&self, sets: &[Words]) -> bool {
-        let has = |names: &str| self.find(names).next().is_some();
+        let has = |names: &str| names.split('|').any(|names| self.find(names).next().is_some());
         let agrees = |names: &str| names.strip_prefix('!').map_or_else(|| has(names), |names| !has(names));
         sets.iter().any(|set| set.iter().all(agrees))
     }

@@ -53,6 +53,12 @@ impl Model {
     ///
     /// An unknown kind, missing dimensions, values that a model cannot have, and models that no kind describes.
     pub fn read(entries: &[ConfigEntry], file: &ConfigText, request: &ModelRequest<'_>) -> Result<Self, OptimizeError> {
+        let saved = request.config.filter(|config| config.loads_saved());
+        if let Some(entry) = saved.and_then(|_| read::meeting(entries, ".dtype|.torch_dtype=float32")) {
+            let remedy = "write `torch_dtype: float32` into its config";
+            let message = format!("`{}`: the training loads weights in fp32: {remedy}", entry.shown);
+            return Err(file.mistakes(vec![file.source().error(&entry.place(), message)]));
+        }
         let read = Self::of_entries(entries, file, request);
         if let (Ok(model), None) = (&read, request.kind) {
             model.check_loaded(entries)?;
@@ -457,8 +463,13 @@ fn add_training(
         if mistakes.len() >= MOST_MISTAKES {
             break;
         }
+        // `--dim seq` is the length of both.
+        let name = key.row.dim.trim_start_matches("source_");
+        if dims.origin(name) == Some(&Origin::Option) {
+            continue;
+        }
         let Some(dim) = find(&key.row.dim) else {
-            if key.row.dim == "source_seq" && dims.origin("seq") != Some(&Origin::Option) {
+            if key.row.dim == "source_seq" {
                 let message =
                     format!("`{}`: a decoder's sequence has source and target: give --dim seq=…", key.entry.shown);
                 mistakes.push(source.error(&key.entry.place(), message));
@@ -478,7 +489,7 @@ fn add_training(
         };
         let shown = &key.entry.shown;
         match (read, dims.get(dim.name)) {
-            (Ok(Some(value)), Some(other)) if value != *other && dims.origin(dim.name) != Some(&Origin::Option) => {
+            (Ok(Some(value)), Some(other)) if value != *other => {
                 let message = format!(
                     "`{shown}` and another key both look like the training's {0}; choose with --dim {0}=…",
                     dim.name
@@ -490,7 +501,8 @@ fn add_training(
             (Err(mistake), _) => mistakes.push(mistake),
         }
     }
-    for row in config.dialect.defaults.iter().filter(|row| row.role == Role::Dim && row.has_effect(&config.entries)) {
+    for row in config.dialect.defaults.iter().filter(|row| row.role == Role::Dim && row.beside.is_met(&config.entries))
+    {
         let value = parse_value(&row.value);
         if let Some((dim, value)) = find(&row.dim).and_then(|dim| Some((dim, dim.kind.read(&value)?))) {
             dims.add(dim.name, value, Origin::Assumed(format!("the default of {}", config.dialect.name)));
@@ -525,11 +537,12 @@ fn targets(
     let keys = || config.with_role(Role::Dim).filter(|key| key.row.dim == "lora_targets");
     let is_unknown =
         |key: &&MatchedKey| !key.row.words.is_empty() && matches!(key.meaning(source.text), Meaning::Unknown);
-    if let Some(key) = keys().filter(|_| dims.has("lora_rank")).find(is_unknown) {
+    let is_open = dims.has("lora_rank") && !dims.has("lora_targets");
+    if let Some(key) = keys().filter(|_| is_open).find(is_unknown) {
         return Err(key.unknown(source));
     }
     let all: Vec<_> = keys().map(|key| (key, words(key))).filter(|(_, words)| !words.concat().is_empty()).collect();
-    let is_default = |row: &&DefaultValue| row.dim == "lora_targets" && row.has_effect(&config.entries);
+    let is_default = |row: &&DefaultValue| row.dim == "lora_targets" && row.beside.is_met(&config.entries);
     let defaults = config.dialect.defaults.iter().filter(is_default);
     let mut matrices: Vec<&str> = defaults.filter_map(|row| Names::get().matrices(None, &row.value)).collect();
     if all.is_empty() && matrices.is_empty() {

@@ -43,6 +43,8 @@ pub(crate) struct Names {
     pub(crate) liger: Words,
     /// Families whose published weights are in fp32.
     pub(crate) saved_f32: Words,
+    /// Families whose default attention is eager.
+    pub(crate) without_sdpa: Words,
     /// Names of matrices by the planner's names.
     matrices: BTreeMap<String, Words>,
 }

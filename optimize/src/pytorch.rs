@@ -9,7 +9,7 @@ use gpu_tuned_core::{Precision, PrecisionPolicy, Provenance, Setting, Settings};
 use crate::dialect::Role;
 use crate::error::OptimizeError;
 use crate::model::{family, has_liger};
-use crate::names::Names;
+use crate::names::{Names, Words};
 use crate::task::Decision;
 use crate::tuner::{Expectation, Tuned, Tuner};
 
@@ -74,14 +74,26 @@ impl Tuner<'_> {
         let part = found.unwrap_or(least);
         tuned.after = Expectation::in_pytorch(self.peak(part), facts);
         let decision = found.map(|part| self.decide(part, as_is, facts));
+        let fits_with = |part: &Part, eval_batch: u64| {
+            let peak = peak(self.spec, &Run { eval_batch, ..self.run(*part) });
+            peak.is_some_and(|peak| peak.on_device(facts) <= facts.memory_available)
+        };
         if let (None, Some(bytes)) = (&decision, needed(part)) {
-            let (samples, checkpointing) = (part.samples, if part.checkpointing { " with checkpointing" } else { "" });
-            let remedy =
-                if self.can_set_accumulation() { "" } else { "; the config has no key for smaller micro-batches" };
-            tuned.after.problem = Some(format!(
-                "does not fit: a micro-batch of {samples}{checkpointing} needs {bytes} in PyTorch, of {}{remedy}",
-                facts.memory_available
-            ));
+            let (what, remedy) = if let Some(part) = parts.iter().find(|part| fits_with(part, 0)) {
+                let (batch, key) = (self.run(*part).eval_batch, config.key(Role::EvalBatch));
+                let key = key.map_or_else(|| config.dialect.usual(Role::EvalBatch, 3), str::to_owned);
+                let most = (1..batch).rev().find(|most| fits_with(part, *most));
+                let remedy = most.map_or("evaluate in another run".to_owned(), |most| format!("set `{key}` to {most}"));
+                (format!("evaluation in batches of {batch}"), format!(": {remedy}"))
+            } else {
+                let (samples, with) = (part.samples, if part.checkpointing { " with checkpointing" } else { "" });
+                let remedy =
+                    if self.can_set_accumulation() { "" } else { "; the config has no key for smaller micro-batches" };
+                (format!("a micro-batch of {samples}{with}"), remedy.to_owned())
+            };
+            let available = facts.memory_available;
+            let problem = format!("does not fit: {what} needs {bytes} in PyTorch, of {available}{remedy}");
+            tuned.after.problem = Some(problem);
         }
         Ok(decision)
     }
@@ -160,15 +172,28 @@ impl Tuner<'_> {
     fn run(&self, part: Part) -> Run {
         let (config, step, training) = (self.config, self.step, &self.spec.training);
         let (stage, half) = (config.sharding(), config.feature("half_weights"));
+        let has_adapters = training.lora_rank.is_some();
+        // The published weights of a model without adapters, unless the program makes new ones.
+        let is_saved = half.as_deref() == Some("saved") && (has_adapters || config.named_models().next().is_some());
+        let is_one_of = |families: &Words| family(config).is_some_and(|family| families.has(family));
+        let is_saved_half = is_saved && !is_one_of(&Names::get().saved_f32) && !config.loads_f32();
+        let is_sharded = stage.as_deref().is_some_and(|stage| !["0", "fsdp-half"].contains(&stage));
+        let is_mixed = part.precision.is_mixed() || part.precision == Precision::Bf16Params && config.is_mixed;
+        let keeps_f32 = is_sharded && is_mixed && !has_adapters;
         let precision = match (part.precision, half.as_deref()) {
+            // DeepSpeed and FSDP convert trained weights to fp32 for mixed precision.
+            (Precision::Bf16Params, _) if keeps_f32 => Precision::MixedBf16,
+            (precision, _) if keeps_f32 => precision,
             // Autocast over weights that stay in 16 bits.
-            (Precision::MixedBf16, Some("true")) => Precision::Bf16Params,
+            (Precision::MixedBf16, Some("true")) | (_, Some("pure")) => Precision::Bf16Params,
+            _ if is_saved_half && !has_adapters => Precision::Bf16Params,
             // Adapters over weights in the format of the saved model.
-            (Precision::F32, Some("frozen")) if training.lora_rank.is_some() => Precision::MixedBf16,
+            (Precision::F32, half) if has_adapters && (is_saved_half || half == Some("frozen")) => Precision::MixedBf16,
             (precision, _) => precision,
         };
         let optimizer = config.matched(Role::Optimizer).and_then(|key| key.entry.value.bare());
-        let optimizer = optimizer.unwrap_or_default().to_lowercase();
+        let default = || config.dialect.default_of(Role::Optimizer, "", &config.entries).map(str::to_owned);
+        let optimizer = optimizer.or_else(default).unwrap_or_default().to_lowercase();
         let state = match (optimizer.contains("paged"), ["8bit", "4bit"].iter().any(|bits| optimizer.contains(bits))) {
             (true, _) => OptimizerState::Paged,
             (false, true) => OptimizerState::EightBit,
@@ -178,7 +203,7 @@ impl Tuner<'_> {
         let is_converted = matches!(stage.as_deref(), Some("1" | "2" | "3"));
         let is_loaded = match half.as_deref() {
             Some("false") => true,
-            Some("saved") if family(config).is_some_and(|family| Names::get().saved_f32.has(family)) => true,
+            Some("saved") => !is_saved_half,
             _ => config.loads_f32(),
         };
         let is_full = precision == Precision::F32 || precision.is_mixed() && is_loaded && !is_converted;
@@ -195,32 +220,40 @@ impl Tuner<'_> {
             Some("1") => Sharding::Zero1,
             Some("2") => Sharding::Zero2,
             Some("3") => Sharding::Zero3,
-            Some("fsdp" | "fsdp_checkpointing" | "hsdp") => Sharding::Fsdp,
+            Some("fsdp" | "fsdp-half" | "fsdp_checkpointing" | "hsdp") => Sharding::Fsdp,
             Some("fsdp2" | "hsdp2") => Sharding::FsdpGradients,
             _ => Sharding::None,
         };
         // All-reduced in place, and updated by a fused optimizer.
         let buffers = sharding == Sharding::None && config.has_feature("gradient_buffers");
         let is_fused = buffers || optimizer.contains("fused") || config.has_feature("fused");
+        let (attention, loss) = (config.feature("flash_attention"), config.feature("fused_cross_entropy"));
+        let (attention, eval_loss) =
+            (attention.as_deref(), (loss.as_deref() == Some("in_training")).then_some(Loss::Whole));
+        let loss = match loss.as_deref() {
+            Some("true" | "in_training") => Loss::Chunked,
+            Some("liger") if has_liger(config, self.spec) => Loss::Chunked,
+            Some("chunks" | "logits") if config.has_feature("compiled") => Loss::Chunked,
+            // Logits and their gradients in 16 bits have 4 bytes, kept chunks 4.75.
+            Some("chunks" | "fused") => Loss::KeptChunks,
+            // Logits with a copy in fp32, which becomes the gradient, have 6 bytes, kept logits 6.5.
+            Some("logits" | "float") => Loss::KeptLogits,
+            Some("in_place") => Loss::InPlace,
+            _ => Loss::Whole,
+        };
         Run {
             micro_batch: part.samples,
+            eval_batch: config.eval_batch(part.samples),
+            eval_loss: eval_loss.unwrap_or(loss),
             precision,
             frozen,
             prepared: config.has_feature("prepared") && training.frozen_weights != WeightFormat::Full,
-            flash_attention: config.has_feature("flash_attention"),
+            flash_attention: attention == Some("true")
+                || attention == Some("sdpa") && !is_one_of(&Names::get().without_sdpa),
             checkpointing: part.checkpointing || stage.as_deref() == Some("fsdp_checkpointing") && step.ranks > 1,
             offloads: config.offloads(),
-            loss: match config.feature("fused_cross_entropy").as_deref() {
-                Some("true") => Loss::Chunked,
-                Some("liger") if has_liger(config, self.spec) => Loss::Chunked,
-                Some("chunks" | "logits") if config.has_feature("compiled") => Loss::Chunked,
-                // Logits and their gradients in 16 bits have 4 bytes, kept chunks 4.75.
-                Some("chunks" | "fused") => Loss::KeptChunks,
-                // Logits with a copy in fp32, which becomes the gradient, have 6 bytes, kept logits 6.5.
-                Some("logits" | "float") => Loss::KeptLogits,
-                Some("in_place") => Loss::InPlace,
-                _ => Loss::Whole,
-            },
+            loss,
+            unsynced: config.has_feature("no_sync"),
             accumulates: buffers || step.samples_per_rank() > part.samples,
             step_in_backward: config.has_feature("whole_step"),
             foreach: state == OptimizerState::Full && !is_fused,

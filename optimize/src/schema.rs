@@ -82,7 +82,9 @@ impl<'s, 'e> SchemaKeys<'s, 'e> {
 
     pub(crate) fn place(&self, entry: &ConfigEntry) -> Place<'s> {
         let root = (0..entry.path.len()).rev().find(|end| self.roots.contains(&entry.path[..*end]));
-        root.map_or(Place::Open, |root| self.schema.place(&entry.path[root..], entry))
+        let place = self.schema.place(&entry.path[root.unwrap_or_default()..], entry);
+        // Programs have keys of their own beside a table of the framework's.
+        if root.is_some() || matches!(place, Place::Changes(_)) { place } else { Place::Open }
     }
 }
 

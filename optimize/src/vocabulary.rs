@@ -72,11 +72,13 @@ pub(crate) fn unknown<'e>(
     let known = KnownKeys::new(entries);
     let mut refused: HashSet<&[String]> = HashSet::new();
     let mut found = Vec::new();
-    for entry in entries.iter().filter(|entry| !entry.key.is_empty() && !is_read(entry)) {
+    for entry in entries.iter().filter(|entry| !["", "<<"].contains(&entry.key.as_str()) && !is_read(entry)) {
         let is_table = matches!(entry.value, Value::Table(_));
         let place = keys.as_ref().map_or(Place::Open, |keys| keys.place(entry));
         let is_covered = is_table && covered.contains(entry.path.as_slice());
-        if is_covered && matches!(place, Place::Open) || tables_of(entry).any(|table| refused.contains(table)) {
+        if is_covered && matches!(place, Place::Open | Place::Changes(_))
+            || tables_of(entry).any(|table| refused.contains(table))
+        {
             continue;
         }
         let touched = || topic(entry).map(|topic| format!("touches {topic}"));

@@ -122,7 +122,7 @@ impl Report<'_> {
             table.row(style, [dim.name.clone(), value], styled(FAINT, from));
         }
         for (name, value, source) in self.config.defaults(self.step.ranks) {
-            let from = format!("the default of {}: {source}", self.config.dialect.name);
+            let from = format!("the default of {}: {source}", self.config.dialect.release());
             table.row(MARKED, [name.to_owned(), value.to_owned()], styled(FAINT, from));
         }
         table.print()

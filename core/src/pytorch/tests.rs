@@ -237,6 +237,30 @@ fn hybrid_sharding_has_the_state_of_a_node() {
     assert!(state(64, 8, Sharding::Fsdp) > 7.0 * state(64, 0, Sharding::Fsdp));
 }
 
+/// Llama 3.2 1B on an H200, evaluated after a step in batches of 8 x 2048 tokens by `Trainer` of transformers 5.17 and PyTorch 2.11.
+#[test]
+fn evaluation_has_the_measured_peak() {
+    let model = Transformer {
+        heads: Some(32),
+        kv_heads: Some(8),
+        d_ff: Some(8192),
+        gated: true,
+        norm: Norm::Rms,
+        positions: Positions::Rotary,
+        bias: false,
+        dropout: false,
+        ..Transformer::new(16, 2048, 128_256, 2048)
+    };
+    let spec = WorkloadSpec::from(model);
+    for (precision, measured) in
+        [(Precision::Bf16Params, 26.60), (Precision::MixedBf16, 35.87), (Precision::F32, 29.66)]
+    {
+        let run = Run { micro_batch: 1, precision, eval_batch: 8, flash_attention: true, ..Run::default() };
+        let gib = peak(&spec, &run).expect("a transformer").allocated.0 as f64 / f64::from(1 << 30);
+        assert!((gib / measured - 1.0).abs() < 0.05, "{precision}: {gib} of {measured}");
+    }
+}
+
 #[test]
 fn gpt_2_at_the_settings_of_nanogpt_fits_24_gib() {
     let model = Transformer { dropout: false, bias: false, ..Transformer::new(12, 768, 50304, 1024) };

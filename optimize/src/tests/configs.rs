@@ -111,13 +111,13 @@ fn ranks_are_read_from_data_parallel_sizes_or_noted_where_they_are_open() {
 #[test]
 fn the_strongest_of_several_keys_decides_on_a_feature() {
     const AXOLOTL: &str = "base_model: x\nmicro_batch_size: 8\nsequence_len: 64\n";
-    for (given, feature) in [
-        ("flash_attention: false\nsdp_attention: true\n", "flash_attention"),
-        ("liger_fused_linear_cross_entropy: false\ncut_cross_entropy: true\n", "fused_cross_entropy"),
+    for (given, feature, without) in [
+        ("flash_attention: false\nsdp_attention: true\n", "flash_attention", Some("sdpa")),
+        ("liger_fused_linear_cross_entropy: false\ncut_cross_entropy: true\n", "fused_cross_entropy", Some("false")),
     ] {
-        let found = |given: &str| read(&format!("{AXOLOTL}{given}")).feature(feature);
+        let found = |given: &str| read(&format!("{AXOLOTL}plugins: [CutCrossEntropyPlugin]\n{given}")).feature(feature);
         assert_eq!(found(given).as_deref(), Some("true"));
-        assert_eq!(found(&given.replace("true", "false")).as_deref(), Some("false"));
+        assert_eq!(found(&given.replace("true", "false")).as_deref(), without);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::dialect::{DIALECTS, Key, Role, ends, known};
 use crate::names::{Words, normal};
 
 /// Features that change the memory of PyTorch, or what a step allows.
-const FEATURES: &str = "half_weights flash_attention prepared fused_cross_entropy zero_stage fsdp_units whole_step checkpointing_stays offload split_batches fused compiled distributed gradient_buffers";
+const FEATURES: &str = "half_weights flash_attention prepared fused_cross_entropy zero_stage fsdp_units whole_step checkpointing_stays offload split_batches fused compiled distributed gradient_buffers no_sync";
 
 /// Meanings and dimensions of a row are those of its role.
 fn check(key: &Key) {

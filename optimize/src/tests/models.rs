@@ -431,6 +431,26 @@ fn adapters_and_packed_weights_are_read() {
             vec![],
             WeightFormat::Q8,
         ),
+        // The default of PEFT's `LoraConfig`, and those of ms-swift and torchtune.
+        (
+            "per_device_train_batch_size: 1\nmax_seq_length: 512\nlora_config: {lora_alpha: 16}\n".to_owned(),
+            Some(8),
+            vec![],
+            WeightFormat::Full,
+        ),
+        (
+            "per_device_train_batch_size: 1\nmax_length: 512\nlazy_tokenize: true\n".to_owned(),
+            Some(8),
+            every.clone(),
+            WeightFormat::Full,
+        ),
+        (
+            "model: {_component_: torchtune.models.llama3_2.lora, lora_attn_modules: [q_proj]}\ntokenizer: {_component_: x, max_seq_len: 512}\nbatch_size: 2\n"
+                .to_owned(),
+            Some(8),
+            vec![Query],
+            WeightFormat::Full,
+        ),
         (
             "per_device_train_batch_size: 1\nmax_seq_length: 512\nuse_peft: false\nlora_r: 8\n".to_owned(),
             None,
@@ -457,6 +477,21 @@ fn adapters_and_packed_weights_are_read() {
     assert!(words.contains("frozen_weights needs frozen parameters"), "{words}");
 }
 
+/// transformers 5 and ms-swift load the format of `config.json`.
+#[test]
+fn weights_that_are_saved_in_fp32_need_a_key_of_the_training() {
+    let (saved, training) = (LLAMA.replace("bfloat16", "float32"), "per_device_train_batch_size: 1\nmax_length: 64\n");
+    let words = refused(&saved, training);
+    assert!(words.contains("`torch_dtype`: the training loads weights in fp32"), "{words}");
+    for (model, key) in [
+        (saved.as_str(), "torch_dtype: float32\n"),
+        (saved.as_str(), "packing: true\nmodel_name_or_path: x\n"),
+        (LLAMA, ""),
+    ] {
+        read(model, &format!("{training}{key}")).unwrap_or_else(|error| panic!("{key}: {error}"));
+    }
+}
+
 /// The heads of transformers' examples of classification and of answers have no logits over the vocabulary.
 #[test]
 fn heads_of_classification_follow_from_the_training() {
@@ -471,6 +506,9 @@ fn heads_of_classification_follow_from_the_training() {
         ("task_name: SST2", Some("2")),
         ("task_name: mine", None),
         ("doc_stride: 128", Some("2")),
+        ("n_best_size: 20", Some("2")),
+        ("train_language: en", Some("3")),
+        ("label_column_name: tags\nnum_labels: 9", Some("9")),
         ("doc_stride: null", None),
     ] {
         assert_eq!(classes(key).as_deref(), expected, "{key}");
