@@ -304,21 +304,6 @@ impl Config {
         self.global_batch.is_some() && self.matched(Role::GlobalBatch).is_none_or(is_own)
     }
 
-    /// The error of a hand-written batch of a step that counts tokens as in nanochat, or many samples.
-    fn can_count_tokens(&self, batch: u64, requested: Option<u64>) -> Option<OptimizeError> {
-        let key = self
-            .matched(Role::GlobalBatch)
-            .filter(|key| self.dialect.is_plain() && key.entry.name() == "total_batch_size")?;
-        let seq = self.with_role(Role::Dim).find(|key| key.row.dim == "seq")?.entry.value.count()?;
-        let is_assigned = self.overrides.iter().any(|it| it.key == key.entry.shown) || requested.is_some();
-        let is_whole = self.global_batch?.is_multiple_of(batch.saturating_mul(seq).max(2));
-        let message = format!(
-            "`{0}` can count tokens or samples: give the samples with --global-batch, or --at global_batch={0}",
-            key.entry.shown
-        );
-        (is_whole && !is_assigned).then(|| self.mistake(Role::GlobalBatch, message))
-    }
-
     /// Micro-batches of a step, where the framework has a default for its samples.
     fn default_steps(&self, part: u64) -> Option<u64> {
         let default = self.dialect.default_of(Role::Accumulation, "", &self.entries)?;
@@ -660,9 +645,6 @@ impl Step {
                 });
             }
         };
-        if let Some(mistake) = config.can_count_tokens(batch, global_batch) {
-            return Err(mistake);
-        }
         let implied = implied_accumulation(config, global.or(global_batch), batch, ranks);
         let steps = match (steps, implied) {
             (Some(steps), _) | (None, Some(steps)) => steps,
