@@ -16,7 +16,7 @@ use crate::dialect::{DefaultValue, Role};
 use crate::document::{ConfigEntry, ConfigText, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::matched::{MatchedKey, Meaning};
-use crate::names::{Family, KindNames, Names, contains_word};
+use crate::names::{KindNames, Layout, Names, contains_word};
 use crate::vocabulary::is_beside_training;
 use evidence::Evidence;
 pub(crate) use evidence::{ModelKeys, sections, use_of_micro_batch};
@@ -161,7 +161,7 @@ impl Model {
         let entries = read.as_deref().unwrap_or(entries);
         let mut reader = Reader::new(entries, file.source(), kind.name);
         if let Some(config) = request.config {
-            let mistakes = add_training(config, kind, layout.map(|(family, _)| family), &mut dims);
+            let mistakes = add_training(config, kind, layout, &mut dims);
             if !mistakes.is_empty() {
                 return Err(config.file.mistakes(mistakes));
             }
@@ -207,7 +207,8 @@ impl Model {
         let (values, training) = (dims.values(kind.dims), dims.values(Training::DIMS));
         let model_file = request.config.and_then(Config::model_file);
         // Gated layers have no usual width: some round two thirds of it up.
-        let is_gated = layout.is_some_and(|(family, _)| family.is_gated()) && !dims.has("d_ff");
+        let is_gated =
+            layout.is_some_and(|(family, _)| family.dims.iter().any(|(dim, _)| dim == "gated")) && !dims.has("d_ff");
         require_all(kind, names, is_gated, &values, model_file)?;
         let mut spec =
             WorkloadSpec { model: ModelSpec::from_values(kind, &values), training: Training::from_values(&training) };
@@ -308,7 +309,7 @@ fn requested(kind: &'static ModelKind, given: &[(String, String)]) -> Result<Dim
 }
 
 /// Adds the dimensions that every model of the family has.
-fn add_layout(kind: &'static ModelKind, layout: Option<(&'static Family, &'static str)>, dims: &mut Dims) {
+fn add_layout(kind: &'static ModelKind, layout: Layout, dims: &mut Dims) {
     for (name, value) in layout.iter().flat_map(|(layout, _)| &layout.dims) {
         let word = layout.map_or("", |(_, word)| word);
         dims.add_named(kind, name, value, Origin::Assumed(format!("as in {word} models")));
@@ -436,12 +437,7 @@ impl Dims {
 }
 
 /// Adds the dimensions that the training's config gives: lengths, adapters, packed weights. Returns its mistakes.
-fn add_training(
-    config: &Config,
-    kind: &'static ModelKind,
-    family: Option<&'static Family>,
-    dims: &mut Dims,
-) -> Vec<FileError> {
+fn add_training(config: &Config, kind: &'static ModelKind, layout: Layout, dims: &mut Dims) -> Vec<FileError> {
     let (source, mut mistakes) = (config.file.source(), Vec::new());
     let mut switches = Vec::new();
     for key in config.with_role(Role::Adapter) {
@@ -510,7 +506,7 @@ fn add_training(
     }
     let adapter = config.with_role(Role::Adapter).find(|_| is_adapted && !dims.has("lora_rank"));
     let adapter = adapter.filter(|key| matches!(key.meaning(source.text), Meaning::Known("on")));
-    mistakes.extend(adapter.map(|key| missing_rank(key, source)).or(targets(config, family, is_adapted, dims).err()));
+    mistakes.extend(adapter.map(|key| missing_rank(key, source)).or(targets(config, layout, is_adapted, dims).err()));
     mistakes
 }
 
@@ -520,12 +516,7 @@ fn missing_rank(key: &MatchedKey, source: Source<'_>) -> FileError {
 }
 
 /// Adds the matrices that have adapters.
-fn targets(
-    config: &Config,
-    family: Option<&'static Family>,
-    is_adapted: bool,
-    dims: &mut Dims,
-) -> Result<(), FileError> {
+fn targets(config: &Config, layout: Layout, is_adapted: bool, dims: &mut Dims) -> Result<(), FileError> {
     let source = config.file.source();
     let text = |value: &Value| value.bare().unwrap_or_default();
     let words = |key: &MatchedKey| match (&key.entry.value, key.meaning(source.text)) {
@@ -546,7 +537,7 @@ fn targets(
     let defaults = config.dialect.defaults.iter().filter(is_default);
     let mut matrices: Vec<&str> = defaults.filter_map(|row| Names::get().matrices(None, &row.value)).collect();
     if all.is_empty() && matrices.is_empty() {
-        matrices.extend(family.and_then(|family| family.adapters("")));
+        matrices.extend(layout.and_then(|(family, _)| family.adapters("")));
     }
     if let (Some((key, _)), true) = (all.first(), is_adapted && !dims.has("lora_rank")) {
         return Err(missing_rank(key, source));
@@ -557,7 +548,7 @@ fn targets(
     for (key, word) in all.iter().flat_map(|(key, words)| words.iter().map(move |word| (key, word))) {
         let remedy = "name the matrices with adapters: --dim 'lora_targets=[\"query\", \"value\"]'";
         let message = || format!("`{}`: no matrix is known as `{word}`; {remedy}", key.entry.shown);
-        let found = Names::get().matrices(family, word);
+        let found = Names::get().matrices(layout, word);
         matrices.push(found.ok_or_else(|| source.error(&key.entry.place(), message()))?);
     }
     let mut matrices: Vec<_> = matrices.iter().flat_map(|words| words.split(' ')).map(str::to_owned).collect();

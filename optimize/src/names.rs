@@ -88,6 +88,9 @@ pub(crate) struct ModelKeys {
     pub multiple: Words,
 }
 
+/// A family with the word by which it is named.
+pub(crate) type Layout = Option<(&'static Family, &'static str)>;
+
 /// Dimensions that every model with a word in its name has.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Family {
@@ -118,10 +121,6 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    pub(crate) fn is_gated(&self) -> bool {
-        self.dims.iter().any(|(dim, value)| dim == "gated" && value.as_bool() == Some(true))
-    }
-
     pub(crate) fn adapters(&self, name: &str) -> Option<&str> {
         self.adapters.iter().find(|(own, _)| own == name).map(|(_, matrices)| matrices.as_str())
     }
@@ -159,17 +158,15 @@ impl Names {
     }
 
     /// The planner's names of a matrix with adapters: one, or several with spaces.
-    pub(crate) fn matrices(&self, family: Option<&'static Family>, name: &str) -> Option<&str> {
+    pub(crate) fn matrices(&self, layout: Layout, name: &str) -> Option<&str> {
         // `model.layers.0.self_attn.q_proj` is in one layer.
         if name.split('.').any(|part| part.parse::<u32>().is_ok()) {
             return None;
         }
-        if let Some(own) = family.and_then(|family| family.adapters(name)) {
-            return Some(own);
-        }
         let last = name.rsplit('.').next().unwrap_or(name);
         let has = |names: &Words| names.has(name) || names.has(last);
-        self.matrices.iter().find(|(_, names)| has(names)).map(|(matrices, _)| matrices.as_str())
+        let found = || self.matrices.iter().find(|(_, names)| has(names)).map(|(matrices, _)| matrices.as_str());
+        layout.and_then(|(family, _)| family.adapters(name)).or_else(found)
     }
 
     /// The family of models with a word in this name: that with the longest word.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::dialect::ends;
 use crate::document::{ConfigEntry, Value};
 use crate::error::OptimizeError;
-use crate::names::{Family, KindNames, Names, Words, contains_word, normal};
+use crate::names::{Family, KindNames, Layout, Names, Words, contains_word, normal};
 use crate::vocabulary::{KnownKeys, fits, has_no_value, is_beside_training};
 
 use super::class::published_type;
@@ -21,7 +21,7 @@ pub(super) struct Evidence {
     /// The option or key that identifies the kind.
     pub by: String,
     /// The model's family.
-    pub layout: Option<(&'static Family, &'static str)>,
+    pub layout: Layout,
 }
 
 /// The only kind that the file can mean, or all candidates.
