@@ -114,6 +114,8 @@ pub enum OptimizerState {
     Full,
     /// 8 bits, with a scale in fp32 for each 256 values (bitsandbytes).
     EightBit,
+    /// 8 bits but for embeddings, which have fp32, as with bitsandbytes in `Trainer` of transformers.
+    EightBitMatrices,
     /// 8 bits in unified memory, which the driver moves to the host. PyTorch does not count it.
     Paged,
 }
@@ -194,6 +196,9 @@ pub fn peak(spec: &WorkloadSpec, run: &Run) -> Option<Peak> {
 
 /// Chunks of a loss that is computed in chunks: torchtune's default.
 const LOSS_CHUNKS: f64 = 8.0;
+
+/// Bytes of a value in 8 bits with its part of a scale.
+const EIGHT_BITS: f64 = 1.0 + 4.0 / 256.0;
 
 /// Memory of the training state, in bytes.
 struct TrainingState {
@@ -296,12 +301,15 @@ impl<'a> Layout<'a> {
         let moment = match run.state {
             OptimizerState::Full if self.training.optimizer.keeps_f32() => 4.0,
             OptimizerState::Full => full,
-            OptimizerState::EightBit => 1.0 + 4.0 / 256.0,
+            OptimizerState::EightBit | OptimizerState::EightBitMatrices => EIGHT_BITS,
             OptimizerState::Paged => 0.0,
         };
+        let has_apart = run.state == OptimizerState::EightBitMatrices && self.training.lora_rank.is_none();
+        let apart = if has_apart { (self.model.vocab * self.model.d_model) as f64 } else { 0.0 };
+        let beyond = (4.0 - EIGHT_BITS) * moments * apart / trained.max(1.0);
         let share = |is_sharded: bool| if is_sharded { 1.0 / shards } else { 1.0 };
         let weights = (self.frozen() + each * trained) * share(self.is_sharded());
-        let optimizer = (moment * moments + master * trained) * share(run.sharding != Sharding::None);
+        let optimizer = (moment * moments + beyond + master * trained) * share(run.sharding != Sharding::None);
         let gradients = each * trained * share(self.is_sharded() || run.sharding == Sharding::Zero2);
         // DistributedDataParallel copies gradients into buckets that stay (`gradient_as_bucket_view=False`).
         let buckets = if run.sharding == Sharding::None && devices > 1.0 { gradients } else { 0.0 };

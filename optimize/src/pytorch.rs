@@ -176,7 +176,10 @@ impl Tuner<'_> {
         // The published weights of a model without adapters, unless the program makes new ones.
         let is_saved = half.as_deref() == Some("saved") && (has_adapters || config.named_models().next().is_some());
         let is_one_of = |families: &Words| family(config).is_some_and(|family| families.has(family));
-        let is_saved_half = is_saved && !is_one_of(&Names::get().saved_f32) && !config.loads_f32();
+        // Models that were tuned for chats are published in 16 bits.
+        let is_tuned = |text: &str| ["-it", "-instruct", "-chat"].iter().any(|end| text.to_lowercase().ends_with(end));
+        let is_base = !config.named_models().any(|(text, _)| is_tuned(&text));
+        let is_saved_half = is_saved && !(is_base && is_one_of(&Names::get().saved_f32)) && !config.loads_f32();
         let is_sharded = stage.as_deref().is_some_and(|stage| !["0", "fsdp-half"].contains(&stage));
         let is_mixed = part.precision.is_mixed() || part.precision == Precision::Bf16Params && config.is_mixed;
         let keeps_f32 = is_sharded && is_mixed && !has_adapters;
@@ -196,6 +199,10 @@ impl Tuner<'_> {
         let optimizer = optimizer.or_else(default).unwrap_or_default().to_lowercase();
         let state = match (optimizer.contains("paged"), ["8bit", "4bit"].iter().any(|bits| optimizer.contains(bits))) {
             (true, _) => OptimizerState::Paged,
+            // `adamw_bnb_8bit` of transformers
+            (false, true) if optimizer.ends_with("_8bit") && !optimizer.contains("torch") => {
+                OptimizerState::EightBitMatrices
+            }
             (false, true) => OptimizerState::EightBit,
             (false, false) => OptimizerState::Full,
         };
@@ -228,11 +235,13 @@ impl Tuner<'_> {
         let buffers = sharding == Sharding::None && config.has_feature("gradient_buffers");
         let is_fused = buffers || optimizer.contains("fused") || config.has_feature("fused");
         let (attention, loss) = (config.feature("flash_attention"), config.feature("fused_cross_entropy"));
-        let (attention, eval_loss) =
-            (attention.as_deref(), (loss.as_deref() == Some("in_training")).then_some(Loss::Whole));
+        let (attention, eval_loss) = (
+            attention.as_deref(),
+            loss.as_deref().is_some_and(|loss| loss.ends_with("in_training")).then_some(Loss::Whole),
+        );
         let loss = match loss.as_deref() {
             Some("true" | "in_training") => Loss::Chunked,
-            Some("liger") if has_liger(config, self.spec) => Loss::Chunked,
+            Some("liger" | "liger_in_training") if has_liger(config, self.spec) => Loss::Chunked,
             Some("chunks" | "logits") if config.has_feature("compiled") => Loss::Chunked,
             // Logits and their gradients in 16 bits have 4 bytes, kept chunks 4.75.
             Some("chunks" | "fused") => Loss::KeptChunks,

@@ -130,7 +130,7 @@ fn memory_in_pytorch_follows_the_features_of_the_run() {
         tuned.before.memory_bytes.expect("an estimate").0
     };
     let as_is = bytes("", &[]);
-    let less = ["gradient_checkpointing: true\n", "optim: adamw_bnb_8bit\n", "use_liger_kernel: true\n"];
+    let less = ["gradient_checkpointing: true\n", "optim: adamw_torch_8bit\n", "use_liger_kernel: true\n"];
     for text in less {
         assert!(bytes(text, &[]) < as_is, "{text}");
     }
@@ -264,6 +264,20 @@ fn accumulation_under_fsdp_keeps_whole_gradients() {
     let more = ((model.parameters() as f64) * (2.0 - 0.5) * 1.11) as u64;
     let [each, last] = ["true", "false"].map(|how| needed_on(8, &text.replace("HOW", how)));
     assert!((last - each).abs_diff(more) < 8, "{each} {last} {more}");
+}
+
+/// `Trainer.create_optimizer` of transformers keeps states of embeddings in fp32 beside those in 8 bits of bitsandbytes.
+#[test]
+fn embeddings_have_states_in_fp32() {
+    let of = |optimizer: &str| {
+        needed_on(
+            8,
+            &format!("model_name_or_path: x\nper_device_train_batch_size: 8\noptim: {optimizer}\ndtype: bfloat16\n"),
+        )
+    };
+    let more = (2.0 * (4.0 - 1.0 - 4.0 / 256.0) * 8192.0 * 256.0 * 1.11) as u64;
+    let [bitsandbytes, torchao] = ["adamw_bnb_8bit", "adamw_torch_8bit"].map(of);
+    assert!((bitsandbytes - torchao).abs_diff(more) < 8, "{bitsandbytes} {torchao} {more}");
 }
 
 /// 10 bytes for each logit in 16 bits: measured on an H200 with `Trainer.evaluate` of transformers 5.17.
@@ -524,6 +538,10 @@ fn keys_of_losses_and_norms_that_combine_samples_keep_the_micro_batch() {
         "triplet_margin: 0.2",
         "loss_weights: {contrastive: 0.1}",
         "loss: triplet",
+        "metric_loss: contrastive",
+        "metric_learning: true",
+        "method: simclr",
+        "training_method: contrastive",
         "loss_reduction: sum",
         "bn: true",
         "freeze_bn: false",
@@ -538,6 +556,7 @@ fn keys_of_losses_and_norms_that_combine_samples_keep_the_micro_batch() {
     for key in [
         "contrastive_weight: 0",
         "clip_loss: false",
+        "task: summarization",
         "grad_clip: 1.0",
         "clip_grad_norm: 1",
         "eval: {triplet: 1}",

@@ -45,7 +45,7 @@ struct Switch {
 static VOCABULARY: LazyLock<Vocabulary> =
     LazyLock::new(|| toml::from_str(include_str!("vocabulary.toml")).expect("BUG: the vocabulary is valid"));
 
-fn words(table: &str, list: &str) -> &'static Words {
+pub(crate) fn words(table: &str, list: &str) -> &'static Words {
     &VOCABULARY.words[table][list]
 }
 
@@ -70,6 +70,7 @@ pub(crate) fn unknown<'e>(
     let is_planned = |entry: &ConfigEntry| is_read(entry) && is_planned(dialect, entry) || has_experts(entry);
     let on: Vec<_> = entries.iter().filter(|entry| is_planned(entry) && !has_no_value(&entry.value, true)).collect();
     let known = KnownKeys::new(entries);
+    let has_rank = entries.iter().any(|entry| key_of_plain(&entry.path).is_some_and(|key| key.dim == "lora_rank"));
     let mut refused: HashSet<&[String]> = HashSet::new();
     let mut found = Vec::new();
     for entry in entries.iter().filter(|entry| !["", "<<"].contains(&entry.key.as_str()) && !is_read(entry)) {
@@ -81,7 +82,7 @@ pub(crate) fn unknown<'e>(
         {
             continue;
         }
-        let touched = || topic(entry).map(|topic| format!("touches {topic}"));
+        let touched = || topic(entry).or_else(|| adapts(entry, has_rank)).map(|topic| format!("touches {topic}"));
         let reason = match place {
             Place::Changes(topic) => {
                 let text = entry.value.bare().map_or_else(String::new, |text| format!(": `{text}` is not modelled"));
@@ -206,11 +207,29 @@ fn is_of_plan(key: &Key) -> bool {
     !beside.contains(&key.role)
 }
 
+/// Names of methods of training.
+fn methods(entry: &ConfigEntry) -> impl Iterator<Item = String> {
+    let is_method = words("methods", "keys").has(entry.name()) && !is_beside_training(entry);
+    let texts = if is_method { entry.value.texts() } else { Vec::new() };
+    texts.into_iter().map(|text| text.to_ascii_lowercase())
+}
+
+/// What a method trains in place of all weights, such as `method: freeze`, unless the file has the rank of its adapters.
+fn adapts(entry: &ConfigEntry, has_rank: bool) -> Option<&'static str> {
+    let is_it = |topic: &&Topic| ["adapters or frozen weights", "quantisation"].contains(&topic.name.as_str());
+    let mut topics = VOCABULARY.topics.iter().filter(is_it);
+    let mut other = methods(entry).filter(|text| !(has_rank && text == "lora"));
+    let text = other.next()?;
+    topics.find(|topic| has_word(&topic.words, &text)).map(|topic| topic.name.as_str())
+}
+
 /// What the key touches; `None` for a harmless key, or one that is off.
 fn topic(entry: &ConfigEntry) -> Option<&'static str> {
     let name = entry.name();
-    let is_method = |text: &String| words("methods", "words").iter().any(|word| fits(&text.to_ascii_lowercase(), word));
-    if words("methods", "keys").has(name) && entry.value.texts().iter().any(is_method) && !is_beside_training(entry) {
+    let methods =
+        if words("methods", "keys").has(name) && !is_beside_training(entry) { entry.value.texts() } else { vec![] };
+    let has_method = |words: &Words| methods.iter().any(|text| has_word(words, &text.to_ascii_lowercase()));
+    if has_method(words("methods", "words")) {
         return Some("the task");
     }
     let is_of_files =

@@ -6,7 +6,7 @@ use crate::dialect::ends;
 use crate::document::{ConfigEntry, Value};
 use crate::error::OptimizeError;
 use crate::names::{Family, KindNames, Layout, Names, Words, contains_word, normal};
-use crate::vocabulary::{KnownKeys, fits, has_no_value, is_beside_training};
+use crate::vocabulary::{KnownKeys, fits, has_no_value, is_beside_training, words};
 
 use super::class::published_type;
 use super::read::meeting;
@@ -180,7 +180,8 @@ pub(crate) fn use_of_micro_batch(entries: &[ConfigEntry]) -> Option<&'static str
     let names = Names::get();
     let texts = |keys: &'static Words| {
         let is_there = move |entry: &&ConfigEntry| {
-            keys.has(entry.name()) || entry.tables().next().is_some_and(|table| keys.has(table))
+            let is_named = keys.has(entry.name()) || keys.iter().any(|word| fits(entry.name(), word));
+            is_named || entry.tables().next().is_some_and(|table| keys.has(table))
         };
         // `norm: {Batch: {num_features: 64}}`
         let all = |entry: &ConfigEntry| match &entry.value {
@@ -205,7 +206,8 @@ pub(crate) fn use_of_micro_batch(entries: &[ConfigEntry]) -> Option<&'static str
         return Some("the model computes statistics over");
     }
     let models = entries.iter().flat_map(names_of_models).map(|(text, _)| text);
-    let compares = models.chain(texts(&names.losses)).any(|text| has(&text, &names.comparing));
+    let methods = texts(words("methods", "keys")).filter(|text| !text.contains("sum"));
+    let compares = models.chain(texts(&names.losses)).chain(methods).any(|text| has(&text, &names.comparing));
     // `contrastive_weight: 0.1`
     (compares || has_key(&names.comparing)).then_some("the loss combines the samples of")
 }
