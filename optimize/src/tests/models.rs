@@ -439,7 +439,7 @@ fn adapters_and_packed_weights_are_read() {
             WeightFormat::Full,
         ),
         (
-            "per_device_train_batch_size: 1\nmax_length: 512\nlazy_tokenize: true\n".to_owned(),
+            "model: x\nper_device_train_batch_size: 1\nmax_length: 512\nlazy_tokenize: true\n".to_owned(),
             Some(8),
             every.clone(),
             WeightFormat::Full,
@@ -648,7 +648,7 @@ fn models_of_other_programs_are_read_or_refused() {
         assert_eq!(parameters(text, Format::Yaml), expected, "{text}");
     }
     // nanoGPT's defaults are `bias = False` and `dropout = 0.0`.
-    let nano = "batch_size: 2\nblock_size: 64\nn_layer: 2\nn_head: 4\nn_embd: 64\nvocab_size: 256\neval_iters: 8\n";
+    let nano = "batch_size: 2\nblock_size: 64\nn_layer: 2\nn_head: 4\nn_embd: 64\nvocab_size: 256\ndecay_lr: true\neval_iters: 8\n";
     let read = |text: &str| of_text(Format::Yaml, text, None).expect("a model").spec;
     assert_eq!(read(nano), read(&format!("{nano}bias: false\ndropout: 0.0\n")));
     let mistral = "{\"dim\": 4096, \"n_layers\": 32, \"head_dim\": 128, \"hidden_dim\": 14336, \"n_heads\": 32, \"n_kv_heads\": 8, \

@@ -94,7 +94,7 @@ const CONFIGS: [(&str, &str); 16] = [
     ("GPT-NeoX", "pipe_parallel_size: 0\nmodel_parallel_size: 1\ntrain_micro_batch_size_per_gpu: 2\n"),
     ("DeepSpeed", "train_micro_batch_size_per_gpu: 2\nsteps_per_print: 10\n"),
     ("Lightning", "trainer: {max_epochs: 1, precision: 32}\nbatch_size: 2\n"),
-    ("nanoGPT", "batch_size: 2\nblock_size: 64\neval_iters: 8\n"),
+    ("nanoGPT", "batch_size: 2\nblock_size: 64\neval_iters: 8\ndecay_lr: true\n"),
 ];
 
 #[test]
