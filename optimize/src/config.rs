@@ -11,7 +11,7 @@ use crate::dialect::{DefaultValue, Dialect, Framework, Key, Role, Spelling};
 use crate::document::{ConfigEntry, ConfigText, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::matched::{Index, KeyOverride, MatchedKey, MatchedKeys, Meaning, other_file};
-use crate::model::use_of_micro_batch;
+use crate::model::{Dimension, use_of_micro_batch};
 use crate::names::{Names, optimizer_in};
 use crate::vocabulary::has_no_value;
 
@@ -308,6 +308,20 @@ impl Config {
     fn default_steps(&self, part: u64) -> Option<u64> {
         let default = self.dialect.default_of(Role::Accumulation, "", &self.entries)?;
         Some(default.strip_suffix(" samples")?.parse::<u64>().ok()?.div_ceil(part.max(1)))
+    }
+
+    /// Keys with a value that neither the settings nor these dimensions use, as the file spells them.
+    pub fn unused(&self, dims: &[Dimension]) -> Vec<&str> {
+        let of_dims: Vec<_> = dims.iter().filter_map(|dim| dim.origin.keys()).flatten().collect();
+        let is_unused = |entry: &&ConfigEntry| {
+            let has_value = !matches!(entry.value, Value::Table(_) | Value::Null);
+            let is_used = of_dims.contains(&entry.shown.as_str())
+                || self.keys.iter().any(|key| key.entry.path == entry.path && !key.is_left);
+            has_value && !is_used
+        };
+        let mut unused: Vec<_> = self.entries.iter().filter(is_unused).map(|entry| entry.shown.as_str()).collect();
+        unused.dedup();
+        unused
     }
 
     /// Returns true if the file leaves the micro-batch to the program.

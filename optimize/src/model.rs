@@ -395,6 +395,13 @@ pub enum Origin {
     Assumed(String),
 }
 
+impl Origin {
+    /// The keys of the config that give the value.
+    pub(crate) fn keys(&self) -> Option<impl Iterator<Item = &str>> {
+        if let Self::Key(keys) = self { Some(keys.split(", ")) } else { None }
+    }
+}
+
 /// Dimensions by name, in the order of discovery.
 #[derive(Default)]
 pub(crate) struct Dims(Vec<(&'static str, DimValue, Origin)>);

@@ -35,6 +35,8 @@ pub(super) struct Json<'a> {
     format: Format,
     model: ModelJson<'a>,
     step: Step,
+    /// Keys of the config that no plan uses.
+    unused: Vec<&'a str>,
     targets: Vec<TargetJson<'a>>,
 }
 
@@ -77,12 +79,20 @@ impl Report<'_> {
                 dims: &training.dims,
             },
             step: self.step,
+            unused: self.unused(),
             targets: targets.collect(),
         }
     }
 
     pub(super) fn text(&self) -> String {
         format!("{}{}\n{}{}", self.heading(), self.dimensions(), targets_table(self.targets), remarks(self))
+    }
+
+    /// Keys of the config that no plan uses. The key that names the model is in the heading.
+    fn unused(&self) -> Vec<&str> {
+        let mut unused = self.config.unused(&self.training.dims);
+        unused.retain(|key| !self.training.because.contains(&format!("`{key}")));
+        unused
     }
 
     fn heading(&self) -> String {
@@ -125,7 +135,10 @@ impl Report<'_> {
             let from = format!("the default of {}: {source}", self.config.dialect.release());
             table.row(MARKED, [name.to_owned(), value.to_owned()], styled(FAINT, from));
         }
-        table.print()
+        let unused = self.unused().join(", ");
+        let remark = wrapped(&format!("without effect on the plan: {unused}"), 4);
+        let unused = if unused.is_empty() { unused } else { format!("    {remark}\n") };
+        table.print() + &styled(FAINT, unused)
     }
 }
 
