@@ -89,8 +89,14 @@ impl Tuner<'_> {
         Ok(Planned { before, after, with_accumulation, warnings, goal })
     }
 
-    /// Refuses a precision that is left open.
+    /// Refuses a precision that is left open, and fp32 for weights that keep their saved format.
     pub(crate) fn require_precision(&self) -> Result<(), OptimizeError> {
+        if self.precision == Some(F32) && self.config.loads_saved() {
+            let key = self.config.dialect.usual(Role::Weights, 1);
+            let message =
+                format!("without `{key}` the weights keep their saved format: write `{key}: float32` for fp32");
+            return Err(self.config.mistake(Role::Precision, message));
+        }
         let Some(key) = self.config.open_precision().filter(|_| self.precision.is_none()) else { return Ok(()) };
         let message = format!("`{key}` leaves the precision to the program: give it with --precision");
         Err(self.config.mistake(Role::Precision, message))
