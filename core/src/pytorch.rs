@@ -180,7 +180,8 @@ pub fn peak(spec: &WorkloadSpec, run: &Run) -> Option<Peak> {
     let tokens = run.micro_batch as f64 * model.seq as f64;
     // Gradients grow while kept tensors are freed, so that the peak is at the loss or in the optimizer's step.
     let kept = tokens * layout.kept();
-    let is_unsynced = run.unsynced && matches!(run.sharding, Sharding::Fsdp | Sharding::FsdpGradients);
+    let is_unsynced =
+        run.unsynced && run.devices > 1 && matches!(run.sharding, Sharding::Fsdp | Sharding::FsdpGradients);
     let summed = if is_unsynced { layout.compute() * layout.parameters.trained() as f64 } else { gradients };
     let beside = if run.accumulates { summed } else { 0.0 } + layout.casts() + layout.temporary();
     // An update of all parameters together needs a copy of them (documentation of `torch.optim.AdamW`, `foreach`).

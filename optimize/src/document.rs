@@ -347,8 +347,9 @@ impl Walk<'_> {
                     let is_beside = !entry.node.value.is_scalar() && Names::get().is_of_evaluation(&name);
                     let has_switch =
                         |value: &Value| matches!(value, Value::Table(all) if all.iter().any(|it| it.key == "enabled"));
-                    // Such as DeepSpeed's `autotuning`.
-                    if is_beside && !has_switch(&entry.node.value) {
+                    let is_table = matches!(entry.node.value, Value::Table(_));
+                    // Such as DeepSpeed's `autotuning`. Lists such as `test_datasets` turn evaluation on.
+                    if is_beside && is_table && !has_switch(&entry.node.value) {
                         continue;
                     }
                     let path = [path, &[name]].concat();

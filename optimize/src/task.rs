@@ -129,6 +129,9 @@ impl Tuner<'_> {
         if let Some(reason) = reason {
             let nearest = facts.mixed_precision();
             let other = nearest.map_or_else(String::new, |nearest| format!("; `--precision {nearest}` has them"));
+            let key = self.config.dialect.usual(Role::Weights, 1);
+            let saved = format!("; without `{key}: float32` the weights keep their saved format");
+            let other = if self.config.loads_saved() { other + &saved } else { other };
             warnings.push(format!("{reason}: f32 in place of {configured}, which changes how the run rounds{other}"));
             return F32;
         }

@@ -144,7 +144,7 @@ impl<'e> KnownKeys<'e> {
     }
 
     pub(crate) fn has(&self, entry: &ConfigEntry) -> bool {
-        matches!(entry.value, Value::Null | Value::Table(_))
+        !can_be_a_dimension(entry)
             || entry.key == "<<"
             || self.referred.iter().any(|names| ends(&entry.path, names))
             || is_beside_training(entry)
@@ -168,6 +168,16 @@ impl<'e> KnownKeys<'e> {
             || value.is_none() && has_word(&Names::get().mixture, name)
             || has_word(&Names::get().of_batches, name)
             || has_word(&Names::get().comparing, name)
+    }
+}
+
+/// Returns true for a count above 1, a list and a switch that is on. The report lists other values without effect.
+fn can_be_a_dimension(entry: &ConfigEntry) -> bool {
+    match &entry.value {
+        Value::Number(_) => entry.value.count().is_some_and(|count| count > 1),
+        Value::Flag(is_on) => *is_on,
+        Value::List(_) => !Names::get().is_of_evaluation(entry.name()),
+        Value::Null | Value::Text(_) | Value::Table(_) => false,
     }
 }
 
