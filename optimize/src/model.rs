@@ -507,7 +507,14 @@ fn add_training(config: &Config, kind: &'static ModelKind, layout: Layout, dims:
     for row in config.dialect.defaults.iter().filter(|row| row.role == Role::Dim && row.beside.is_met(&config.entries))
     {
         let value = parse_value(&row.value);
-        if let Some((dim, value)) = find(&row.dim).and_then(|dim| Some((dim, dim.kind.read(&value)?))) {
+        let is_null = |key: &&MatchedKey| key.row.dim == row.dim && key.entry.value == Value::Null;
+        let null =
+            config.with_role(Role::Dim).find(is_null).filter(|_| !dims.has(&row.dim) && find(&row.dim).is_some());
+        if let Some(key) = null {
+            let (shown, dim) = (&key.entry.shown, &row.dim);
+            let message = format!("`{shown}`: null is not the default, {}: give it with --dim {dim}=…", row.value);
+            mistakes.push(source.error(&key.entry.key_span, message));
+        } else if let Some((dim, value)) = find(&row.dim).and_then(|dim| Some((dim, dim.kind.read(&value)?))) {
             dims.add(dim.name, value, Origin::Assumed(format!("the default of {}", config.dialect.name)));
         }
     }

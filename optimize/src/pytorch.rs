@@ -34,6 +34,7 @@ impl Tuner<'_> {
     ) -> Result<Option<Decision>, OptimizeError> {
         let (config, share) = (self.config, self.step.samples_per_rank());
         self.require_precision()?;
+        self.require_sharding()?;
         tuned.before = self.configured(facts);
         let precision = match self.precision_on(facts, &mut tuned.warnings) {
             PrecisionPolicy::Auto => facts.mixed_precision().unwrap_or(Precision::F32),
@@ -96,6 +97,17 @@ impl Tuner<'_> {
             tuned.after.problem = Some(problem);
         }
         Ok(decision)
+    }
+
+    /// Refuses DeepSpeed in bf16 without ZeRO, whose optimizer has flat gradients in fp32 on each GPU.
+    fn require_sharding(&self) -> Result<(), OptimizeError> {
+        let (config, names) = (self.config, ["zero_optimization.stage", "deepspeed"]);
+        let is_off = config.precision.needs_bf16() && config.feature("zero_stage").as_deref() == Some("0");
+        let mut keys = config.with_role(Role::Feature).filter(|_| is_off && self.spec.training.lora_rank.is_none());
+        let Some(key) = keys.find(|key| names.iter().any(|name| key.row.names.has(name))) else { return Ok(()) };
+        let why = "is DeepSpeed without ZeRO, whose copies of the gradients in bf16 are not modelled";
+        let message = format!("`{}` {why}: take stage 1, which trains the same in less memory", key.entry.shown);
+        Err(config.file.mistakes(vec![config.file.source().error(&key.entry.place(), message)]))
     }
 
     /// The config as it is.
@@ -182,9 +194,11 @@ impl Tuner<'_> {
         let is_saved_half = is_saved && !(is_base && is_one_of(&Names::get().saved_f32)) && !config.loads_f32();
         let is_sharded = stage.as_deref().is_some_and(|stage| !["0", "fsdp-half"].contains(&stage));
         let is_mixed = part.precision.is_mixed() || part.precision == Precision::Bf16Params && config.is_mixed;
-        let keeps_f32 = is_sharded && is_mixed && !has_adapters;
+        // DeepSpeed converts all weights to the format of its own table, and keeps trained ones in fp32.
+        let is_converted = matches!(stage.as_deref(), Some("1" | "2" | "3"));
+        let keeps_f32 = (is_converted || is_sharded && is_mixed) && !has_adapters;
         let precision = match (part.precision, half.as_deref()) {
-            // DeepSpeed and FSDP convert trained weights to fp32 for mixed precision.
+            // So does FSDP for mixed precision.
             (Precision::Bf16Params, _) if keeps_f32 => Precision::MixedBf16,
             (precision, _) if keeps_f32 => precision,
             // Autocast over weights that stay in 16 bits.
@@ -206,8 +220,6 @@ impl Tuner<'_> {
             (false, true) => OptimizerState::EightBit,
             (false, false) => OptimizerState::Full,
         };
-        // DeepSpeed converts frozen weights, too.
-        let is_converted = matches!(stage.as_deref(), Some("1" | "2" | "3"));
         let is_loaded = match half.as_deref() {
             Some("false") => true,
             Some("saved") => !is_saved_half,

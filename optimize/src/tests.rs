@@ -237,6 +237,9 @@ fn texts_of_one_meaning_need_the_same_memory() {
             "loss_type: chunked_nll\nbf16: true\ndtype: float32\ngradient_checkpointing: true\nuse_liger_kernel: false",
         ),
         (trl, "use_peft: true", "use_peft: true\nlora_r: 16"),
+        // `LoraConfig` has a rank of 8.
+        (trl, "peft_config: {target_modules: [q_proj]}", "use_peft: true\nlora_r: 8\nlora_target_modules: [q_proj]"),
+        (trl, "lora: {r: 32, target_modules: [q_proj]}", "use_peft: true\nlora_r: 32\nlora_target_modules: [q_proj]"),
         (swift, "split_dataset_ratio: 0.01", "tuner_type: lora\nlora_rank: 8\ntarget_modules: all-linear\nbf16: true"),
         (swift, "tuner_type: full\nbf16: true", "tuner_type: full\ntorch_dtype: bfloat16"),
         (axolotl, "flash_attention: false\nxformers_attention: false", ""),
@@ -246,6 +249,9 @@ fn texts_of_one_meaning_need_the_same_memory() {
         (axolotl, "fsdp_version: 2", ""),
         (axolotl, "ray_num_workers: 4", ""),
         (axolotl, "deepspeed: zero1.json\nbf16: true", "deepspeed: zero1.json\nbfloat16: true"),
+        // The precision is that of DeepSpeed's table, `HfTrainerDeepSpeedConfig` of transformers: fp32 where it is off.
+        (axolotl, "deepspeed: zero3_bf16.json\nbf16: full", "deepspeed: zero3_bf16.json\nbf16: true"),
+        (hugging, "deepspeed: zero3.json", "deepspeed: zero3.json\ndtype: float32"),
     ] {
         let of = |how: &str| needed_on(8, &text.replace("HOW", how));
         assert_eq!(of(one), of(other), "{text}: {one}");
