@@ -71,9 +71,11 @@ pub(crate) fn unknown<'e>(
     let on: Vec<_> = entries.iter().filter(|entry| is_planned(entry) && !has_no_value(&entry.value, true)).collect();
     let known = KnownKeys::new(entries);
     let has_rank = entries.iter().any(|entry| key_of_plain(&entry.path).is_some_and(|key| key.dim == "lora_rank"));
+    // `<<: !include base.yaml`
+    let is_merge = |entry: &ConfigEntry| entry.key == "<<" && !matches!(entry.value, Value::Text(_));
     let mut refused: HashSet<&[String]> = HashSet::new();
     let mut found = Vec::new();
-    for entry in entries.iter().filter(|entry| !["", "<<"].contains(&entry.key.as_str()) && !is_read(entry)) {
+    for entry in entries.iter().filter(|entry| !is_merge(entry) && !entry.key.is_empty() && !is_read(entry)) {
         let is_table = matches!(entry.value, Value::Table(_));
         let place = keys.as_ref().map_or(Place::Open, |keys| keys.place(entry));
         let is_covered = is_table && covered.contains(entry.path.as_slice());
@@ -288,7 +290,8 @@ fn names_files(value: &Value) -> bool {
 
 /// Place of settings that a text names: another file, by a key such as `_base_` or an ending, or the options of a command.
 fn other_settings(entry: &ConfigEntry) -> Option<&'static str> {
-    let Value::Text(text) = &entry.value else { return None };
+    let is_list = matches!(entry.value, Value::List(_));
+    let text = if let Value::Text(text) = &entry.value { text.clone() } else { entry.value.texts().join(" ") };
     let has = |words: &[&str]| words.iter().any(|word| fits(entry.name(), word));
     let text = text.to_ascii_lowercase();
     let is_file = ["yaml", "yml", "toml", "json"].contains(&text.rsplit_once('.').map_or("", |(_, ending)| ending));
@@ -296,7 +299,7 @@ fn other_settings(entry: &ConfigEntry) -> Option<&'static str> {
     let is_other =
         || words("harmless", "words").iter().any(|word| fits(entry.name(), word)) || is_beside_training(entry);
     let is_reference = ["_base_", "__base__", "$ref"].contains(&entry.key.as_str()) || text.starts_with("!include ");
-    if is_reference || is_file && is_named && !is_other() {
+    if is_reference || is_file && is_named && !is_list && !is_other() {
         return Some("settings in another file");
     }
     let mut options = text.split_whitespace().filter_map(|word| word.strip_prefix("--")?.split('=').next());

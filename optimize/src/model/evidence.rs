@@ -244,11 +244,19 @@ pub(crate) fn sections<'e>(entries: &'e [ConfigEntry], names: &KindNames) -> Has
 /// A table of another module with a width or depth, beside the one that is named after the kind.
 fn of_other_module<'e>(entries: &'e [ConfigEntry], evidence: &Evidence) -> Option<&'e ConfigEntry> {
     let tables = sections(entries, evidence.names);
-    let section =
-        entries.iter().find(|table| evidence.by == format!("`{}`", table.shown) && tables.contains(&*table.path))?;
-    let is_apart =
-        |table: &&ConfigEntry| !table.path.starts_with(&section.path) && !section.path.starts_with(&table.path);
-    entries.iter().filter(is_apart).find(|it| tables.contains(&*it.path) && !is_beside_training(it))
+    let by = entries.iter().find(|it| evidence.by == format!("`{}`", it.shown))?;
+    let is_section = tables.contains(&*by.path);
+    let section = if is_section { by.path.as_slice() } else { by.parent()? };
+    // Beside a key of the model the table has both.
+    let has = |table: &[String], dim: &str| {
+        let is_it = |it: &ConfigEntry| {
+            it.parent() == Some(table) && evidence.names.keys_of(dim).is_some_and(|keys| keys.has(it.name()))
+        };
+        is_section || entries.iter().any(is_it)
+    };
+    let is_whole = |table: &[String]| tables.contains(table) && ["layers", "d_model"].iter().all(|dim| has(table, dim));
+    let is_apart = |table: &&ConfigEntry| !table.path.starts_with(section) && !section.starts_with(&table.path);
+    entries.iter().filter(is_apart).find(|it| is_whole(&it.path) && !is_beside_training(it))
 }
 
 /// Evidence of a table that is named after the kind, with dimensions of the kind in it.

@@ -8,6 +8,7 @@ use super::{Dims, Origin};
 use crate::dialect::{ends, is_word};
 use crate::document::{ConfigEntry, Value};
 use crate::names::{Family, KindNames, Names, Words};
+use crate::vocabulary::is_beside_training;
 
 /// Largest length of sequences that is assumed where only the model's is known.
 const MAX_ASSUMED_SEQ: u64 = 8192;
@@ -111,7 +112,9 @@ impl<'e> Reader<'e> {
             let name = if own == "max" { entry.tables().next().unwrap_or(own) } else { own };
             let position = names.iter().position(|known| *known == name)?;
             let is_value = !matches!(entry.value, Value::Table(_) | Value::Null);
-            let is_own = !entry.tables().any(|table| is_of_other_kind(table, kind));
+            // `tokenizer: {model_max_length: 1024}`
+            let is_of_data = dim == "{max}" && is_beside_training(entry);
+            let is_own = !is_of_data && !entry.tables().any(|table| is_of_other_kind(table, kind));
             (is_value && is_own).then_some((!entry.tables().any(is_section), position))
         };
         let ranked: Vec<_> = all.iter().filter_map(|entry| Some((rank(entry)?, entry))).collect();
@@ -263,6 +266,16 @@ pub(super) fn compose(names: &KindNames, reader: &mut Reader<'_>, dims: &mut Dim
             // `hidden_dim` is the width of feed-forward layers only beside that of the residual stream.
             let width = counts("{d_ff}").filter(|(_, key)| dims.origin("d_model") != Some(&Origin::Key(key.clone())));
             if let Some((width, key)) = width {
+                // `projector: {hidden_dim: 8192}`
+                let table = |key: &str| key.rsplit_once('.').map(|(table, _)| table.to_owned());
+                let is_apart = matches!(dims.origin("d_model"), Some(Origin::Key(own)) if table(own) != table(&key));
+                let is_layer =
+                    table(&key).is_some_and(|table| table.split('.').any(|it| Names::get().feed_forward.has(it)));
+                if let Some(entry) = reader.entries.iter().find(|it| it.shown == key).filter(|_| is_apart && !is_layer)
+                {
+                    let message = format!("`{key}` is in another table than the width of the model: give --dim d_ff=…");
+                    reader.mistake(entry, message);
+                }
                 dims.add("d_ff", DimValue::Count(width[0]), Origin::Key(key));
             }
         }
