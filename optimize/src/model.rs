@@ -507,7 +507,8 @@ fn add_training(config: &Config, kind: &'static ModelKind, layout: Layout, dims:
     for row in config.dialect.defaults.iter().filter(|row| row.role == Role::Dim && row.beside.is_met(&config.entries))
     {
         let value = parse_value(&row.value);
-        let is_null = |key: &&MatchedKey| key.row.dim == row.dim && key.entry.value == Value::Null;
+        let is_null =
+            |key: &&MatchedKey| key.row.dim == "seq" && key.row.dim == row.dim && key.entry.value == Value::Null;
         let null =
             config.with_role(Role::Dim).find(is_null).filter(|_| !dims.has(&row.dim) && find(&row.dim).is_some());
         if let Some(key) = null {
