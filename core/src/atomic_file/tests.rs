@@ -2,7 +2,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use super::{Draft, replace, replace_with, sweep};
+use super::{Draft, check, replace, replace_with, sweep};
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
@@ -122,6 +122,7 @@ fn only_files_are_replaced() {
     replace(&path, "text").expect_err("no file");
     assert!(fs::metadata(&path).expect("a socket").file_type().is_socket());
     assert_eq!(replace(folder, "text").expect_err("a folder").kind(), io::ErrorKind::IsADirectory);
+    assert_eq!(check(folder).expect_err("a folder").kind(), io::ErrorKind::IsADirectory);
 }
 
 #[cfg(unix)]
