@@ -19,7 +19,7 @@ use crate::matched::{MatchedKey, Meaning};
 use crate::names::{KindNames, Layout, Names, contains_word};
 use crate::vocabulary::is_beside_training;
 use evidence::Evidence;
-pub(crate) use evidence::{ModelKeys, sections, use_of_micro_batch};
+pub(crate) use evidence::{ModelKeys, SIZES, sections, use_of_micro_batch};
 use known::{Known, changes_dimensions};
 use read::{Reader, value};
 
@@ -97,7 +97,7 @@ impl Model {
             // Only the dimensions of weights are compared.
             let request = ModelRequest { dims: &[("seq".to_owned(), "1".to_owned())], ..ModelRequest::default() };
             let Some(Ok(known)) = Self::known(text, &request) else { continue };
-            if ["layers", "d_model"].iter().any(|dim| known.value_of(dim) != self.value_of(dim)) {
+            if SIZES.iter().any(|dim| known.value_of(dim) != self.value_of(dim)) {
                 let what = format!("`{} = {text}` beside the dimensions of another model", entry.shown);
                 return Err(OptimizeError::NotModelled { what });
             }
@@ -506,16 +506,13 @@ fn add_training(config: &Config, kind: &'static ModelKind, layout: Layout, dims:
     }
     for row in config.dialect.defaults.iter().filter(|row| row.role == Role::Dim && row.beside.is_met(&config.entries))
     {
-        let value = parse_value(&row.value);
-        let is_null =
-            |key: &&MatchedKey| key.row.dim == "seq" && key.row.dim == row.dim && key.entry.value == Value::Null;
-        let null =
-            config.with_role(Role::Dim).find(is_null).filter(|_| !dims.has(&row.dim) && find(&row.dim).is_some());
-        if let Some(key) = null {
-            let (shown, dim) = (&key.entry.shown, &row.dim);
-            let message = format!("`{shown}`: null is not the default, {}: give it with --dim {dim}=…", row.value);
+        let Some(dim) = find(&row.dim).filter(|dim| !dims.has(dim.name)) else { continue };
+        let is_null = |key: &&MatchedKey| key.row.dim == row.dim && key.entry.value == Value::Null;
+        let is_number = row.value.parse::<u64>().is_ok();
+        if let Some(key) = config.with_role(Role::Dim).find(is_null).filter(|_| is_number) {
+            let message = format!("`{}` is null: give it with --dim {}=…", key.entry.shown, row.dim);
             mistakes.push(source.error(&key.entry.key_span, message));
-        } else if let Some((dim, value)) = find(&row.dim).and_then(|dim| Some((dim, dim.kind.read(&value)?))) {
+        } else if let Some(value) = dim.kind.read(&parse_value(&row.value)) {
             dims.add(dim.name, value, Origin::Assumed(format!("the default of {}", config.dialect.name)));
         }
     }

@@ -78,7 +78,10 @@ fn tuned_file(
         spec: &model.spec,
         workload: &workload,
         name: "model",
-        goal: Goal::default(),
+        goal: Goal {
+            memory_headroom: option("--headroom").map_or(0.1, |share| share.parse().expect("a number")),
+            ..Goal::default()
+        },
         precision: option("--precision").map(|name| name.parse().expect("a precision")),
         add_keys: options.contains(&"--add"),
         framework: config.framework(),
@@ -149,6 +152,19 @@ fn an_open_micro_batch_has_no_memory_before() {
     let (tuned, _) = tuned(Format::Yaml, &format!("{MODEL}{text}"), "h200", &[]).expect("a plan");
     assert_eq!(tuned.before.problem.as_deref(), Some("the config leaves the micro-batch to the program"));
     assert!(tuned.before.memory_bytes.is_none() && tuned.after.fits);
+}
+
+#[test]
+fn a_headroom_is_free_in_pytorch() {
+    let text = format!("{MODEL}batch_size: 8\nlr: 1\ntorch_dtype: float32\n");
+    let available = |options: &[&str]| {
+        let tuned = tuned(Format::Yaml, &text, "h200", options).map_err(|error| error.to_string())?.0;
+        Ok::<_, String>(tuned.after.available_bytes.expect("an H200 has memory").0)
+    };
+    let all = available(&[]).expect("a plan");
+    assert_eq!(available(&["--headroom", "0.5"]), Ok(all / 2));
+    let refused = available(&["--headroom", "0.95"]).expect_err("a range");
+    assert!(refused.contains("memory_headroom = 0.95 is out of range"), "{refused}");
 }
 
 /// Memory in PyTorch of a config as it is, on an H200.

@@ -96,7 +96,13 @@ impl Tuner<'_> {
         let host = Host { cores: facts.host_cores.unwrap_or(ASSUMED_CORES), assumed };
         let mut tuned = Tuned { target: target.to_owned(), host, framework: self.framework, ..Tuned::default() };
         if self.framework == Framework::Pytorch {
-            let facts = self.within_headroom(facts)?;
+            if let Some((_, message)) = self.goal.mistakes().into_iter().next() {
+                return Err(OptimizeError::Dimension { message });
+            }
+            // Estimates in PyTorch have no headroom by default.
+            let (asked, default) = (self.goal.memory_headroom, Goal::default().memory_headroom);
+            let rest = if asked.total_cmp(&default).is_eq() { 1.0 } else { 1.0 - asked };
+            let facts = DeviceFacts { memory_available: facts.memory_available.scaled(rest), ..facts.clone() };
             if let Some(decision) = self.plan_in_pytorch(&facts, &mut tuned)? {
                 self.edit(&mut tuned, &decision)?;
             }
@@ -117,16 +123,6 @@ impl Tuner<'_> {
         tuned.suggestions = Suggestions::new(plan, self, facts, &planned.goal)?;
         tuned.plan = Some(plan.clone());
         Ok(tuned)
-    }
-
-    /// The device less the headroom, where that is not the default: PyTorch's estimates include what stays free.
-    fn within_headroom(&self, facts: &DeviceFacts) -> Result<DeviceFacts, OptimizeError> {
-        let asked = self.goal.memory_headroom;
-        let share = if asked.total_cmp(&Goal::default().memory_headroom).is_eq() { 0.0 } else { asked };
-        if let Some((_, message)) = self.goal.mistakes().into_iter().next() {
-            return Err(OptimizeError::Dimension { message });
-        }
-        Ok(DeviceFacts { memory_available: facts.memory_available.scaled(1.0 - share), ..facts.clone() })
     }
 
     /// Edits the config, and notes the effects of the edits.

@@ -11,7 +11,7 @@ use crate::dialect::{Dialect, Key, Role, ends, known as key_of_plain};
 use crate::document::{ConfigEntry, Entry, Value};
 use crate::error::MOST_MISTAKES;
 use crate::matched::read_by;
-use crate::model::{ModelKeys, sections};
+use crate::model::{ModelKeys, SIZES, sections};
 use crate::names::{Names, Words, normal};
 use crate::schema::{Place, SchemaKeys};
 
@@ -135,7 +135,7 @@ impl<'e> KnownKeys<'e> {
     pub(crate) fn new(entries: &'e [ConfigEntry]) -> Self {
         Self {
             of_models: ModelKeys::new(entries),
-            sections: sections(entries, Names::get().kind("transformer").expect("BUG: there are transformers")),
+            sections: sections(entries, Names::get().kind("transformer").expect("BUG: there are transformers"), &SIZES),
             referred: entries.iter().flat_map(|entry| entry.value.references()).collect(),
         }
     }
@@ -290,16 +290,14 @@ fn names_files(value: &Value) -> bool {
 
 /// Place of settings that a text names: another file, by a key such as `_base_` or an ending, or the options of a command.
 fn other_settings(entry: &ConfigEntry) -> Option<&'static str> {
-    let is_list = matches!(entry.value, Value::List(_));
-    let text = if let Value::Text(text) = &entry.value { text.clone() } else { entry.value.texts().join(" ") };
+    let text = entry.value.texts().join(" ").to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| fits(entry.name(), word));
-    let text = text.to_ascii_lowercase();
     let is_file = ["yaml", "yml", "toml", "json"].contains(&text.rsplit_once('.').map_or("", |(_, ending)| ending));
     let is_named = has(&["config", "configs", "cfg", "args", "hparams", "settings", "base", "ds", "deepspeed"]);
     let is_other =
         || words("harmless", "words").iter().any(|word| fits(entry.name(), word)) || is_beside_training(entry);
     let is_reference = ["_base_", "__base__", "$ref"].contains(&entry.key.as_str()) || text.starts_with("!include ");
-    if is_reference || is_file && is_named && !is_list && !is_other() {
+    if is_reference || is_file && is_named && !is_other() {
         return Some("settings in another file");
     }
     let mut options = text.split_whitespace().filter_map(|word| word.strip_prefix("--")?.split('=').next());

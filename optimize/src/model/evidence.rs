@@ -234,29 +234,29 @@ pub(super) fn names_of_models(entry: &ConfigEntry) -> Vec<(String, String)> {
     vec![(normal(class), format!("`{} = {text}`", entry.shown))]
 }
 
-/// Tables with the depth or width of a model.
-pub(crate) fn sections<'e>(entries: &'e [ConfigEntry], names: &KindNames) -> HashSet<&'e [String]> {
-    let sizes = ["layers", "d_model"].map(|dim| names.keys_of(dim));
-    let has_size = |entry: &&ConfigEntry| sizes.iter().flatten().any(|keys| keys.has(entry.name()));
+/// Depth and width of a model.
+pub(crate) const SIZES: [&str; 2] = ["layers", "d_model"];
+
+/// Tables with one of the dimensions.
+pub(crate) fn sections<'e>(entries: &'e [ConfigEntry], names: &KindNames, dims: &[&str]) -> HashSet<&'e [String]> {
+    let has_size =
+        |entry: &&ConfigEntry| dims.iter().filter_map(|dim| names.keys_of(dim)).any(|keys| keys.has(entry.name()));
     entries.iter().filter(has_size).filter_map(ConfigEntry::parent).collect()
 }
 
 /// A table of another module with a width or depth, beside the one that is named after the kind.
 fn of_other_module<'e>(entries: &'e [ConfigEntry], evidence: &Evidence) -> Option<&'e ConfigEntry> {
-    let tables = sections(entries, evidence.names);
+    let [deep, wide] = SIZES.map(|dim| sections(entries, evidence.names, &[dim]));
     let by = entries.iter().find(|it| evidence.by == format!("`{}`", it.shown))?;
-    let is_section = tables.contains(&*by.path);
-    let section = if is_section { by.path.as_slice() } else { by.parent()? };
+    let is_section = deep.contains(&*by.path) || wide.contains(&*by.path);
+    let section = if is_section { &by.path } else { by.parent()? };
     // Beside a key of the model the table has both.
-    let has = |table: &[String], dim: &str| {
-        let is_it = |it: &ConfigEntry| {
-            it.parent() == Some(table) && evidence.names.keys_of(dim).is_some_and(|keys| keys.has(it.name()))
-        };
-        is_section || entries.iter().any(is_it)
+    let is_other = |it: &&ConfigEntry| match [&deep, &wide].map(|tables| tables.contains(&*it.path)) {
+        [true, true] => true,
+        [is_deep, is_wide] => is_section && (is_deep || is_wide),
     };
-    let is_whole = |table: &[String]| tables.contains(table) && ["layers", "d_model"].iter().all(|dim| has(table, dim));
     let is_apart = |table: &&ConfigEntry| !table.path.starts_with(section) && !section.starts_with(&table.path);
-    entries.iter().filter(is_apart).find(|it| is_whole(&it.path) && !is_beside_training(it))
+    entries.iter().filter(is_apart).find(|it| is_other(it) && !is_beside_training(it))
 }
 
 /// Evidence of a table that is named after the kind, with dimensions of the kind in it.

@@ -4,10 +4,11 @@ use gpu_tuned_core::dims::{Dim, DimKind, DimValue, named};
 use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::ModelKind;
 
+use super::evidence::names_of_models;
 use super::{Dims, Origin};
 use crate::dialect::{ends, is_word};
 use crate::document::{ConfigEntry, Value};
-use crate::names::{Family, KindNames, Names, Words};
+use crate::names::{Family, KindNames, Names, Words, contains_word};
 use crate::vocabulary::is_beside_training;
 
 /// Largest length of sequences that is assumed where only the model's is known.
@@ -266,14 +267,14 @@ pub(super) fn compose(names: &KindNames, reader: &mut Reader<'_>, dims: &mut Dim
             // `hidden_dim` is the width of feed-forward layers only beside that of the residual stream.
             let width = counts("{d_ff}").filter(|(_, key)| dims.origin("d_model") != Some(&Origin::Key(key.clone())));
             if let Some((width, key)) = width {
-                // `projector: {hidden_dim: 8192}`
-                let table = |key: &str| key.rsplit_once('.').map(|(table, _)| table.to_owned());
+                // `projector: {hidden_dim: 8192}`, but for `mlp`
+                let table = |key: &str| {
+                    key.rsplit('.').nth(1).map(str::to_owned).filter(|it| !Names::get().feed_forward.has(it))
+                };
                 let is_apart = matches!(dims.origin("d_model"), Some(Origin::Key(own)) if table(own) != table(&key));
-                let is_layer =
-                    table(&key).is_some_and(|table| table.split('.').any(|it| Names::get().feed_forward.has(it)));
-                if let Some(entry) = reader.entries.iter().find(|it| it.shown == key).filter(|_| is_apart && !is_layer)
-                {
-                    let message = format!("`{key}` is in another table than the width of the model: give --dim d_ff=…");
+                let entry = reader.entries.iter().find(|it| it.shown == key && is_apart && table(&key).is_some());
+                let message = format!("`{key}` is in another table than the width of the model: give --dim d_ff=…");
+                if let Some(entry) = entry {
                     reader.mistake(entry, message);
                 }
                 dims.add("d_ff", DimValue::Count(width[0]), Origin::Key(key));
@@ -281,9 +282,19 @@ pub(super) fn compose(names: &KindNames, reader: &mut Reader<'_>, dims: &mut Dim
         }
         "convnet" if !dims.has("stages") => {
             let (Some(widths), Some(blocks)) = (counts("{widths}"), counts("{blocks}")) else { return };
-            if let Some(stages) = stages(&widths.0, &blocks.0) {
+            let mut named = reader.entries.iter().flat_map(names_of_models);
+            let is_residual = named.any(|(name, _)| contains_word(&name, "resnet"));
+            // ResNets double their width in each stage, and count layers, no blocks, in their depth.
+            let is_depth = blocks.0.len() == 1
+                && blocks.1.rsplit('.').next().is_some_and(|it| ["depth", "num_layers"].contains(&it));
+            if is_residual && is_depth {
+                return;
+            }
+            let doubled: Vec<_> = (0..blocks.0.len().min(16)).map(|stage| widths.0[0] << stage).collect();
+            let all = if is_residual && widths.0.len() == 1 { &doubled } else { &widths.0 };
+            if let Some(stages) = stages(all, &blocks.0) {
                 dims.add("stages", DimValue::Stages(stages), keys(&[&widths.1, &blocks.1]));
-                if blocks.1.to_lowercase().contains("res") {
+                if is_residual || blocks.1.to_lowercase().contains("res") {
                     dims.add("block", DimValue::Choice("basic".to_owned()), Origin::Key(blocks.1));
                 }
             }

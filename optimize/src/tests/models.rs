@@ -639,6 +639,12 @@ fn models_of_other_programs_are_read_or_refused() {
         of_text(format, text, None).unwrap_or_else(|error| panic!("{text}: {error}")).spec.parameters()
     };
     assert_eq!(parameters(nanotron, Format::Yaml), 1_235_814_400, "as Llama 3.2 1B");
+    // The ResNet-18 of CIFAR-10 without its stem: less a convolution from 3 to 64 channels, 61 inputs of the next, and a shortcut more.
+    let res =
+        "model: resnet\nimage_size: 32\nin_channels: 3\nnum_classes: 10\nnum_blocks: [2, 2, 2, 2]\nbase_channels: 64\n";
+    assert_eq!(parameters(res, Format::Yaml), 11_173_962 - (27 * 64 + 128) - 61 * 9 * 64 + (3 * 64 + 128));
+    let deep = of_text(Format::Yaml, &format!("{res}block: bottleneck\n"), None).err().unwrap_or_default();
+    assert!(deep.starts_with("`block = bottleneck` is not modelled"), "{deep}");
     // nanotron's defaults: 11008 columns, and no biases of queries, keys and values.
     let wide = 1_235_814_400 + 16 * 3 * 2048 * (11008 - 8192);
     let default = nanotron.replace("intermediate_size: 8192, ", "");
