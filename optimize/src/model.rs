@@ -19,7 +19,7 @@ use crate::matched::{MatchedKey, Meaning};
 use crate::names::{KindNames, Layout, Names, contains_word};
 use crate::vocabulary::is_beside_training;
 use evidence::Evidence;
-pub(crate) use evidence::{ModelKeys, SIZES, sections, use_of_micro_batch};
+pub(crate) use evidence::{ModelKeys, sections, use_of_micro_batch};
 use known::{Known, changes_dimensions};
 use read::{Reader, value};
 
@@ -97,7 +97,7 @@ impl Model {
             // Only the dimensions of weights are compared.
             let request = ModelRequest { dims: &[("seq".to_owned(), "1".to_owned())], ..ModelRequest::default() };
             let Some(Ok(known)) = Self::known(text, &request) else { continue };
-            if SIZES.iter().any(|dim| known.value_of(dim) != self.value_of(dim)) {
+            if ["layers", "d_model"].iter().any(|dim| known.value_of(dim) != self.value_of(dim)) {
                 let what = format!("`{} = {text}` beside the dimensions of another model", entry.shown);
                 return Err(OptimizeError::NotModelled { what });
             }

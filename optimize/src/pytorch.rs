@@ -99,14 +99,14 @@ impl Tuner<'_> {
         Ok(decision)
     }
 
-    /// Refuses DeepSpeed in bf16 without ZeRO, whose optimizer has flat gradients in fp32 on each GPU.
+    /// Refuses `DeepSpeed` in bf16 without `ZeRO`, whose optimizer has flat gradients in fp32 on each GPU.
     fn require_sharding(&self) -> Result<(), OptimizeError> {
         let (config, names) = (self.config, ["zero_optimization.stage", "deepspeed"]);
         let is_off = config.precision.needs_bf16() && config.feature("zero_stage").as_deref() == Some("0");
         let mut keys = config.with_role(Role::Feature).filter(|_| is_off && self.spec.training.lora_rank.is_none());
         let Some(key) = keys.find(|key| names.iter().any(|name| key.row.names.has(name))) else { return Ok(()) };
-        let why = "is DeepSpeed without ZeRO, whose copies of the gradients in bf16 are not modelled";
-        let message = format!("`{}` {why}: take stage 1, which trains the same in less memory", key.entry.shown);
+        let why = "is DeepSpeed without ZeRO, whose gradients in bf16 are not modelled: stage 1 trains the same";
+        let message = format!("`{}` {why}", key.entry.shown);
         Err(config.file.mistakes(vec![config.file.source().error(&key.entry.place(), message)]))
     }
 

@@ -11,7 +11,7 @@ use crate::dialect::{Dialect, Key, Role, ends, known as key_of_plain};
 use crate::document::{ConfigEntry, Entry, Value};
 use crate::error::MOST_MISTAKES;
 use crate::matched::read_by;
-use crate::model::{ModelKeys, SIZES, sections};
+use crate::model::{ModelKeys, sections};
 use crate::names::{Names, Words, normal};
 use crate::schema::{Place, SchemaKeys};
 
@@ -133,9 +133,10 @@ pub(crate) struct KnownKeys<'e> {
 
 impl<'e> KnownKeys<'e> {
     pub(crate) fn new(entries: &'e [ConfigEntry]) -> Self {
+        let kind = Names::get().kind("transformer").expect("BUG: there are transformers");
         Self {
             of_models: ModelKeys::new(entries),
-            sections: sections(entries, Names::get().kind("transformer").expect("BUG: there are transformers"), &SIZES),
+            sections: sections(entries, kind, &["layers", "d_model"]),
             referred: entries.iter().flat_map(|entry| entry.value.references()).collect(),
         }
     }

@@ -234,9 +234,6 @@ pub(super) fn names_of_models(entry: &ConfigEntry) -> Vec<(String, String)> {
     vec![(normal(class), format!("`{} = {text}`", entry.shown))]
 }
 
-/// Depth and width of a model.
-pub(crate) const SIZES: [&str; 2] = ["layers", "d_model"];
-
 /// Tables with one of the dimensions.
 pub(crate) fn sections<'e>(entries: &'e [ConfigEntry], names: &KindNames, dims: &[&str]) -> HashSet<&'e [String]> {
     let has_size =
@@ -246,7 +243,7 @@ pub(crate) fn sections<'e>(entries: &'e [ConfigEntry], names: &KindNames, dims: 
 
 /// A table of another module with a width or depth, beside the one that is named after the kind.
 fn of_other_module<'e>(entries: &'e [ConfigEntry], evidence: &Evidence) -> Option<&'e ConfigEntry> {
-    let [deep, wide] = SIZES.map(|dim| sections(entries, evidence.names, &[dim]));
+    let [deep, wide] = ["layers", "d_model"].map(|dim| sections(entries, evidence.names, &[dim]));
     let by = entries.iter().find(|it| evidence.by == format!("`{}`", it.shown))?;
     let is_section = deep.contains(&*by.path) || wide.contains(&*by.path);
     let section = if is_section { &by.path } else { by.parent()? };

@@ -267,15 +267,13 @@ pub(super) fn compose(names: &KindNames, reader: &mut Reader<'_>, dims: &mut Dim
             // `hidden_dim` is the width of feed-forward layers only beside that of the residual stream.
             let width = counts("{d_ff}").filter(|(_, key)| dims.origin("d_model") != Some(&Origin::Key(key.clone())));
             if let Some((width, key)) = width {
-                // `projector: {hidden_dim: 8192}`, but for `mlp`
-                let table = |key: &str| {
-                    key.rsplit('.').nth(1).map(str::to_owned).filter(|it| !Names::get().feed_forward.has(it))
-                };
-                let is_apart = matches!(dims.origin("d_model"), Some(Origin::Key(own)) if table(own) != table(&key));
-                let entry = reader.entries.iter().find(|it| it.shown == key && is_apart && table(&key).is_some());
-                let message = format!("`{key}` is in another table than the width of the model: give --dim d_ff=…");
-                if let Some(entry) = entry {
-                    reader.mistake(entry, message);
+                // `projector: {hidden_dim: 8192}`
+                let table = |key: &str| key.rsplit('.').nth(1).map(str::to_owned);
+                let is_other = table(&key).is_some_and(|table| !Names::get().feed_forward.has(&table));
+                if matches!(dims.origin("d_model"), Some(Origin::Key(own)) if is_other && table(own) != table(&key))
+                    && let Some(entry) = reader.entries.iter().find(|it| it.shown == key)
+                {
+                    reader.mistake(entry, format!("`{key}` is not beside the width of the model: give --dim d_ff=…"));
                 }
                 dims.add("d_ff", DimValue::Count(width[0]), Origin::Key(key));
             }
@@ -284,15 +282,10 @@ pub(super) fn compose(names: &KindNames, reader: &mut Reader<'_>, dims: &mut Dim
             let (Some(widths), Some(blocks)) = (counts("{widths}"), counts("{blocks}")) else { return };
             let mut named = reader.entries.iter().flat_map(names_of_models);
             let is_residual = named.any(|(name, _)| contains_word(&name, "resnet"));
-            // ResNets double their width in each stage, and count layers, no blocks, in their depth.
-            let is_depth = blocks.0.len() == 1
-                && blocks.1.rsplit('.').next().is_some_and(|it| ["depth", "num_layers"].contains(&it));
-            if is_residual && is_depth {
-                return;
-            }
-            let doubled: Vec<_> = (0..blocks.0.len().min(16)).map(|stage| widths.0[0] << stage).collect();
-            let all = if is_residual && widths.0.len() == 1 { &doubled } else { &widths.0 };
-            if let Some(stages) = stages(all, &blocks.0) {
+            // The depth of ResNets counts layers, no blocks.
+            let is_depth = blocks.0.len() == 1 && ["depth", "num_layers"].iter().any(|name| blocks.1.ends_with(name));
+            let stages = stages(&widths.0, &blocks.0, is_residual).filter(|_| !(is_residual && is_depth));
+            if let Some(stages) = stages {
                 dims.add("stages", DimValue::Stages(stages), keys(&[&widths.1, &blocks.1]));
                 if is_residual || blocks.1.to_lowercase().contains("res") {
                     dims.add("block", DimValue::Choice("basic".to_owned()), Origin::Key(blocks.1));
@@ -330,9 +323,11 @@ fn keys(all: &[&str]) -> Origin {
     Origin::Key(all.iter().copied().filter(|key| !key.is_empty()).collect::<Vec<_>>().join(", "))
 }
 
-/// `[channels, blocks]` of each stage: from lists of one length, or one number for all stages of the other list.
-fn stages(widths: &[u64], blocks: &[u64]) -> Option<Vec<[u64; 2]>> {
+/// `[channels, blocks]` of each stage: of lists of one length, or with one number for all stages. With `doubles` one width doubles.
+fn stages(widths: &[u64], blocks: &[u64], doubles: bool) -> Option<Vec<[u64; 2]>> {
     let count = widths.len().max(blocks.len());
-    let fits = [widths, blocks].iter().all(|list| [1, count].contains(&list.len()));
-    fits.then(|| (0..count).map(|stage| [widths[stage % widths.len()], blocks[stage % blocks.len()]]).collect())
+    let fits = count <= 32 && [widths, blocks].iter().all(|list| [1, count].contains(&list.len()));
+    let factor = |stage: usize| 1 << if doubles && widths.len() == 1 { stage } else { 0 };
+    let stage = |stage: usize| [widths[stage % widths.len()] * factor(stage), blocks[stage % blocks.len()]];
+    fits.then(|| (0..count).map(stage).collect())
 }
