@@ -96,7 +96,7 @@ impl Tuner<'_> {
         let host = Host { cores: facts.host_cores.unwrap_or(ASSUMED_CORES), assumed };
         let mut tuned = Tuned { target: target.to_owned(), host, framework: self.framework, ..Tuned::default() };
         if self.framework == Framework::Pytorch {
-            if let Some((_, message)) = self.goal.mistakes().into_iter().next() {
+            if let Some((_, message)) = self.goal.mistakes().into_iter().find(|(key, _)| *key == "memory_headroom") {
                 return Err(OptimizeError::Dimension { message });
             }
             // Estimates in PyTorch have no headroom by default.
