@@ -76,13 +76,15 @@ impl Limits {
 pub(super) struct End(watch::Sender<Option<Ended>>);
 
 impl End {
-    /// Records an end; returns true for the first one.
-    pub(super) fn record(&self, ended: &Ended) -> bool {
+    /// Records an end; returns the first one, if there was another before.
+    pub(super) fn record(&self, ended: &Ended) -> Option<Ended> {
+        let mut first = None;
         self.0.send_if_modified(|present| {
-            let is_first = present.is_none();
+            first.clone_from(present);
             present.get_or_insert_with(|| ended.clone());
-            is_first
-        })
+            first.is_none()
+        });
+        first
     }
 
     pub(super) async fn wait(&self) -> Ended {
@@ -104,7 +106,7 @@ impl Status {
     }
 
     pub(super) fn end(&self, ended: Ended) {
-        if self.ended.record(&ended) {
+        if self.ended.record(&ended).is_none() {
             exit_after_grace(ended, &self.limits);
         }
     }

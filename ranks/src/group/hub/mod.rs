@@ -108,15 +108,17 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the group. This rank sees the end once the others have been told, or after [`FAREWELL`].
-    fn end(self: &Arc<Self>, ended: Ended) {
-        if self.ended.record(&ended) {
-            let hub = Arc::clone(self);
-            self.runtime.spawn(async move {
-                hub.drain().await;
-                hub.status.end(ended);
-            });
+    /// Ends the group, and returns its first end. This rank sees the end once the others have been told, or after [`FAREWELL`].
+    fn end(self: &Arc<Self>, ended: Ended) -> Ended {
+        if let Some(first) = self.ended.record(&ended) {
+            return first;
         }
+        let (hub, recorded) = (Arc::clone(self), ended.clone());
+        self.runtime.spawn(async move {
+            hub.drain().await;
+            hub.status.end(recorded);
+        });
+        ended
     }
 
     /// Ends the group after a failure of this rank, and waits until the others have been told.
@@ -237,8 +239,7 @@ impl Hub {
         let mut state = self.state();
         if let Err(ended) = state.place(rank, number, kind, message) {
             drop(state);
-            self.end(ended.clone());
-            return Err(ended);
+            return Err(self.end(ended));
         }
         if state.meeting.arrived == state.members.len() {
             self.complete.send_replace(number + 1);
