@@ -186,7 +186,8 @@ pub fn peak(spec: &WorkloadSpec, run: &Run) -> Option<Peak> {
     let beside = if run.accumulates { summed } else { 0.0 } + layout.casts() + layout.temporary();
     // An update of all parameters together needs a copy of them (documentation of `torch.optim.AdamW`, `foreach`).
     let at_step = gradients * if run.foreach { 2.0 } else { 1.0 };
-    let evaluation = (run.eval_batch * model.seq) as f64 * layout.evaluated() + layout.casts() + layout.temporary();
+    let evaluation =
+        run.eval_batch as f64 * model.seq as f64 * layout.evaluated() + layout.casts() + layout.temporary();
     let beyond = at_step.max(if run.eval_batch > 0 { evaluation } else { 0.0 });
     let allocated = state.fixed + (kept + beside).max(beyond);
     let freely = state.fixed + (kept * RESERVED_FREELY + beside).max(beyond);

@@ -7,13 +7,16 @@ use gpu_tuned_core::source::{FileError, Source};
 use gpu_tuned_core::workload::Optimizer;
 use serde::Serialize;
 
-use crate::dialect::{DefaultValue, Dialect, Framework, Key, Role, Spelling};
+use crate::dialect::{DefaultValue, Dialect, Framework, Key, Role, Spelling, ends};
 use crate::document::{ConfigEntry, ConfigText, Value};
 use crate::error::{MOST_MISTAKES, OptimizeError};
 use crate::matched::{Index, KeyOverride, MatchedKey, MatchedKeys, Meaning, other_file};
 use crate::model::{Dimension, use_of_micro_batch};
 use crate::names::{Names, optimizer_in};
 use crate::vocabulary::has_no_value;
+
+/// Keys that give SGD a momentum.
+const MOMENTUM: [&str; 3] = ["momentum", "sgd_momentum", "nesterov"];
 
 const MAX_SAMPLES: u64 = 1 << 40;
 const MAX_BATCH: u64 = 1 << 30;
@@ -150,7 +153,7 @@ impl Config {
     /// Key that shards or distributes the training, where no key has the number of devices.
     fn sharded_over(&self) -> Option<String> {
         let is_on = |key: &&MatchedKey| match key.meaning(&self.file.text) {
-            Meaning::Known(word) => word != "0",
+            Meaning::Known(word) => !["0", "none"].contains(&word),
             _ => key.entry.value.count().is_some_and(|stage| stage > 0),
         };
         let mut keys =
@@ -253,12 +256,10 @@ impl Config {
                 false
             }
             Role::Feature => self.with_role(Role::Feature).all(|key| key.row.dim != row.dim || key.is_open()),
-            Role::Checkpointing
-            | Role::Optimizer
-            | Role::Precision
-            | Role::Accumulation
-            | Role::GlobalBatch
-            | Role::EvalBatch => self.with_role(row.role).all(MatchedKey::is_open),
+            Role::GlobalBatch => self.with_role(row.role).next().is_none(),
+            Role::Checkpointing | Role::Optimizer | Role::Precision | Role::Accumulation | Role::EvalBatch => {
+                self.with_role(row.role).all(MatchedKey::is_open)
+            }
             _ => false,
         };
         self.dialect.defaults.iter().filter(is_used).map(|row| {
@@ -271,7 +272,7 @@ impl Config {
                 (Role::GlobalBatch, _) => "samples of a step",
                 (_, "flash_attention") => "flash attention",
                 (_, "half_weights") => "weights in 16 bits",
-                (_, "fused_cross_entropy") => "chunked loss",
+                (_, "fused_cross_entropy") => "computation of the loss",
                 (_, "zero_stage") => "sharding",
                 (_, "fsdp_units") => "units of FSDP",
                 (_, "gradient_buffers") => "buffers of gradients",
@@ -313,9 +314,19 @@ impl Config {
     /// Keys with a value that neither the settings nor these dimensions use, as the file spells them.
     pub fn unused(&self, dims: &[Dimension]) -> Vec<&str> {
         let of_dims: Vec<_> = dims.iter().filter_map(|dim| dim.origin.keys()).flatten().collect();
+        let conditions = self.dialect.defaults.iter().flat_map(|row| row.beside.iter());
+        let conditions = conditions.map(|it| it.trim_start_matches('!').split('=').next().unwrap_or(it));
+        let conditions: Vec<_> = conditions.collect();
+        let decides = |entry: &ConfigEntry| {
+            MOMENTUM.contains(&entry.name())
+                || Names::get().keys.multiple.has(entry.name())
+                || conditions.iter().any(|names| ends(&entry.path, names))
+                || use_of_micro_batch(std::slice::from_ref(entry)).is_some()
+        };
         let is_unused = |entry: &&ConfigEntry| {
             let has_value = !matches!(entry.value, Value::Table(_) | Value::Null);
             let is_used = of_dims.contains(&entry.shown.as_str())
+                || decides(entry)
                 || self.keys.iter().any(|key| key.entry.path == entry.path && !key.is_left);
             has_value && !is_used
         };
@@ -509,9 +520,8 @@ fn optimizer(entries: &[ConfigEntry], keys: &mut MatchedKeys<'_>) -> Option<Opti
         named = named.or(Some(one));
     }
     let named = named?;
-    let has_momentum = entries.iter().any(|entry| {
-        ["momentum", "sgd_momentum", "nesterov"].contains(&entry.name()) && !has_no_value(&entry.value, false)
-    });
+    let has_momentum =
+        entries.iter().any(|entry| MOMENTUM.contains(&entry.name()) && !has_no_value(&entry.value, false));
     Some(if named == Optimizer::Sgd && has_momentum { Optimizer::Momentum } else { named })
 }
 
@@ -681,14 +691,25 @@ impl Step {
         let product = product.ok_or(OptimizeError::TooLarge { batch, accumulation: steps, ranks })?;
         let configured = global.filter(|configured| global_batch.is_none() && *configured != product);
         if let Some(configured) = configured {
-            let key =
-                config.key(Role::GlobalBatch).map_or_else(|| config.dialect.usual(Role::GlobalBatch, 1), str::to_owned);
             let micro = config.key(Role::Batch).unwrap_or("the batch");
             let found = format!("`{micro}` {batch} x {steps} x {ranks} rank(s) are {product} samples");
-            let remedy = "correct the config, or choose with --global-batch or --world-size";
-            return Err(config.mistake(Role::GlobalBatch, format!("{found}, but `{key}` is {configured}: {remedy}")));
+            let (is, remedy) = match config.key(Role::GlobalBatch) {
+                Some(key) => {
+                    (format!("`{key}` is"), "correct the config, or choose with --global-batch or --world-size")
+                }
+                None => (format!("{} has a default of", config.dialect.name), "write the global batch into the file"),
+            };
+            return Err(config.mistake(Role::GlobalBatch, format!("{found}, but {is} {configured}: {remedy}")));
         }
         let global = global_batch.unwrap_or(product);
+        if let (Some(default), None) = (config.global_batch, config.key(Role::GlobalBatch))
+            && global != default
+        {
+            let key = config.dialect.usual(Role::GlobalBatch, 1);
+            let message =
+                format!("a step has {default} samples without `{key}`: write `{key}: {global}` into the file");
+            return Err(config.mistake(Role::Batch, message));
+        }
         if !global.is_multiple_of(ranks) {
             return Err(OptimizeError::Ranks { global, ranks });
         }
@@ -752,5 +773,7 @@ pub(crate) fn implied_accumulation(config: &Config, global: Option<u64>, batch: 
     };
     let global = global.filter(|_| is_open && is_divided())?;
     let part = batch.checked_mul(ranks)?;
-    (global >= part && global.is_multiple_of(part)).then(|| global / part)
+    // Hand-written programs with one micro-batch need not have a loop of several.
+    let is_whole = global == part && config.dialect.adds_on_request;
+    (global >= part && !is_whole && global.is_multiple_of(part)).then(|| global / part)
 }

@@ -19,7 +19,7 @@ use crate::matched::{MatchedKey, Meaning};
 use crate::names::{KindNames, Layout, Names, contains_word};
 use crate::vocabulary::is_beside_training;
 use evidence::Evidence;
-pub(crate) use evidence::{ModelKeys, sections, use_of_micro_batch};
+pub(crate) use evidence::{KeysOfModels, sections, use_of_micro_batch};
 use known::{Known, changes_dimensions};
 use read::{Reader, value};
 

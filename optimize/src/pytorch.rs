@@ -83,8 +83,13 @@ impl Tuner<'_> {
             let (what, remedy) = if let Some(part) = parts.iter().find(|part| fits_with(part, 0)) {
                 let (batch, key) = (self.run(*part).eval_batch, config.key(Role::EvalBatch));
                 let key = key.map_or_else(|| config.dialect.usual(Role::EvalBatch, 3), str::to_owned);
-                let most = (1..batch).rev().find(|most| fits_with(part, *most));
-                let remedy = most.map_or("evaluate in another run".to_owned(), |most| format!("set `{key}` to {most}"));
+                let (mut most, mut above) = (0, batch);
+                while above - most > 1 {
+                    let middle = most.midpoint(above);
+                    *(if fits_with(part, middle) { &mut most } else { &mut above }) = middle;
+                }
+                let remedy =
+                    if most > 0 { format!("set `{key}` to {most}") } else { "evaluate in another run".to_owned() };
                 (format!("evaluation in batches of {batch}"), format!(": {remedy}"))
             } else {
                 let (samples, with) = (part.samples, if part.checkpointing { " with checkpointing" } else { "" });
@@ -192,7 +197,8 @@ impl Tuner<'_> {
         let is_tuned = |text: &str| ["-it", "-instruct", "-chat"].iter().any(|end| text.to_lowercase().ends_with(end));
         let is_base = !config.named_models().any(|(text, _)| is_tuned(&text));
         let is_saved_half = is_saved && !(is_base && is_one_of(&Names::get().saved_f32)) && !config.loads_f32();
-        let is_sharded = stage.as_deref().is_some_and(|stage| !["0", "fsdp-half"].contains(&stage));
+        let kind = config.feature("zero_stage");
+        let is_sharded = kind.as_deref().is_some_and(|kind| !["0", "none", "fsdp-half"].contains(&kind));
         let is_mixed = part.precision.is_mixed() || part.precision == Precision::Bf16Params && config.is_mixed;
         // DeepSpeed converts all weights to the format of its own table, and keeps trained ones in fp32.
         let is_converted = matches!(stage.as_deref(), Some("1" | "2" | "3"));

@@ -589,6 +589,21 @@ fn keys_of_losses_and_norms_that_combine_samples_keep_the_micro_batch() {
     }
 }
 
+/// The report lists the keys without effect, and no key that decides beside another.
+#[test]
+fn keys_without_effect_are_listed() {
+    let unused = |text: &str| {
+        let file = file(Format::Yaml, text);
+        let config = Config::read(&file.entries().expect("YAML"), &file, &[]).expect("a config");
+        config.unused(&[]).join(" ")
+    };
+    let plain =
+        "batch_size: 8\nlr: 0.1\noptimizer: sgd\nmomentum: 0.9\nbn: true\nloss: triplet\nproject: x\ndata: {seed: 1}\n";
+    assert_eq!(unused(plain), "lr project data.seed");
+    let trainer = "per_device_train_batch_size: 8\noutput_dir: x\neval_strategy: steps\nseed: 1\nlogging_steps: null\n";
+    assert_eq!(unused(trainer), "output_dir seed");
+}
+
 /// The fields are those of the configs of burn-optim 0.22.
 #[test]
 fn optimizers_of_burn_are_recognised_by_their_fields() {

@@ -11,7 +11,7 @@ use crate::dialect::{Dialect, Key, Role, ends, known as key_of_plain};
 use crate::document::{ConfigEntry, Entry, Value};
 use crate::error::MOST_MISTAKES;
 use crate::matched::read_by;
-use crate::model::{ModelKeys, sections};
+use crate::model::{KeysOfModels, sections};
 use crate::names::{Names, Words, normal};
 use crate::schema::{Place, SchemaKeys};
 
@@ -70,7 +70,8 @@ pub(crate) fn unknown<'e>(
     let is_planned = |entry: &ConfigEntry| is_read(entry) && is_planned(dialect, entry) || has_experts(entry);
     let on: Vec<_> = entries.iter().filter(|entry| is_planned(entry) && !has_no_value(&entry.value, true)).collect();
     let known = KnownKeys::new(entries);
-    let has_rank = entries.iter().any(|entry| key_of_plain(&entry.path).is_some_and(|key| key.dim == "lora_rank"));
+    let is_rank = |entry: &&ConfigEntry| key_of_plain(&entry.path).is_some_and(|key| key.dim == "lora_rank");
+    let has_rank = entries.iter().filter(is_rank).any(|entry| !has_no_value(&entry.value, false));
     // `<<: !include base.yaml`
     let is_merge = |entry: &ConfigEntry| entry.key == "<<" && !matches!(entry.value, Value::Text(_));
     let mut refused: HashSet<&[String]> = HashSet::new();
@@ -124,7 +125,7 @@ pub(crate) fn unknown<'e>(
 
 /// The keys that hand-written configs can have: those that are read, and harmless ones.
 pub(crate) struct KnownKeys<'e> {
-    of_models: ModelKeys,
+    of_models: KeysOfModels,
     /// Tables with the depth or width of a model.
     sections: HashSet<&'e [String]>,
     /// Paths that values refer to.
@@ -135,7 +136,7 @@ impl<'e> KnownKeys<'e> {
     pub(crate) fn new(entries: &'e [ConfigEntry]) -> Self {
         let kind = Names::get().kind("transformer").expect("BUG: there are transformers");
         Self {
-            of_models: ModelKeys::new(entries),
+            of_models: KeysOfModels::new(entries),
             sections: sections(entries, kind, &["layers", "d_model"]),
             referred: entries.iter().flat_map(|entry| entry.value.references()).collect(),
         }
@@ -230,19 +231,15 @@ fn methods(entry: &ConfigEntry) -> impl Iterator<Item = String> {
 /// What a method trains in place of all weights, such as `method: freeze`, unless the file has the rank of its adapters.
 fn adapts(entry: &ConfigEntry, has_rank: bool) -> Option<&'static str> {
     let is_it = |topic: &&Topic| ["adapters or frozen weights", "quantisation"].contains(&topic.name.as_str());
-    let mut topics = VOCABULARY.topics.iter().filter(is_it);
-    let mut other = methods(entry).filter(|text| !(has_rank && text == "lora"));
-    let text = other.next()?;
-    topics.find(|topic| has_word(&topic.words, &text)).map(|topic| topic.name.as_str())
+    let of = |text: String| VOCABULARY.topics.iter().filter(is_it).find(|topic| has_word(&topic.words, &text));
+    let other = methods(entry).filter(|text| !(has_rank && text == "lora"));
+    other.filter_map(of).map(|topic| topic.name.as_str()).next()
 }
 
 /// What the key touches; `None` for a harmless key, or one that is off.
 fn topic(entry: &ConfigEntry) -> Option<&'static str> {
     let name = entry.name();
-    let methods =
-        if words("methods", "keys").has(name) && !is_beside_training(entry) { entry.value.texts() } else { vec![] };
-    let has_method = |words: &Words| methods.iter().any(|text| has_word(words, &text.to_ascii_lowercase()));
-    if has_method(words("methods", "words")) {
+    if methods(entry).any(|text| has_word(words("methods", "words"), &text)) {
         return Some("the task");
     }
     let is_of_files =

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 
 /// Most lines without tests.
-const PRODUCT_LINES: usize = 100_910;
+const PRODUCT_LINES: usize = 100_930;
 
 /// Files and lines without tests, by folder of the workspace.
 pub(crate) struct Sizes(BTreeMap<String, Size>);

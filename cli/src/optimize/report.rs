@@ -91,7 +91,8 @@ impl Report<'_> {
     /// Keys of the config that no plan uses. The key that names the model is in the heading.
     fn unused(&self) -> Vec<&str> {
         let mut unused = self.config.unused(&self.training.dims);
-        unused.retain(|key| !self.training.because.contains(&format!("`{key}")));
+        let is_named = |key: &str| ["`", " "].iter().any(|end| self.training.because.contains(&format!("`{key}{end}")));
+        unused.retain(|key| !is_named(key));
         unused
     }
 

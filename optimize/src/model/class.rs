@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use super::read::meeting;
 use crate::document::{ConfigEntry, ConfigText, Format, Value};
 use crate::names::{Family, KindNames, Words};
+use crate::vocabulary::is_beside_training;
 
 static CLASSES: LazyLock<BTreeMap<String, Vec<ConfigEntry>>> = LazyLock::new(|| {
     let rows: BTreeMap<String, String> =
@@ -67,7 +68,7 @@ fn labels(entries: &[ConfigEntry]) -> Option<ConfigEntry> {
 pub(super) fn published_type(entries: &[ConfigEntry]) -> Option<&ConfigEntry> {
     let of_published =
         ["architectures", "transformers_version", "initializer_range", "hidden_act", "num_hidden_layers"];
-    let mut named = entries.iter().filter(|entry| entry.name() == "model_type");
+    let mut named = entries.iter().filter(|entry| entry.name() == "model_type" && !is_beside_training(entry));
     named.find(|named| {
         let is_beside = |entry: &ConfigEntry| named.parent() == entry.parent() && of_published.contains(&entry.name());
         entries.iter().any(is_beside)

@@ -49,9 +49,9 @@ pub(super) fn identify(entries: &[ConfigEntry]) -> Result<Evidence, Vec<Evidence
 }
 
 /// Keys by which models are read or refused, each with the condition for numbers.
-pub(crate) struct ModelKeys(pub Vec<(&'static str, Option<&'static str>)>);
+pub(crate) struct KeysOfModels(pub Vec<(&'static str, Option<&'static str>)>);
 
-impl ModelKeys {
+impl KeysOfModels {
     /// The keys for models of the file's kind, and of all kinds where that is not clear.
     pub(crate) fn new(entries: &[ConfigEntry]) -> Self {
         let (names, model) = (Names::get(), identify(entries).ok());
@@ -150,7 +150,7 @@ pub(super) fn check_modelled(entries: &[ConfigEntry], evidence: &Evidence) -> Re
     if let Some((_, what)) = entries.iter().flat_map(names_of_models).find(|(text, _)| is_unknown(text)) {
         return Err(OptimizeError::NotModelled { what });
     }
-    let Some(model_type) = published_type(entries).filter(|entry| !is_beside_training(entry)) else { return Ok(()) };
+    let Some(model_type) = published_type(entries) else { return Ok(()) };
     let is_beside = |entry: &&ConfigEntry| model_type.parent() == entry.parent();
     let of = |name: &str| entries.iter().filter(is_beside).find(|entry| entry.name() == name);
     if let Some(packed) = of("quantization_config").filter(|entry| entry.value != Value::Null) {

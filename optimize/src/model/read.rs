@@ -326,8 +326,10 @@ fn keys(all: &[&str]) -> Origin {
 /// `[channels, blocks]` of each stage: of lists of one length, or with one number for all stages. With `doubles` one width doubles.
 fn stages(widths: &[u64], blocks: &[u64], doubles: bool) -> Option<Vec<[u64; 2]>> {
     let count = widths.len().max(blocks.len());
-    let fits = count <= 32 && [widths, blocks].iter().all(|list| [1, count].contains(&list.len()));
-    let factor = |stage: usize| 1 << if doubles && widths.len() == 1 { stage } else { 0 };
-    let stage = |stage: usize| [widths[stage % widths.len()] * factor(stage), blocks[stage % blocks.len()]];
+    let doubles = doubles && widths.len() == 1;
+    let fits = (count <= 32 || !doubles) && [widths, blocks].iter().all(|list| [1, count].contains(&list.len()));
+    let factor = |stage: usize| if doubles { 1 << stage } else { 1 };
+    let width = |stage: usize| widths[stage % widths.len()].saturating_mul(factor(stage));
+    let stage = |stage: usize| [width(stage), blocks[stage % blocks.len()]];
     fits.then(|| (0..count).map(stage).collect())
 }
