@@ -61,6 +61,7 @@ pub(crate) fn run(common: &Common, args: &OptimizeArgs) -> Result<Answer, Error>
         workload: &training.workload,
         name: &training.name,
         goal: Goal { global_batch: None, global_tokens: None, mean_tokens: None, precision: None, ..goal },
+        headroom: args.goal.headroom,
         precision: args.goal.precision(),
         add_keys: args.add,
         framework,

@@ -25,6 +25,7 @@ fn tune(file: &ConfigText) -> Result<(), OptimizeError> {
             workload: &workload,
             name: "model",
             goal: Goal::default(),
+            headroom: None,
             precision: None,
             add_keys: false,
             framework: config.framework(),

@@ -157,7 +157,7 @@ impl Model {
         }
         let names = evidence.as_ref().map(|evidence| evidence.names);
         let layout = evidence.as_ref().and_then(|evidence| evidence.layout);
-        let read = names.map(|names| class::as_read(entries, names, layout.map(|(family, _)| family)));
+        let read = names.and_then(|names| class::as_read(entries, names, layout.map(|(family, _)| family)));
         let entries = read.as_deref().unwrap_or(entries);
         let mut reader = Reader::new(entries, file.source(), kind.name);
         if let Some(config) = request.config {

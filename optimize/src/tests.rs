@@ -72,16 +72,15 @@ fn tuned_file(
         None => Model::read(&entries, file, &request)?,
     };
     let workload = model.spec.workload();
+    let headroom = option("--headroom").map(|share| share.parse().expect("a number"));
     let tuner = Tuner {
         config: &config,
         step,
         spec: &model.spec,
         workload: &workload,
         name: "model",
-        goal: Goal {
-            memory_headroom: option("--headroom").map_or(0.1, |share| share.parse().expect("a number")),
-            ..Goal::default()
-        },
+        goal: Goal { memory_headroom: headroom.unwrap_or(0.1), ..Goal::default() },
+        headroom,
         precision: option("--precision").map(|name| name.parse().expect("a precision")),
         add_keys: options.contains(&"--add"),
         framework: config.framework(),
@@ -163,6 +162,7 @@ fn a_headroom_is_free_in_pytorch() {
     };
     let all = available(&[]).expect("a plan");
     assert_eq!(available(&["--headroom", "0.5"]), Ok(all / 2));
+    assert!(available(&["--headroom", "0.1"]).is_ok_and(|left| left.abs_diff(all / 10 * 9) < 16));
     let refused = available(&["--headroom", "0.95"]).expect_err("a range");
     assert!(refused.contains("memory_headroom = 0.95 is out of range"), "{refused}");
 }

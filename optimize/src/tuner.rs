@@ -30,6 +30,8 @@ pub struct Tuner<'a> {
     pub name: &'a str,
     /// The goal without batch and precision.
     pub goal: Goal,
+    /// Share of the memory that the user keeps free. Without it, estimates in PyTorch have no headroom.
+    pub headroom: Option<f64>,
     /// The precision that the user asks for.
     pub precision: Option<PrecisionPolicy>,
     /// Adds keys that the file lacks, for a program that reads all of them.
@@ -99,9 +101,7 @@ impl Tuner<'_> {
             if let Some((_, message)) = self.goal.mistakes().into_iter().find(|(key, _)| *key == "memory_headroom") {
                 return Err(OptimizeError::Dimension { message });
             }
-            // Estimates in PyTorch have no headroom by default.
-            let (asked, default) = (self.goal.memory_headroom, Goal::default().memory_headroom);
-            let rest = if asked.total_cmp(&default).is_eq() { 1.0 } else { 1.0 - asked };
+            let rest = 1.0 - self.headroom.unwrap_or(0.0);
             let facts = DeviceFacts { memory_available: facts.memory_available.scaled(rest), ..facts.clone() };
             if let Some(decision) = self.plan_in_pytorch(&facts, &mut tuned)? {
                 self.edit(&mut tuned, &decision)?;

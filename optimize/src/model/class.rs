@@ -25,12 +25,12 @@ pub(super) const DEFAULT: &str = "the default of ";
 /// Keys that some classes do not read.
 const OPTIONAL: [&str; 3] = ["head_dim", "num_key_value_heads", "attention_bias"];
 
-/// The entries of a `config.json` as its class reads them, without those that the class ignores; unchanged for other files.
-pub(super) fn as_read(entries: &[ConfigEntry], names: &KindNames, family: Option<&Family>) -> Vec<ConfigEntry> {
+/// The entries of a `config.json` as its class reads them, without those that the class ignores; `None` for other files.
+pub(super) fn as_read(entries: &[ConfigEntry], names: &KindNames, family: Option<&Family>) -> Option<Vec<ConfigEntry>> {
+    let of_type = published_type(entries)?;
+    let name = of_type.value.bare()?.to_lowercase().replace('-', "_");
+    let class = CLASSES.get(&name)?;
     let mut all = entries.to_vec();
-    let Some(of_type) = published_type(entries) else { return all };
-    let name = of_type.value.bare().unwrap_or_default().to_lowercase().replace('-', "_");
-    let Some(class) = CLASSES.get(&name) else { return all };
     let table = of_type.parent().unwrap_or_default();
     let has = |name: &str| class.iter().any(|entry| entry.name() == name);
     all.retain(|entry| entry.parent() != Some(table) || !OPTIONAL.contains(&entry.name()) || has(entry.name()));
@@ -49,7 +49,7 @@ pub(super) fn as_read(entries: &[ConfigEntry], names: &KindNames, family: Option
         entry.span = of_type.span.clone();
     }
     all.extend(missing);
-    all
+    Some(all)
 }
 
 /// The number of labels of a classifier without `num_labels`: those that have a name, else two.

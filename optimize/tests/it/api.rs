@@ -84,6 +84,7 @@ impl Reading {
             workload: &workload,
             name: "model",
             goal: Goal::default(),
+            headroom: None,
             precision: asked.precision.map(Into::into),
             add_keys: asked.add_keys,
             framework: self.config.framework(),

@@ -179,4 +179,12 @@ mod tests {
         let stopped_member = limits.silence + INTERVAL + FAREWELL + exit;
         assert!(stopped_root.max(stopped_member) < Duration::from_secs(30));
     }
+
+    /// Ranks that find different mistakes at one time get the same end.
+    #[test]
+    fn the_first_end_stays() {
+        let [one, other] = [1, 2].map(|rank| Ended::Lost { rank, host: "node".to_owned() });
+        let end = End::default();
+        assert_eq!((end.record(&one), end.record(&other), end.record(&one)), (None, Some(one.clone()), Some(one)));
+    }
 }

@@ -108,7 +108,7 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the group, and returns its first end. This rank sees the end once the others have been told, or after [`FAREWELL`].
+    /// Ends the group, and returns its first end. The status of this rank follows the messages to the others, or [`FAREWELL`].
     fn end(self: &Arc<Self>, ended: Ended) -> Ended {
         if let Some(first) = self.ended.record(&ended) {
             return first;
