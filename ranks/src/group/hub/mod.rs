@@ -52,7 +52,7 @@ struct State {
     /// Ranks by what has to differ between the ranks of a host.
     distinct: HashMap<(Host, String, String), usize>,
     joined: usize,
-    /// Number of ranks that were told why the group did not form.
+    /// Number of ranks with the reason why there is no group.
     told: usize,
     /// Connections refused for a wrong secret or protocol.
     refused: usize,
@@ -121,7 +121,7 @@ impl Hub {
         ended
     }
 
-    /// Ends the group after a failure of this rank, and waits until the others have been told.
+    /// Ends the group after a failure of this rank, and waits for the messages to the others.
     pub(crate) async fn fail(self: Arc<Self>, ended: Ended) {
         self.end(ended);
         self.status.ended().await;
